@@ -55,7 +55,7 @@ class Step:
     at: float
 
 
-def until_first_lock(page: Path = TUTORIAL) -> tuple[list[Block], list[str]]:
+def until_first_reservation(page: Path = TUTORIAL) -> tuple[list[Block], list[str]]:
     """Give the files and the commands of the tutorial, as far as the first lock.
 
     Raises:
@@ -111,7 +111,7 @@ def steps(folder: Path, variables: Mapping[str, str]) -> Iterator[Step]:
     clone = folder / "tidelock"
     subprocess.run(["git", "clone", "--quiet", "--no-local", ROOT, clone], check=True)
     yield Step("the clone is there", time.monotonic() - began)
-    files, typed = until_first_lock()
+    files, typed = until_first_reservation()
     for block in files:
         (clone / block.title).write_text(block.text)
     script = folder / "session.sh"

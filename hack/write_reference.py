@@ -16,7 +16,7 @@ from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomReso
 from tidelock.model.api.wire import VALIDATIONS, DnsLabel, LabelKey, LabelValue, Subdomain
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.unreadable import Faults
+from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from tidelock.telemetry import Telemetry
@@ -206,8 +206,8 @@ def exported() -> Iterator[Family]:
     """Give all metrics that a leader registers."""
     telemetry = Telemetry(lambda: 0.0, Random(0))  # noqa: S311 -- nothing is sampled
     decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
-    telemetry.registry.register(Faults(lambda *_: None, tuple))
-    telemetry.registry.register(Gauges(decider.book, decider.cache.columns, decider.queue))
+    telemetry.registry.register(UnreadableObjectReporter(lambda *_: None, tuple))
+    telemetry.registry.register(Gauges(decider.ledger, decider.cache.columns, decider.queue))
     LoadMetrics(telemetry.registry, lambda: 0.0)
     for collector in telemetry.registry._collector_to_names:  # noqa: SLF001 -- labels are known before any sample
         for family in collector.collect():

@@ -5,7 +5,7 @@ import time
 from typing import NoReturn
 
 from tidelock.isolation import Isolation
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.model.meta import ObjectMeta
 
 
@@ -22,7 +22,7 @@ class Isolating(Isolation):
         self._first: BaseException | None = None
         self._failed = asyncio.Event()
 
-    def failed(self, step: str, about: Resource | str, meta: ObjectMeta, error: BaseException) -> float:
+    def failed(self, step: str, about: ApiResource | str, meta: ObjectMeta, error: BaseException) -> float:
         self._take(f"{step} {meta.key}: {error}", error)
         pause = super().failed(step, about, meta, error)
         return pause if self.pause is None else self.pause

@@ -58,9 +58,9 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             webhook["objectSelector"] = {"matchLabels": {"asked": "by-the-api-server-too"}}  # none is
         await client.create(WEBHOOKS.collection(), configuration)
         await asyncio.to_thread(program.start)
-        await each(lambda number: _make_lock(client, number), range(options.nodes))
+        await each(lambda number: _make_reservation(client, number), range(options.nodes))
         async with _reviews(client) as post:
-            await _until_locked(client, options.nodes)
+            await _until_reserved(client, options.nodes)
             for name, workers in (("one at a time", 1), (f"{_AT_ONCE} at once", _AT_ONCE)):
                 say(f"{options.reviews} reviews, {name}.")
                 used = cpu_seconds(program)
@@ -152,7 +152,7 @@ async def _make_pod(client: KubeClient, name: str, cpu: str) -> str:
     return str(made["metadata"]["uid"])
 
 
-async def _make_lock(client: KubeClient, number: int) -> None:
+async def _make_reservation(client: KubeClient, number: int) -> None:
     spec = {
         "nodeName": f"node-{number:04}",
         "resources": {"cpu": "2"},
@@ -164,10 +164,10 @@ async def _make_lock(client: KubeClient, number: int) -> None:
     await client.create(RESERVATIONS.collection(NAMESPACE), kind | {"metadata": meta, "spec": spec})
 
 
-async def _until_locked(client: KubeClient, count: int) -> None:
+async def _until_reserved(client: KubeClient, count: int) -> None:
     while True:
-        locks = msgspec.json.decode(await client.get(RESERVATIONS.collection(NAMESPACE)))["items"]
-        if sum(lock["status"].get("phase") == "Active" for lock in locks) == count:
+        reservations = msgspec.json.decode(await client.get(RESERVATIONS.collection(NAMESPACE)))["items"]
+        if sum(reservation["status"].get("phase") == "Active" for reservation in reservations) == count:
             return
         await asyncio.sleep(_WAIT)
 

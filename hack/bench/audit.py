@@ -19,17 +19,17 @@ Taken = tuple[str, Resources]
 
 async def audit(client: KubeClient) -> list[str]:
     """Find locks that are not held, and nodes with more locked than they have; each fault in words."""
-    locks = await read_all(client, RESERVATIONS.collection(NAMESPACE))
+    reservations = await read_all(client, RESERVATIONS.collection(NAMESPACE))
     nodes = await read_all(client, NODES.collection())
-    return [*_not_held(locks), *overcommitted(nodes, of_locks(locks), "locked")]
+    return [*_not_held(reservations), *overcommitted(nodes, of_reservations(reservations), "locked")]
 
 
-async def audit_pods(client: KubeClient, *, beside_locks: bool) -> list[str]:
+async def audit_pods(client: KubeClient, *, beside_reservations: bool) -> list[str]:
     """Find nodes with more in pods, or in pods and locks, than they have; each fault in words."""
     nodes = await read_all(client, NODES.collection())
     taken = of_pods(await read_all(client, PODS.collection()))
-    if beside_locks:
-        taken += of_locks(await read_all(client, RESERVATIONS.collection(NAMESPACE)))
+    if beside_reservations:
+        taken += of_reservations(await read_all(client, RESERVATIONS.collection(NAMESPACE)))
     return overcommitted(nodes, taken, "taken")
 
 
@@ -46,12 +46,15 @@ async def read_all(client: KubeClient, collection: str) -> list[dict[str, Any]]:
             return items
 
 
-def of_locks(locks: Iterable[dict[str, Any]]) -> list[Taken]:
+def of_reservations(reservations: Iterable[dict[str, Any]]) -> list[Taken]:
     """Tell what active locks hold."""
     return [
-        (lock["status"]["nodeName"], parse_resources(lock["spec"]["resources"]) | {POD_COUNT: 1})
-        for lock in locks
-        if _active(lock)
+        (
+            reservation["status"]["nodeName"],
+            parse_resources(reservation["spec"]["resources"]) | {POD_COUNT: 1},
+        )
+        for reservation in reservations
+        if _active(reservation)
     ]
 
 
@@ -78,10 +81,14 @@ def overcommitted(nodes: Iterable[dict[str, Any]], taken: Iterable[Taken], verb:
     ]
 
 
-def _active(lock: dict[str, Any]) -> bool:
-    conditions = lock.get("status", {}).get("conditions", [])
+def _active(reservation: dict[str, Any]) -> bool:
+    conditions = reservation.get("status", {}).get("conditions", [])
     return any((each["type"], each["status"]) == ("Active", "True") for each in conditions)
 
 
-def _not_held(locks: Iterable[dict[str, Any]]) -> list[str]:
-    return [f"{lock['metadata']['name']} is not Active" for lock in locks if not _active(lock)]
+def _not_held(reservations: Iterable[dict[str, Any]]) -> list[str]:
+    return [
+        f"{reservation['metadata']['name']} is not Active"
+        for reservation in reservations
+        if not _active(reservation)
+    ]

@@ -26,12 +26,12 @@ from rich.progress import Progress
 from bench.figures import columns
 from tidelock.running import collect_seldom
 from tidelock.simulation.engine import Simulation
-from tidelock.simulation.measuring import FAULTS, Faults
+from tidelock.simulation.measuring import FAULTS, MetricsFaults
 from tidelock.simulation.plots import plot_nodes, plot_ratios, plot_spread
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.results import Estimate, Figures, averaged, estimate, figures
+from tidelock.simulation.results import RatioEstimate, RunFigures, averaged, estimate, figures
 from tidelock.simulation.traces import TraceError, planetlab_days, read_planetlab
-from tidelock.simulation.world import STEP, Loads, World
+from tidelock.simulation.world import STEP, Loads, SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, Setting, burst_world, world_of
 
 TUNED_ON = ("20110303", "20110306")
@@ -75,7 +75,7 @@ class Outcome:
     """What came of a case: figures by policy."""
 
     case: Case
-    figures: dict[str, Figures]
+    figures: dict[str, RunFigures]
 
 
 class Record(msgspec.Struct):
@@ -94,7 +94,7 @@ class Record(msgspec.Struct):
     outcomes: list[Outcome] = []
     burst: dict[str, tuple[int, int]] = {}
 
-    def figures(self, case: Case) -> dict[str, Figures]:
+    def figures(self, case: Case) -> dict[str, RunFigures]:
         """Give what is known of a case, by policy."""
         return next((outcome.figures for outcome in self.outcomes if outcome.case == case), {})
 
@@ -150,9 +150,9 @@ class DayVerdict:
     """
 
     day: str
-    of_default: Estimate
+    of_default: RatioEstimate
     rival: str
-    of_rival: Estimate
+    of_rival: RatioEstimate
     no_worse: bool
 
     @property
@@ -213,7 +213,7 @@ def play_all(
 def day_verdicts(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> list[DayVerdict]:
     """Judge each day by those of its worlds that ours, the default and all rivals have played."""
     needed = {OURS, DEFAULT, *rivals}
-    by_day: defaultdict[str, list[dict[str, Figures]]] = defaultdict(list)
+    by_day: defaultdict[str, list[dict[str, RunFigures]]] = defaultdict(list)
     for outcome in outcomes:
         if needed <= outcome.figures.keys():
             by_day[outcome.case.day].append(outcome.figures)
@@ -233,7 +233,7 @@ def day_verdicts(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> list[Day
     return verdicts
 
 
-def ratios(worlds: Sequence[dict[str, Figures]], name: str, other: str) -> list[float]:
+def ratios(worlds: Sequence[dict[str, RunFigures]], name: str, other: str) -> list[float]:
     """Give the spread of a policy as a part of another's, for each world that both have played."""
     return [world[name].spread / world[other].spread for world in worlds if {name, other} <= world.keys()]
 
@@ -307,7 +307,7 @@ def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
 
     Once they are replicas of one Deployment, once each is a Deployment by itself.
     """
-    frozen = Faults(down=(_BURST_AT, _BURST_STEPS * STEP))
+    frozen = MetricsFaults(down=(_BURST_AT, _BURST_STEPS * STEP))
 
     def most(name: str, *, apart: bool) -> int:
         world = burst_world(nodes, _BURST_REPLICAS, at=_BURST_AT, steps=_BURST_STEPS, apart=apart)
@@ -339,7 +339,7 @@ def draw(options: argparse.Namespace, outcomes: Sequence[Outcome], policies: Seq
     parts = {name: ratios(worlds, name, DEFAULT) for name in policies if name != DEFAULT}
     plot_ratios("deviation between nodes, as a part of the default's", parts, folder / "balance-ratios.png")
     case = reported[0].case
-    world: World = world_of(
+    world: SimulatedWorld = world_of(
         case.day, _load(options.traces, case.day), setting(case, options.nodes, options.steps), case.seed
     )
     shown = [name for name in (DEFAULT, "least-used", OURS) if name in policies]

@@ -75,7 +75,7 @@ class Claims:
                 self.refused(pod.metadata.name, now)
         return pod.metadata.resource_version
 
-    def take_lock(self, line: bytes, now: float) -> str:
+    def take_reservation(self, line: bytes, now: float) -> str:
         """Take an event of a Reservation."""
         event = decode_event(line)
         name, status = event.object.metadata.name, event.object.status
@@ -104,7 +104,7 @@ async def claims(client: KubeClient, namespace: str, room: int) -> AsyncIterator
     """Watch claimants, of whom a node takes so many, while the context lasts."""
     seen = Claims(room)
     async with AsyncExitStack() as watches:
-        for resource, take in ((PODS, seen.take_pod), (RESERVATIONS, seen.take_lock)):
+        for resource, take in ((PODS, seen.take_pod), (RESERVATIONS, seen.take_reservation)):
             await watches.enter_async_context(following(client, resource.collection(namespace), take))
         yield seen
 

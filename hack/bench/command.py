@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.locks import LockLostError
+from bench.locks import ReservationLostError
 from devcluster import LocalCluster, start_cluster
 from devcluster.output import say
 
@@ -48,6 +48,6 @@ def play_alone(
         status = 1
         try:
             status = asyncio.run(run(cluster, options))
-        except* LockLostError as lost:
+        except* ReservationLostError as lost:
             say("; ".join(str(error) for error in lost.exceptions))
         return status

@@ -89,7 +89,7 @@ class Contest:
                 f"round {number}: room for {self.nodes * self.room}, {len(seen.won)} got some and "
                 f"{len(claimants) - len(seen.answered)} no answer"
             )
-        self.faults += await audit_pods(client, beside_locks=True)
+        self.faults += await audit_pods(client, beside_reservations=True)
         for claimant in claimants:
             if claimant.name in seen.answered:
                 taken = seen.answered[claimant.name] - seen.begun[claimant.name]

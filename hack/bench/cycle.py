@@ -75,13 +75,13 @@ def measure(workload: Workload, options: argparse.Namespace, *, alike: bool) -> 
         return growth
     for nodes in options.nodes:
         say(f"{workload.name}, pods {_kind(alike)}, {nodes} nodes.")
-        decider, feed = furnished(workload, nodes, options.placed)
+        decider, event_handlers = furnished(workload, nodes, options.placed)
         waiting = pods(workload, options.decisions + _WARM_UP, alike=alike)
-        seconds_a_decision(decider, feed, waiting[:_WARM_UP], options.seconds)
+        seconds_a_decision(decider, event_handlers, waiting[:_WARM_UP], options.seconds)
         profile = cProfile.Profile()
         if options.profile:
             profile.enable()
-        seconds = seconds_a_decision(decider, feed, waiting[_WARM_UP:], options.seconds)
+        seconds = seconds_a_decision(decider, event_handlers, waiting[_WARM_UP:], options.seconds)
         growth.per_second[nodes] = 1 / seconds
         if options.profile:
             profile.disable()

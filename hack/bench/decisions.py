@@ -17,17 +17,17 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     WINDOW_SECONDS,
+    MeasuredUses,
     NodeLevel,
     PodMeans,
     Stat,
-    Uses,
     Windows,
     encode_node_level,
 )
 from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 SCHEDULER = "bench"
 NAMESPACE = "bench"
@@ -50,7 +50,7 @@ class Workload:
     name: str
     shape: Callable[[int], Json]
     enabled: Sequence[Enabled] = DEFAULT_PLUGINS
-    locks: int = 0
+    reservations: int = 0
     measured: bool = False
     plugins: frozenset[str] = frozenset()
 
@@ -59,7 +59,7 @@ DEFAULT = Workload(name="default", shape=plain_pod)
 """Plain pods by the plugins that are enabled by default."""
 
 
-def workloads(locks: int) -> list[Workload]:
+def workloads(reservations: int) -> list[Workload]:
     """Give the plugin sets that are measured."""
     fit = tuple(plugin for plugin in DEFAULT_PLUGINS if plugin.name in _FIT_ONLY)
     return [
@@ -71,7 +71,7 @@ def workloads(locks: int) -> list[Workload]:
             shape=lambda number: lonely_pod(number, _GROUP),
             plugins=frozenset({"InterPodAffinity"}),
         ),
-        Workload(name="locks", shape=plain_pod, locks=locks),
+        Workload(name="locks", shape=plain_pod, reservations=reservations),
         Workload(name="measured", shape=plain_pod, measured=True),
     ]
 
@@ -88,24 +88,26 @@ class Stopped:
         return NOW
 
 
-def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Feed]:
+def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, EventHandlers]:
     """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
     decider = Decider(default_configuration(SCHEDULER, builtins))
-    feed = Feed(decider.cache, decider.book, decider.queue, decider.waiting_pods, Stopped(), lambda: None)
+    event_handlers = EventHandlers(
+        decider.cache, decider.ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None
+    )
     for number, node in enumerate(_nodes(nodes)):
-        feed.nodes.upsert(None, _measured(node, number) if workload.measured else node)
+        event_handlers.nodes.upsert(None, _measured(node, number) if workload.measured else node)
     for pod in _placed(placed, nodes):
-        feed.pods.upsert(None, pod)
+        event_handlers.pods.upsert(None, pod)
     if workload.measured:
         at_once(decider.measurements.take(_uses(_placed(placed, nodes))))
-    for number in range(workload.locks):
-        feed.reservations.upsert(None, decode_reservation(_lock(number)))
-    for synced in (feed.nodes, feed.pods, feed.reservations):
+    for number in range(workload.reservations):
+        event_handlers.reservations.upsert(None, decode_reservation(_reservation(number)))
+    for synced in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
         synced.synced()
     while (due := decider.next_due()) is not None and due <= NOW:
         decider.step(NOW)
-    return decider, feed
+    return decider, event_handlers
 
 
 def pods(workload: Workload, count: int, *, alike: bool) -> list[Pod]:
@@ -116,7 +118,9 @@ def pods(workload: Workload, count: int, *, alike: bool) -> list[Pod]:
     return [_pod(f"pod-{number:06}", shape) for number, shape in enumerate(shapes)]
 
 
-def seconds_a_decision(decider: Decider, feed: Feed, waiting: Sequence[Pod], limit: float) -> float:
+def seconds_a_decision(
+    decider: Decider, event_handlers: EventHandlers, waiting: Sequence[Pod], limit: float
+) -> float:
     """Decide pods for at most so many seconds; gives the processor seconds a decision, booking included.
 
     Processor time, as the machine may have other work: decisions are one thread that waits for nothing.
@@ -126,11 +130,11 @@ def seconds_a_decision(decider: Decider, feed: Feed, waiting: Sequence[Pod], lim
 
     """
     for pod in waiting:
-        feed.pods.upsert(None, pod)
+        event_handlers.pods.upsert(None, pod)
     begin = time.process_time()
     for done in range(1, len(waiting) + 1):
         outcome = decider.step(NOW)
-        if not isinstance(outcome, Assumed):
+        if not isinstance(outcome, AssumedPod):
             raise DecisionError(f"decision {done}: {outcome}")
         decider.bound(outcome, NOW)
         if done % _LOOK_AT_CLOCK == 0 and time.process_time() - begin > limit:
@@ -167,10 +171,10 @@ def _measured(node: Node, number: int) -> Node:
     return msgspec.structs.replace(node, metadata=metadata)
 
 
-def _uses(placed: Sequence[Pod]) -> Uses:
+def _uses(placed: Sequence[Pod]) -> MeasuredUses:
     """Measure each pod: from 100 to 599 millicores, and half a gibibyte."""
     cores = [0.1 + number % 500 / 1000 for number in range(len(placed))]
-    return Uses(
+    return MeasuredUses(
         {
             pod.uid: PodMeans(NOW, (cpu, _MEMORY) * len(WINDOW_SECONDS))
             for pod, cpu in zip(placed, cores, strict=True)
@@ -197,7 +201,7 @@ def _pod(name: str, shape: Json) -> Pod:
     return decode_pod(_encode(_with_uid(body)))
 
 
-def _lock(number: int) -> bytes:
+def _reservation(number: int) -> bytes:
     name = f"lock-{number:06}"
     body = {
         "metadata": {"name": name, "namespace": NAMESPACE, "generation": 1},

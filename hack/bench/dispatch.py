@@ -110,12 +110,12 @@ class Play:
         shapes: Sequence[TracedPod],
         setting: Setting,
         *,
-        locks: bool,
+        reservations: bool,
         members: int,
     ) -> None:
         """Deal out the machines in turn."""
         self.setting = setting
-        self.locks = locks
+        self.reservations = reservations
         self.clock = VirtualClock()
         self.tally = Tally()
         self._rng = Random(0)  # noqa: S311 -- to be repeated, and the same with locks and without
@@ -169,9 +169,9 @@ class Play:
             self.tally.stranded += 1
             self._stranded[job.name] = self.clock.elapsed
 
-    def lock(self, job: Job, member: Member) -> bool:
+    def reservation(self, job: Job, member: Member) -> bool:
         """Ask a cluster for a lock; whether it is Active."""
-        active = member.lock(job, math.ceil(_PATIENCE * self.setting.delay))
+        active = member.reservation(job, math.ceil(_PATIENCE * self.setting.delay))
         self._decide(member)
         return active
 
@@ -257,7 +257,7 @@ class Manager:
     def look(self) -> None:
         """See what is free, and take off what is on its way and not seen there yet."""
         self._views = {member: member.free() for member in self._play.members}
-        if not self._play.locks:
+        if not self._play.reservations:
             for job, member in self._under_way.values():
                 self._take(member, job)
         self._work_off()
@@ -280,8 +280,8 @@ class Manager:
             if not self._take(member, job):
                 continue
             late = self._play.setting.delay * self._rng.uniform(0.5, 1.5)
-            if self._play.locks:
-                if not self._play.lock(job, member):
+            if self._play.reservations:
+                if not self._play.reservation(job, member):
                     continue
                 late += _ANSWER
             self._under_way[job.name] = (job, member)
@@ -312,7 +312,8 @@ def compare(
         say(f"{setting.nodes} nodes, {setting.load:.0%} of the GPUs wanted.")
         chosen = machines[:: len(machines) // setting.nodes or 1][: setting.nodes]
         without, having = (
-            Play(chosen, shapes, setting, locks=locks, members=members).run() for locks in (False, True)
+            Play(chosen, shapes, setting, reservations=reservations, members=members).run()
+            for reservations in (False, True)
         )
         played.append(Played(setting, without, having))
     return played
@@ -351,13 +352,13 @@ def plot(played: Sequence[Played], members: int, file: Path) -> None:
         chosen = [each for each in played if each.setting.nodes == size]
         loads = [_PERCENT * each.setting.load for each in chosen]
         clusters = f"{members} clusters of {size // members} nodes"
-        for tallies, label, colour in (
+        for pod_counts, label, colour in (
             ([each.without for each in chosen], "without locks", "#868e96"),
             ([each.having for each in chosen], "with locks", "#0b7285"),
         ):
             look = {"marker": "o", "linestyle": style, "color": colour, "label": f"{label}, {clusters}"}
-            stranded.plot(loads, [_PERCENT * _share(tally) for tally in tallies], **look)
-            used.plot(loads, [_PERCENT * tally.used for tally in tallies], **look)
+            stranded.plot(loads, [_PERCENT * _share(tally) for tally in pod_counts], **look)
+            used.plot(loads, [_PERCENT * tally.used for tally in pod_counts], **look)
         both = [_PERCENT * (each.having.used + each.having.held) for each in chosen]
         used.plot(loads, both, linestyle=style, color="#66d9e8", label=f"and held by locks, {clusters}")
     stranded.set_ylabel("sent, and no room there, %")

@@ -59,8 +59,8 @@ def cases() -> list[Case]:
         Case("resources", partial(_unknown_resources, LIMITS[RESOURCES] - 2)),
         Case("resources-8000", partial(_unknown_resources, 8_000)),
         Case("resources-of-placed", partial(_placed_with_resources, 500, 1_000)),
-        Case("resources-of-locks", partial(_locks_with_resources, 16, 31, 2)),
-        Case("resources-of-locks-512", partial(_locks_with_resources, 16, 32, 16)),
+        Case("resources-of-locks", partial(_reservations_with_resources, 16, 31, 2)),
+        Case("resources-of-locks-512", partial(_reservations_with_resources, 16, 32, 16)),
         Case("claimed-locks", partial(_claims, 5_800, 700)),
         Case("owners", partial(_owners, 1_000, 16, MOST_CONDITIONS // 16)),
         Case("owners-placed", partial(_owners_among_placed, "Exists")),
@@ -113,7 +113,7 @@ def _pod(name: str, *, labels: Json | None = None, annotations: Json | None = No
     return Thing("pod", body)
 
 
-def _lock(name: str, spec: Json) -> Thing:
+def _reservation(name: str, spec: Json) -> Thing:
     metadata = {"name": name, "namespace": NAMESPACE, "generation": 1, "uid": name, "resourceVersion": "1"}
     return Thing("reservation", {"metadata": metadata, "spec": {"ttlSeconds": 86_400, **spec}})
 
@@ -142,17 +142,19 @@ def _placed_with_resources(pods: int, names: int, nodes: int) -> Iterator[Thing]
         yield _pod(f"worst-{number}", containers=[asked], nodeName=node_name(number % nodes))
 
 
-def _locks_with_resources(locks: int, containers: int, names: int, _nodes: int) -> Iterator[Thing]:
+def _reservations_with_resources(
+    reservations: int, containers: int, names: int, _nodes: int
+) -> Iterator[Thing]:
     """Make locks whose templates ask for resources that no node has."""
-    for number in range(locks):
+    for number in range(reservations):
         asking = [
             {**_asking(_names(f"l{number}-{each}", names)), "name": f"c-{each}"} for each in range(containers)
         ]
         template = {"spec": {"containers": asking}}
-        yield _lock(f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "template": template})
+        yield _reservation(f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "template": template})
 
 
-def _claims(uids: int, locks: int, nodes: int) -> Iterator[Thing]:
+def _claims(uids: int, reservations: int, nodes: int) -> Iterator[Thing]:
     """Make a bound pod with many locks, whose annotation names as many uids as fit."""
     claims = ",".join(_UID.format(number) for number in range(uids))
     yield _pod(
@@ -161,8 +163,10 @@ def _claims(uids: int, locks: int, nodes: int) -> Iterator[Thing]:
         annotations={"tidelock.dev/claimed-locks": claims},
         nodeName=node_name(nodes // 2),
     )
-    for number in range(locks):
-        yield _lock(f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "resources": {"cpu": "1m"}})
+    for number in range(reservations):
+        yield _reservation(
+            f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "resources": {"cpu": "1m"}}
+        )
 
 
 def _shunning(number: int) -> Json:
@@ -196,9 +200,9 @@ def _placed_wishes(terms: int, nodes: int) -> Iterator[Thing]:
     yield _pod("worst", affinity=affinity, nodeName=node_name(nodes // 2))
 
 
-def _owners(locks: int, owners: int, expressions: int, _nodes: int) -> Iterator[Thing]:
+def _owners(reservations: int, owners: int, expressions: int, _nodes: int) -> Iterator[Thing]:
     """Make locks whose owners are told by many expressions, of which the last one fails; and a pod."""
-    for number in range(locks):
+    for number in range(reservations):
         terms = [
             {
                 "selector": {
@@ -213,7 +217,7 @@ def _owners(locks: int, owners: int, expressions: int, _nodes: int) -> Iterator[
             }
             for owner in range(owners)
         ]
-        yield _lock(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
+        yield _reservation(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
     yield _pod("worst", labels={"app": "worst"})
 
 
@@ -226,7 +230,7 @@ def _owners_among_placed(last: str, _nodes: int) -> Iterator[Thing]:
         ]
         owners.append({"selector": {"matchExpressions": [*wanted, {"key": "none", "operator": last}]}})
     group = {"name": "worst", "uid": "worst", "members": 1, "minMembers": 1}
-    yield _lock("worst", {"owners": owners, "resources": {"cpu": "1m"}, "group": group})
+    yield _reservation("worst", {"owners": owners, "resources": {"cpu": "1m"}, "group": group})
 
 
 def _terms(count: int) -> list[Json]:
@@ -426,7 +430,7 @@ def _member(number: int, members: int, mode: str, asked: Json) -> Thing:
     if mode:
         group["topology"] = {"key": _HOSTNAME, "mode": mode}
     owners = [{"pod": {"name": f"worst-{number}"}}]
-    return _lock(f"worst-{number}", {"owners": owners, "group": group, **asked})
+    return _reservation(f"worst-{number}", {"owners": owners, "group": group, **asked})
 
 
 def _group(members: int, mode: str, _nodes: int, *, alike: bool = True) -> Iterator[Thing]:

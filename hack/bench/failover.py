@@ -27,7 +27,7 @@ from bench.bindings import Bindings, bindings
 from bench.command import add_counts, is_quick, play_alone
 from bench.figures import columns, percentile
 from bench.following import following
-from bench.locks import Locks
+from bench.locks import Reservations
 from bench.pods import clear, pod_name
 from bench.programs import tidelock
 from bench.scenarios import plain_pod, pod_object
@@ -45,7 +45,7 @@ _WAIT = 0.05  # seconds between two looks
 # What a round is planned with: seconds that a take-over may take, and how full nodes get.
 _SPARE = 30
 _PODS_ON_A_NODE = 50
-_LOCKS_ON_A_NODE = 8
+_RESERVATIONS_ON_A_NODE = 8
 _FAULTLESS = "No pod was lost or bound twice, no lock was lost; who did not lead wrote nothing."
 _WRITES = ("pods/binding", "reservations/status")
 
@@ -163,7 +163,7 @@ class Play:
         self.leader, self.standby = self.standby, self.leader
         if struck.running:
             await self._let_go(struck)
-        self.faults += await audit_pods(self.client, beside_locks=True)
+        self.faults += await audit_pods(self.client, beside_reservations=True)
         await clear(self.client, PODS.collection(NAMESPACE))
         await asyncio.to_thread(struck.start)
 
@@ -245,7 +245,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     async with (
         admin(cluster) as client,
         bindings(client) as seen,
-        witness(client) as locks,
+        witness(client) as reservations,
         _terms(client) as terms,
     ):
         nodes = max(options.nodes, _nodes(options))
@@ -255,7 +255,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         await asyncio.to_thread(first.start)
         await terms.after(0)
         say(f"{options.locks} locks.")
-        await Locks(client, locks).burst(options.locks)
+        await Reservations(client, reservations).burst(options.locks)
         await asyncio.to_thread(second.start)
         play = Play(client, options, first, second, seen, terms)
         try:
@@ -265,7 +265,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
                     await play.round(kind)
         except TimeoutError:
             play.faults.append(f"no pod was bound within {_PATIENCE:g} s")
-        faults = [*play.faults, *seen.doubled, *locks.faults, *await audit(client)]
+        faults = [*play.faults, *seen.doubled, *reservations.faults, *await audit(client)]
     print(
         f"{options.rate} pods a second on {nodes} nodes, beside {options.locks} live locks and "
         f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything, "
@@ -292,8 +292,8 @@ def _nodes(options: argparse.Namespace) -> int:
     """Count the nodes that take all locks and a round's pods."""
     seconds = 2 * options.seconds + options.lease + _SPARE
     pods: int = options.rate * seconds
-    locks: int = options.locks
-    return ceil(locks / _LOCKS_ON_A_NODE) + ceil(pods / _PODS_ON_A_NODE)
+    reservations: int = options.locks
+    return ceil(reservations / _RESERVATIONS_ON_A_NODE) + ceil(pods / _PODS_ON_A_NODE)
 
 
 def _quantiles(seconds: Sequence[float]) -> str:

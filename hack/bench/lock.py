@@ -21,7 +21,7 @@ import msgspec
 from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
-from bench.locks import Locks
+from bench.locks import Reservations
 from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, tidelock
 from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
@@ -72,27 +72,31 @@ class Start:
 
 
 async def measure_speed(
-    locks: Locks, program: Component, cluster: LocalCluster, speed: Speed, options: argparse.Namespace
+    reservations: Reservations,
+    program: Component,
+    cluster: LocalCluster,
+    speed: Speed,
+    options: argparse.Namespace,
 ) -> None:
     """Measure one round of a program that is started for it, and add it to the figures."""
     await asyncio.to_thread(program.start)
-    await locks.burst(options.burst)  # nobody pays for connections that are made once
-    await _rest(locks)
-    latencies = await locks.latencies(options.locks)
+    await reservations.burst(options.burst)  # nobody pays for connections that are made once
+    await _rest(reservations)
+    latencies = await reservations.latencies(options.locks)
     for figure, seconds in (
         (speed.typical, percentile(latencies, 50)),
         (speed.slow, percentile(latencies, 99)),
         (speed.slowest, max(latencies)),
     ):
         figure.add(seconds * _MILLI)
-    await _rest(locks)
+    await _rest(reservations)
     for _ in range(options.bursts):
         before = _cpu_times(program, cluster)
-        speed.burst.add(options.burst / await locks.burst(options.burst))
+        speed.burst.add(options.burst / await reservations.burst(options.burst))
         after = _cpu_times(program, cluster)
         for figure, start, end in zip((speed.own, speed.stored, speed.asked), before, after, strict=True):
             figure.add((end - start) / options.burst * _MILLI)
-        await _rest(locks)
+        await _rest(reservations)
     await asyncio.to_thread(program.stop)
 
 
@@ -102,28 +106,30 @@ def _cpu_times(program: Component, cluster: LocalCluster) -> tuple[float, float,
     return cpu_seconds(program), stored, time.process_time()
 
 
-async def measure_start(locks: Locks, program: Component, start: Start, options: argparse.Namespace) -> None:
+async def measure_start(
+    reservations: Reservations, program: Component, start: Start, options: argparse.Namespace
+) -> None:
     """Fill the cluster with locks, then stop and start the operator again and again."""
     await asyncio.to_thread(program.start)
     await asyncio.sleep(options.settle)
     start.idle.add(resident_bytes(program) / _MEBI)
-    start.filling.add(options.live / await locks.burst(options.live))
+    start.filling.add(options.live / await reservations.burst(options.live))
     await asyncio.sleep(options.settle)
     start.full.add(resident_bytes(program) / _MEBI)
     for _ in range(options.rounds):
         await asyncio.to_thread(program.stop)
         begin = time.perf_counter()
         program.launch()  # without a wait for readiness: who stands by for the Lease is ready, too
-        await locks.burst(1)
+        await reservations.burst(1)
         start.first.add(time.perf_counter() - begin)
         await asyncio.sleep(options.settle)
         start.restarted.add(resident_bytes(program) / _MEBI)
     await asyncio.to_thread(program.stop)
 
 
-async def _rest(locks: Locks) -> None:
+async def _rest(reservations: Reservations) -> None:
     await asyncio.sleep(_REST)
-    await locks.clear()
+    await reservations.clear()
     await asyncio.sleep(_REST)
 
 
@@ -138,13 +144,13 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     )
     async with admin(cluster) as client, witness(client) as seen:
         await add_nodes(client, options.nodes)
-        locks = Locks(client, seen)
+        reservations = Reservations(client, seen)
         for number in range(options.rounds):
             for program, identity, speed in contestants:
                 say(f"Round {number + 1} of {options.rounds}: {program.__name__}.")
-                await measure_speed(locks, program(cluster, identity), cluster, speed, options)
+                await measure_speed(reservations, program(cluster, identity), cluster, speed, options)
         say(f"Cold start with {options.live} live locks.")
-        await measure_start(locks, tidelock(cluster, kubeconfig), start, options)
+        await measure_start(reservations, tidelock(cluster, kubeconfig), start, options)
         faults = [*seen.faults, *await audit(client)]
     report(options, ours, start, {"bare Kopf": peer, "floor": bound}, faults)
     return 1 if faults else 0

@@ -15,12 +15,12 @@ _COLLECTION = RESERVATIONS.collection(NAMESPACE)
 _PATIENCE = 300.0  # seconds after which a lock that is not Active counts as lost
 
 
-class LockLostError(Exception):
+class ReservationLostError(Exception):
     """A lock was written and never became Active."""
 
 
 @dataclass
-class Locks:
+class Reservations:
     """Writes locks for any node, of one core and four GiB each, that live for a day."""
 
     client: KubeClient
@@ -49,7 +49,7 @@ class Locks:
 
     async def write(self, name: str) -> None:
         """Create one lock."""
-        await self.client.create(_COLLECTION, _lock(name))
+        await self.client.create(_COLLECTION, _reservation(name))
 
     async def seen(self, name: str) -> float:
         """Wait for a lock's Active=True; gives when it was seen, as of `time.perf_counter`."""
@@ -65,10 +65,10 @@ class Locks:
             async with asyncio.timeout(_PATIENCE):
                 return max([await self.witness.active(name) for name in names])
         except TimeoutError as error:
-            raise LockLostError(f"not all of {names[0]} to {names[-1]} became Active") from error
+            raise ReservationLostError(f"not all of {names[0]} to {names[-1]} became Active") from error
 
 
-def _lock(name: str) -> dict[str, Any]:
+def _reservation(name: str) -> dict[str, Any]:
     return {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,

@@ -7,16 +7,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelock.cluster.columns import NOWHERE
+from tidelock.cluster.columns import NO_ROW
 from tidelock.framework.config import default_configuration
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.simulation.cluster import GPU, NAMESPACE, SCHEDULER, VirtualClock, node_of
 from tidelock.simulation.world import Machine
 
@@ -58,35 +58,35 @@ class Member:
         self._clock = clock
         self._on_bound = on_bound
         self._decider = decider = Decider(default_configuration(SCHEDULER, BUILTINS))
-        self._feed = feed = Feed(
-            decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, _nobody_sleeps
+        self._event_handlers = event_handlers = EventHandlers(
+            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, clock, _nobody_sleeps
         )
         self._jobs: dict[str, Job] = {}
         self._pods: dict[str, Pod] = {}
-        self._locks: dict[str, Reservation] = {}
+        self._reservations: dict[str, Reservation] = {}
         for machine in machines:
-            feed.nodes.upsert(None, node_of(machine))
-        for sink in (feed.nodes, feed.pods, feed.reservations):
+            event_handlers.nodes.upsert(None, node_of(machine))
+        for sink in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
             sink.synced()
-        self.gpu = decider.columns.column_of.get(GPU, NOWHERE)
+        self.gpu = decider.columns.column_of.get(GPU, NO_ROW)
 
     def create(self, job: Job) -> None:
         """Have a job's pod come."""
         pod = _pod(job)
         self._jobs[job.name], self._pods[job.name] = job, pod
-        self._feed.pods.upsert(None, pod)
+        self._event_handlers.pods.upsert(None, pod)
 
     def delete(self, job: Job) -> None:
         """Have a job's pod go, bound or not."""
         pod = self._pods.pop(job.name)
         del self._jobs[job.name]
-        self._feed.pods.remove(pod)
+        self._event_handlers.pods.remove(pod)
         self.bound -= job.gpus if pod.spec.node_name else 0
 
-    def lock(self, job: Job, seconds: int) -> bool:
+    def reservation(self, job: Job, seconds: int) -> bool:
         """Ask for a lock for a job's pod; whether it is Active. If not, it is taken back."""
-        lock = self._locks[job.name] = _lock(job, seconds)
-        self._feed.reservations.upsert(None, lock)
+        reservation = self._reservations[job.name] = _reservation(job, seconds)
+        self._event_handlers.reservations.upsert(None, reservation)
         self.decide()
         if self._phase(job) is Phase.ACTIVE:
             return True
@@ -98,11 +98,11 @@ class Member:
         now = self._clock.now()
         while (due := self._decider.next_due()) is not None and due <= now:
             outcome = self._decider.step(now)
-            if isinstance(outcome, Assumed):
+            if isinstance(outcome, AssumedPod):
                 self._bind(outcome)
         self._decider.take_preemptions()  # all have one priority: there is nobody to evict
-        self._decider.book.changes.clear()
-        self._decider.book.changed.clear()
+        self._decider.ledger.changes.clear()
+        self._decider.ledger.changed.clear()
 
     def next_due(self) -> float | None:
         """Give the second of the world at which there is something to decide without any event."""
@@ -113,7 +113,7 @@ class Member:
         """Give what neither pods nor locks have of each node: nodes x resources, as in `needs`."""
         columns = self._decider.columns
         count = len(columns)
-        taken = columns.requested[:count] + columns.locked[:count]
+        taken = columns.requested[:count] + columns.reserved[:count]
         free: Amounts = columns.allocatable[:count] - taken
         return free
 
@@ -124,26 +124,26 @@ class Member:
     @property
     def held(self) -> int:
         """GPUs that locks hold."""
-        return int(self._decider.columns.locked[:, self.gpu].sum())
+        return int(self._decider.columns.reserved[:, self.gpu].sum())
 
-    def _bind(self, assumed: Assumed) -> None:
+    def _bind(self, assumed: AssumedPod) -> None:
         name = assumed.pod.meta.name
         old, job = self._pods[name], self._jobs[name]
         new = self._pods[name] = assigned_to(old, assumed.node_name)
         self._decider.bound(assumed, self._clock.now())
-        self._feed.pods.upsert(old, new)
+        self._event_handlers.pods.upsert(old, new)
         self._forget(name)
         self.bound += job.gpus
         self._on_bound(job)
 
     def _phase(self, job: Job) -> Phase | None:
-        entry = self._decider.book.entries.get(Key(NAMESPACE, job.name))
+        entry = self._decider.ledger.entries.get(Key(NAMESPACE, job.name))
         return None if entry is None else entry.phase
 
     def _forget(self, name: str) -> None:
-        lock = self._locks.pop(name, None)
-        if lock is not None:
-            self._feed.reservations.remove(lock)
+        reservation = self._reservations.pop(name, None)
+        if reservation is not None:
+            self._event_handlers.reservations.remove(reservation)
 
 
 def _pod(job: Job) -> Pod:
@@ -157,7 +157,7 @@ def _pod(job: Job) -> Pod:
     return decode_pod(msgspec.json.encode(body))
 
 
-def _lock(job: Job, seconds: int) -> Reservation:
+def _reservation(job: Job, seconds: int) -> Reservation:
     body = {
         "metadata": {"name": job.name, "namespace": NAMESPACE, "uid": f"lock-{job.name}", "generation": 1},
         "spec": {

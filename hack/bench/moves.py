@@ -21,8 +21,8 @@ from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.defrag.controller import LOOK_AGAIN
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.defrag.controller import PLAN_SECONDS
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"
@@ -64,36 +64,40 @@ def lock_json(number: int, cpus: float, priority: int) -> Json:
     }
 
 
-def world(nodes: int, pods: int) -> tuple[Decider, Feed]:
+def world(nodes: int, pods: int) -> tuple[Decider, EventHandlers]:
     """Make a decider over fragmented nodes."""
     decider = Decider(default_configuration("bench", BUILTINS))
-    cache, book = decider.cache, decider.book
-    feed = Feed(cache, book, decider.queue, decider.waiting_pods, Stopped(), lambda: None)
+    cache, ledger = decider.cache, decider.ledger
+    event_handlers = EventHandlers(
+        cache, ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None
+    )
     for number in range(nodes):
-        feed.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
+        event_handlers.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
     millis = (_CPUS - _LEFT) * 1000 // pods
     for number in range(nodes * pods):
         plain = pod_json(number, node_name(number % nodes), millis)
-        feed.pods.upsert(None, decode_pod(msgspec.json.encode(plain)))
-    for sink in (feed.nodes, feed.pods, feed.reservations):
+        event_handlers.pods.upsert(None, decode_pod(msgspec.json.encode(plain)))
+    for sink in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
         sink.synced()
-    return decider, feed
+    return decider, event_handlers
 
 
-def looks(decider: Decider, feed: Feed, number: int, cpus: float, priority: int, count: int) -> list[float]:
+def looks(
+    decider: Decider, event_handlers: EventHandlers, number: int, cpus: float, priority: int, count: int
+) -> list[float]:
     """Look for moves so many times; gives the processor seconds of each."""
-    lock = decode_reservation(msgspec.json.encode(lock_json(number, cpus, priority)))
-    feed.reservations.upsert(None, lock)
-    seconds, now = [], _NOW + number * LOOK_AGAIN * (count + 2)
+    reservation = decode_reservation(msgspec.json.encode(lock_json(number, cpus, priority)))
+    event_handlers.reservations.upsert(None, reservation)
+    seconds, now = [], _NOW + number * PLAN_SECONDS * (count + 2)
     decider.step(now)
     for _ in range(count):
-        now += LOOK_AGAIN
+        now += PLAN_SECONDS
         begin = time.process_time()
         decider.moving.step(now)
         seconds.append(time.process_time() - begin)
-        entry = decider.book.entries[lock.key]
+        entry = decider.ledger.entries[reservation.key]
         entry.plan = None  # the next look has to find it again
-    feed.reservations.remove(lock)
+    event_handlers.reservations.remove(reservation)
     return seconds
 
 
@@ -106,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     share = (_CPUS - _LEFT) / options.pods
     rows = [("a look that", "p50", "longest")]
-    decider, feed = world(options.nodes, options.pods)
+    decider, event_handlers = world(options.nodes, options.pods)
     for number, (name, cpus, priority) in enumerate(
         (
             ("finds one pod", _LEFT + share, 0),
@@ -115,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
             ("finds none, as no pod may be moved", _LEFT + share, -1),
         )
     ):
-        seconds = looks(decider, feed, number, cpus, priority, options.looks)
+        seconds = looks(decider, event_handlers, number, cpus, priority, options.looks)
         rows.append((name, f"{percentile(seconds, 50) * 1000:.1f} ms", f"{max(seconds) * 1000:.1f} ms"))
     print(f"{options.nodes} nodes with {options.pods} pods each.")
     print(columns(rows))

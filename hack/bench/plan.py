@@ -24,7 +24,7 @@ from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"
@@ -66,14 +66,16 @@ class World:
 
     def __init__(self, nodes: int) -> None:
         self.decider = Decider(default_configuration("bench", BUILTINS))
-        cache, book = self.decider.cache, self.decider.book
-        self.feed = Feed(cache, book, self.decider.queue, self.decider.waiting_pods, Stopped(), lambda: None)
+        cache, ledger = self.decider.cache, self.decider.ledger
+        self.event_handlers = EventHandlers(
+            cache, ledger, self.decider.queue, self.decider.waiting_pods, Stopped(), lambda: None
+        )
         for number in range(nodes):
-            self.feed.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
+            self.event_handlers.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
         for number in range(2 * nodes):
             raw = msgspec.json.encode(pod_json(number, node_name(number % nodes)))
-            self.feed.pods.upsert(None, decode_pod(raw))
-        for sink in (self.feed.nodes, self.feed.pods, self.feed.reservations):
+            self.event_handlers.pods.upsert(None, decode_pod(raw))
+        for sink in (self.event_handlers.nodes, self.event_handlers.pods, self.event_handlers.reservations):
             sink.synced()
 
     def plan(self, plain: Json) -> float:
@@ -83,14 +85,14 @@ class World:
             ValueError: it has no room, so the figure would be of something else.
 
         """
-        lock = decode_reservation(msgspec.json.encode(plain))
-        self.feed.reservations.upsert(None, lock)
+        reservation = decode_reservation(msgspec.json.encode(plain))
+        self.event_handlers.reservations.upsert(None, reservation)
         begin = time.perf_counter()
         self.decider.step(_NOW)
         seconds = time.perf_counter() - begin
-        entry = self.decider.book.entries[lock.key]
+        entry = self.decider.ledger.entries[reservation.key]
         if entry.phase is not Phase.PLANNED:
-            raise ValueError(f"{lock.key} is {entry.phase}: {entry.message}")
+            raise ValueError(f"{reservation.key} is {entry.phase}: {entry.message}")
         return seconds
 
 

@@ -7,9 +7,11 @@ import msgspec
 from bench.audit import read_all
 from bench.scenarios import HIGH, LOW, Json, Scenario, gated_pod, node_name, pod_object
 from bench.world import BACKGROUND, NAMESPACE, each
-from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, ApiResource, KubeClient
 
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+PRIORITY_CLASSES = ApiResource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 _PRIORITIES = {LOW: 1, HIGH: 1_000}
 _PAGE = "500"
 

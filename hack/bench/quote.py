@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--locks", type=int, default=5_000)
     options = parser.parse_args(arguments)
     (workload,) = [each for each in workloads(options.locks) if each.name == "locks"]
-    decider, feed = furnished(workload, options.nodes, _PLACED)
+    decider, event_handlers = furnished(workload, options.nodes, _PLACED)
     rows = [("quotes", "asks", "processor", "wall")]
     kinds: tuple[tuple[str, str], ...] = (("feasible", "1"), ("infeasible", "10000"))
     for name, cpu in kinds:
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str]) -> int:
                 (name, "alike" if alike else "different", f"{by_processor:.0f}/s", f"{by_wall:.0f}/s")
             )
     waiting = pods(workload, options.quotes + _WARM_UP, alike=True)
-    seconds_a_decision(decider, feed, waiting[:_WARM_UP], 5.0)
-    seconds = seconds_a_decision(decider, feed, waiting[_WARM_UP:], 5.0)
+    seconds_a_decision(decider, event_handlers, waiting[:_WARM_UP], 5.0)
+    seconds = seconds_a_decision(decider, event_handlers, waiting[_WARM_UP:], 5.0)
     rows.append(("decisions", "alike", f"{1 / seconds:.0f}/s", ""))
     print(f"{options.nodes} nodes, {_PLACED} placed pods, {options.locks} locks.")
     print(columns(rows))

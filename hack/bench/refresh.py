@@ -27,7 +27,7 @@ from bench.scripted import QUERIES, Scripted, serving
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
 from devcluster import Component, LocalCluster
 from devcluster.output import say
-from tidelock.kube.client import NODES, PODS, WATERLEVELS, KubeClient, Resource
+from tidelock.kube.client import NODES, PODS, WATERLEVELS, ApiResource, KubeClient
 from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     POD_USAGE,
@@ -40,8 +40,8 @@ from tidelock.model.usage_annotations import (
 )
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 
 _LEVEL = "bench"
 _STILL = "nothing moved"
@@ -233,7 +233,7 @@ class Bench:
         return self.figures[-1]
 
 
-def _body(resource: Resource, metadata: Mapping[str, object]) -> dict[str, object]:
+def _body(resource: ApiResource, metadata: Mapping[str, object]) -> dict[str, object]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 

@@ -37,7 +37,7 @@ class Contestant:
     name: str
     program: Component
     scheduler_name: str
-    knows_locks: bool
+    knows_reservations: bool
 
 
 @dataclass
@@ -99,7 +99,7 @@ async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, l
             result.faults += scenario.rule(
                 {number_of(pod): number_of(node) for pod, node in seen.nodes.items()}
             )
-            result.faults += await audit_pods(client, beside_locks=contestant.knows_locks)
+            result.faults += await audit_pods(client, beside_reservations=contestant.knows_reservations)
             return result
     except TimeoutError as error:
         raise RoundError(

@@ -54,7 +54,7 @@ class Scenario:
     rate: float | None = None
     placed: Sequence[tuple[int, Json]] = ()
     gated: int = 0
-    locks: int = 0
+    reservations: int = 0
     plugins: frozenset[str] = frozenset()
     rule: Rule = field(default=lambda _placement: [])
 
@@ -70,7 +70,7 @@ class Sizes:
     drain_nodes: Sequence[int]
     pods: int
     gated: int
-    locks: int
+    reservations: int
     placed: int
     open_loop_seconds: int
 
@@ -141,8 +141,8 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
         ),
         drain(
             name="reservations",
-            title=f"drain beside {sizes.locks} locks, {nodes} nodes",
-            locks=sizes.locks,
+            title=f"drain beside {sizes.reservations} locks, {nodes} nodes",
+            reservations=sizes.reservations,
         ),
         drain(
             name="crowded",

@@ -25,7 +25,7 @@ import msgspec
 from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
-from bench.locks import Locks
+from bench.locks import Reservations
 from bench.programs import floor, tidelock
 from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
@@ -78,14 +78,16 @@ class Latencies:
         return [self.typical, self.slow, self.ratio]
 
 
-async def one_at_a_time(client: KubeClient, locks: Locks, enough: Callable[[int], bool]) -> list[float]:
+async def one_at_a_time(
+    client: KubeClient, reservations: Reservations, enough: Callable[[int], bool]
+) -> list[float]:
     """Take locks one after the other and give each back, until it is enough; gives the seconds of each."""
     taken: list[float] = []
     while not enough(len(taken)):
-        (name,) = locks.names(1)
+        (name,) = reservations.names(1)
         start = time.perf_counter()
-        await locks.write(name)
-        taken.append(await locks.seen(name) - start)
+        await reservations.write(name)
+        taken.append(await reservations.seen(name) - start)
         await client.delete(RESERVATIONS.item(name, NAMESPACE))
     return taken
 
@@ -96,7 +98,7 @@ async def flood(client: KubeClient, amount: int, writers: int, cpu: str) -> None
 
     async def write() -> None:
         for number in names:
-            await client.create(_FLOOD, _lock(number, cpu))
+            await client.create(_FLOOD, _reservation(number, cpu))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(writers):
@@ -118,7 +120,7 @@ def _while(task: asyncio.Task[None]) -> Callable[[int], bool]:
     return lambda taken: taken > 0 and task.done()
 
 
-def _lock(number: int, cpu: str) -> dict[str, Any]:
+def _reservation(number: int, cpu: str) -> dict[str, Any]:
     name = f"flood-{number:06}"
     return {
         "apiVersion": RESERVATIONS.api_version,
@@ -143,41 +145,47 @@ def _quota() -> dict[str, Any]:
 
 
 async def measure(
-    client: KubeClient, locks: Locks, options: argparse.Namespace, situations: dict[str, Latencies]
+    client: KubeClient,
+    reservations: Reservations,
+    options: argparse.Namespace,
+    situations: dict[str, Latencies],
 ) -> None:
     """Measure one round: nobody else there, then both floods, while they come and beside them."""
     full = options.locks.__le__
-    quiet = situations["quiet"].add(await one_at_a_time(client, locks, full))
+    quiet = situations["quiet"].add(await one_at_a_time(client, reservations, full))
     for kind, cpu in _KINDS:
         if kind == "over quota":
             await client.create(RESERVATIONQUOTAS.collection(BACKGROUND), _quota())
             await asyncio.sleep(_REST)
         say(f"Another tenant's {options.flood} locks {kind}.")
-        situations[f"{kind}, coming"].add(await _while_they_come(client, locks, options, cpu), quiet)
+        situations[f"{kind}, coming"].add(await _while_they_come(client, reservations, options, cpu), quiet)
         await answered(client, options.flood)
         await asyncio.sleep(_REST)
-        situations[f"{kind}, there"].add(await one_at_a_time(client, locks, full), quiet)
+        situations[f"{kind}, there"].add(await one_at_a_time(client, reservations, full), quiet)
         await _clear(client)
         await client.delete(RESERVATIONQUOTAS.collection(BACKGROUND))
         await asyncio.sleep(_REST)
 
 
 async def measure_floor(
-    client: KubeClient, locks: Locks, options: argparse.Namespace, situations: dict[str, Latencies]
+    client: KubeClient,
+    reservations: Reservations,
+    options: argparse.Namespace,
+    situations: dict[str, Latencies],
 ) -> None:
     """Measure one round of what no operator can be faster than: nobody looks at the flood."""
     alone, coming = (situations[each] for each in _FLOOR)
-    quiet = alone.add(await one_at_a_time(client, locks, options.locks.__le__))
-    coming.add(await _while_they_come(client, locks, options, _TOO_LARGE), quiet)
+    quiet = alone.add(await one_at_a_time(client, reservations, options.locks.__le__))
+    coming.add(await _while_they_come(client, reservations, options, _TOO_LARGE), quiet)
     await client.delete(_FLOOD)
     await asyncio.sleep(_REST)
 
 
 async def _while_they_come(
-    client: KubeClient, locks: Locks, options: argparse.Namespace, cpu: str
+    client: KubeClient, reservations: Reservations, options: argparse.Namespace, cpu: str
 ) -> list[float]:
     coming = asyncio.create_task(flood(client, options.flood, options.writers, cpu))
-    taken = await one_at_a_time(client, locks, _while(coming))
+    taken = await one_at_a_time(client, reservations, _while(coming))
     await coming
     return taken
 
@@ -197,21 +205,21 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     situations = {name: Latencies(name) for name in names}
     async with admin(cluster) as client, witness(client) as seen:
         await add_nodes(client, options.nodes)
-        locks = Locks(client, seen)
+        reservations = Reservations(client, seen)
         for program, play in ((floor, measure_floor), (tidelock, measure)):
             answering = program(cluster, kubeconfig)
             await asyncio.to_thread(answering.start)
-            await locks.burst(options.burst)  # nobody pays for connections that are made once
-            await locks.clear()
+            await reservations.burst(options.burst)  # nobody pays for connections that are made once
+            await reservations.clear()
             for number in range(options.rounds):
                 say(f"Round {number + 1} of {options.rounds}, {answering.name}.")
-                await play(client, locks, options, situations)
+                await play(client, reservations, options, situations)
             await asyncio.to_thread(answering.stop)
         faults = [*seen.faults, *await audit(client)]
     figures = [figure for each in situations.values() for figure in each.figures]
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
-        f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; {options.locks} locks "
+        f"kube-apiserver GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; {options.locks} locks "
         f"one at a time, beside {options.flood} of another namespace, which {options.writers} writers make."
     )
     print(table(figures))

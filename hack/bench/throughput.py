@@ -18,7 +18,7 @@ import msgspec
 from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.comparison import PEER, Comparison
-from bench.locks import Locks
+from bench.locks import Reservations
 from bench.pods import add_priorities, clear_world
 from bench.programs import kube_scheduler, tidelock
 from bench.rounds import Contestant, Round, RoundError, bare_bindings, play
@@ -70,13 +70,13 @@ async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> 
     """Make what a scenario finds in every round: nodes, and locks that Tidelock gives."""
     say(f"{scenario.title}: {scenario.nodes} nodes.")
     await put_nodes(client, (scenario.node(number) for number in range(scenario.nodes)))
-    if not scenario.locks:
+    if not scenario.reservations:
         return
-    say(f"{scenario.title}: {scenario.locks} locks.")
+    say(f"{scenario.title}: {scenario.reservations} locks.")
     await asyncio.to_thread(ours.program.start)
     try:
         async with witness(client) as seen:
-            await Locks(client, seen).burst(scenario.locks)
+            await Reservations(client, seen).burst(scenario.reservations)
     finally:
         await asyncio.to_thread(ours.program.stop)
     if faults := await audit(client):
@@ -90,13 +90,13 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             "Tidelock",
             tidelock(cluster, install(cluster), options.profile),
             DEFAULT_SCHEDULER_NAME,
-            knows_locks=True,
+            knows_reservations=True,
         ),
         Contestant(
             PEER,
             kube_scheduler(cluster, install_kube_scheduler(cluster), PEER),
             PEER,
-            knows_locks=False,
+            knows_reservations=False,
         ),
     )
     print(
@@ -167,7 +167,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             drain_nodes=options.nodes,
             pods=options.pods,
             gated=options.gated,
-            locks=options.locks,
+            reservations=options.locks,
             placed=options.placed,
             open_loop_seconds=options.seconds,
         )

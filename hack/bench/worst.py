@@ -36,7 +36,7 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import collect_seldom
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
 
 TARGET = 250.0  # milliseconds
@@ -75,7 +75,7 @@ class _Stage:
     """A decider and its feed, with the object's stalls so far."""
 
     decider: Decider
-    feed: Feed
+    event_handlers: EventHandlers
     stall: Stall = field(init=False)
 
     def take_in(self, thing: Thing) -> None:
@@ -84,12 +84,12 @@ class _Stage:
         begin = time.process_time()
         match thing.kind:
             case "pod":
-                self.feed.pods.upsert(None, decode_pod(raw))
+                self.event_handlers.pods.upsert(None, decode_pod(raw))
             case "node":
-                self.feed.nodes.upsert(None, decode_node(raw))
+                self.event_handlers.nodes.upsert(None, decode_node(raw))
             case "reservation":
                 reservation = decode_reservation(raw)
-                self.feed.reservations.upsert(None, reservation)
+                self.event_handlers.reservations.upsert(None, reservation)
                 problem = reservation.problem
             case "schedule":
                 schedule = decode_schedule(raw)
@@ -128,7 +128,7 @@ def measure(case: Case, options: argparse.Namespace) -> Stall:
         stage.take_in(thing)
     stage.stall.deciding = stage.decide()
     for pod in pods(DEFAULT, _BESIDE, alike=False):
-        stage.feed.pods.upsert(None, pod)
+        stage.event_handlers.pods.upsert(None, pod)
         stage.stall.beside = max(stage.stall.beside, stage.decide())
     if options.profile:
         profile.disable()

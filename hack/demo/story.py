@@ -23,12 +23,12 @@ def check(claim: str, holds: object) -> None:
     print(f"  ok  {claim}")
 
 
-async def a_lock_holds_its_room(world: World, workers: list[str]) -> None:
+async def a_reservation_holds_its_room(world: World, workers: list[str]) -> None:
     first, *others = workers
-    locked, large = world.cores(2), world.cores(3)
-    await world.reserve("web-0", locked, owner="reserved-pod", nodeName=first)
+    reserved, large = world.cores(2), world.cores(3)
+    await world.reserve("web-0", reserved, owner="reserved-pod", nodeName=first)
     status = await world.active("web-0")
-    check(f"{locked} cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
+    check(f"{reserved} cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
     await world.create_pod("filler-1", large)
     await world.create_pod("filler-2", large)
     nodes = {(await world.bound(name))[0] for name in ("filler-1", "filler-2")}
@@ -37,18 +37,18 @@ async def a_lock_holds_its_room(world: World, workers: list[str]) -> None:
 
 
 async def an_ordinary_pod_waits(world: World, workers: list[str]) -> None:
-    needed, locked = world.cores(3), world.cores(2)
+    needed, reserved = world.cores(3), world.cores(2)
     await world.create_pod("ordinary", needed)
     note = await world.refused("ordinary")
     print(f"      {note}")
     check("the event counts the nodes", note.startswith(f"0/{len(workers)} nodes are available"))
-    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{locked} locked" in note)
+    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{reserved} locked" in note)
     check("the event names the reservation", "demo/web-0" in note)
     check("pod ordinary stays Pending", not (await world.pod("ordinary"))["spec"].get("nodeName"))
     await world.show()
 
 
-async def the_owner_takes_its_lock(world: World, workers: list[str]) -> None:
+async def the_owner_takes_its_reservation(world: World, workers: list[str]) -> None:
     first = workers[0]
     await world.create_pod("reserved-pod", world.cores(2))
     node, _ = await world.bound("reserved-pod")
@@ -64,7 +64,7 @@ async def the_owner_takes_its_lock(world: World, workers: list[str]) -> None:
     await world.show()
 
 
-async def a_lock_expires(world: World, workers: list[str]) -> None:
+async def a_reservation_expires(world: World, workers: list[str]) -> None:
     for name in ("reserved-pod", "small", "ordinary"):
         await world.delete_pod(name)
     for _ in range(_TRIES):
@@ -85,14 +85,14 @@ async def a_lock_expires(world: World, workers: list[str]) -> None:
     check(f"that is within {_MILLI * _PROMPT:.0f} ms", late <= _PROMPT)
 
 
-async def a_lock_for_any_node(world: World, workers: list[str]) -> None:
+async def a_reservation_for_any_node(world: World, workers: list[str]) -> None:
     await world.reserve("anywhere", world.cores(3), owner="anybody")
     status = await world.active("anywhere")
     check(f"a lock for any node finds {workers[0]}", status["nodeName"] == workers[0])
     await world.show()
 
 
-async def an_infeasible_lock(world: World, workers: list[str]) -> None:
+async def an_infeasible_reservation(world: World, workers: list[str]) -> None:
     await world.reserve("too-much", "64", owner="giant")
     seen = await world.until(
         "the infeasible lock is explained",
@@ -126,15 +126,21 @@ async def two_managers_race(world: World, workers: list[str]) -> None:
 
 
 CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] = (
-    ("Room that is locked on one node stays free while everything else fills up", a_lock_holds_its_room),
+    (
+        "Room that is locked on one node stays free while everything else fills up",
+        a_reservation_holds_its_room,
+    ),
     ("A pod that would need the locked room is refused, and told why", an_ordinary_pod_waits),
     (
         "The owner lands on its lock's node, the lock is gone, and what it left is anybody's",
-        the_owner_takes_its_lock,
+        the_owner_takes_its_reservation,
     ),
-    ("At the instant of expiry the room is free, and a pod that waits for it is bound", a_lock_expires),
-    ("A lock that names no node finds the one with room", a_lock_for_any_node),
-    ("A lock for which there is no room says why", an_infeasible_lock),
+    (
+        "At the instant of expiry the room is free, and a pod that waits for it is bound",
+        a_reservation_expires,
+    ),
+    ("A lock that names no node finds the one with room", a_reservation_for_any_node),
+    ("A lock for which there is no room says why", an_infeasible_reservation),
     (
         "Two managers reserve the last room at the same time: exactly one gets it, and the other is told",
         two_managers_race,

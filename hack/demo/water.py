@@ -41,7 +41,7 @@ from tidelock.simulation.engine import Simulation
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import WARM_UP, figures
 from tidelock.simulation.traces import read_planetlab
-from tidelock.simulation.world import STEP, World
+from tidelock.simulation.world import STEP, SimulatedWorld
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ class Lives:
         return [name for name in names if self._ends[name] <= now]
 
 
-def _world(options: argparse.Namespace) -> World:
+def _world(options: argparse.Namespace) -> SimulatedWorld:
     setting = Setting(
         nodes=options.nodes, workloads=options.workloads, steps=options.steps, fill=options.fill, noise=0.0
     )
@@ -83,14 +83,14 @@ def _world(options: argparse.Namespace) -> World:
     return world_of(title, load, setting, options.seed)
 
 
-def _replicas(world: World) -> list[int]:
+def _replicas(world: SimulatedWorld) -> list[int]:
     """Give how many pods of each workload there are at any time: those with which the world begins."""
     begin = world.arrives <= STEP / 5
     counts: list[int] = np.bincount(world.workload[begin], minlength=len(world.workloads)).tolist()
     return counts
 
 
-async def _staged(client: KubeClient, world: World, url: str) -> list[Pool]:
+async def _staged(client: KubeClient, world: SimulatedWorld, url: str) -> list[Pool]:
     """Make both pools, empty and not measured as yet."""
     pools = [Pool(client, world, name) for name in _POLICIES]
     for pool in pools:
@@ -181,16 +181,16 @@ def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]
     """Say how evenly nodes were used, here and in the simulator; gives a title for each panel."""
     first = min(round(WARM_UP / STEP), options.steps // 2)
     titles = []
-    for course in courses:
-        run = Simulation(course.pool.world, _POLICIES[course.pool.name], options.seed).run()
-        spread = float(np.array(course.cpu[first:]).std(axis=1).mean())
+    for timer in courses:
+        run = Simulation(timer.pool.world, _POLICIES[timer.pool.name], options.seed).run()
+        spread = float(np.array(timer.cpu[first:]).std(axis=1).mean())
         simulated = figures(run, first * STEP).spread
-        pending = max(course.pending[first:])
+        pending = max(timer.pending[first:])
         print(
-            f"{_TITLES[course.pool.name]}: deviation between nodes {spread:.2f} points of CPU, in the "
+            f"{_TITLES[timer.pool.name]}: deviation between nodes {spread:.2f} points of CPU, in the "
             f"simulator {simulated:.2f}; at most {pending} pods without a node"
         )
-        titles.append(f"{_TITLES[course.pool.name]}: deviation {spread:.1f} points")
+        titles.append(f"{_TITLES[timer.pool.name]}: deviation {spread:.1f} points")
     return titles
 
 

@@ -19,13 +19,13 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
-    Resource,
+    ApiResource,
 )
 from tidelock.model.lenient import Reader
 from tidelock.model.nodes import Node
 from tidelock.model.pods import (
     BORROWS,
-    CLAIMED_LOCKS,
+    CLAIMED_RESERVATIONS,
     REQUIRE_RESERVATION,
     RUN_SECONDS,
     Pod,
@@ -50,14 +50,14 @@ _OURS = {
     )
 }
 _WORKLOADS = [
-    Resource("apps", "v1", "deployments", "Deployment"),
-    Resource("apps", "v1", "daemonsets", "DaemonSet"),
-    Resource("batch", "v1", "jobs", "Job"),
+    ApiResource("apps", "v1", "deployments", "Deployment"),
+    ApiResource("apps", "v1", "daemonsets", "DaemonSet"),
+    ApiResource("batch", "v1", "jobs", "Job"),
 ]
 _FOREIGN = {
     each.kind: each for each in (PODS, NODES, *(resource for resource, _ in OTHERS.values()), *_WORKLOADS)
 }
-RESOURCES: Mapping[str, Resource] = _OURS | _FOREIGN
+RESOURCES: Mapping[str, ApiResource] = _OURS | _FOREIGN
 """Every kind that is fuzzed: ours, all that decisions go by, and workloads that are annotated."""
 
 _WIRE = {PODS.kind: Pod, NODES.kind: Node} | {
@@ -73,7 +73,7 @@ _WEIGHTS = {
 }
 _WEIGHTS |= {"Node": 5, "ReservationQuota": 4, "WaterLevel": 2, "Namespace": 0}
 _ANNOTATIONS = (
-    *(REQUIRE_RESERVATION, RUN_SECONDS, BORROWS, CLAIMED_LOCKS, NODE_LEVEL, POD_USAGE),
+    *(REQUIRE_RESERVATION, RUN_SECONDS, BORROWS, CLAIMED_RESERVATIONS, NODE_LEVEL, POD_USAGE),
     *("tidelock.dev/movable", "tidelock.dev/schedule-template", "tidelock.dev/faults", "example.com/a"),
 )
 _ORDINARY = 0.95
@@ -107,7 +107,7 @@ class Case:
     forged: tuple[Json, ...]
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ApiResource:
         """Where it is found."""
         return RESOURCES[self.kind]
 

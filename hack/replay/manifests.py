@@ -10,14 +10,14 @@ from tidelock.kube.client import WATERLEVELS
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
-from tidelock.simulation.policies import Policy
+from tidelock.simulation.policies import SimulatedPolicy
 
 Manifest = dict[str, Any]
 
 _STALENESS = 60  # seconds
 
 
-def configuration(policies: Mapping[str, Policy]) -> str:
+def configuration(policies: Mapping[str, SimulatedPolicy]) -> str:
     """Write a KubeSchedulerConfiguration with a profile for each scheduler name.
 
     Raises:
@@ -49,7 +49,7 @@ def water_level_manifest(name: str, selector: Mapping[str, str], url: str, **spe
     }
 
 
-def _profile(name: str, policy: Policy) -> Manifest:
+def _profile(name: str, policy: SimulatedPolicy) -> Manifest:
     if policy.plugin not in ("", WaterLevelBalance.name):
         raise ValueError(f"{policy.name}: expected the default profile or one with {WaterLevelBalance.name}")
     plugins: Manifest = {"multiPoint": {"disabled": [{"name": WaterLevelBalance.name}]}}

@@ -16,11 +16,11 @@ def draw(courses: Sequence[Course], titles: Sequence[str], seconds: float, file:
     """Draw a panel for each pool, side by side: a thin line for each node, a thick one for the target."""
     canvas = Figure(figsize=(11, 4.6), layout="constrained")
     axes = canvas.subplots(1, len(courses), squeeze=False, sharex=True, sharey=True)[0]
-    for axis, course, title in zip(axes, courses, titles, strict=True):
-        cpu = np.array(course.cpu)
+    for axis, timer, title in zip(axes, courses, titles, strict=True):
+        cpu = np.array(timer.cpu)
         minutes = np.arange(len(cpu)) * seconds / _MINUTE
         axis.plot(minutes, cpu, linewidth=0.8, alpha=0.75)
-        axis.plot(minutes, course.target, color="black", linewidth=2.2, label="water line")
+        axis.plot(minutes, timer.target, color="black", linewidth=2.2, label="water line")
         axis.set_title(title, fontsize="medium", loc="left")
         axis.set_xlabel("minutes")
         axis.grid(alpha=0.3)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from replay.exporter import Exporter
 from replay.pool import Placement, Pool
-from tidelock.simulation.engine import NOWHERE
+from tidelock.simulation.engine import NOT_PLACED
 from tidelock.simulation.world import Floats
 
 
@@ -48,14 +48,14 @@ async def play(
     clock = asyncio.get_running_loop().time
     due = clock()
     for step in range(courses[0].pool.world.steps):
-        for course in courses:
-            pool, placement = course.pool, await course.pool.placement()
+        for timer in courses:
+            pool, placement = timer.pool, await timer.pool.placement()
             use = pool.use(placement, step)
             pool.tell(exporter, placement, use)
-            course.cpu.append(use.cpu)
-            course.target.append(target(pool))
-            course.pending.append(int((placement.node == NOWHERE).sum()))
-            course.placement = placement
+            timer.cpu.append(use.cpu)
+            timer.target.append(target(pool))
+            timer.pending.append(int((placement.node == NOT_PLACED).sum()))
+            timer.placement = placement
         at_step(step, courses)
         due = max(due + seconds, clock())
         await asyncio.sleep(due - clock())

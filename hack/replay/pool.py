@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 
 from replay.exporter import Exporter
-from tidelock.kube.client import NODES, PODS, KubeClient, Resource
-from tidelock.simulation.engine import NOWHERE
-from tidelock.simulation.world import Floats, Indices, Workload, World
+from tidelock.kube.client import NODES, PODS, ApiResource, KubeClient
+from tidelock.simulation.engine import NOT_PLACED
+from tidelock.simulation.world import Floats, Indices, SimulatedWorkload, SimulatedWorld
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 LABEL = "replay.tidelock.dev/pool"
 
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 _APP = "app"
 _CORE = 1000
 _PATIENCE = 180.0  # seconds, for what takes one
@@ -90,7 +90,7 @@ class Pool:
     """
 
     client: KubeClient
-    world: World
+    world: SimulatedWorld
     name: str
 
     @property
@@ -129,7 +129,7 @@ class Pool:
 
         async def bound() -> bool:
             placement = await self.placement()
-            counts = np.bincount(placement.workload[placement.node != NOWHERE], minlength=len(deployments))
+            counts = np.bincount(placement.workload[placement.node != NOT_PLACED], minlength=len(deployments))
             return all(counts[workload] == replicas for workload in workloads)
 
         await _until(bound)
@@ -149,7 +149,7 @@ class Pool:
         return Placement(
             tuple(pod.metadata.name for pod in pods),
             np.array([workload[pod.metadata.labels[_APP]] for pod in pods], np.intp),
-            np.array([row.get(pod.spec.node_name, NOWHERE) for pod in pods], np.intp),
+            np.array([row.get(pod.spec.node_name, NOT_PLACED) for pod in pods], np.intp),
         )
 
     async def end_pod(self, name: str) -> None:
@@ -159,7 +159,7 @@ class Pool:
     def use(self, placement: Placement, step: int) -> Use:
         """Work out what is used in a step: what pods want, up to the size of their node."""
         world = self.world
-        there = placement.node != NOWHERE
+        there = placement.node != NOT_PLACED
         nodes, workloads = placement.node[there], placement.workload[there]
         wanted = loads(world)[placement.workload, step]
         cores = np.array([each.cpu for each in world.machines], np.float64)
@@ -186,7 +186,7 @@ class Pool:
                 for name, workload, node, cores in zip(
                     placement.names, placement.workload, placement.node, use.cores.tolist(), strict=True
                 )
-                if node != NOWHERE
+                if node != NOT_PLACED
             },
         )
 
@@ -205,7 +205,7 @@ class Pool:
         }
         return {"metadata": metadata, "status": {"capacity": size, "allocatable": size}}
 
-    def _deployment(self, workload: Workload) -> dict[str, object]:
+    def _deployment(self, workload: SimulatedWorkload) -> dict[str, object]:
         labels = {_APP: workload.name}
         requests = {"cpu": f"{workload.cpu}m", "memory": str(workload.memory)}
         limits = {"cpu": f"{workload.cpu_limit}m", "memory": str(workload.memory_limit)}
@@ -233,18 +233,18 @@ async def _until(reached: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(_LOOK_AGAIN)
 
 
-def loads(world: World) -> Floats:
+def loads(world: SimulatedWorld) -> Floats:
     """Give the millicores that one pod of each workload wants in each step: W x T."""
     wanted: Floats = world.cpu[_examples(world)].astype(np.float64)
     return wanted
 
 
-def _memory(world: World) -> Floats:
+def _memory(world: SimulatedWorld) -> Floats:
     """Give the bytes that one pod of each workload uses: W."""
     used: Floats = world.memory[_examples(world)]
     return used
 
 
-def _examples(world: World) -> Indices:
+def _examples(world: SimulatedWorld) -> Indices:
     """Give a pod of each workload: W; every workload of a world has one."""
     return np.unique(world.workload, return_index=True)[1]

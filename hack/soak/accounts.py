@@ -48,7 +48,7 @@ def of_ledger(metrics: Metrics) -> Account:
     return account
 
 
-def of_api(nodes: Iterable[Json], pods: Iterable[Json], locks: Iterable[Json]) -> Account:
+def of_api(nodes: Iterable[Json], pods: Iterable[Json], reservations: Iterable[Json]) -> Account:
     """Sum up what the API server has; the pods have one container each."""
     account = Account()
     names = set()
@@ -60,8 +60,8 @@ def of_api(nodes: Iterable[Json], pods: Iterable[Json], locks: Iterable[Json]) -
             account.sums["pods waiting"] += 1
         elif pod["spec"]["nodeName"] in names:
             account.add("requested", pod["spec"]["containers"][0]["resources"]["requests"] | _ONE)
-    for lock in locks:
-        status = lock.get("status", {})
+    for reservation in reservations:
+        status = reservation.get("status", {})
         account.sums[f"locks {status.get('phase', 'Pending')}"] += 1
         if status.get("phase") == "Active":
             account.add("locked", status["resources"] | _ONE)

@@ -71,12 +71,14 @@ class Standing:
         where = dict(enumerate(node_names(STEADY, self.nodes)))
 
         async def stand(number: int) -> None:
-            lock, pod = f"standing-lock-{number:03}", f"standing-pod-{number:03}"
-            await self.actor.lock(lock, nodeName=where[number], resources=_SIZE)
-            await self.actor.active(lock)
+            reservation, pod = f"standing-lock-{number:03}", f"standing-pod-{number:03}"
+            await self.actor.reservation(reservation, nodeName=where[number], resources=_SIZE)
+            await self.actor.active(reservation)
             await self.actor.pod(pod, nodeSelector={"kubernetes.io/hostname": where[number]})
             await self.actor.bound(pod)
-            self.held[lock] = _grant(await self._read(RESERVATIONS.item(lock, self.actor.namespace)))
+            self.held[reservation] = _grant(
+                await self._read(RESERVATIONS.item(reservation, self.actor.namespace))
+            )
             self.held[pod] = (where[number], "")
 
         await each(stand, where)

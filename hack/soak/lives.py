@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from soak.seen import Seen
-from tidelock.kube.client import PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.client import PODS, RESERVATIONS, ApiResource, KubeClient
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
 REQUIRE = "tidelock.dev/require-reservation"
@@ -36,7 +36,7 @@ class Actor:
     seen: Seen
     rng: Random
 
-    async def lock(self, name: str, **spec: Any) -> None:
+    async def reservation(self, name: str, **spec: Any) -> None:
         """Write a lock for the pod of its name: of a usual size, on any node, for a day."""
         body = {
             "apiVersion": RESERVATIONS.api_version,
@@ -74,7 +74,7 @@ class Actor:
         """Change a lock's spec."""
         await self.client.patch(RESERVATIONS.item(name, self.namespace), {"spec": spec})
 
-    async def remove(self, resource: Resource, name: str) -> None:
+    async def remove(self, resource: ApiResource, name: str) -> None:
         """Delete an object, and wait until it is gone."""
         await self.client.delete(resource.item(name, self.namespace))
         await self.gone(resource, name)
@@ -87,7 +87,7 @@ class Actor:
         """Wait until a lock is told to hold."""
         await self.seen.until(RESERVATIONS, name, lambda story: story.was_active, "Active")
 
-    async def given(self, name: str) -> None:
+    async def group_committed(self, name: str) -> None:
         """Wait until a lock is told to hold, or to be over: a short one may end before that is told."""
         await self.seen.until(
             RESERVATIONS, name, lambda story: story.was_active or story.phase == "Expired", "given"
@@ -101,7 +101,7 @@ class Actor:
         """Wait until a pod is bound."""
         await self.seen.until(PODS, name, lambda story: story.node, "bound")
 
-    async def gone(self, resource: Resource, name: str) -> None:
+    async def gone(self, resource: ApiResource, name: str) -> None:
         """Wait until an object is gone; its story ends there."""
         await self.seen.until(resource, name, lambda story: story.gone, "gone")
         self.seen.forget(resource, name)
@@ -109,7 +109,7 @@ class Actor:
 
 async def consumed(actor: Actor, name: str) -> None:
     """Have a lock taken by its pod, and go; the pod follows later."""
-    await actor.lock(name)
+    await actor.reservation(name)
     await actor.active(name)
     await actor.pod(name, insists=actor.rng.random() < 1 / 2)
     await actor.bound(name)
@@ -121,7 +121,7 @@ async def consumed(actor: Actor, name: str) -> None:
 async def awaited(actor: Actor, name: str) -> None:
     """Have a pod there first, that waits for its lock."""
     await actor.pod(name, insists=True)
-    await actor.lock(name)
+    await actor.reservation(name)
     await actor.bound(name)
     await actor.gone(RESERVATIONS, name)
     await actor.remove(PODS, name)
@@ -129,7 +129,7 @@ async def awaited(actor: Actor, name: str) -> None:
 
 async def retained(actor: Actor, name: str) -> None:
     """Leave a lock as a tombstone, and remove it."""
-    await actor.lock(name, retention="Retain")
+    await actor.reservation(name, retention="Retain")
     await actor.pod(name)
     await actor.bound(name)
     await actor.phase(name, "Consumed")
@@ -139,14 +139,14 @@ async def retained(actor: Actor, name: str) -> None:
 
 async def expired(actor: Actor, name: str) -> None:
     """Let a lock that nobody takes end by itself."""
-    await actor.lock(name, ttlSeconds=actor.rng.randint(1, 5))
-    await actor.given(name)
+    await actor.reservation(name, ttlSeconds=actor.rng.randint(1, 5))
+    await actor.group_committed(name)
     await actor.gone(RESERVATIONS, name)
 
 
 async def deleted(actor: Actor, name: str) -> None:
     """Give a lock up."""
-    await actor.lock(name)
+    await actor.reservation(name)
     await actor.active(name)
     await actor.stay()
     await actor.remove(RESERVATIONS, name)
@@ -154,7 +154,7 @@ async def deleted(actor: Actor, name: str) -> None:
 
 async def withdrawn(actor: Actor, name: str) -> None:
     """Delete a lock and its pod whatever has become of them."""
-    await actor.lock(name)
+    await actor.reservation(name)
     await actor.pod(name)
     await asyncio.sleep(actor.rng.uniform(0, 0.2))
     await actor.client.delete(PODS.item(name, actor.namespace))
@@ -165,7 +165,7 @@ async def withdrawn(actor: Actor, name: str) -> None:
 
 async def edited(actor: Actor, name: str) -> None:
     """Make a lock larger, then smaller, and cut it short."""
-    await actor.lock(name, resources={"cpu": "1"})
+    await actor.reservation(name, resources={"cpu": "1"})
     await actor.active(name)
     for cpu in ("2", "500m"):
         await actor.edit(name, resources={"cpu": cpu})
@@ -176,7 +176,7 @@ async def edited(actor: Actor, name: str) -> None:
 
 async def rejected(actor: Actor, name: str) -> None:
     """Ask for room that no node has, until the deadline."""
-    await actor.lock(name, resources=_NOWHERE, pendingDeadlineSeconds=1)
+    await actor.reservation(name, resources=_NOWHERE, pendingDeadlineSeconds=1)
     await actor.phase(name, "Rejected")
     await actor.remove(RESERVATIONS, name)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bench.events import decode_event
 from bench.following import following
-from tidelock.kube.client import PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.client import PODS, RESERVATIONS, ApiResource, KubeClient
 
 
 class LostError(Exception):
@@ -41,16 +41,16 @@ class Seen:
         self._patience = patience
         self._stories: dict[tuple[str, str], Story] = {}
 
-    def expect(self, resource: Resource, name: str) -> Story:
+    def expect(self, resource: ApiResource, name: str) -> Story:
         """Begin the story of an object, before it is made."""
         return self._stories.setdefault((resource.plural, name), Story())
 
-    def forget(self, resource: Resource, name: str) -> None:
+    def forget(self, resource: ApiResource, name: str) -> None:
         """End the story of an object that nobody asks about any more."""
         self._stories.pop((resource.plural, name), None)
 
     async def until(
-        self, resource: Resource, name: str, accept: Callable[[Story], object], what: str
+        self, resource: ApiResource, name: str, accept: Callable[[Story], object], what: str
     ) -> Story:
         """Wait until an object is as described.
 
@@ -70,7 +70,7 @@ class Seen:
             ) from None
         return story
 
-    def take_lock(self, line: bytes, _: float) -> str:
+    def take_reservation(self, line: bytes, _: float) -> str:
         """Take an event of a lock."""
         return self._take(RESERVATIONS, line)
 
@@ -78,7 +78,7 @@ class Seen:
         """Take an event of a pod."""
         return self._take(PODS, line)
 
-    def _take(self, resource: Resource, line: bytes) -> str:
+    def _take(self, resource: ApiResource, line: bytes) -> str:
         event = decode_event(line)
         meta, status = event.object.metadata, event.object.status
         story = self._stories.get((resource.plural, meta.name))
@@ -97,7 +97,7 @@ async def watching(client: KubeClient, namespace: str, patience: float) -> Async
     """Watch the locks and pods of a namespace while the context lasts."""
     seen = Seen(patience)
     async with (
-        following(client, RESERVATIONS.collection(namespace), seen.take_lock),
+        following(client, RESERVATIONS.collection(namespace), seen.take_reservation),
         following(client, PODS.collection(namespace), seen.take_pod),
     ):
         yield seen

@@ -6,7 +6,7 @@ from statistics import median
 
 import msgspec
 
-from tidelock.web.view import Page, Query
+from tidelock.web.view import ViewPage, ViewQuery
 from webview.scene import large
 
 _NODES, _LOCKS = 5_000, 10_000
@@ -17,10 +17,15 @@ def measure() -> None:
     """Print it for a few questions; milliseconds are of the thread's own time, whatever else runs."""
     scene = large(_NODES)
     for number in range(_LOCKS):
-        scene.lock(f"lock-{number}", {"cpu": "1", "memory": "2Gi"})
+        scene.reservation(f"lock-{number}", {"cpu": "1", "memory": "2Gi"})
     scene.stage.settle()
     print(f"{_NODES} nodes, {_LOCKS} locks, medians of {_ROUNDS}:")
-    for query in (Query(), Query(sort="water"), Query(text="lock-9"), Query(nodes=4000, locks=9000)):
+    for query in (
+        ViewQuery(),
+        ViewQuery(sort="water"),
+        ViewQuery(text="lock-9"),
+        ViewQuery(nodes=4000, reservations=9000),
+    ):
         slices, sizes = [], []
         for _ in range(_ROUNDS):
             spent, size = _look(scene.stage.view.look(query, scene.clock.now()))
@@ -31,7 +36,7 @@ def measure() -> None:
         print(f"{query}: {whole:.1f} ms, the longest slice {longest:.1f} ms, {max(sizes)} bytes")
 
 
-def _look(slices: Generator[None, None, Page]) -> tuple[list[float], int]:
+def _look(slices: Generator[None, None, ViewPage]) -> tuple[list[float], int]:
     """Make a page; gives the seconds of each slice, and how many bytes are sent."""
     spent: list[float] = []
     while True:

@@ -13,7 +13,7 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from webview.stage import Stage
 
@@ -51,16 +51,22 @@ class Scene:
         self.clock = HandClock(_START)
         decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
         self.stage = Stage(decider, self.clock)
-        self._feed = Feed(
-            decider.cache, decider.book, decider.queue, decider.waiting_pods, self.clock, lambda: None
+        self._event_handlers = EventHandlers(
+            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, self.clock, lambda: None
         )
-        for sink in (self._feed.nodes, self._feed.pods, self._feed.reservations):
+        for sink in (
+            self._event_handlers.nodes,
+            self._event_handlers.pods,
+            self._event_handlers.reservations,
+        ):
             sink.synced()
 
     def node(self, name: str, amounts: Mapping[str, str], water: str | None = None, **spec: Any) -> None:
         """Add a node, with the annotation of its level if it is measured."""
         plain = self._object(name, spec, annotations={NODE_LEVEL: water} if water else {})
-        self._feed.nodes.upsert(None, decode_node(_encode(plain | {"status": {"allocatable": amounts}})))
+        self._event_handlers.nodes.upsert(
+            None, decode_node(_encode(plain | {"status": {"allocatable": amounts}}))
+        )
 
     def pod(self, name: str, requests: Mapping[str, str], node_name: str = "", **spec: Any) -> None:
         """Add a pod: one that waits, or one that runs on a node."""
@@ -71,13 +77,13 @@ class Scene:
             "containers": containers,
             **spec,
         }
-        self._feed.pods.upsert(None, decode_pod(_encode(self._object(name, wanted, "shop"))))
+        self._event_handlers.pods.upsert(None, decode_pod(_encode(self._object(name, wanted, "shop"))))
 
-    def lock(self, name: str, resources: Mapping[str, str], **spec: Any) -> None:
+    def reservation(self, name: str, resources: Mapping[str, str], **spec: Any) -> None:
         """Add a Reservation for the pod of its name."""
         wanted = {"resources": resources, "owners": [{"pod": {"name": name}}], "ttlSeconds": 600, **spec}
         plain = self._object(name, wanted, "shop", creationTimestamp=format_instant(self.clock.now()))
-        self._feed.reservations.upsert(None, decode_reservation(_encode(plain)))
+        self._event_handlers.reservations.upsert(None, decode_reservation(_encode(plain)))
 
     def level(self, cpu: float, memory: float, age: float = 20.0) -> str:
         """Write the level of a node that was measured some seconds ago."""
@@ -106,15 +112,17 @@ def ordinary() -> Scene:
         scene.node(name, _SMALL, water, unschedulable=name == "web-7")
         for replica in range(rng.randrange(2, 5)):
             scene.pod(f"shop-{name}-{replica}", {"cpu": "3", "memory": "11Gi"}, name)
-    scene.lock("batch-1", {"cpu": "4", "memory": "8Gi"}, nodeName="web-8", ttlSeconds=240, retention="Retain")
-    scene.lock("cart-0", {"cpu": "6", "memory": "20Gi"}, nodeName="web-2", ttlSeconds=1800)
+    scene.reservation(
+        "batch-1", {"cpu": "4", "memory": "8Gi"}, nodeName="web-8", ttlSeconds=240, retention="Retain"
+    )
+    scene.reservation("cart-0", {"cpu": "6", "memory": "20Gi"}, nodeName="web-2", ttlSeconds=1800)
     scene.stage.settle()
     scene.clock.advance(250)
     scene.stage.settle()
     trained = {"cpu": "16", "memory": "128Gi", _GPU: "3"}
-    scene.lock("train-5", trained, nodeName="gpu-3", ttlSeconds=900)
-    scene.lock("search-0", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
-    scene.lock("search-1", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
+    scene.reservation("train-5", trained, nodeName="gpu-3", ttlSeconds=900)
+    scene.reservation("search-0", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
+    scene.reservation("search-1", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
     scene.stage.settle()
     scene.clock.advance(170)
     scene.pod("search-0", {"cpu": "4", "memory": "16Gi"})
@@ -122,7 +130,7 @@ def ordinary() -> Scene:
     scene.stage.settle()
     scene.clock.advance(150)
     scene.pod("intruder", {"cpu": "5"}, "web-2", schedulerName="another-scheduler")
-    scene.lock("train-6", {"cpu": "16", "memory": "128Gi", _GPU: "8"}, pendingDeadlineSeconds=120)
+    scene.reservation("train-6", {"cpu": "16", "memory": "128Gi", _GPU: "8"}, pendingDeadlineSeconds=120)
     scene.stage.settle()
     scene.clock.advance(30)
     scene.pod("huge-0", {"cpu": "60", "memory": "400Gi"})

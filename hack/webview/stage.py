@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.loopback import HOST
 from tidelock.clock import Clock
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider, Unschedulable
-from tidelock.scheduler.views.recent_decisions import Recent
+from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.serving import MetricsToken, serve
 from tidelock.web.site import Site, Standing
-from tidelock.web.view import View
+from tidelock.web.view import WebView
 
 LEADING = Standing("leading", "tidelock-7d9c5-x2x9p", "tidelock-7d9c5-x2x9p_1", epoch=3)
 STANDING_BY = Standing("standby", "tidelock-7d9c5-k4zqm", "tidelock-7d9c5-x2x9p_1")
@@ -29,26 +29,26 @@ class Stage:
     standing: Standing = LEADING
 
     def __post_init__(self) -> None:
-        self.recent = Recent()
-        self.view = View(self.decider, self.recent)
+        self.recent = RecentDecisions()
+        self.view = WebView(self.decider, self.recent)
 
     def settle(self) -> None:
         """Decide all that can be decided now; what is decided comes true at once."""
         decider, now = self.decider, self.clock.now()
         while (due := decider.next_due()) is not None and due <= now:
             outcome = decider.step(now)
-            if isinstance(outcome, Assumed):
+            if isinstance(outcome, AssumedPod):
                 self.recent.placed(outcome, now)
                 decider.bound(outcome, now)
             elif isinstance(outcome, Unschedulable):
                 self.recent.refused(outcome, now)
-        changes, decider.book.changes = decider.book.changes, []
+        changes, decider.ledger.changes = decider.ledger.changes, []
         for change in changes:
-            self.recent.changed(change, decider.book.entries.get(change.meta.key))
-        for key in decider.book.changed:
-            entry = decider.book.entries[key]
+            self.recent.changed(change, decider.ledger.entries.get(change.meta.key))
+        for key in decider.ledger.changed:
+            entry = decider.ledger.entries[key]
             self.recent.waits(entry, entry.refused_at)
-        decider.book.changed.clear()
+        decider.ledger.changed.clear()
 
     @asynccontextmanager
     async def served(self, token_file: Path | None = None, port: int = 0) -> AsyncIterator[str]:

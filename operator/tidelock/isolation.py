@@ -25,7 +25,7 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
-    Resource,
+    ApiResource,
 )
 from tidelock.kube.events import EventType, ObjectReference
 from tidelock.model.failures import Attempt, failure_text
@@ -43,7 +43,7 @@ _MOST_CAUSES = 8
 # Objects, and places in the code, that are kept in mind.
 _MOST = 4096
 
-_KINDS: Mapping[str, Resource] = MappingProxyType(
+_KINDS: Mapping[str, ApiResource] = MappingProxyType(
     {
         resource.kind: resource
         for resource in (
@@ -85,7 +85,7 @@ class Isolation:
         self._failing: OrderedDict[object, _Failing] = OrderedDict()
         self._places: OrderedDict[object, int] = OrderedDict()
 
-    def failed(self, step: str, about: Resource | str, meta: ObjectMeta, error: BaseException) -> float:
+    def failed(self, step: str, about: ApiResource | str, meta: ObjectMeta, error: BaseException) -> float:
         """Take a fault of a step for an object; return the seconds for which to leave the object alone.
 
         Args:
@@ -116,7 +116,7 @@ class Isolation:
     def attempt(
         self,
         step: str,
-        about: Resource | str,
+        about: ApiResource | str,
         meta: ObjectMeta,
         *,
         fatal: tuple[type[Exception], ...] = (),

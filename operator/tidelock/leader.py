@@ -9,11 +9,11 @@ from typing import Any, Literal, NoReturn
 
 import kopf
 
-from tidelock.binders.admission_check import Guard
-from tidelock.binders.certificate_rotator import Keeper
+from tidelock.binders.admission_check import AdmissionCheck
+from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.endpoint import SERVICE, Endpoint
-from tidelock.binders.server import Door
-from tidelock.binders.unbound_pods import Arrivals
+from tidelock.binders.server import BinderServer
+from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import lifecycle, supervision, waterlevels
@@ -41,28 +41,28 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import background, until
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
-from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import About, Tasks, TurnTaking
-from tidelock.scheduler.controllers.groups import GroupKeeper
-from tidelock.scheduler.controllers.quotas import QuotaReporter
-from tidelock.scheduler.controllers.quotes import QuoteDesk
-from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.controllers.groups import GroupController
+from tidelock.scheduler.controllers.quotas import QuotaController
+from tidelock.scheduler.controllers.quotes import QuoteController
+from tidelock.scheduler.controllers.schedules import ScheduleController
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import OTHERS, OWN, reflectors
-from tidelock.scheduler.informers.unreadable import Faults
+from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
-from tidelock.scheduler.views.recent_decisions import MOST, Recent
+from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
 from tidelock.serving import MetricsToken
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
 from tidelock.web.site import Site, Standing
-from tidelock.web.view import View
+from tidelock.web.view import WebView
 
 logger = logging.getLogger(__name__)
 
@@ -135,26 +135,28 @@ class Leader:
             on_failure=self.isolation.failed,
         )
         self.profiles = tuple(decider.profiles)
-        self._recent = Recent(MOST if settings.web_view else 0)
-        tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent, self.isolation)
-        self._groups = GroupKeeper(tools, decider.book)
-        self._schedules = ScheduleKeeper(tools, decider.book)
-        self._quotas = QuotaReporter(tools, decider.book.quotas)
-        self._desk = QuoteDesk(tools, decider)
-        binder = Binder(tools, decider, self._extenders)
-        self._gates = GateReporter(tools, decider, binder)
+        self._recent = RecentDecisions(MOST if settings.web_view else 0)
+        context = WriterContext(
+            client, self._recorder, self.telemetry, clock, tasks, self._recent, self.isolation
+        )
+        self._groups = GroupController(context, decider.ledger)
+        self._schedules = ScheduleController(context, decider.ledger)
+        self._quotas = QuotaController(context, decider.ledger.quotas)
+        self._desk = QuoteController(context, decider)
+        binder = Binder(context, decider, self._extenders)
+        self._gates = GateReporter(context, decider, binder)
         self._loop = Loop(
             decider,
             binder,
-            Evictor(tools, decider, settings.borrower_grace_seconds),
-            Publisher(tools, decider.book, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
+            Evictor(context, decider, settings.borrower_grace_seconds),
+            StatusWriter(context, decider.ledger, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
             self.telemetry,
             clock,
             self.isolation,
         )
-        self._feed = Feed(
+        self._event_handlers = EventHandlers(
             decider.cache,
-            decider.book,
+            decider.ledger,
             decider.queue,
             decider.waiting_pods,
             clock,
@@ -165,10 +167,10 @@ class Leader:
         self._door = self._make_door(settings)
         self._load = self._make_load()
         self._kopf = self._make_kopf()
-        self._faults = Faults(self._recorder.record, lambda: self._reflectors)
+        self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
         self.telemetry.registry.register(self._faults)
-        self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        self.telemetry.ready.set_function(lambda: float(self._feed.ready))
+        self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
+        self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
         self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
 
     @property
@@ -179,7 +181,7 @@ class Leader:
     @property
     def ready(self) -> bool:
         """Whether the cluster is read, or need not be: somebody else leads."""
-        return not self._ending and (self._leadership.waiting or self._feed.ready)
+        return not self._ending and (self._leadership.waiting or self._event_handlers.ready)
 
     @property
     def details(self) -> dict[str, str]:
@@ -201,7 +203,7 @@ class Leader:
         holder = self._leadership.holder
         if self._leadership.waiting:
             return Standing("standby", self._instance, holder)
-        state: Literal["leading", "starting"] = "leading" if self._feed.ready else "starting"
+        state: Literal["leading", "starting"] = "leading" if self._event_handlers.ready else "starting"
         heard = max((each.last_activity for each in self._reflectors), default=self._clock.monotonic())
         silence = int(self._clock.monotonic() - heard)
         silence = silence if silence > _SILENT else 0
@@ -209,7 +211,7 @@ class Leader:
 
     def site(self, token: MetricsToken | None) -> Site:
         """Make the web view; with a token, for those who show it."""
-        return Site(View(self._decider, self._recent).look, lambda: self.standing, self._clock, token)
+        return Site(WebView(self._decider, self._recent).look, lambda: self.standing, self._clock, token)
 
     async def lead(self, stop: asyncio.Event) -> None:
         """Decide and write until `stop` is set or a signal comes, then give the Lease up.
@@ -223,7 +225,7 @@ class Leader:
             ListenError: other binders can't be answered at the address that is set for them.
 
         """
-        self._decider.book.lead(self._leadership.epoch)
+        self._decider.ledger.lead(self._leadership.epoch)
         async with (
             supervision.running((self._kopf,), self._loop.started, stop) as kopf_task,
             self._leadership.term(),
@@ -244,11 +246,13 @@ class Leader:
     def _endless(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
         """Give all that runs for as long as this process leads."""
         yield self._leadership.keep()
-        pods = self._feed.pods if self._door is None else self._door.arrivals
+        pods = self._event_handlers.pods if self._door is None else self._door.arrivals
         whole = self._extenders.configured
         client, rng, noted, failed = self._client, self._rng, self._faults.noted, self.isolation.failed
         self._reflectors = list(
-            reflectors(client, self._feed, pods, rng, whole=whole, on_faults=noted, on_failure=failed)
+            reflectors(
+                client, self._event_handlers, pods, rng, whole=whole, on_faults=noted, on_failure=failed
+            )
         )
         for resource, decode, sink in (
             (RESERVATIONQUOTES, decode_quote, self._desk),
@@ -269,7 +273,7 @@ class Leader:
             )
         for reflector in self._reflectors:
             yield reflector.run()
-        yield self._loop.run(self._feed)
+        yield self._loop.run(self._event_handlers)
         started, supervise = self._loop.started, self.isolation.supervise
         yield supervise("gates", lambda: self._gates.run(started))
         yield supervise("quotas", lambda: self._quotas.run(started))
@@ -299,7 +303,7 @@ class Leader:
             LoadMetrics(self.telemetry.registry, self._clock.now),
             self._clock,
             busy=lambda: tasks.busy,
-            ready=lambda: self._feed.ready,
+            ready=lambda: self._event_handlers.ready,
             isolation=self.isolation,
         )
         about = About("measurements", WATERLEVELS, ObjectMeta(""))
@@ -307,18 +311,18 @@ class Leader:
         load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load
 
-    def _make_door(self, settings: Settings) -> Door | None:
+    def _make_door(self, settings: Settings) -> BinderServer | None:
         """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""
         if not (settings.extender or settings.admission):
             return None
-        guard = Guard(self._decider)
+        guard = AdmissionCheck(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
-        keeper = Keeper(self._client, Key(namespace, name), settings.tls_names, self._clock)
+        keeper = CertificateRotator(self._client, Key(namespace, name), settings.tls_names, self._clock)
         if settings.extender and settings.extender_clients:
             keeper.trust(Path(settings.extender_clients))
-        return Door(
+        return BinderServer(
             guard,
-            Arrivals(self._feed.pods, guard, self._clock),
+            UnboundPods(self._event_handlers.pods, guard, self._clock),
             keeper,
             Endpoint(self._client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
             self._client,
@@ -339,4 +343,4 @@ class Leader:
             self._leadership.check()
         except ApiError:
             return False
-        return self._feed.ready
+        return self._event_handlers.ready

@@ -24,9 +24,9 @@ from prometheus_client.utils import floatToGoString
 
 from tidelock import __version__
 from tidelock.framework.api import Code
-from tidelock.framework.extension_point_timer import Recorder
+from tidelock.framework.extension_point_timer import MetricsRecorder
 from tidelock.ledger import reasons
-from tidelock.ledger.ledger import Change
+from tidelock.ledger.ledger import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.audit import Record
 
@@ -80,7 +80,7 @@ class Durations(Collector):
         yield family
 
 
-class Telemetry(Recorder):
+class Telemetry(MetricsRecorder):
     """All metrics of a process, in a registry of their own."""
 
     def __init__(self, clock: Callable[[], float], rng: Random) -> None:
@@ -173,7 +173,7 @@ class Telemetry(Recorder):
             ("event", "phase"),
             registry=self.registry,
         )
-        self.locks = Counter("tidelock_locks_total", "Locks given.", registry=self.registry)
+        self.reservations = Counter("tidelock_locks_total", "Locks given.", registry=self.registry)
         self.releases = Counter(
             "tidelock_releases_total", "Locks released, by cause.", ("cause",), registry=self.registry
         )
@@ -328,11 +328,11 @@ class Telemetry(Recorder):
         """Count a fault of the operator that cost an object, or a part, a step."""
         self.object_errors.labels(step, resource).inc()
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: Transition) -> None:
         """Count a transition of a lock."""
         self.transitions.labels(change.event.value, change.phase.value).inc()
         if change.event is Event.ADMIT:
-            self.locks.inc()
+            self.reservations.inc()
         elif change.event in _RELEASES:
             self.releases.labels(change.event.value).inc()
         if change.reason == reasons.VIOLATED and change.event in _VIOLATIONS:

@@ -16,7 +16,7 @@ _AT = {
 }
 
 
-def of_lock(node: Node) -> Mapping[str, Manifest]:
+def of_reservation(node: Node) -> Mapping[str, Manifest]:
     """Write statuses by which a Reservation would hold a node's four cores, or be read with difficulty."""
     held = {"phase": "Active", "nodeName": node.name, "nodeUID": node.uid, "resources": {"cpu": "4"}}
     active = held | {"activatedAt": LONG_AGO, "conditions": [_AT], "observedGeneration": 1, "epoch": 1}
@@ -46,14 +46,16 @@ def forge(api: Api, live: Live, status: Manifest) -> None:
 def attack(tenant: Tenant, node: Node) -> list[Lock]:
     """Have Reservations wait for a full node, and forge a status of each as an administrator."""
     forger = tenant.admin
-    locks = []
-    for number, status in enumerate(of_lock(node).values()):
-        lock = tenant.lock(f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain")
-        lock.until_condition("Active", "False", "InsufficientCapacity")
-        forge(forger, lock, status)
-        locks.append(lock)
+    reservations = []
+    for number, status in enumerate(of_reservation(node).values()):
+        reservation = tenant.reservation(
+            f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain"
+        )
+        reservation.until_condition("Active", "False", "InsufficientCapacity")
+        forge(forger, reservation, status)
+        reservations.append(reservation)
     for made in (tenant.group(members=[{"name": "worker", "resources": {"cpu": "9"}}]), tenant.schedule()):
         made.until(lambda found: found.get("status"), "have a status")
         status = {"finishedAt": ODD, "phase": "Active", "active": 9} if "group" in made.path else {}
         forge(forger, made, status or {"lastStart": ODD, "windows": [{"name": "a", "startAt": ODD}]})
-    return locks
+    return reservations

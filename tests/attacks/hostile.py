@@ -22,13 +22,13 @@ _FOR_EVER = 2**63 - 1
 def _lease(instant: str) -> Attack:
     def attack(tenant: Tenant, node: Node) -> None:
         lease = {"durationSeconds": 600, "graceSeconds": 31_536_000, "renewTime": instant}
-        tenant.active_lock(f"{node.name}-leased", "1", node, lease=lease)
+        tenant.active_reservation(f"{node.name}-leased", "1", node, lease=lease)
 
     return attack
 
 
 def _expiring(tenant: Tenant, node: Node) -> None:
-    tenant.active_lock(f"{node.name}-expiring", "1", node, expireAt="9998-12-31T23:59:59.9999999Z")
+    tenant.active_reservation(f"{node.name}-expiring", "1", node, expireAt="9998-12-31T23:59:59.9999999Z")
 
 
 def _runs(seconds: str) -> Attack:
@@ -65,7 +65,7 @@ def _on(node: Node) -> dict[str, dict[str, str]]:
 
 def _ask_when(tenant: Tenant, node: Node) -> None:
     """Have a Reservation wait, and a quote answered, for room that a pod has."""
-    waiting = tenant.lock(f"{node.name}-waiting", "2", node, pendingDeadlineSeconds=86_400)
+    waiting = tenant.reservation(f"{node.name}-waiting", "2", node, pendingDeadlineSeconds=86_400)
     waiting.until_condition("Active", "False", "InsufficientCapacity")
     tenant.quote(f"{node.name}-when", resources={"cpu": "2"}, ttlSeconds=3600, **_on(node)).until(
         lambda found: found.get("status", {}).get("conditions"), "be answered"
@@ -74,17 +74,17 @@ def _ask_when(tenant: Tenant, node: Node) -> None:
 
 def _own_by_long_name(tenant: Tenant, node: Node) -> None:
     name = f"{node.name}-{LONG}"
-    tenant.active_lock(name, "3", node)
+    tenant.active_reservation(name, "3", node)
     assert tenant.pod(name, "3", **_on(node)).until_bound() == node.name
 
 
 def _reuse_by_long_name(tenant: Tenant, node: Node) -> None:
     labels = {"app": node.name}
     owners = [{"selector": {"matchLabels": labels}}]
-    lock = tenant.active_lock(f"{node.name}-reused", "3", node, owners=owners, reuse="Always")
+    reservation = tenant.active_reservation(f"{node.name}-reused", "3", node, owners=owners, reuse="Always")
     pod = tenant.pod(f"{node.name}-{LONG}", "2", metadata={"labels": labels}, **_on(node))
     assert pod.until_bound() == node.name
-    lock.until(lambda found: LONG in str(found["status"]), "name the pod that uses it")
+    reservation.until(lambda found: LONG in str(found["status"]), "name the pod that uses it")
 
 
 ATTACKS: Mapping[str, Attack] = {

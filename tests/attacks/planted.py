@@ -30,31 +30,31 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ANY_EVENT, Registration
-from tidelock.framework.installed import GROUP
-from tidelock.ledger.ledger import Book
+from tidelock.framework.installed import ENTRY_POINT_GROUP
+from tidelock.ledger.ledger import Ledger
 from tidelock.model import reservation
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.status_writer import Publisher
-from tidelock.scheduler.controllers.groups import GroupKeeper
-from tidelock.scheduler.controllers.quotas import QuotaReporter
-from tidelock.scheduler.controllers.quotes import QuoteDesk
-from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.actions.status_writer import StatusWriter
+from tidelock.scheduler.controllers.groups import GroupController
+from tidelock.scheduler.controllers.quotas import QuotaController
+from tidelock.scheduler.controllers.quotes import QuoteController
+from tidelock.scheduler.controllers.schedules import ScheduleController
 
 # Which method fails for the objects that have a word in their names.
 _STEPS: tuple[tuple[Any, str, str], ...] = (
-    (Book, "upsert", "event"),
-    (Book, "remove", "removal"),
-    (Book, "_expire", "due"),
+    (Ledger, "upsert", "event"),
+    (Ledger, "remove", "removal"),
+    (Ledger, "_expire", "due"),
     (Cache, "upsert", "event"),
     (Cache, "put_node", "event"),
-    (GroupKeeper, "_demand", "keeping"),
-    (ScheduleKeeper, "_demand", "keeping"),
-    (Publisher, "_news", "status"),
-    (Publisher, "_tell", "telling"),
-    (Publisher, "_audit", "audit"),
-    (QuotaReporter, "_report", "status"),
-    (QuoteDesk, "_judge", "quote"),
+    (GroupController, "_demand", "keeping"),
+    (ScheduleController, "_demand", "keeping"),
+    (StatusWriter, "_news", "status"),
+    (StatusWriter, "_tell", "telling"),
+    (StatusWriter, "_audit", "audit"),
+    (QuotaController, "_report", "status"),
+    (QuoteController, "_judge", "quote"),
     (Binder, "_look_up", "look-up"),
     (Binder, "_tell", "condition"),
     (reservation, "stand_in_pod", "decoding"),
@@ -151,4 +151,4 @@ def offer(folder: Path) -> None:
     info = folder / "planted-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nPlanted = attacks.planted:Planted\n")
+    (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\nPlanted = attacks.planted:Planted\n")

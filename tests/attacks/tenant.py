@@ -9,12 +9,12 @@ from cluster.api import Api
 from cluster.world import World
 from devcluster import Cluster, wait_for
 from devcluster.tenants import AUTHOR, MANAGER, Rule, tenant_account
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 
 ANSWERED_WITHIN = 2.0
 """Seconds in which a small Reservation is answered, whatever other tenants do."""
 
-_RULES = Resource(
+_RULES = ApiResource(
     "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False
 )
 _OF_EVERYBODY = {"authorization.k8s.io", "authentication.k8s.io"}
@@ -64,10 +64,10 @@ class Canary:
     def __call__(self) -> float:
         """Make a Reservation, return how many seconds it took to become Active, and delete it."""
         begin = time.monotonic()
-        lock = self.tenant.lock(f"canary-{next(self._numbers)}", "100m", self.node)
-        lock.until_phase("Active")
+        reservation = self.tenant.reservation(f"canary-{next(self._numbers)}", "100m", self.node)
+        reservation.until_phase("Active")
         seconds = time.monotonic() - begin
-        lock.delete()
+        reservation.delete()
         return seconds
 
     def answered(self) -> None:

@@ -22,7 +22,7 @@ def node(tenant_a: Tenant, operator: OperatorProcess) -> Node:
 
 
 def lent(lender: Tenant, node: Node, **spec: Any) -> Lock:
-    return lender.active_lock("web-0", "2", node, borrowable=True, **spec)
+    return lender.active_reservation("web-0", "2", node, borrowable=True, **spec)
 
 
 def borrower(tenant: Tenant, lender: Tenant, **metadata: Any) -> Pod:
@@ -44,33 +44,33 @@ def until_it_ends_soon(pod: Pod) -> None:
     pod.until(soon, "be asked to end soon")
 
 
-def not_ready(lock: Lock, pod: Pod) -> None:
+def not_ready(reservation: Lock, pod: Pod) -> None:
     """Wait until a lock says that a borrower is ending in it."""
-    told = lock.until_condition("Ready", "False", "BorrowersEnding")
+    told = reservation.until_condition("Ready", "False", "BorrowersEnding")
     assert f"{pod.namespace}/batch, whose grace period ends at 20" in told["message"]
-    assert (condition(lock.status(), "Active") or {})["status"] == "True"
+    assert (condition(reservation.status(), "Active") or {})["status"] == "True"
 
 
 def test_a_borrower_does_not_choose_for_how_long_an_owner_waits(
     tenant_a: Tenant, tenant_b: Tenant, node: Node
 ) -> None:
-    lock = lent(tenant_a, node)
+    reservation = lent(tenant_a, node)
     batch = borrower(tenant_b, tenant_a)
     assert batch.until_bound() == node.name
     tenant_a.pod("web-0", "2")
     until_it_ends_soon(batch)
-    not_ready(lock, batch)
+    not_ready(reservation, batch)
 
 
 def test_a_borrower_that_deletes_itself_with_a_grace_period_of_hours_is_cut_short(
     tenant_a: Tenant, tenant_b: Tenant, node: Node
 ) -> None:
     """Nothing evicted a borrower that was ending, so its own grace period counted."""
-    lock = lent(tenant_a, node)
+    reservation = lent(tenant_a, node)
     batch = borrower(tenant_b, tenant_a)
     assert batch.until_bound() == node.name
     tenant_b.api.delete(batch.path, grace=HOURS)
-    not_ready(lock, batch)
+    not_ready(reservation, batch)
     tenant_a.pod("web-0", "2")
     until_it_ends_soon(batch)
 
@@ -78,12 +78,12 @@ def test_a_borrower_that_deletes_itself_with_a_grace_period_of_hours_is_cut_shor
 def test_a_finalizer_is_told_of_and_goes_with_the_pods_end(
     tenant_a: Tenant, tenant_b: Tenant, node: Node
 ) -> None:
-    lock = lent(tenant_a, node)
+    reservation = lent(tenant_a, node)
     batch = borrower(tenant_b, tenant_a, finalizers=["example.com/stay"])
     assert batch.until_bound() == node.name
     owner = tenant_a.pod("web-0", "2")
     until_it_ends_soon(batch)
-    not_ready(lock, batch)
+    not_ready(reservation, batch)
     tenant_b.admin.merge(
         f"{batch.path}/status", {"status": {"phase": "Failed"}}
     )  # as kubelets do when its containers have ended
@@ -92,7 +92,7 @@ def test_a_finalizer_is_told_of_and_goes_with_the_pods_end(
 
 
 def test_a_lender_names_who_borrows(tenant_a: Tenant, tenant_b: Tenant, node: Node) -> None:
-    lock = lent(tenant_a, node, borrowerNamespaces=[tenant_a.namespace])
+    reservation = lent(tenant_a, node, borrowerNamespaces=[tenant_a.namespace])
     borrower(tenant_b, tenant_a).until_refused("Insufficient cpu beside reservations")
     assert borrower(tenant_a, tenant_a).until_bound() == node.name
-    lock.until_condition("Lent", "True", "Lent")
+    reservation.until_condition("Lent", "True", "Lent")

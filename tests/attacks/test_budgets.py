@@ -76,14 +76,14 @@ def test_a_template_with_hundreds_of_resources_is_told_what_is_wrong(
     tenant_a.node()
     containers = [asking(tenant_a, 16) | {"name": f"c-{number}"} for number in range(32)]
     template = {"spec": {"containers": containers}}
-    manifests = [tenant_a.reservation(f"large-{number}", template=template) for number in range(16)]
+    manifests = [tenant_a.manifest(f"large-{number}", template=template) for number in range(16)]
     for manifest in manifests:
         del manifest["spec"]["nodeSelector"]  # it belongs in the template
-    locks = [tenant_a.store(manifest) for manifest in manifests]
+    reservations = [tenant_a.store(manifest) for manifest in manifests]
     canary.answered()
-    for lock in locks:
-        lock.until_phase("Rejected")
-    stored = wait_for(locks[0].read, what="the lock to be read")
+    for reservation in reservations:
+        reservation.until_phase("Rejected")
+    stored = wait_for(reservations[0].read, what="the lock to be read")
     assert stored is not None
     messages = [each["message"] for each in stored["status"]["conditions"]]
     assert any(

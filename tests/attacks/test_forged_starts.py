@@ -1,6 +1,6 @@
 """Forged statuses that an operator finds at its start: none leads while they are written."""
 
-from attacks.forged import forge, of_lock
+from attacks.forged import forge, of_reservation
 from attacks.operators import Replica, until_led
 from attacks.tenant import Canary, Tenant
 
@@ -11,12 +11,14 @@ def test_a_start_beside_forged_statuses_serves_others(
     first = replica("first")
     until_led(first)
     node = tenant_b.node(cpu="4")
-    tenant_b.active_lock("web-0", "3", node)
+    tenant_b.active_reservation("web-0", "3", node)
     assert first.stop() == 0
 
-    for number, status in enumerate(of_lock(node).values()):
-        lock = tenant_a.lock(f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain")
-        forge(tenant_a.admin, lock, status)
+    for number, status in enumerate(of_reservation(node).values()):
+        reservation = tenant_a.reservation(
+            f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain"
+        )
+        forge(tenant_a.admin, reservation, status)
     second = replica("second")
     until_led(second)
     canary.answered()

@@ -10,12 +10,12 @@ def test_a_forged_status_takes_no_room_and_is_put_right(
 ) -> None:
     """A group whose status had an instant with a small t ended the operator."""
     node = tenant_b.node(cpu="4")
-    held = tenant_b.active_lock("web-0", "3", node)
-    locks = attack(tenant_a, node)
+    held = tenant_b.active_reservation("web-0", "3", node)
+    reservations = attack(tenant_a, node)
 
-    for lock in locks:
-        lock.until_condition("Active", "False", "InsufficientCapacity")
-        assert lock.status()["phase"] == "Pending"
+    for reservation in reservations:
+        reservation.until_condition("Active", "False", "InsufficientCapacity")
+        assert reservation.status()["phase"] == "Pending"
     assert tenant_b.pod("web-1", "1").until_bound() == node.name
     assert held.status()["phase"] == "Active"
     assert tenant_b.pod("web-0", "3").until_bound() == node.name

@@ -29,4 +29,4 @@ def test_the_api_server_refuses_an_instant_that_no_clock_reaches(
     operator: OperatorProcess, tenant_a: Tenant, field: str, instant: str
 ) -> None:
     with pytest.raises(RefusedError, match=f"spec.{field}"):
-        tenant_a.lock("never", "1", **{field: instant})
+        tenant_a.reservation("never", "1", **{field: instant})

@@ -57,11 +57,11 @@ def test_others_are_served_after_a_start_beside_many_selectors_and_pods(
     node = tenant_a.node(cpu="1")
     web = {"labels": {"app": "web"}}
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        locks = pool.map(
-            lambda number: tenant_a.lock(f"lock-{number}", "2", node, owners=shunning(number)),
+        reservations = pool.map(
+            lambda number: tenant_a.reservation(f"lock-{number}", "2", node, owners=shunning(number)),
             range(_SELECTORS),
         )
-        assert len(list(locks)) == _SELECTORS
+        assert len(list(reservations)) == _SELECTORS
         pods = pool.map(
             lambda number: tenant_a.pod(f"web-{number}", "0", metadata=web, nodeName=node.name), range(_PODS)
         )

@@ -38,7 +38,7 @@ def test_a_reservation_that_is_nested_too_deeply_says_so_and_others_are_served(
     operator: OperatorProcess, tenant_a: Tenant, canary: Canary
 ) -> None:
     """One of 9 kB ended the operator, which hung for 40 s, ready, and each next one in a second."""
-    bad = tenant_a.lock("bad", node=tenant_a.node(), resources=None, template=deep_template(tenant_a))
+    bad = tenant_a.reservation("bad", node=tenant_a.node(), resources=None, template=deep_template(tenant_a))
     told = bad.until_condition("Stalled", "True", "InvalidSpec")
     assert "spec.template.spec.unknown: is nested more than 100 levels deep" in told["message"]
     canary.answered()
@@ -53,8 +53,8 @@ def test_the_next_operator_reads_the_cluster_with_it(
 ) -> None:
     node = tenant_a.node()
     first = replica("first")
-    held = tenant_a.active_lock("held", "1", node)
-    bad = tenant_a.lock("bad", node=node, resources=None, template=deep_template(tenant_a))
+    held = tenant_a.active_reservation("held", "1", node)
+    bad = tenant_a.reservation("bad", node=node, resources=None, template=deep_template(tenant_a))
     bad.until_condition("Stalled", "True", "InvalidSpec")
     held.edit(resources=None, template=deep_template(tenant_a))
     held.until_condition("Stalled", "True", "InvalidSpec")

@@ -58,22 +58,22 @@ _ROOMY: dict[str, Any] = {"pendingDeadlineSeconds": 3600}
 
 def _bound_by_others(tenant: Tenant) -> Live:
     node = tenant.node("look-up")
-    tenant.active_lock("fails-look-up", "1", node)
+    tenant.active_reservation("fails-look-up", "1", node)
     tenant.api = tenant.admin  # it names its node
     return tenant.pod("fails-look-up", nodeName=node.name)
 
 
 def _removed(tenant: Tenant) -> Live:
-    lock = tenant.active_lock("fails-removal", "1", tenant.node("removal", cpu="1"))
-    lock.delete()
-    return lock
+    reservation = tenant.active_reservation("fails-removal", "1", tenant.node("removal", cpu="1"))
+    reservation.delete()
+    return reservation
 
 
 CASES = {
     "a lock's decision": Case(
         "decision",
         "reservations",
-        lambda tenant: tenant.lock("fails-decision", **_ROOMY),
+        lambda tenant: tenant.reservation("fails-decision", **_ROOMY),
         ("Active", "False", "PluginFailed"),
     ),
     "a group's decision": Case(
@@ -88,7 +88,9 @@ CASES = {
         lambda tenant: tenant.pod("fails-decision"),
         ("PodScheduled", "False", "SchedulerError"),
     ),
-    "a lock's event": Case("event", "reservations", lambda tenant: tenant.lock("fails-event"), _STALLED),
+    "a lock's event": Case(
+        "event", "reservations", lambda tenant: tenant.reservation("fails-event"), _STALLED
+    ),
     "a pod's event": Case(
         "event",
         "pods",
@@ -97,23 +99,23 @@ CASES = {
     ),
     "a node's event": Case("event", "nodes", lambda tenant: tenant.node("fails-event")),
     "a lock that can't be decoded": Case(
-        "decoding", "reservations", lambda tenant: tenant.lock("fails-decoding"), again=False
+        "decoding", "reservations", lambda tenant: tenant.reservation("fails-decoding"), again=False
     ),
     "a lock's removal": Case("removal", "reservations", _removed, again=False),
     "a lock's end": Case(
         "due",
         "reservations",
-        lambda tenant: tenant.active_lock("fails-due", ttlSeconds=1),
+        lambda tenant: tenant.active_reservation("fails-due", ttlSeconds=1),
         _STALLED,
     ),
-    "a lock's status": Case("status", "reservations", lambda tenant: tenant.lock("fails-status")),
+    "a lock's status": Case("status", "reservations", lambda tenant: tenant.reservation("fails-status")),
     "what is told of a lock": Case(
-        "telling", "reservations", lambda tenant: tenant.active_lock("fails-telling"), again=False
+        "telling", "reservations", lambda tenant: tenant.active_reservation("fails-telling"), again=False
     ),
     "the record of a lock": Case(
         "audit",
         "reservations",
-        lambda tenant: tenant.active_lock("fails-audit", ttlSeconds=1),
+        lambda tenant: tenant.active_reservation("fails-audit", ttlSeconds=1),
         again=False,
     ),
     "a group": Case("keeping", "reservationgroups", lambda tenant: tenant.group("fails-keeping"), _READY),
@@ -255,7 +257,7 @@ def test_it_costs_its_object_alone(
 
 def test_the_room_of_a_lock_whose_removal_failed_is_free_later(befallen: dict[str, Befallen]) -> None:
     tenant, _ = befallen["a lock's removal"]
-    tenant.active_lock("next", "1", tenant.node_name("removal"), pendingDeadlineSeconds=600)
+    tenant.active_reservation("next", "1", tenant.node_name("removal"), pendingDeadlineSeconds=600)
 
 
 def test_each_place_has_one_traceback(failing: Failing, befallen: dict[str, Befallen]) -> None:

@@ -33,39 +33,39 @@ def stays(pod: Pod) -> None:
     assert "DisruptionTarget" not in kinds
 
 
-def refused(lock: Lock) -> str:
+def refused(reservation: Lock) -> str:
     """Wait until a lock is told that it needs a quota."""
-    told: str = lock.until_condition("Active", "False", "QuotaExceeded")["message"]
+    told: str = reservation.until_condition("Active", "False", "QuotaExceeded")["message"]
     return told
 
 
 def bold_at_once(tenant: Tenant, node: Node) -> Lock:
-    return tenant.lock("bold", "2", node, pendingDeadlineSeconds=600, **BOLD)
+    return tenant.reservation("bold", "2", node, pendingDeadlineSeconds=600, **BOLD)
 
 
 def preempting_without_priority(tenant: Tenant, node: Node) -> Lock:
     policy = BOLD["preemptionPolicy"]
-    return tenant.lock("bold", "2", node, pendingDeadlineSeconds=600, preemptionPolicy=policy)
+    return tenant.reservation("bold", "2", node, pendingDeadlineSeconds=600, preemptionPolicy=policy)
 
 
 def edited_into_it(tenant: Tenant, node: Node) -> Lock:
-    lock = tenant.lock("bold", "2", node, pendingDeadlineSeconds=600)
-    lock.until_condition("Active", "False", "InsufficientCapacity")
-    lock.merge({"spec": BOLD})
-    return lock
+    reservation = tenant.reservation("bold", "2", node, pendingDeadlineSeconds=600)
+    reservation.until_condition("Active", "False", "InsufficientCapacity")
+    reservation.merge({"spec": BOLD})
+    return reservation
 
 
 def grown_from_an_active_one(tenant: Tenant, node: Node) -> Lock:
     """Move to the victim's node by an edit of a lock that was given elsewhere."""
     del node
     own = tenant.node("own", cpu="1")
-    lock = tenant.active_lock("bold", "1", own, pendingDeadlineSeconds=600)
-    lock.merge({"spec": BOLD | {"resources": {"cpu": "2"}}})
-    return lock
+    reservation = tenant.active_reservation("bold", "1", own, pendingDeadlineSeconds=600)
+    reservation.merge({"spec": BOLD | {"resources": {"cpu": "2"}}})
+    return reservation
 
 
 def alternative(tenant: Tenant, node: Node) -> Lock:
-    return tenant.lock("bold", "2", node, pendingDeadlineSeconds=600, anyOf="either", **BOLD)
+    return tenant.reservation("bold", "2", node, pendingDeadlineSeconds=600, anyOf="either", **BOLD)
 
 
 def by_its_template(tenant: Tenant, node: Node) -> Lock:
@@ -77,7 +77,7 @@ def by_its_template(tenant: Tenant, node: Node) -> Lock:
         }
     }
     spec: dict[str, Any] = {"template": template, "preemptionPolicy": BOLD["preemptionPolicy"]}
-    return tenant.lock("bold", node=node, pendingDeadlineSeconds=600, **spec)
+    return tenant.reservation("bold", node=node, pendingDeadlineSeconds=600, **spec)
 
 
 Attack = Callable[[Tenant, Node], Lock]
@@ -104,8 +104,8 @@ def test_a_manager_evicts_nobody_without_a_quota(
 
 def test_an_active_lock_does_not_grow_beyond_its_rights(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
     node, resident = victim
-    lock = grown_from_an_active_one(tenant_a, node)
-    waits = lock.until_condition("Reconciling", "True", "ResizePending")
+    reservation = grown_from_an_active_one(tenant_a, node)
+    waits = reservation.until_condition("Reconciling", "True", "ResizePending")
     assert "needs a ReservationQuota with maxPriority" in waits["message"]
     stays(resident)
 
@@ -140,18 +140,18 @@ def test_a_lock_of_another_tenant_is_not_broken_by_a_priority(
 ) -> None:
     del operator
     node = tenant_b.node(cpu="2")
-    held = tenant_b.active_lock("held", "2", node)
-    refused(tenant_a.lock("bold", "2", node, pendingDeadlineSeconds=600, **BOLD))
+    held = tenant_b.active_reservation("held", "2", node)
+    refused(tenant_a.reservation("bold", "2", node, pendingDeadlineSeconds=600, **BOLD))
     assert held.status()["phase"] == "Active"
 
 
 def test_what_the_administrator_allows_is_done(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
     node, resident = victim
-    lock = bold_at_once(tenant_a, node)
-    refused(lock)
+    reservation = bold_at_once(tenant_a, node)
+    refused(reservation)
     allowing(tenant_a)
     resident.until_gone()
-    lock.until_phase("Active")
+    reservation.until_phase("Active")
 
 
 def allowing(tenant: Tenant) -> None:
@@ -168,7 +168,7 @@ def test_a_quota_that_says_never_has_the_api_server_refuse_it(
     def told() -> str:
         path = f"{RESERVATIONS.collection(tenant_a.namespace)}?dryRun=All"
         try:
-            tenant_a.api.post(path, tenant_a.reservation(preemptionPolicy=BOLD["preemptionPolicy"]))
+            tenant_a.api.post(path, tenant_a.manifest(preemptionPolicy=BOLD["preemptionPolicy"]))
         except RefusedError as error:
             return str(error)
         return ""

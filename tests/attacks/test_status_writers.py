@@ -8,16 +8,16 @@ from http import HTTPStatus
 
 import pytest
 
-from attacks.forged import forge, of_lock
+from attacks.forged import forge, of_reservation
 from attacks.tenant import Tenant
 from cluster.api import Api, Manifest, RefusedError
 from cluster.live import Live
 from devcluster import wait_for
 from devcluster.tenants import STATUSES, Rule
-from tidelock.kube.client import RESERVATIONQUOTAS, WATERLEVELS, Resource
+from tidelock.kube.client import RESERVATIONQUOTAS, WATERLEVELS, ApiResource
 
-_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-_BINDINGS = Resource(
+_ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+_BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 ALL: Sequence[Rule] = ({"apiGroups": ["tidelock.dev"], "resources": ["*"], "verbs": ["*"]},)
@@ -37,10 +37,17 @@ def targets(tenant_a: Tenant) -> list[Live]:
         )
     ]
     quote = tenant_a.quote(resources={"cpu": "1"})
-    return [tenant_a.lock("held", "4", node), tenant_a.group(), tenant_a.schedule(), quote, quota, level]
+    return [
+        tenant_a.reservation("held", "4", node),
+        tenant_a.group(),
+        tenant_a.schedule(),
+        quote,
+        quota,
+        level,
+    ]
 
 
-def _manifest(resource: Resource, name: str, spec: Mapping[str, object]) -> Manifest:
+def _manifest(resource: ApiResource, name: str, spec: Mapping[str, object]) -> Manifest:
     metadata = {"name": name}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
@@ -73,13 +80,13 @@ def test_a_right_to_statuses_in_a_namespace_forges_none(
 
 
 def test_forged_room_is_not_stored(tenant_a: Tenant, targets: list[Live]) -> None:
-    forger, lock = tenant_a.account("forger", STATUSES), targets[0]
-    wait_for(lambda: answer(forger, lock), what="the policy to be enforced")
-    before = tenant_a.api.get(lock.path)["status"]
-    for status in of_lock(tenant_a.node("b", cpu="4")).values():
+    forger, reservation = tenant_a.account("forger", STATUSES), targets[0]
+    wait_for(lambda: answer(forger, reservation), what="the policy to be enforced")
+    before = tenant_a.api.get(reservation.path)["status"]
+    for status in of_reservation(tenant_a.node("b", cpu="4")).values():
         with pytest.raises(RefusedError, match="verb restore on reservations/status"):
-            forge(forger, lock, status)
-    assert tenant_a.api.get(lock.path)["status"] == before
+            forge(forger, reservation, status)
+    assert tenant_a.api.get(reservation.path)["status"] == before
 
 
 def test_a_backup_is_restored_by_those_who_may(tenant_a: Tenant, targets: list[Live]) -> None:

@@ -6,12 +6,12 @@ from attacks.tenant import Canary, Tenant
 from cluster.api import Api, RefusedError
 from cluster.operator_process import OperatorProcess
 from devcluster.tenants import STATUSES
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS, Resource
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS, ApiResource
 
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
-def refused(api: Api, method: str, resource: Resource, namespace: str, name: str = "web-0") -> bool:
+def refused(api: Api, method: str, resource: ApiResource, namespace: str, name: str = "web-0") -> bool:
     """Whether RBAC refuses a request, whatever its body."""
     collection, item = resource.collection(namespace), resource.item(name, namespace)
     try:
@@ -31,7 +31,7 @@ def refused(api: Api, method: str, resource: Resource, namespace: str, name: str
 
 def test_a_tenant_is_served(operator: OperatorProcess, tenant_a: Tenant, canary: Canary) -> None:
     node = tenant_a.node()
-    tenant_a.active_lock("web-0", "3", node)
+    tenant_a.active_reservation("web-0", "3", node)
     assert tenant_a.pod("web-0", "3").until_bound() == node.name
     canary.answered()
 

@@ -60,13 +60,13 @@ async def test_it_shows_the_cluster_and_goes_on_by_itself(page: Page) -> None:
         node = page.locator("#nodes tbody tr", has_text="gpu-3")
         await expect(node).to_contain_text("24 + 16 of 64")
         await expect(node).to_contain_text("24 free")
-        lock = page.locator("#locks tbody tr", has_text="shop/train-6")
-        await expect(lock).to_contain_text("Pending")
-        await expect(lock).to_contain_text("Insufficient nvidia.com/gpu")
+        reservation = page.locator("#locks tbody tr", has_text="shop/train-6")
+        await expect(reservation).to_contain_text("Pending")
+        await expect(reservation).to_contain_text("Insufficient nvidia.com/gpu")
         decision = page.locator("#decisions tbody tr", has_text="shop/huge-0")
         await expect(decision).to_contain_text("Unschedulable")
 
-        scene.lock("late-0", {"cpu": "1"}, nodeName="gpu-3")
+        scene.reservation("late-0", {"cpu": "1"}, nodeName="gpu-3")
         scene.stage.settle()
 
         await expect(node).to_contain_text("24 + 17 of 64")
@@ -77,7 +77,7 @@ async def test_bars_are_as_long_as_what_they_tell(page: Page) -> None:
     scene = Scene()
     scene.node("node-a", {"cpu": "8", "memory": "8Gi", "pods": "9"}, scene.level(75, 10))
     scene.pod("web-0", {"cpu": "2"}, "node-a")
-    scene.lock("web-1", {"cpu": "4"})
+    scene.reservation("web-1", {"cpu": "4"})
     scene.stage.settle()
     async with scene.stage.served() as address:
         await page.goto(address)

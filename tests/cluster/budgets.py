@@ -2,9 +2,9 @@
 
 from cluster.live import Live
 from cluster.world import World
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 
-_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_BUDGETS = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 
 
 def budget(world: World, allowed: int, **labels: str) -> Live:

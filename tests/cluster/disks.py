@@ -6,14 +6,14 @@ from cluster.api import Manifest
 from cluster.live import Live, Node
 from cluster.world import World
 from devcluster import wait_for
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.model.storage import NO_PROVISIONER, SELECTED_NODE
 
 HOSTNAME = "kubernetes.io/hostname"
 
-_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
-_VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+_CLASSES = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+_VOLUMES = ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+_CLAIMS = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _DRIVER = "csi.test.tidelock.dev"
 
 
@@ -86,7 +86,7 @@ class Disks:
             },
         }
 
-    def _keep(self, resource: Resource, manifest: Manifest) -> Live:
+    def _keep(self, resource: ApiResource, manifest: Manifest) -> Live:
         api = self._world.api
         live = Live(api, resource, api.create(resource.collection(), manifest))
         self._made.append(live)

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.api import Api, Manifest, RefusedError
 from devcluster import wait_for
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.model.instants import format_instant, parse_instant
 
 _INTERVAL = 0.03  # seconds between two looks
@@ -17,7 +17,7 @@ _REPLAY_SECONDS = 60  # within which a watch tells what has been
 class Live:
     """An object on the API server."""
 
-    def __init__(self, api: Api, resource: Resource, manifest: Manifest) -> None:
+    def __init__(self, api: Api, resource: ApiResource, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
         self.api = api
         self.name: str = metadata["name"]
@@ -110,10 +110,10 @@ class Pod(Live):
     def until_refused(self, *words: str) -> str:
         """Wait until the pod is told, in these words among others, that it fits nowhere; returns all."""
         refused = self.until(
-            lambda pod: all(word in _refusal(pod) for word in ("0/", *words)), f"be refused with {words}"
+            lambda pod: all(word in _diagnosis(pod) for word in ("0/", *words)), f"be refused with {words}"
         )
         assert "nodeName" not in refused["spec"]
-        return _refusal(refused)
+        return _diagnosis(refused)
 
     def ask_for(self, cpu: str) -> None:
         """Ask for another size in place, of the first container."""
@@ -134,14 +134,16 @@ class Lock(Live):
 
     def until_phase(self, phase: str) -> Manifest:
         """Wait for a phase that lasts; returns the status."""
-        found = self.until(lambda lock: lock.get("status", {}).get("phase") == phase, f"be {phase}")
+        found = self.until(
+            lambda reservation: reservation.get("status", {}).get("phase") == phase, f"be {phase}"
+        )
         status: Manifest = found["status"]
         return status
 
     def until_condition(self, kind: str, status: str, reason: str) -> Manifest:
         """Wait for a condition that lasts; returns it."""
         found = self.until(
-            lambda lock: _matches(condition(lock["status"], kind), status, reason),
+            lambda reservation: _matches(condition(reservation["status"], kind), status, reason),
             f"have {kind}={status} with reason {reason}",
         )
         return condition(found["status"], kind)
@@ -158,8 +160,8 @@ class Lock(Live):
     def phases(self) -> list[str]:
         """Phases that the object has had, in order, each change once; without a phase it was not told yet."""
         seen: list[str] = []
-        for _, lock in self.history():
-            phase = lock["status"].get("phase", "")
+        for _, reservation in self.history():
+            phase = reservation["status"].get("phase", "")
             if phase and phase not in seen[-1:]:
                 seen.append(phase)
         return seen
@@ -185,5 +187,5 @@ def _matches(found: Manifest, status: str, reason: str) -> bool:
     return (found.get("status"), found.get("reason")) == (status, reason)
 
 
-def _refusal(pod: Manifest) -> str:
+def _diagnosis(pod: Manifest) -> str:
     return str(condition(pod["status"], "PodScheduled").get("message", ""))

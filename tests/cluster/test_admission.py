@@ -41,7 +41,7 @@ def test_a_binding_into_locked_room_is_refused_with_the_numbers(
     reviewing: OperatorProcess, private_world: World, uid: bool
 ) -> None:
     node = private_world.node(cpu="4")
-    private_world.active_lock(cpu="3", node=node)
+    private_world.active_reservation(cpu="3", node=node)
     stranger, small = (
         private_world.pod("stranger", "2", **BY_STOCK),
         private_world.pod("small", "1", **BY_STOCK),
@@ -55,7 +55,7 @@ def test_a_binding_into_locked_room_is_refused_with_the_numbers(
 
 def test_a_pod_that_names_its_node_is_refused_too(reviewing: OperatorProcess, private_world: World) -> None:
     node = private_world.node(cpu="4")
-    private_world.active_lock(cpu="3", node=node)
+    private_world.active_reservation(cpu="3", node=node)
     with pytest.raises(RefusedError, match="3 locked by"):
         private_world.bound_pod(node, "large", "2")
     assert private_world.bound_pod(node, "small", "1").until_bound() == node.name
@@ -66,10 +66,10 @@ def test_an_owner_that_another_binds_consumes_its_lock(
     reviewing: OperatorProcess, private_world: World
 ) -> None:
     node = private_world.node(cpu="4")
-    lock = private_world.active_lock(cpu="4", node=node)
+    reservation = private_world.active_reservation(cpu="4", node=node)
     owner = private_world.pod(cpu="4", **BY_STOCK)
     assert bind(owner, node) == ""
-    lock.until_gone()
+    reservation.until_gone()
     assert private_world.taken_cpu(node) == Decimal(4)
 
 
@@ -82,7 +82,7 @@ def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
 
     def take(number: int) -> bool:
         if number % 2:
-            private_world.lock(f"lock-{number}", node=node, pendingDeadlineSeconds=3600)
+            private_world.reservation(f"lock-{number}", node=node, pendingDeadlineSeconds=3600)
             return False
         return not bind(pods[number // 2], node, uid=bool(number % 4))
 
@@ -101,7 +101,7 @@ def test_kube_scheduler_alone_can_not_take_locked_room(
     reviewing: OperatorProcess, private_cluster: LocalCluster, private_world: World
 ) -> None:
     node = private_world.node(cpu="4")
-    private_world.active_lock(cpu="3", node=node)
+    private_world.active_reservation(cpu="3", node=node)
     before = reviewing.metrics().get(REFUSALS, 0)
     with stock_scheduler(private_cluster, {}):
         pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(3)]
@@ -122,7 +122,7 @@ def test_what_takes_locked_room_all_the_same_is_told_by_name(
 ) -> None:
     violations = reviewing.metrics().get(VIOLATIONS, 0)
     node = private_world.node(cpu="4")
-    lock = private_world.active_lock(cpu="3", node=node)
+    reservation = private_world.active_reservation(cpu="3", node=node)
     container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "2"}}}
     static = {
         "apiVersion": "v1",
@@ -134,12 +134,12 @@ def test_what_takes_locked_room_all_the_same_is_told_by_name(
     private_cluster.kubectl("create", *kubelet, "-f", "-", input=yaml.safe_dump(static))
 
     text = f"pod {private_world.namespace}/static took cpu 1 locked on {node.name}"
-    assert lock.until_condition("Violated", "True", "RoomTaken")["message"] == text
-    assert lock.until_condition("Active", "False", "Violated")["message"] == text
-    assert lock.status()["resources"] == {"cpu": "2"}
-    wait_for(lambda: "Violated" in private_world.event_reasons(lock), what="the event", timeout=30)
+    assert reservation.until_condition("Violated", "True", "RoomTaken")["message"] == text
+    assert reservation.until_condition("Active", "False", "Violated")["message"] == text
+    assert reservation.status()["resources"] == {"cpu": "2"}
+    wait_for(lambda: "Violated" in private_world.event_reasons(reservation), what="the event", timeout=30)
     assert reviewing.metrics()[VIOLATIONS] == violations + 1
 
     private_world.api.delete(f"/api/v1/namespaces/{private_world.namespace}/pods/static")
-    lock.until_condition("Active", "True", "Restored")
-    assert lock.status()["resources"] == {"cpu": "3"}
+    reservation.until_condition("Active", "True", "Restored")
+    assert reservation.status()["resources"] == {"cpu": "3"}

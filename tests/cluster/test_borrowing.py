@@ -27,37 +27,41 @@ def ending(pod: Pod) -> Manifest:
 
 def test_a_borrower_runs_in_a_locks_room_until_the_owner_comes(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node, borrowable=True, retention="Retain")
+    reservation = world.active_reservation(cpu="2", node=node, borrowable=True, retention="Retain")
     stranger = world.pod("stranger", cpu="1")
     stranger.until_refused("1 Insufficient cpu beside reservations")
     batch = borrower(world, terminationGracePeriodSeconds=3600)
     assert batch.until_bound() == node.name
-    lock.until_condition("Lent", "True", "Lent")
-    assert (lock.status()["lent"], lock.status()["borrowers"]) == ({"cpu": "2"}, 1)
+    reservation.until_condition("Lent", "True", "Lent")
+    assert (reservation.status()["lent"], reservation.status()["borrowers"]) == ({"cpu": "2"}, 1)
 
     owner = world.pod(cpu="2")
     owner.until(lambda found: found["status"].get("nominatedNodeName") == node.name, "be nominated")
     mark = condition(ending(batch)["status"], "DisruptionTarget")
     assert mark["reason"] == "EvictionByEvictionAPI"
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
     late = borrower(world, "batch-1", "1")
     late.until_refused("Insufficient cpu")
     wait_for(lambda: world.event_reasons(batch), until={"Reclaimed"}.issubset, what="the borrower's event")
 
     batch.delete()
     assert owner.until_bound() == node.name
-    lock.until_phase("Consumed")
+    reservation.until_phase("Consumed")
     stranger.until_refused("1 Insufficient cpu")
     late.until_refused("1 Insufficient cpu")
-    wait_for(lambda: world.event_reasons(lock), until={"Lent", "Consumed"}.issubset, what="the lock's events")
+    wait_for(
+        lambda: world.event_reasons(reservation),
+        until={"Lent", "Consumed"}.issubset,
+        what="the lock's events",
+    )
 
 
 def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node, borrowable=True)
+    reservation = world.active_reservation(cpu="2", node=node, borrowable=True)
     batch = borrower(world)
     assert batch.until_bound() == node.name
-    lock.delete()
+    reservation.delete()
     world.pod(cpu="1").until_refused("1 Insufficient cpu")
     found = batch.read()
     assert found is not None
@@ -66,7 +70,7 @@ def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:
 
 def test_what_does_not_go_together_is_refused(world: World) -> None:
     with pytest.raises(RefusedError, match="reuse is refused beside borrowable"):
-        world.lock(borrowable=True, reuse="Always")
-    lock = world.lock(borrowable=True)
+        world.reservation(borrowable=True, reuse="Always")
+    reservation = world.reservation(borrowable=True)
     with pytest.raises(RefusedError, match="borrowable is immutable"):
-        lock.edit(borrowable=None)
+        reservation.edit(borrowable=None)

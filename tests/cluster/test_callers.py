@@ -19,7 +19,7 @@ from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig,
 from devcluster.loopback import HOST, free_ports
 from tidelock import main
 from tidelock.binders import server, tokens
-from tidelock.binders.certificate_rotator import CONFIGURATION, Keeper
+from tidelock.binders.certificate_rotator import CONFIGURATION, CertificateRotator
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.clock import SystemClock
 from tidelock.kube.client import WEBHOOKS, KubeClient
@@ -86,18 +86,18 @@ async def answer(url: str) -> int:
 async def test_no_binding_fails_while_tokens_are_replaced(installed: Api, private_world: World) -> None:
     node = private_world.node(cpu="64")
     old = webhook_urls(installed)[0]
-    seen, refusals = SimpleNamespace(urls={old}), []
+    seen, diagnoses = SimpleNamespace(urls={old}), []
 
     def bind_on() -> None:
         for number in itertools.count():
-            refusals.append(bind(private_world.pod(f"pod-{number}", "10m", **BY_STOCK), node))
+            diagnoses.append(bind(private_world.pod(f"pod-{number}", "10m", **BY_STOCK), node))
             seen.urls.update(webhook_urls(installed))
             if len(seen.urls) > TOKENS:
                 return
 
     async with asyncio.timeout(PATIENCE):
         await asyncio.to_thread(bind_on)
-        assert set(refusals) == {""}
+        assert set(diagnoses) == {""}
         # Whoever has seen a token can use it for the overlap, and then no longer.
         while await answer(old) != 404:  # noqa: ASYNC110 -- nothing tells of it
             await asyncio.sleep(0.1)
@@ -134,7 +134,7 @@ async def test_manifests_that_are_applied_again_leave_what_the_operator_wrote(
     private_cluster.kubectl("apply", *flags, "-f", "-", input=text)
     try:
         async with KubeClient(connection, user_agent="tidelock/test") as client:
-            keeper = Keeper(client, Key(SYSTEM_NAMESPACE, "tidelock-tls"), (HOST,), SystemClock())
+            keeper = CertificateRotator(client, Key(SYSTEM_NAMESPACE, "tidelock-tls"), (HOST,), SystemClock())
             await keeper.renew()
             await keeper.introduce()
         written = [each["clientConfig"] for each in api.get(item)["webhooks"]]

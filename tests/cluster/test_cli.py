@@ -172,14 +172,14 @@ def test_a_quote_is_answered_and_leaves_nothing_behind(
     assert fits.status == 0, fits.err
     assert fits.out.splitlines()[1].split()[:4] == ["cpu=1", "now", node.name, "4"]
 
-    private_world.active_lock("web-0", "3", node)
+    private_world.active_reservation("web-0", "3", node)
     refused = plugin.here(*room, "cpu=2")
     assert refused.status == 1
     assert f"cpu=2: {node.name} lacks cpu=1\n" in refused.out
     assert f"cpu=2: reservation {private_world.namespace}/web-0 has cpu=3 there until 2" in refused.out
 
-    lock = private_world.reservation("web-1", "2", node)
-    of_file = plugin("quote", "-f", "-", "-o", "json", stdin=yaml.safe_dump(lock))
+    reservation = private_world.manifest("web-1", "2", node)
+    of_file = plugin("quote", "-f", "-", "-o", "json", stdin=yaml.safe_dump(reservation))
     (told,) = json.loads(of_file.out)
     assert (told["asked"], told["feasible"], told["status"]["count"]) == ("web-1", False, 0)
     assert not private_world.api.get(RESERVATIONQUOTES.collection(private_world.namespace))["items"]
@@ -193,19 +193,22 @@ def test_a_lock_in_two_phases_is_committed_by_its_token_alone(
 
     held = plugin.here("reserve", "web-0", *on_node, "--commit-within", "10m")
     assert held.status == 0, held.err
-    lock = private_world.member("web-0")
-    token = lock.status()["commit"]["token"]
+    reservation = private_world.member("web-0")
+    token = reservation.status()["commit"]["token"]
     assert f"with the token {token}" in held.out
 
     other = plugin.here("commit", "web-0", "--token", f"{token}-of-another")
     assert other.status == 1
     assert "not committed, TokenMismatch" in other.out
-    assert condition(lock.status(), "Committed")["status"] == "False"
+    assert condition(reservation.status(), "Committed")["status"] == "False"
 
     done = plugin.here("commit", "web-0")
     assert done.status == 0, done.err
-    assert done.out == f"reservation/web-0 Active: committed, it holds until {lock.status()['expiresAt']}\n"
-    assert condition(lock.status(), "Committed")["status"] == "True"
+    assert (
+        done.out
+        == f"reservation/web-0 Active: committed, it holds until {reservation.status()['expiresAt']}\n"
+    )
+    assert condition(reservation.status(), "Committed")["status"] == "True"
     again = plugin.here("commit", "web-0", "-o", "json")
     assert again.status == 0, again.err
     assert json.loads(again.out)["status"]["commit"]["token"] == token
@@ -230,10 +233,10 @@ def test_what_would_happen_is_told_and_nothing_is_written(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
     node = private_world.node(cpu="4")
-    lock = private_world.reservation("web-0", "3", node)
-    late = private_world.reservation("web-1", "2", node)
+    reservation = private_world.manifest("web-0", "3", node)
+    late = private_world.manifest("web-1", "2", node)
 
-    told = plugin("simulate", "-f", "-", "-o", "json", stdin=yaml.safe_dump_all([lock, late]))
+    told = plugin("simulate", "-f", "-", "-o", "json", stdin=yaml.safe_dump_all([reservation, late]))
 
     assert told.status == 1, told.err
     outcomes = [(each["outcome"], each["node"]) for each in json.loads(told.out)["outcomes"]]
@@ -244,7 +247,7 @@ def test_what_would_happen_is_told_and_nothing_is_written(
 def test_a_bad_file_is_refused_by_types_and_by_the_rules_of_the_api_server(
     private_world: World, plugin: Plugin
 ) -> None:
-    by_type, by_rule = (private_world.reservation(name) for name in ("by-type", "by-rule"))
+    by_type, by_rule = (private_world.manifest(name) for name in ("by-type", "by-rule"))
     by_type["spec"]["ttlSeconds"] = 0
     by_rule["spec"]["expireAt"] = "2030-01-01T00:00:00Z"
 
@@ -258,7 +261,7 @@ def test_a_bad_file_is_refused_by_types_and_by_the_rules_of_the_api_server(
 def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
-    private_world.active_lock(node=private_world.node())  # by now it leads
+    private_world.active_reservation(node=private_world.node())  # by now it leads
 
     green = plugin("check", "-o", "json")
     levels = {each["matter"]: each["level"] for each in json.loads(green.out)}

@@ -158,9 +158,9 @@ def test_the_tutorial_goes_as_it_says(
 def until_nodes_are_known(world: World, name: str) -> None:
     """Wait until the operator has seen what was told of nodes so far: its watches are in no order."""
     node = world.node(f"witness-{name}")
-    lock = world.lock(f"witness-{name}", "1", node=node)
-    lock.until_phase("Active")
-    lock.delete()
+    reservation = world.reservation(f"witness-{name}", "1", node=node)
+    reservation.until_phase("Active")
+    reservation.delete()
 
 
 def test_all_metrics_are_described(operator: OperatorProcess) -> None:

@@ -30,13 +30,13 @@ def world(private_world: World, impatient_operator: OperatorProcess) -> World:
     return private_world
 
 
-def earmarked(lock: Lock, node: str) -> None:
+def earmarked(reservation: Lock, node: str) -> None:
     """Wait until room of a node is kept for a lock."""
 
     def told(found: Manifest) -> bool:
         return bool(found.get("status", {}).get("queue", {}).get("earmark") == node)
 
-    lock.until(told, f"have an earmark on {node}")
+    reservation.until(told, f"have an earmark on {node}")
 
 
 def notes(world: World) -> list[str]:
@@ -49,15 +49,15 @@ def test_what_comes_free_is_kept_for_the_lock_that_has_waited_and_then_others_fo
     world: World, impatient_operator: OperatorProcess
 ) -> None:
     node = world.node(cpu="4")
-    one, two = (world.active_lock(name, "2", node, ttlSeconds=600) for name in ("one", "two"))
+    one, two = (world.active_reservation(name, "2", node, ttlSeconds=600) for name in ("one", "two"))
     wait: Manifest = {"pendingDeadlineSeconds": 600, "ttlSeconds": 600}
-    large = world.lock("large", "4", **wait)
+    large = world.reservation("large", "4", **wait)
     earmarked(large, node.name)
     note = f"room that comes free on {node.name} is kept for it"
     wait_for(lambda: notes(world) == [note], what="an event tells of it")
 
     one.delete()
-    small = world.lock("small", "1", **wait)
+    small = world.reservation("small", "1", **wait)
     small.until_condition("Active", "False", "InsufficientCapacity")
     pod = world.pod("web-0", "1")
     pod.until_refused("Insufficient cpu")

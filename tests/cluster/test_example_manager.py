@@ -52,7 +52,7 @@ def pods(world: World) -> list[Manifest]:
     return found
 
 
-def locks(world: World) -> list[Manifest]:
+def reservations(world: World) -> list[Manifest]:
     found: list[Manifest] = world.api.get(RESERVATIONS.collection(world.namespace))["items"]
     return found
 
@@ -71,7 +71,7 @@ def until_settled(home: World, other: World) -> None:
     """Wait until the pod is bound in one cluster; the other has nothing left."""
     (sent,) = pods(home)
     Pod(home.api, PODS, sent).until_bound()
-    assert (pods(other), locks(other)) == ([], [])
+    assert (pods(other), reservations(other)) == ([], [])
 
 
 def test_the_pod_goes_where_room_is(
@@ -100,7 +100,9 @@ def test_what_was_prepared_and_never_committed_goes_by_itself(
     west.node()
     with pytest.raises(CrashError):
         dispatch(members(), 1, crash_after("prepared"))
-    wait_for(lambda: locks(east) + locks(west), until=lambda left: not left, what="the locks to go")
+    wait_for(
+        lambda: reservations(east) + reservations(west), until=lambda left: not left, what="the locks to go"
+    )
 
 
 def test_a_promise_that_was_lost_meanwhile_is_not_trusted(
@@ -111,15 +113,15 @@ def test_a_promise_that_was_lost_meanwhile_is_not_trusted(
     west.node(cpu="500m")
     taken_away: list[Lock] = []
 
-    def commit(member: Member, lock: Manifest) -> None:
+    def commit(member: Member, reservation: Manifest) -> None:
         if not taken_away:
-            held = Lock(east.api, RESERVATIONS, lock)
+            held = Lock(east.api, RESERVATIONS, reservation)
             node.resize(cpu="500m")
             held.until_phase("Pending")
             node.resize(cpu="4")
             held.until_phase("Active")
             taken_away.append(held)
-        original(member, lock)
+        original(member, reservation)
 
     original = Member.commit
     monkeypatch.setattr(Member, "commit", commit)
@@ -136,7 +138,7 @@ def test_without_room_anywhere_nothing_is_left_and_the_numbers_are_told(
     west.node(cpu="250m")
     with pytest.raises(NoRoomError, match=r"cpu 1 needed.*cpu 1 needed"):
         dispatch(members(), 5)
-    assert [pods(east), pods(west), locks(east), locks(west)] == [[], [], [], []]
+    assert [pods(east), pods(west), reservations(east), reservations(west)] == [[], [], [], []]
 
 
 @pytest.mark.parametrize("last", STEPS)

@@ -61,23 +61,23 @@ def _found(api: Api, path: str) -> Manifest:
 def test_kube_scheduler_with_the_extender_honours_locks(
     extender: Extender, private_cluster: LocalCluster, private_world: World, capable: bool
 ) -> None:
-    locked, other = private_world.node("a", cpu="4"), private_world.node("b", cpu="8")
-    lock = private_world.active_lock(cpu="3", node=locked)
+    reserved, other = private_world.node("a", cpu="4"), private_world.node("b", cpu="8")
+    reservation = private_world.active_reservation(cpu="3", node=reserved)
     settings = scheduler_configuration(*extender, nodeCacheCapable=capable, ignorable=False)
     with stock_scheduler(private_cluster, settings):
         pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(12)]
         bound = wait_for(
             lambda: bound_nodes(pods), until=lambda nodes: len(nodes) == 9, what="nine to run", timeout=60
         )
-        assert (bound.count(locked.name), bound.count(other.name)) == (1, 8)
+        assert (bound.count(reserved.name), bound.count(other.name)) == (1, 8)
         waiting = next(pod for pod in pods if not bound_nodes([pod]))
         waiting.until_refused("Insufficient cpu beside reservations")
-        assert lock.status()["phase"] == "Active"
+        assert reservation.status()["phase"] == "Active"
 
         owner = private_world.pod(cpu="3", **BY_STOCK)
-        assert owner.until_bound() == locked.name
-        lock.until_gone()
-    assert private_world.taken_cpu(locked) == Decimal(4)
+        assert owner.until_bound() == reserved.name
+        reservation.until_gone()
+    assert private_world.taken_cpu(reserved) == Decimal(4)
     assert private_world.taken_cpu(other) == Decimal(8)
 
 
@@ -85,7 +85,7 @@ def test_kube_scheduler_sends_owners_to_their_locks(
     extender: Extender, private_cluster: LocalCluster, private_world: World
 ) -> None:
     small, *_ = (private_world.node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "64"), ("c", "64")))
-    lock = private_world.active_lock(cpu="1", node=small)
+    reservation = private_world.active_reservation(cpu="1", node=small)
     with stock_scheduler(private_cluster, scheduler_configuration(*extender)):
         assert private_world.pod(cpu="1", **BY_STOCK).until_bound() == small.name
-        lock.until_gone()
+        reservation.until_gone()

@@ -39,9 +39,9 @@ from devcluster.identity import (
 from devcluster.loopback import HOST, free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
 from tidelock.binders.server import EXTENDER_PATH
-from tidelock.kube.client import RESERVATIONQUOTAS, Resource
+from tidelock.kube.client import RESERVATIONQUOTAS, ApiResource
 
-FENCE = Resource(
+FENCE = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingadmissionpolicybindings",
@@ -93,30 +93,30 @@ def shown(operator: OperatorProcess) -> dict[str, Any]:
 def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -> None:
     first, second = replica("first", "--web-view"), replica("second", "--web-view")
     node = private_world.node(cpu="4")
-    lock = private_world.active_lock("web-0", "3", node)
-    epoch = lock.status()["epoch"]
+    reservation = private_world.active_reservation("web-0", "3", node)
+    epoch = reservation.status()["epoch"]
     assert epoch > 0
     assert "leading" not in second.log
     told, other = shown(first), shown(second)
     assert (told["standing"]["state"], other["standing"]["state"]) == ("leading", "standby")
     assert other["standing"]["leader"] == told["standing"]["leader"]
-    assert [row["node"] for row in told["page"]["locks"]] == [node.name]
+    assert [row["node"] for row in told["page"]["reservations"]] == [node.name]
     assert told["page"]["decisions"][0]["verdict"] == "Active"
     assert other["page"] is None
 
     assert first.stop() == 0
     until_led(second)
     assert "given up" not in first.log
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
     private_world.pod("stranger", cpu="3").until_refused("3 locked by")
     assert private_world.pod("web-0", cpu="3").until_bound() == node.name
-    assert private_world.active_lock("next", "1", node).status()["epoch"] == epoch + 1
+    assert private_world.active_reservation("next", "1", node).status()["epoch"] == epoch + 1
 
 
 def test_a_leader_that_crashes_is_followed(replica: Replica, private_world: World) -> None:
     first, second = replica("first"), replica("second")
     node = private_world.node(cpu="4")
-    private_world.active_lock("web-0", "3", node)
+    private_world.active_reservation("web-0", "3", node)
     first.kill()
     assert private_world.pod("web-0", cpu="3").until_bound() == node.name
     assert second.stop() == 0
@@ -125,19 +125,19 @@ def test_a_leader_that_crashes_is_followed(replica: Replica, private_world: Worl
 def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, private_world: World) -> None:
     first, second = replica("first"), replica("second")
     node = private_world.node(cpu="4")
-    private_world.active_lock("web-0", "3", node)
+    private_world.active_reservation("web-0", "3", node)
     first.signal(signal.SIGSTOP)
     until_led(second)
     pod = private_world.pod("web-0", cpu="3")
     assert pod.until_bound() == node.name
     # What the first would like to write, had it seen only a part of this.
-    lock = private_world.active_lock("other", "1", node)
-    before = lock.read()
+    reservation = private_world.active_reservation("other", "1", node)
+    before = reservation.read()
 
     first.signal(signal.SIGCONT)
     assert first.wait() == 1
     assert "tidelock: Lease tidelock-system/tidelock" in first.log
-    assert lock.read() == before
+    assert reservation.read() == before
     assert second.stop() == 0
 
 
@@ -160,7 +160,7 @@ def test_other_binders_are_answered_by_whoever_leads(
     with webhooks(private_cluster, api, ports[0]):
         until_reviewed(private_world)
         node = private_world.node(cpu="4")
-        private_world.active_lock("web-0", "3", node)
+        private_world.active_reservation("web-0", "3", node)
         stranger = private_world.pod("stranger", "2", **BY_STOCK)
         assert "3 locked by" in bind(stranger, node)
         assert "beside reservations" in asked(tls, ports[0], stranger, node)
@@ -210,9 +210,9 @@ def test_the_api_server_refuses_what_a_former_leader_sends(
         if name == "first":
             assert operator.stop() == 0
     node = private_world.node(cpu="4")
-    lock = private_world.active_lock("web-0", "1", node).read()
-    assert lock is not None
-    epoch = lock["status"]["epoch"]
+    reservation = private_world.active_reservation("web-0", "1", node).read()
+    assert reservation is not None
+    epoch = reservation["status"]["epoch"]
     pod = private_world.pod("plain", cpu="1", schedulerName="nobody")
     as_operator = Api(private_kubeconfig)
     binding = {
@@ -227,7 +227,7 @@ def test_the_api_server_refuses_what_a_former_leader_sends(
 
     def release(manager: str) -> None:
         path = f"/apis/tidelock.dev/v1alpha1/namespaces/{private_world.namespace}/reservations/web-0/status"
-        as_operator.replace(f"{path}?fieldManager={manager}&dryRun=All", lock)
+        as_operator.replace(f"{path}?fieldManager={manager}&dryRun=All", reservation)
 
     def evict(manager: str) -> None:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name}}
@@ -266,7 +266,7 @@ def test_a_new_installation_writes_though_the_api_server_compares_with_the_old_l
     forget_lease(api)
     try:
         until_led(replica("third"))
-        private_world.active_lock("web-0", "1", private_world.node(cpu="4"))
+        private_world.active_reservation("web-0", "1", private_world.node(cpu="4"))
     finally:
         private_cluster.apiserver.stop()
         private_cluster.apiserver.start()

@@ -10,12 +10,14 @@ from cluster.crds import install_crds
 from cluster.live import condition
 from devcluster import Cluster, wait_for
 from devcluster.identity import SYSTEM_NAMESPACE, operator_kubeconfig, rendered, token_kubeconfig
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, Resource
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource
 from tidelock.kube.lease import LEASES
 
 _GROUP = "flowcontrol.apiserver.k8s.io"
-SCHEMAS = Resource(_GROUP, "v1", "flowschemas", "FlowSchema", namespaced=False)
-LEVELS = Resource(_GROUP, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False)
+SCHEMAS = ApiResource(_GROUP, "v1", "flowschemas", "FlowSchema", namespaced=False)
+LEVELS = ApiResource(
+    _GROUP, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False
+)
 
 
 @pytest.fixture(scope="module")

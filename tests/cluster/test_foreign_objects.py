@@ -7,9 +7,9 @@ import pytest
 from cluster.live import Node
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 
-_CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
+_CSI_NODES = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_node_with_a_nameless_image_takes_pods_and_locks(world: World) -> None
 
     assert world.pod("web-0", "3").until_bound() == node.name
     other.delete()
-    world.active_lock("web-1", "1", node)
+    world.active_reservation("web-1", "1", node)
 
 
 def test_a_node_that_gets_a_nameless_image_and_is_cordoned_then_takes_no_pod(world: World) -> None:

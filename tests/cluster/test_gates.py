@@ -72,17 +72,17 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active(
     world: World, operator: OperatorProcess
 ) -> None:
     world.node("free", cpu="64")
-    locked = world.node("locked", cpu="2")
-    crowd = world.bound_pod(locked, cpu="2")
+    reserved = world.node("locked", cpu="2")
+    crowd = world.bound_pod(reserved, cpu="2")
     pod = world.pod(metadata=REQUIRE)
     until_gated(operator, 1)
 
-    lock = world.lock(node=locked)
-    lock.until_condition("Active", "False", "InsufficientCapacity")
+    reservation = world.reservation(node=reserved)
+    reservation.until_condition("Active", "False", "InsufficientCapacity")
     assert unbound(pod)
     crowd.delete()
-    assert pod.until_bound() == locked.name
-    lock.until_gone()
+    assert pod.until_bound() == reserved.name
+    reservation.until_gone()
     until_gated(operator, 0)
 
 
@@ -114,20 +114,20 @@ def test_a_gated_pod_is_told_which_reservation_it_waits_for_and_why(
     pod = world.pod(metadata=REQUIRE)
     missing = until_told(pod, "none names this pod")
 
-    lock = world.lock(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
-    pending = until_told(pod, f"{lock.name}, which is Pending: InsufficientCapacity")
+    reservation = world.reservation(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
+    pending = until_told(pod, f"{reservation.name}, which is Pending: InsufficientCapacity")
 
-    lock.edit(expireAt=in_seconds(0.5))
-    expired = until_told(pod, f"{lock.name} is Expired since ", "spec.expireAt has passed")
-    lock.delete()
-    lock.until_gone()
+    reservation.edit(expireAt=in_seconds(0.5))
+    expired = until_told(pod, f"{reservation.name} is Expired since ", "spec.expireAt has passed")
+    reservation.delete()
+    reservation.until_gone()
     wait_for(
         lambda: notes(world, pod), until={missing, pending, expired}.issubset, what="an event of each reason"
     )
     assert sorted(notes(world, pod)) == sorted((missing, pending, expired))
     assert until_told(pod, "is Expired since") == expired
 
-    world.lock(cpu="1", node=node)
+    world.reservation(cpu="1", node=node)
     assert pod.until_bound() == node.name
 
 

@@ -49,10 +49,10 @@ def test_all_members_are_given_at_once_and_end_together(world: World) -> None:
     group = world.group(members=3)
     status = until_phase(group, "Active")
     assert (status["members"], status["ready"], status["consumed"]) == (3, 3, 0)
-    locks = [lock.until_phase("Active") for lock in members(world, count=3)]
-    assert {lock["nodeName"] for lock in locks} == {node.name for node in nodes}
-    assert {lock["expiresAt"] for lock in locks} == {status["expiresAt"]}
-    assert {lock["activatedAt"] for lock in locks} == {status["activatedAt"]}
+    reservations = [reservation.until_phase("Active") for reservation in members(world, count=3)]
+    assert {reservation["nodeName"] for reservation in reservations} == {node.name for node in nodes}
+    assert {reservation["expiresAt"] for reservation in reservations} == {status["expiresAt"]}
+    assert {reservation["activatedAt"] for reservation in reservations} == {status["activatedAt"]}
     assert condition(status, "Ready")["status"] == "True"
 
 
@@ -81,7 +81,7 @@ def test_members_are_packed_into_one_zone_or_spread_over_all(world: World) -> No
         world.node(name, cpu="2", labels={zone: f"{world.namespace}-{name[0]}"})
 
     def zones(group: str) -> list[str]:
-        places = [lock.until_phase("Active")["nodeName"] for lock in members(world, group, 4)]
+        places = [reservation.until_phase("Active")["nodeName"] for reservation in members(world, group, 4)]
         return sorted(place.rpartition("-")[2][0] for place in places)
 
     packed = world.group("packed", members=4, topology={"mode": "Pack", "key": zone})
@@ -102,7 +102,7 @@ def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -
     assert "1 Insufficient cpu" in message
     assert "cpu 1 needed, 0 free" in message
     assert world.pod("stranger", "3").until_bound() == node.name
-    assert [lock.status().get("nodeName") for lock in members(world, count=4)] == [None] * 4
+    assert [reservation.status().get("nodeName") for reservation in members(world, count=4)] == [None] * 4
     world.node("more", cpu="4")
     until_phase(group, "Active")
 
@@ -130,8 +130,8 @@ def test_a_group_that_finds_no_room_in_time_is_rejected_with_all_its_members(wor
     group = world.group(members=2, pendingDeadlineSeconds=1, retention="Retain")
     status = until_phase(group, "Rejected")
     assert condition(status, "Stalled")["reason"] == "DeadlineExceeded"
-    for lock in members(world):
-        assert "nodeName" not in lock.until_phase("Rejected")
+    for reservation in members(world):
+        assert "nodeName" not in reservation.until_phase("Rejected")
 
 
 def test_a_gang_of_pods_takes_the_group_member_by_member(world: World) -> None:
@@ -145,7 +145,9 @@ def test_a_gang_of_pods_takes_the_group_member_by_member(world: World) -> None:
         until_taken(group, number + 1)
     status = until_phase(group, "Consumed")
     assert (status["ready"], status["consumed"]) == (0, 4)
-    taken = [lock.until_phase("Consumed")["boundPod"]["name"] for lock in members(world, count=4)]
+    taken = [
+        reservation.until_phase("Consumed")["boundPod"]["name"] for reservation in members(world, count=4)
+    ]
     assert sorted(taken) == [f"train-{number}" for number in range(4)]
 
 
@@ -153,7 +155,7 @@ def test_all_members_expire_in_the_same_moment(world: World) -> None:
     node = world.node(cpu="2")
     group = world.group(members=2, ttlSeconds=1, retention="Retain")
     until_phase(group, "Expired")
-    ends = {lock.until_phase("Expired")["expiresAt"] for lock in members(world)}
+    ends = {reservation.until_phase("Expired")["expiresAt"] for reservation in members(world)}
     assert len(ends) == 1
     assert world.pod("stranger", "2").until_bound() == node.name
 
@@ -162,23 +164,23 @@ def test_deleting_a_group_releases_all_of_it(world: World) -> None:
     node = world.node(cpu="2")
     group = world.group(members=2)
     until_phase(group, "Active")
-    locks = members(world)
+    reservations = members(world)
     group.delete()
     assert world.pod("stranger", "2").until_bound() == node.name
-    for lock in locks:
-        lock.until_gone()
+    for reservation in reservations:
+        reservation.until_gone()
 
 
 def test_a_group_that_is_over_goes_with_its_members(world: World) -> None:
     world.node(cpu="2")
     group = world.group(members=2)
     until_phase(group, "Active")
-    locks = members(world)
+    reservations = members(world)
     for number in range(2):
         gang_pod(world, number).until_bound()
     group.until_gone()
-    for lock in locks:
-        lock.until_gone()
+    for reservation in reservations:
+        reservation.until_gone()
 
 
 def test_when_one_member_loses_its_node_all_wait_for_room_again(world: World) -> None:
@@ -222,7 +224,7 @@ def test_a_member_that_is_deleted_by_hand_is_made_anew(world: World) -> None:
 
 def test_who_has_the_name_of_a_member_is_in_the_way_until_it_goes(world: World) -> None:
     world.node(cpu="4")
-    other = world.lock("train-worker-1")
+    other = world.reservation("train-worker-1")
     group = world.group(members=2)
     until_refused(group, "there is another Reservation train-worker-1")
     other.delete()
@@ -261,12 +263,12 @@ def test_neither_a_group_nor_a_member_can_be_edited(world: World) -> None:
     member = world.member("train-worker-0")
     with pytest.raises(RefusedError, match="spec of a group's member is immutable"):
         member.edit(ttlSeconds=5)
-    lock = world.lock("single")
+    reservation = world.reservation("single")
     membership = {"name": "train", "uid": group.uid, "members": 2, "minMembers": 2}
     with pytest.raises(RefusedError, match="neither joins a group nor leaves one"):
-        lock.edit(group=membership)
+        reservation.edit(group=membership)
     with pytest.raises(RefusedError, match="reuse is refused beside group"):
-        world.lock("member", group=membership, reuse="Always")
+        world.reservation("member", group=membership, reuse="Always")
 
 
 def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
@@ -282,16 +284,20 @@ def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
     until_taken(group, 1)
 
     def consumed() -> list[Lock]:
-        return [lock for lock in members(world, count=3) if lock.status().get("phase") == "Consumed"]
+        return [
+            reservation
+            for reservation in members(world, count=3)
+            if reservation.status().get("phase") == "Consumed"
+        ]
 
     (taken,) = wait_for(consumed, what="a member to be stored as consumed")
-    left = [lock for lock in members(world, count=3) if lock.uid != taken.uid]
-    before = [lock.status() for lock in left]
+    left = [reservation for reservation in members(world, count=3) if reservation.uid != taken.uid]
+    before = [reservation.status() for reservation in left]
     operator.kill()
     operator.start()
     operator.ready()
     world.pod("stranger").until_refused("Insufficient cpu beside reservations")
-    assert [lock.status() for lock in left] == before
+    assert [reservation.status() for reservation in left] == before
 
     operator.kill()
     taken.delete()
@@ -299,7 +305,7 @@ def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
     operator.ready()
     until_taken(group, 0)
     until_refused(group, "needs room for 3 locks at once")
-    assert all("boundPod" not in lock.status() for lock in left)
+    assert all("boundPod" not in reservation.status() for reservation in left)
 
 
 def test_a_crash_before_all_is_stored_leaves_no_half_of_a_group(launch: Launch, private_world: World) -> None:
@@ -316,9 +322,11 @@ def test_a_crash_before_all_is_stored_leaves_no_half_of_a_group(launch: Launch, 
         operator.ready()
 
         def held(name: str = f"g{burst}") -> int:
-            locks = world.api.get(RESERVATIONS.collection(world.namespace))["items"]
-            mine = [lock for lock in locks if lock["spec"]["group"]["name"] == name]
-            return sum(lock["status"].get("phase") == "Active" for lock in mine)
+            reservations = world.api.get(RESERVATIONS.collection(world.namespace))["items"]
+            mine = [
+                reservation for reservation in reservations if reservation["spec"]["group"]["name"] == name
+            ]
+            return sum(reservation["status"].get("phase") == "Active" for reservation in mine)
 
         if burst < 2:
             until_phase(group, "Active")

@@ -18,7 +18,12 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import operator_kubeconfig
 from devcluster.loopback import HOST
-from tidelock.kube.client import RESERVATIONS, RESERVATIONSCHEDULES, WATERLEVELS, Resource
+from tidelock.kube.client import (
+    RESERVATIONS,
+    RESERVATIONSCHEDULES,
+    WATERLEVELS,
+    ApiResource,
+)
 from tidelock.kube.config import load_connection
 
 KINDS = pytest.mark.parametrize(
@@ -28,7 +33,7 @@ UP = 'tidelock_kopf_up{resource="waterlevels"}'
 
 
 @contextmanager
-def deleted(cluster: LocalCluster, kind: Resource) -> Iterator[None]:
+def deleted(cluster: LocalCluster, kind: ApiResource) -> Iterator[None]:
     """Take the CustomResourceDefinition of a kind, and all objects of the kind, away for a while."""
     try:
         cluster.kubectl("delete", "crd", f"{kind.plural}.{kind.group}", "--wait")
@@ -38,7 +43,7 @@ def deleted(cluster: LocalCluster, kind: Resource) -> Iterator[None]:
 
 
 @contextmanager
-def withheld(cluster: LocalCluster, kind: Resource, directory: Path) -> Iterator[None]:
+def withheld(cluster: LocalCluster, kind: ApiResource, directory: Path) -> Iterator[None]:
     """Take the operator's rights on a kind away for a while."""
     role = json.loads(cluster.kubectl("get", "clusterrole", "tidelock", "-o", "json"))
     rules = [rule for rule in role["rules"] if kind.plural not in rule["resources"]]
@@ -75,8 +80,12 @@ def is_decided(operator: OperatorProcess, world: World, name: str) -> None:
 
 def is_granted(operator: OperatorProcess, world: World, name: str) -> None:
     """Check that Reservations are granted."""
-    lock = world.lock(name, "100m")
-    until(operator, lambda: (lock.read() or {}).get("status", {}).get("phase") == "Active", f"{name} to hold")
+    reservation = world.reservation(name, "100m")
+    until(
+        operator,
+        lambda: (reservation.read() or {}).get("status", {}).get("phase") == "Active",
+        f"{name} to hold",
+    )
 
 
 def is_handled(operator: OperatorProcess, world: World) -> Live:
@@ -102,7 +111,7 @@ def world(private_world: World) -> World:
 
 @KINDS
 def test_a_kind_may_be_deleted_and_applied_again(
-    private_cluster: LocalCluster, launch: Launch, world: World, kind: Resource
+    private_cluster: LocalCluster, launch: Launch, world: World, kind: ApiResource
 ) -> None:
     """The process ended with a traceback 5 to 66 seconds after such a kind was deleted, as Kopf did."""
     operator = launch()
@@ -125,7 +134,7 @@ def test_a_kind_may_be_deleted_and_applied_again(
 
 @pytest.mark.parametrize("kind", [RESERVATIONSCHEDULES, WATERLEVELS], ids=lambda kind: kind.plural)
 def test_a_right_may_be_missing_for_a_while(
-    private_cluster: LocalCluster, launch: Launch, world: World, tmp_path: Path, kind: Resource
+    private_cluster: LocalCluster, launch: Launch, world: World, tmp_path: Path, kind: ApiResource
 ) -> None:
     """The process ended with a traceback half a minute after it had lost the right to watch one kind."""
     operator = launch()

@@ -11,7 +11,7 @@ import pytest
 from kubernetes.client import Configuration
 
 from devcluster import Cluster
-from tidelock.kube.client import EVENTS, NODES, KubeClient, Resource
+from tidelock.kube.client import EVENTS, NODES, ApiResource, KubeClient
 from tidelock.kube.config import Credentials, load_connection
 from tidelock.kube.errors import (
     AlreadyExists,
@@ -25,8 +25,8 @@ from tidelock.kube.errors import (
 from tidelock.kube.events import EventRecorder, ObjectReference
 from unit.kube.following import Thing
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-UNKNOWN = Resource("tidelock.dev", "v1", "unknowns", "Unknown")
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+UNKNOWN = ApiResource("tidelock.dev", "v1", "unknowns", "Unknown")
 
 
 @pytest.fixture

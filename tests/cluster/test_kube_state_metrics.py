@@ -114,7 +114,7 @@ def told(port: int, **which: str) -> dict[str, float]:
 def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
     private_world: World, port: int
 ) -> None:
-    lock = private_world.lock("web-0", "2", "node-a", priority=7)
+    reservation = private_world.reservation("web-0", "2", "node-a", priority=7)
     status = {
         "observedGeneration": 1,
         "phase": "Active",
@@ -126,7 +126,7 @@ def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
         "owner": "pod/web-0",
         "resources": {"cpu": "1500m", "memory": "4Gi"},
     }
-    lock.merge({"status": status}, "status")
+    reservation.merge({"status": status}, "status")
     expected: dict[str, float] = {
         "reservation_info{node=node-a,owner=pod/web-0}": 1,
         "reservation_status_activated_timestamp_seconds{}": SINCE,
@@ -153,7 +153,7 @@ def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
 
 
 def test_a_lock_that_waits_has_no_node_and_no_end(private_world: World, port: int) -> None:
-    private_world.lock("web-1").merge({"status": {"phase": "Pending", "owner": "pod/web-1"}}, "status")
+    private_world.reservation("web-1").merge({"status": {"phase": "Pending", "owner": "pod/web-1"}}, "status")
 
     found = wait_for(
         lambda: told(port, reservation="web-1", namespace=private_world.namespace),

@@ -229,8 +229,8 @@ def test_a_sample_lock_holds(world: World, path: Path) -> None:
 def test_the_sample_pod_takes_the_sample_lock(world: World) -> None:
     world.node("b", cpu="64")  # would be as good without the lock
     node = world.node()
-    lock = world.store(sample(SAMPLES / "pod-on-node.yaml", world))
-    lock.until_phase("Active")
+    reservation = world.store(sample(SAMPLES / "pod-on-node.yaml", world))
+    reservation.until_phase("Active")
     created = world.api.create(PODS.collection(world.namespace), sample(SAMPLES / "pod.yaml", world))
     assert Pod(world.api, PODS, created).until_bound() == node.name
-    lock.until_gone()
+    reservation.until_gone()

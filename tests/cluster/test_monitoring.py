@@ -89,13 +89,13 @@ def node(world: World, exporter: Exporter, scraping: PrometheusServer) -> Iterat
 
 
 def test_every_panel_shows_something(world: World, node: Node, scraping: PrometheusServer) -> None:
-    world.active_lock("spare", "1", node)
-    gone = world.active_lock("gone", "1", node, retention="Retain")
-    late = world.lock("late", "2500m", node)
+    world.active_reservation("spare", "1", node)
+    gone = world.active_reservation("gone", "1", node, retention="Retain")
+    late = world.reservation("late", "2500m", node)
     late.until_condition("Active", "False", "InsufficientCapacity")
     gone.edit(ttlSeconds=1)
     late.until_phase("Active")
-    world.lock("huge", "100", node, pendingDeadlineSeconds=600)
+    world.reservation("huge", "100", node, pendingDeadlineSeconds=600)
     world.pod("web-0", "1m").until_bound()
     world.pod("web-1", "8").until_refused("Insufficient cpu")
     shown = {

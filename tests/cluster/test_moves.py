@@ -35,8 +35,10 @@ class Fragmented:
                 metadata = {"labels": _WEB, "annotations": annotations, "ownerReferences": [_OWNER]}
                 self.pods[name] = self._bound(name, node, metadata)
 
-    def lock(self, name: str = "large-0", cpu: str = "3", **may_move: Any) -> Lock:
-        return self.world.lock(name, cpu, mayMove=may_move, pendingDeadlineSeconds=3600, retention="Retain")
+    def reservation(self, name: str = "large-0", cpu: str = "3", **may_move: Any) -> Lock:
+        return self.world.reservation(
+            name, cpu, mayMove=may_move, pendingDeadlineSeconds=3600, retention="Retain"
+        )
 
     def evicted(self) -> list[str]:
         """Name the pods that have been asked to end."""
@@ -59,33 +61,33 @@ class Fragmented:
         return pod
 
 
-def plan_of(lock: Lock) -> Manifest:
+def plan_of(reservation: Lock) -> Manifest:
     """Wait for a plan of moves."""
-    found = lock.until(lambda found: found["status"].get("plan"), "have a plan")
+    found = reservation.until(lambda found: found["status"].get("plan"), "have a plan")
     plan: Manifest = found["status"]["plan"]
     return plan
 
 
-def approve(lock: Lock, token: str) -> None:
-    lock.edit(mayMove={"approve": token})
+def approve(reservation: Lock, token: str) -> None:
+    reservation.edit(mayMove={"approve": token})
 
 
 def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> None:
     scene = Fragmented(world)
-    lock = scene.lock()
-    plan = plan_of(lock)
+    reservation = scene.reservation()
+    plan = plan_of(reservation)
     (move,) = plan["evictions"]
     source, target = scene.nodes
     assert (plan["nodeName"], move["name"], move["to"]) == (source.name, "a-0", target.name)
-    told = lock.until_condition("MovePlanned", "True", "MovePlanned")
+    told = reservation.until_condition("MovePlanned", "True", "MovePlanned")
     assert plan["token"] in told["message"]
-    approve(lock, "another")
-    lock.until_condition("MovePlanned", "True", "TokenMismatch")
+    approve(reservation, "another")
+    reservation.until_condition("MovePlanned", "True", "TokenMismatch")
     assert scene.evicted() == []
 
-    approve(lock, plan["token"])
+    approve(reservation, plan["token"])
     scene.until_evicted("a-0")
-    lock.until_condition("MovePlanned", "True", "Moving")
+    reservation.until_condition("MovePlanned", "True", "Moving")
     rival = world.pod("rival", cpu="3")
     ending = scene.pods["a-0"].until(
         lambda found: "deletionTimestamp" in found["metadata"], "be asked to end"
@@ -93,20 +95,20 @@ def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> N
     mark = condition(ending["status"], "DisruptionTarget")
     assert mark["reason"] == "EvictionByEvictionAPI"
     scene.end("a-0")
-    status = lock.until_phase("Active")
+    status = reservation.until_phase("Active")
     assert (status["nodeName"], status["moved"]) == (source.name, 1)
     assert "plan" not in status
     assert scene.pods["a-0-again"].until_bound() == target.name
     rival.until_refused("Insufficient cpu")
     events = {"MovePlanned", "Moving", "Admitted"}
-    wait_for(lambda: world.event_reasons(lock), until=events.issubset, what="the lock's events")
+    wait_for(lambda: world.event_reasons(reservation), until=events.issubset, what="the lock's events")
 
 
 def test_a_budget_stops_a_plan_before_it_begins_and_an_eviction_after_that(world: World) -> None:
     guard = budget(world, 0, **_WEB)
     scene = Fragmented(world)
-    lock = scene.lock(automatically=True, maxPods=1)
-    lock.until_condition("MovePlanned", "False", "NoMoves")
+    reservation = scene.reservation(automatically=True, maxPods=1)
+    reservation.until_condition("MovePlanned", "False", "NoMoves")
     assert scene.evicted() == []
     allow(guard, 1)
     scene.until_evicted("a-0")
@@ -114,43 +116,43 @@ def test_a_budget_stops_a_plan_before_it_begins_and_an_eviction_after_that(world
     assert found is not None
     assert found["status"]["disruptionsAllowed"] == 0
     scene.end("a-0")
-    lock.until_phase("Active")
-    other = scene.lock("large-1", automatically=True)
+    reservation.until_phase("Active")
+    other = scene.reservation("large-1", automatically=True)
     other.until_condition("MovePlanned", "False", "NoMoves")
     assert scene.evicted() == []
 
 
 def test_pods_that_are_told_to_stay_do(world: World) -> None:
     scene = Fragmented(world, **{MOVABLE: "false"})
-    lock = scene.lock(automatically=True)
-    lock.until_condition("MovePlanned", "False", "NoMoves")
+    reservation = scene.reservation(automatically=True)
+    reservation.until_condition("MovePlanned", "False", "NoMoves")
     assert scene.evicted() == []
-    assert "Moving" not in world.event_reasons(lock)
+    assert "Moving" not in world.event_reasons(reservation)
 
 
 def test_what_is_under_way_goes_on_after_a_crash(world: World, private_operator: OperatorProcess) -> None:
     guard = budget(world, 1, **_WEB)
     scene = Fragmented(world)
-    lock = scene.lock(cpu="4", maxPods=2)
-    lock.until_condition("MovePlanned", "False", "NoMoves")
+    reservation = scene.reservation(cpu="4", maxPods=2)
+    reservation.until_condition("MovePlanned", "False", "NoMoves")
     allow(guard, 2)
-    plan = plan_of(lock)
+    plan = plan_of(reservation)
     assert sorted(each["name"] for each in plan["evictions"]) == ["a-0", "a-1"]
-    approve(lock, plan["token"])
+    approve(reservation, plan["token"])
     scene.until_evicted("a-0", "a-1")
     scene.end("a-0")
     private_operator.kill()
     scene.end("a-1")
     private_operator.start()
     private_operator.ready()
-    status = lock.until_phase("Active")
+    status = reservation.until_phase("Active")
     assert (status["nodeName"], status["moved"]) == (scene.nodes[0].name, 2)
 
 
 def test_what_does_not_go_together_is_refused(world: World) -> None:
     with pytest.raises(RefusedError, match="preemptionPolicy is refused beside mayMove"):
-        world.lock(mayMove={}, preemptionPolicy="PreemptLowerPriority")
+        world.reservation(mayMove={}, preemptionPolicy="PreemptLowerPriority")
     with pytest.raises(RefusedError, match="waits until pods have moved"):
-        world.lock(mayMove={}, pendingDeadlineSeconds=0)
+        world.reservation(mayMove={}, pendingDeadlineSeconds=0)
     with pytest.raises(RefusedError, match="less than or equal to 8"):
-        world.lock(mayMove={"maxPods": 9})
+        world.reservation(mayMove={"maxPods": 9})

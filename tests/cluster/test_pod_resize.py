@@ -7,14 +7,14 @@ def test_a_pod_that_grows_into_locked_room_is_told_of_and_gives_it_back_when_it_
     node = world.node(cpu="4")
     pod = world.bound_pod(node, cpu="1")
     pod.grant("1")
-    lock = world.active_lock("web-0", "3", node)
+    reservation = world.active_reservation("web-0", "3", node)
     pod.ask_for("2")
     text = f"pod {pod.namespace}/{pod.name} took cpu 1 locked on {node.name}"
-    assert lock.until_condition("Violated", "True", "RoomTaken")["message"] == text
-    assert lock.status()["resources"] == {"cpu": "2"}
+    assert reservation.until_condition("Violated", "True", "RoomTaken")["message"] == text
+    assert reservation.status()["resources"] == {"cpu": "2"}
     pod.ask_for("1")
-    lock.until_condition("Active", "True", "Restored")
-    assert lock.status()["resources"] == {"cpu": "3"}
+    reservation.until_condition("Active", "True", "Restored")
+    assert reservation.status()["resources"] == {"cpu": "3"}
 
 
 def test_room_that_a_pod_gives_up_in_place_is_free_when_its_node_has_taken_it_back(world: World) -> None:
@@ -22,8 +22,8 @@ def test_room_that_a_pod_gives_up_in_place_is_free_when_its_node_has_taken_it_ba
     pod = world.bound_pod(node, cpu="3")
     pod.grant("3")
     pod.ask_for("1")
-    lock = world.lock("web-0", "3", node, pendingDeadlineSeconds=600)
-    refused = lock.until_condition("Active", "False", "InsufficientCapacity")
+    reservation = world.reservation("web-0", "3", node, pendingDeadlineSeconds=600)
+    refused = reservation.until_condition("Active", "False", "InsufficientCapacity")
     assert "cpu 3 needed, 1 free" in refused["message"]
     pod.grant("1")
-    lock.until_phase("Active")
+    reservation.until_phase("Active")

@@ -114,8 +114,8 @@ def test_equal_priority_and_a_policy_of_never_evict_nobody(world: World) -> None
 
 def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World) -> None:
     node = world.node(cpu="4")
-    equal = world.active_lock("db-0", "2", node, priority=1000)
-    lower = world.active_lock("db-1", "2", node, priority=999)
+    equal = world.active_reservation("db-0", "2", node, priority=1000)
+    lower = world.active_reservation("db-1", "2", node, priority=999)
     high(world, "3", "large").until_refused("Insufficient cpu beside reservations")
     assert [equal.status()["phase"], lower.status()["phase"]] == ["Active", "Active"]
 
@@ -130,7 +130,7 @@ def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World)
 def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node, cpu="1")
-    world.active_lock(cpu="1", node=world.node("b", cpu="1"))
+    world.active_reservation(cpu="1", node=world.node("b", cpu="1"))
     metadata = {
         "name": "web-0",
         "namespace": world.namespace,
@@ -144,11 +144,11 @@ def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> 
 def test_a_pending_lock_evicts_only_where_its_spec_says_so(world: World) -> None:
     node = world.node(cpu="4")
     victim = low(world, node)
-    meek = world.lock("db-0", "2", node, priority=1000)
+    meek = world.reservation("db-0", "2", node, priority=1000)
     meek.until_condition("Active", "False", "InsufficientCapacity")
     assert victim.read() is not None
 
-    bold = world.lock("web-0", "2", node, priority=1000, **PREEMPTING)
+    bold = world.reservation("web-0", "2", node, priority=1000, **PREEMPTING)
     bold.until_phase("Active")
     victim.until_gone()
     note = f"Preempted by reservation {bold.uid} on node {node.name}"
@@ -159,9 +159,9 @@ def test_a_pending_lock_evicts_only_where_its_spec_says_so(world: World) -> None
 def test_a_pending_lock_evicts_no_equals(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node, cpu="2")
-    lock = world.active_lock("db-0", "2", node, priority=10)
-    waiting = world.lock("web-0", "2", node, priority=10, **PREEMPTING)
+    reservation = world.active_reservation("db-0", "2", node, priority=10)
+    waiting = world.reservation("web-0", "2", node, priority=10, **PREEMPTING)
     waiting.until_condition("Active", "False", "InsufficientCapacity")
     assert "No preemption victims found for incoming pod" in condition(waiting.status(), "Active")["message"]
     assert resident.read() is not None
-    assert lock.phases() == ["Active"]
+    assert reservation.phases() == ["Active"]

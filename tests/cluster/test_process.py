@@ -28,11 +28,11 @@ def test_it_ends_in_good_order_when_asked(
     launch: Launch, private_world: World, number: signal.Signals
 ) -> None:
     operator = launch()
-    lock = private_world.active_lock(node=private_world.node())
+    reservation = private_world.active_reservation(node=private_world.node())
     assert operator.stop(number) == 0
     assert "Traceback" not in operator.log
     assert operator.log.splitlines()[-1].endswith("stopping")
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
 
 
 def test_it_ends_in_good_order_while_it_waits_for_the_api_server(
@@ -69,7 +69,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(launch: Launch, private_kubeco
 
 def test_logs_for_collectors_are_one_json_object_a_line(launch: Launch, private_world: World) -> None:
     operator = launch("--log-format=json", "--log-level=debug")
-    private_world.active_lock(node=private_world.node())
+    private_world.active_reservation(node=private_world.node())
     private_world.pod().until_bound()
     assert operator.stop() == 0
     lines = [json.loads(line) for line in operator.log.splitlines()]
@@ -80,7 +80,7 @@ def test_logs_for_collectors_are_one_json_object_a_line(launch: Launch, private_
 def test_its_metrics_tell_what_it_holds(launch: Launch, private_world: World) -> None:
     operator = launch()
     node = private_world.node(cpu="4")
-    lock = private_world.active_lock(cpu="1500m", node=node)
+    reservation = private_world.active_reservation(cpu="1500m", node=node)
     private_world.pod("other", cpu="2").until_bound()
     scheduled = 'scheduler_schedule_attempts_total{profile="tidelock-scheduler",result="scheduled"}'
     # The API server tells the operator no sooner than anybody else that the pod is bound.
@@ -91,5 +91,5 @@ def test_its_metrics_tell_what_it_holds(launch: Launch, private_world: World) ->
     assert metrics['tidelock_requested{resource="cpu"}'] == 2
     assert metrics["tidelock_ready"] == 1
 
-    lock.delete()
+    reservation.delete()
     wait_for(lambda: operator.metrics()['tidelock_locked{resource="cpu"}'] == 0, what="the room to be free")

@@ -7,30 +7,30 @@ from cluster.live import Lock
 from cluster.world import World
 
 
-def queue(lock: Lock, **expected: Any) -> Manifest:
+def queue(reservation: Lock, **expected: Any) -> Manifest:
     """Wait until a lock is told a place, or just this one; gives all that it is told."""
 
     def told(found: Manifest) -> bool:
         known = found.get("status", {}).get("queue", {})
         return bool(known) and expected.items() <= known.items()
 
-    place: Manifest = lock.until(told, f"be told its place {expected}")["status"]["queue"]
+    place: Manifest = reservation.until(told, f"be told its place {expected}")["status"]["queue"]
     return place
 
 
 def test_a_lock_that_waits_is_told_its_place_and_when_there_may_be_room(world: World) -> None:
     """Of all that wait these come last, as nobody else here has so low a priority."""
     world.node(cpu="4")
-    held = world.active_lock("held", "3", ttlSeconds=600)
+    held = world.active_reservation("held", "3", ttlSeconds=600)
     expires = held.until_phase("Active")["expiresAt"]
     wait: Manifest = {"cpu": "2", "pendingDeadlineSeconds": 600, "ttlSeconds": 60}
-    first = world.lock("first", priority=-900, **wait)
+    first = world.reservation("first", priority=-900, **wait)
     told = queue(first)
     assert told["position"] == told["length"]
     assert told["place"] == f"{told['position']}/{told['length']}"
     assert told["estimatedStart"] == expires
 
-    second = world.lock("second", priority=-901, **wait)
+    second = world.reservation("second", priority=-901, **wait)
     assert queue(second)["position"] == told["position"] + 1
     first.delete()
     queue(second, position=told["position"])
@@ -43,12 +43,12 @@ def test_of_two_namespaces_the_one_with_the_smaller_share_is_given_room(
 ) -> None:
     """Both wait for what one lock holds; it is the younger lock that is given it."""
     node = world.node(cpu="4")
-    held = other_world.active_lock("held", "1", node, ttlSeconds=600)
-    freed = world.active_lock("freed", "3", node, ttlSeconds=600)
+    held = other_world.active_reservation("held", "1", node, ttlSeconds=600)
+    freed = world.active_reservation("freed", "3", node, ttlSeconds=600)
     ask: Manifest = {"node": node, "pendingDeadlineSeconds": 600, "ttlSeconds": 600, "cpu": "3"}
-    richer = other_world.lock("richer", priority=-950, **ask)
+    richer = other_world.reservation("richer", priority=-950, **ask)
     richer.until_condition("Active", "False", "InsufficientCapacity")
-    poorer = world.lock("poorer", priority=-950, **ask)
+    poorer = world.reservation("poorer", priority=-950, **ask)
     poorer.until_condition("Active", "False", "InsufficientCapacity")
     freed.delete()
     poorer.until_phase("Active")

@@ -16,7 +16,7 @@ _DRY_RUN = "?dryRun=All"
 def refusal(world: World, **spec: Any) -> str:
     """Ask whether a lock would be taken; gives what the API server says against it."""
     try:
-        world.api.post(RESERVATIONS.collection(world.namespace) + _DRY_RUN, world.reservation(**spec))
+        world.api.post(RESERVATIONS.collection(world.namespace) + _DRY_RUN, world.manifest(**spec))
     except RefusedError as refused:
         return str(refused)
     return ""
@@ -25,8 +25,8 @@ def refusal(world: World, **spec: Any) -> str:
 def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
     world.node(cpu="8")
     quota = world.quota(hard={"cpu": "2"}, hardSeconds={"cpu": "1200"})
-    first = world.active_lock("web-0", "2", ttlSeconds=600)
-    second = world.lock("web-1", "1", ttlSeconds=600, pendingDeadlineSeconds=600)
+    first = world.active_reservation("web-0", "2", ttlSeconds=600)
+    second = world.reservation("web-1", "1", ttlSeconds=600, pendingDeadlineSeconds=600)
     waiting = second.until_condition("Active", "False", "QuotaExceeded")
     assert waiting["message"] == (
         "exceeded quota: team, requested: cpu=1,cpu-seconds=600, used: cpu=2,cpu-seconds=1200, "
@@ -42,7 +42,7 @@ def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
 def test_what_one_lock_may_be_is_checked_by_the_api_server(world: World) -> None:
     """A lock that is older than the quota stays as it is, and its metadata can be edited."""
     world.node(cpu="8")
-    older = world.active_lock("older", "3", ttlSeconds=900)
+    older = world.active_reservation("older", "3", ttlSeconds=900)
     world.quota("one", maxLifeSeconds=600, maxAmounts={"cpu": "2", "memory": "1Gi"})
     world.quota("two", maxPriority=0)
     wait_for(
@@ -73,8 +73,8 @@ def test_what_pods_use_of_a_resource_quota_counts_where_that_is_asked_for(world:
     node = world.node(cpu="8")
     resident = world.bound_pod(node, cpu="1")
     world.quota(countAgainstResourceQuota=True)
-    first = world.active_lock("web-0", "1", node)
-    second = world.lock("web-1", "4", node, pendingDeadlineSeconds=600)
+    first = world.active_reservation("web-0", "1", node)
+    second = world.reservation("web-1", "4", node, pendingDeadlineSeconds=600)
     text = "exceeded quota: pods, requested: requests.cpu=4, used: requests.cpu=2, limited: requests.cpu=4"
     second.until(lambda found: condition(found["status"], "Active").get("message") == text, "be told why")
 

@@ -17,7 +17,7 @@ def test_a_quote_tells_how_many_fit_and_who_is_in_the_way(world: World) -> None:
     assert (ask["status"]["nodeName"], ask["status"]["count"]) == (node.name, 2)
     assert condition(ask["status"], "Feasible")["status"] == "True"
 
-    world.active_lock("web-0", "3", node)
+    world.active_reservation("web-0", "3", node)
     told = world.quote("more", resources={"cpu": "2"}).until(answered, "be answered")
     assert condition(told["status"], "Feasible")["reason"] == "InsufficientCapacity"
     blockers = told["status"]["blockers"]

@@ -8,15 +8,15 @@ from devcluster import wait_for
 from tidelock.model.instants import parse_instant
 
 
-def created_at(lock: Lock) -> float:
+def created_at(reservation: Lock) -> float:
     """Give the instant at which an object was created, in whole seconds."""
-    return parse_instant(lock.api.get(lock.path)["metadata"]["creationTimestamp"])
+    return parse_instant(reservation.api.get(reservation.path)["metadata"]["creationTimestamp"])
 
 
 def test_a_lock_that_fits_is_active_and_says_all_that_a_manager_needs(world: World) -> None:
     node = world.node()
-    lock = world.lock(cpu="1500m", node=node)
-    status = lock.until_phase("Active")
+    reservation = world.reservation(cpu="1500m", node=node)
+    status = reservation.until_phase("Active")
     assert (status["nodeName"], status["nodeUID"]) == (node.name, node.uid)
     assert status["observedGeneration"] == 1
     assert status["resources"] == {"cpu": "1500m"}
@@ -31,29 +31,29 @@ def test_a_lock_that_fits_is_active_and_says_all_that_a_manager_needs(world: Wor
 def test_a_lock_for_any_node_is_told_its_node(world: World) -> None:
     world.node("small", cpu="1")
     large = world.node("large", cpu="8")
-    assert world.lock(cpu="2").until_phase("Active")["nodeName"] == large.name
+    assert world.reservation(cpu="2").until_phase("Active")["nodeName"] == large.name
 
 
 def test_no_room_now_is_pending_with_the_numbers_and_active_when_a_pod_goes(world: World) -> None:
     node = world.node(cpu="4")
     resident = world.bound_pod(node, cpu="3")
-    lock = world.lock(cpu="2", node=node)
-    lock.until_condition("Active", "False", "InsufficientCapacity")
-    status = lock.status()
+    reservation = world.reservation(cpu="2", node=node)
+    reservation.until_condition("Active", "False", "InsufficientCapacity")
+    status = reservation.status()
     assert status["phase"] == "Pending"
     assert f"{node.name}: cpu 2 needed, 1 free" in condition(status, "Active")["message"]
     assert condition(status, "Ready")["status"] == "False"
     assert condition(status, "Reconciling")["status"] == "True"
 
     resident.delete()
-    lock.until_phase("Active")
-    assert not condition(lock.status(), "Reconciling")
+    reservation.until_phase("Active")
+    assert not condition(reservation.status(), "Reconciling")
 
 
 def test_room_that_is_locked_is_no_room_for_another_lock_which_is_told_who_has_it(world: World) -> None:
     node = world.node(cpu="4")
-    first = world.active_lock("first", "3", node)
-    second = world.lock("second", "2", node)
+    first = world.active_reservation("first", "3", node)
+    second = world.reservation("second", "2", node)
     message = second.until_condition("Active", "False", "InsufficientCapacity")["message"]
     assert f"cpu 2 needed, 1 free, 3 locked by {world.namespace}/first" in message
 
@@ -63,22 +63,22 @@ def test_room_that_is_locked_is_no_room_for_another_lock_which_is_told_who_has_i
 
 def test_a_lock_is_rejected_at_its_deadline(world: World) -> None:
     node = world.node(cpu="1")
-    lock = world.lock(cpu="2", node=node, pendingDeadlineSeconds=1)
-    status = lock.until_phase("Rejected")
-    assert parse_instant(status["finishedAt"]) >= created_at(lock) + 1
+    reservation = world.reservation(cpu="2", node=node, pendingDeadlineSeconds=1)
+    status = reservation.until_phase("Rejected")
+    assert parse_instant(status["finishedAt"]) >= created_at(reservation) + 1
     active = condition(status, "Active")
     assert active["reason"] == "DeadlineExceeded"
     assert "pendingDeadlineSeconds (1)" in active["message"]
     assert "cpu 2 needed, 1 free" in active["message"]
     assert condition(status, "Stalled")["status"] == "True"
-    assert "Active" not in lock.phases()
+    assert "Active" not in reservation.phases()
 
 
 def test_a_lock_with_a_deadline_of_zero_is_taken_now_or_rejected_at_once(world: World) -> None:
     node = world.node(cpu="4")
-    world.active_lock("now", "3", node)  # the operator knows the node from here on
-    world.lock("fits", "1", node, pendingDeadlineSeconds=0).until_phase("Active")
-    never = world.lock("never", "1", node, pendingDeadlineSeconds=0)
+    world.active_reservation("now", "3", node)  # the operator knows the node from here on
+    world.reservation("fits", "1", node, pendingDeadlineSeconds=0).until_phase("Active")
+    never = world.reservation("never", "1", node, pendingDeadlineSeconds=0)
     never.until_phase("Rejected")
     assert "Active" not in never.phases()
 
@@ -86,46 +86,46 @@ def test_a_lock_with_a_deadline_of_zero_is_taken_now_or_rejected_at_once(world: 
 def test_a_rejected_lock_holds_nothing_when_room_comes(world: World) -> None:
     node = world.node(cpu="2")
     resident = world.bound_pod(node, cpu="2")
-    rejected = world.lock(cpu="2", node=node, pendingDeadlineSeconds=0)
+    rejected = world.reservation(cpu="2", node=node, pendingDeadlineSeconds=0)
     rejected.until_phase("Rejected")
     resident.delete()
-    world.active_lock("other", "2", node)
+    world.active_reservation("other", "2", node)
     assert rejected.status()["phase"] == "Rejected"
 
 
 def test_a_missing_node_is_waited_for(world: World) -> None:
-    lock = world.lock(node=world.node_name("late"))
-    message = lock.until_condition("Active", "False", "NodeNotFound")["message"]
+    reservation = world.reservation(node=world.node_name("late"))
+    message = reservation.until_condition("Active", "False", "NodeNotFound")["message"]
     assert f"There is no node {world.node_name('late')}." in message
-    assert lock.status()["phase"] == "Pending"
+    assert reservation.status()["phase"] == "Pending"
 
     node = world.node("late")
-    assert lock.until_phase("Active")["nodeUID"] == node.uid
+    assert reservation.until_phase("Active")["nodeUID"] == node.uid
 
 
 def test_a_selector_that_no_node_has_is_told(world: World) -> None:
     world.node()
-    lock = world.lock(nodeSelector={"disk": world.namespace})
-    lock.until_condition("Active", "False", "NoMatchingNode")
+    reservation = world.reservation(nodeSelector={"disk": world.namespace})
+    reservation.until_condition("Active", "False", "NoMatchingNode")
     node = world.node("b", labels={"disk": world.namespace})
-    assert lock.until_phase("Active")["nodeName"] == node.name
+    assert reservation.until_phase("Active")["nodeName"] == node.name
 
 
 def test_a_lock_may_be_written_as_the_pod_it_is_for(world: World) -> None:
     node = world.node(cpu="4", extended={"example.org/gpu": "2"})
     resources = {"requests": {"cpu": "1"}, "limits": {"example.org/gpu": "2"}}
     template = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
-    first = world.lock("first", node=node, template=template)
+    first = world.reservation("first", node=node, template=template)
     assert first.until_phase("Active")["resources"] == {"cpu": "1", "example.org/gpu": "2"}
 
-    second = world.lock("second", node=node, template=template)
+    second = world.reservation("second", node=node, template=template)
     message = second.until_condition("Active", "False", "InsufficientCapacity")["message"]
     assert f"example.org/gpu 2 needed, 0 free, 2 locked by {world.namespace}/first" in message
 
 
 def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:
     node = world.node(extended={"pods": "1"})
-    world.active_lock(cpu="1", node=node)
+    world.active_reservation(cpu="1", node=node)
     world.pod("stranger").until_refused(
         "1 Too many pods beside reservations", "pods 1 needed, 0 free, 1 locked"
     )
@@ -135,30 +135,32 @@ def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:
 def test_a_lock_goes_where_it_tolerates_the_taints(world: World) -> None:
     node = world.node()
     node.merge({"spec": {"taints": [{"key": "tide", "value": "low", "effect": "NoSchedule"}]}})
-    shy = world.lock("shy", node=node)
+    shy = world.reservation("shy", node=node)
     message = shy.until_condition("Active", "False", "NoMatchingNode")["message"]
     assert "taint tide=low:NoSchedule" in message
-    world.active_lock("bold", node=node, tolerations=[{"key": "tide", "operator": "Exists"}])
+    world.active_reservation("bold", node=node, tolerations=[{"key": "tide", "operator": "Exists"}])
 
 
 def test_a_lock_that_is_replaced_by_its_namesake_leaves_nothing_behind(world: World) -> None:
     node = world.node(cpu="4")
     for _ in range(5):
-        lock = world.active_lock(cpu="3", node=node)
-        lock.delete()
-    last = world.active_lock(cpu="2", node=node)
+        reservation = world.active_reservation(cpu="3", node=node)
+        reservation.delete()
+    last = world.active_reservation(cpu="2", node=node)
     assert world.pod("stranger", cpu="2").until_bound() == node.name
     assert last.status()["phase"] == "Active"
 
 
 def test_of_many_locks_that_race_for_room_as_many_get_it_as_fit(world: World) -> None:
     node = world.node(cpu="3")
-    locks = [world.lock(f"racer-{number}", "1", node, pendingDeadlineSeconds=0) for number in range(8)]
+    reservations = [
+        world.reservation(f"racer-{number}", "1", node, pendingDeadlineSeconds=0) for number in range(8)
+    ]
     phases = [
-        lock.until(lambda found: found["status"].get("phase") in ("Active", "Rejected"), "be decided")[
+        reservation.until(lambda found: found["status"].get("phase") in ("Active", "Rejected"), "be decided")[
             "status"
         ]["phase"]
-        for lock in locks
+        for reservation in reservations
     ]
     assert sorted(phases) == 3 * ["Active"] + 5 * ["Rejected"]
     assert world.taken_cpu(node) == Decimal(3)
@@ -168,7 +170,7 @@ def test_locks_and_pods_that_race_never_get_the_same_room(world: World) -> None:
     room = Decimal(5)
     node = world.node(cpu="5")
     for number in range(8):
-        world.lock(f"held-{number}", "1", node)
+        world.reservation(f"held-{number}", "1", node)
         world.pod(f"racer-{number}")
     seen: list[Decimal] = []
 
@@ -185,22 +187,22 @@ def test_when_room_comes_it_goes_by_priority(world: World) -> None:
     world.quota()
     node = world.node(cpu="2")
     resident = world.bound_pod(node, cpu="2")
-    ordinary = [world.lock(name, "1", node) for name in ("a", "b")]
-    urgent = world.lock("urgent", "1", node, priority=10)
-    for lock in (*ordinary, urgent):
-        lock.until_condition("Active", "False", "InsufficientCapacity")
+    ordinary = [world.reservation(name, "1", node) for name in ("a", "b")]
+    urgent = world.reservation("urgent", "1", node, priority=10)
+    for reservation in (*ordinary, urgent):
+        reservation.until_condition("Active", "False", "InsufficientCapacity")
 
     resident.delete()
     urgent.until_phase("Active")
     wait_for(lambda: world.taken_cpu(node) == Decimal(2), what="the rest of the room to be given")
-    assert sorted(lock.status()["phase"] for lock in ordinary) == ["Active", "Pending"]
+    assert sorted(reservation.status()["phase"] for reservation in ordinary) == ["Active", "Pending"]
 
 
 def test_ttl_counts_from_active_and_the_end_is_given_back(world: World) -> None:
     node = world.node(cpu="1")
     resident = world.bound_pod(node, cpu="1")
-    lock = world.lock(node=node, ttlSeconds=60)
-    assert "expiresAt" not in lock.until_phase("Pending")
+    reservation = world.reservation(node=node, ttlSeconds=60)
+    assert "expiresAt" not in reservation.until_phase("Pending")
     resident.delete()
-    status = lock.until_phase("Active")
+    status = reservation.until_phase("Active")
     assert parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"]) == 60

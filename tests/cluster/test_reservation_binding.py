@@ -21,26 +21,28 @@ def gate(private_world: World, tmp_path: Path) -> Iterator[BindingGate]:
         yield made
 
 
-def expire(lock: Lock) -> None:
+def expire(reservation: Lock) -> None:
     """Have a lock's time pass, whatever has become of it."""
     end = in_seconds(1)
-    lock.edit(expireAt=end)
+    reservation.edit(expireAt=end)
     until_past(end)
 
 
 def test_expiry_never_interrupts_a_binding(private_world: World, gate: BindingGate, launch: Launch) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
+    reservation = private_world.active_reservation(
+        cpu="2", node=node, expireAt=in_seconds(600), retention="Retain"
+    )
     pod = private_world.pod(cpu="2")
     gate.until_reached()
-    expire(lock)
+    expire(reservation)
     private_world.pod("stranger", cpu="2").until_refused("Insufficient cpu")
 
     gate.open()
     assert pod.until_bound() == node.name
-    assert lock.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
-    assert "Expired" not in lock.phases()
+    assert reservation.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
+    assert "Expired" not in reservation.phases()
 
 
 def test_a_refused_binding_gives_the_lock_back(
@@ -48,7 +50,7 @@ def test_a_refused_binding_gives_the_lock_back(
 ) -> None:
     operator = launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node)
+    reservation = private_world.active_reservation(cpu="2", node=node)
     pod = private_world.pod(cpu="2")
     gate.until_reached()
     gate.open(allow=False)
@@ -56,10 +58,10 @@ def test_a_refused_binding_gives_the_lock_back(
     wait_for(lambda: operator.metrics()[series] >= 2, what="the lock to be back")  # it goes on trying
 
     private_world.pod("stranger", cpu="1").until_refused("locked by")
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
     gate.open()
     assert pod.until_bound() == node.name
-    lock.until_gone()
+    reservation.until_gone()
     assert private_world.taken_cpu(node) == Decimal(2)
 
 
@@ -68,12 +70,14 @@ def test_a_lock_whose_time_passed_while_its_binding_failed_is_expired(
 ) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
+    reservation = private_world.active_reservation(
+        cpu="2", node=node, expireAt=in_seconds(600), retention="Retain"
+    )
     private_world.pod(cpu="2")
     gate.until_reached()
-    expire(lock)
+    expire(reservation)
     gate.open(allow=False)
-    status = lock.until_phase("Expired")
+    status = reservation.until_phase("Expired")
     assert parse_instant(status["finishedAt"]) >= parse_instant(status["expiresAt"])
     assert "boundPod" not in status
 
@@ -83,10 +87,10 @@ def test_a_lock_deleted_while_its_owner_is_bound_is_missed_by_nobody(
 ) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node)
+    reservation = private_world.active_reservation(cpu="2", node=node)
     pod = private_world.pod(cpu="2")
     gate.until_reached()
-    lock.delete()
+    reservation.delete()
     gate.open()
     assert pod.until_bound() == node.name
 
@@ -96,7 +100,7 @@ def test_a_crash_while_a_binding_is_under_way_books_nothing_twice(
 ) -> None:
     operator = launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node)
+    reservation = private_world.active_reservation(cpu="2", node=node)
     pod = private_world.pod(cpu="2")
     stranger = private_world.pod("stranger", cpu="2")
     gate.until_reached()
@@ -105,6 +109,6 @@ def test_a_crash_while_a_binding_is_under_way_books_nothing_twice(
     operator.start()
     operator.ready()
     assert pod.until_bound() == node.name
-    lock.until_gone()
+    reservation.until_gone()
     stranger.until_refused("Insufficient cpu")
     assert private_world.taken_cpu(node) == Decimal(2)

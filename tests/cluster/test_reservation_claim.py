@@ -12,17 +12,17 @@ from devcluster import wait_for
 
 def test_the_owner_takes_its_room_and_the_lock_is_deleted(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node)
+    reservation = world.active_reservation(cpu="2", node=node)
     assert world.pod(cpu="2").until_bound() == node.name
-    lock.until_gone()
-    assert lock.phases() == ["Active"]
+    reservation.until_gone()
+    assert reservation.phases() == ["Active"]
     assert world.taken_cpu(node) == Decimal(2)
 
 
 def test_a_retained_lock_becomes_a_tombstone_that_names_its_pod(world: World) -> None:
-    lock = world.active_lock(node=world.node(), retention="Retain")
+    reservation = world.active_reservation(node=world.node(), retention="Retain")
     pod = world.pod()
-    status = lock.until_phase("Consumed")
+    status = reservation.until_phase("Consumed")
     assert status["boundPod"] == {"name": pod.name, "uid": pod.uid}
     assert "finishedAt" in status
     assert condition(status, "Active")["reason"] == "Consumed"
@@ -33,33 +33,33 @@ def test_an_owner_prefers_the_node_of_its_lock(world: World) -> None:
     crowded = world.node("crowded", cpu="4")
     world.node("empty", cpu="64")
     world.bound_pod(crowded, cpu="2")
-    world.active_lock(cpu="1", node=crowded)
+    world.active_reservation(cpu="1", node=crowded)
     assert world.pod(cpu="1").until_bound() == crowded.name
 
 
 def test_an_owner_that_goes_elsewhere_releases_its_lock_too(world: World) -> None:
-    locked = world.node("locked", labels={"place": "locked"})
+    reserved = world.node("locked", labels={"place": "locked"})
     other = world.node("other", labels={"place": "other"})
-    lock = world.active_lock(cpu="4", node=locked)
+    reservation = world.active_reservation(cpu="4", node=reserved)
     assert world.pod(nodeSelector={"place": "other", **world.selector}).until_bound() == other.name
-    lock.until_gone()
-    world.active_lock("next", "4", locked)
+    reservation.until_gone()
+    world.active_reservation("next", "4", reserved)
 
 
 def test_a_pod_that_is_no_owner_does_not_get_locked_room(world: World) -> None:
     node = world.node(cpu="4")
-    lock = world.active_lock(cpu="3", node=node)
+    reservation = world.active_reservation(cpu="3", node=node)
     stranger = world.pod("stranger", cpu="2")
     message = stranger.until_refused("1 Insufficient cpu beside reservations")
     assert f"cpu 2 needed, 1 free, 3 locked by {world.namespace}/web-0" in message
 
-    lock.delete()
+    reservation.delete()
     assert stranger.until_bound() == node.name
 
 
 def test_a_pod_of_the_owners_name_in_another_namespace_is_no_owner(world: World, other_world: World) -> None:
     node = world.node(cpu="1")
-    world.active_lock(cpu="1", node=node)
+    world.active_reservation(cpu="1", node=node)
     namesake = other_world.pod(nodeSelector=world.selector)
     namesake.until_refused("Insufficient cpu beside reservations")
     assert world.pod().until_bound() == node.name
@@ -67,42 +67,44 @@ def test_a_pod_of_the_owners_name_in_another_namespace_is_no_owner(world: World,
 
 def test_a_pod_that_requires_its_reservation_goes_nowhere_else(world: World) -> None:
     world.node("free", cpu="64")
-    locked = world.node("locked", cpu="2")
+    reserved = world.node("locked", cpu="2")
     pod = world.pod(metadata={"annotations": {"tidelock.dev/require-reservation": "true"}})
     world.pod("other", cpu="64").until_bound()
     assert "nodeName" not in (pod.read() or {})["spec"]
 
-    world.lock(node=locked)
-    assert pod.until_bound() == locked.name
+    world.reservation(node=reserved)
+    assert pod.until_bound() == reserved.name
 
 
 def test_an_owner_that_is_bound_already_consumes_its_lock_at_once(world: World) -> None:
     node = world.node(cpu="2")
     resident = world.bound_pod(node, "web-0", cpu="2")
-    lock = world.lock(cpu="2", node=node, retention="Retain")
-    assert lock.until_phase("Consumed")["boundPod"]["uid"] == resident.uid
-    assert lock.phases() == ["Consumed"]
+    reservation = world.reservation(cpu="2", node=node, retention="Retain")
+    assert reservation.until_phase("Consumed")["boundPod"]["uid"] == resident.uid
+    assert reservation.phases() == ["Consumed"]
 
 
 def test_of_two_locks_for_one_pod_the_pod_takes_one_and_both_are_released(world: World) -> None:
     nodes = [world.node(name, cpu="2") for name in ("a", "b")]
-    locks = [
-        world.active_lock(node.name, "2", node, owners=[{"pod": {"name": "web-0"}}], retention="Retain")
+    reservations = [
+        world.active_reservation(
+            node.name, "2", node, owners=[{"pod": {"name": "web-0"}}], retention="Retain"
+        )
         for node in nodes
     ]
     pod = world.pod(cpu="2")
     taken = pod.until_bound()
     assert taken in {node.name for node in nodes}
-    for lock in locks:
-        assert lock.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
+    for reservation in reservations:
+        assert reservation.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
     (left,) = (node for node in nodes if node.name != taken)
-    world.active_lock("next", "2", left)
+    world.active_reservation("next", "2", left)
 
 
 def test_what_an_owner_needs_beyond_its_lock_must_be_free(world: World) -> None:
     node = world.node(cpu="4")
-    world.active_lock(cpu="2", node=node)
-    rest = world.active_lock("rest", "2", node)
+    world.active_reservation(cpu="2", node=node)
+    rest = world.active_reservation("rest", "2", node)
     owner = world.pod(cpu="3")
     message = owner.until_refused("1 Insufficient cpu beside reservations")
     assert f"cpu 3 needed, 2 free, 2 locked by {world.namespace}/rest" in message
@@ -113,27 +115,27 @@ def test_what_an_owner_needs_beyond_its_lock_must_be_free(world: World) -> None:
 
 def test_an_owner_smaller_than_its_lock_leaves_the_rest_free(world: World) -> None:
     node = world.node(cpu="4")
-    lock = world.active_lock(cpu="4", node=node)
+    reservation = world.active_reservation(cpu="4", node=node)
     world.pod(cpu="1").until_bound()
-    lock.until_gone()
+    reservation.until_gone()
     assert world.pod("next", cpu="3").until_bound() == node.name
 
 
 def test_of_two_pods_that_match_one_lock_one_wins_and_the_other_is_ordinary(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(
+    reservation = world.active_reservation(
         cpu="2", node=node, owners=[{"selector": {"matchLabels": {"app": "web"}}}], retention="Retain"
     )
     pods = [world.pod(name, cpu="2", metadata={"labels": {"app": "web"}}) for name in ("one", "two")]
-    status = lock.until_phase("Consumed")
+    status = reservation.until_phase("Consumed")
     (winner,) = (pod for pod in pods if pod.uid == status["boundPod"]["uid"])
     (other,) = (pod for pod in pods if pod is not winner)
     assert winner.until_bound() == node.name
     other.until_refused("1 Insufficient cpu")
-    assert lock.status() == status
+    assert reservation.status() == status
     winner.delete()
     assert other.until_bound() == node.name
-    assert lock.status() == status
+    assert reservation.status() == status
 
 
 @pytest.mark.parametrize("bound_by_others", [False, True])
@@ -144,7 +146,7 @@ def test_of_locks_that_match_by_labels_a_pod_takes_the_best_fit_and_says_so(
     node = world.node(cpu="8")
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
     large, fitting, small = (
-        world.active_lock(f"lock-{cpu}", cpu, node, owners=owners, retention="Retain")
+        world.active_reservation(f"lock-{cpu}", cpu, node, owners=owners, retention="Retain")
         for cpu in ("4", "2", "1")
     )
     labelled = {"labels": {"app": "web"}}
@@ -160,31 +162,33 @@ def test_of_locks_that_match_by_labels_a_pod_takes_the_best_fit_and_says_so(
 def test_pods_of_a_deployment_are_owners(world: World) -> None:
     node = world.node(cpu="2")
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    lock = world.active_lock(cpu="2", node=node, owners=[{"controller": owner}], retention="Retain")
+    reservation = world.active_reservation(
+        cpu="2", node=node, owners=[{"controller": owner}], retention="Retain"
+    )
     world.pod("stranger", cpu="2").until_refused("Insufficient cpu beside reservations")
     world.deployment("web", cpu="2")
-    assert lock.until_phase("Consumed")["boundPod"]["name"].startswith("web-")
+    assert reservation.until_phase("Consumed")["boundPod"]["name"].startswith("web-")
 
 
 def test_a_lock_that_waits_is_consumed_when_its_owner_finds_room(world: World) -> None:
     node = world.node(cpu="2")
     world.bound_pod(node, cpu="1")
-    lock = world.lock(cpu="2", node=node, retention="Retain")
-    lock.until_condition("Active", "False", "InsufficientCapacity")
+    reservation = world.reservation(cpu="2", node=node, retention="Retain")
+    reservation.until_condition("Active", "False", "InsufficientCapacity")
     assert world.pod(cpu="1").until_bound() == node.name
-    lock.until_phase("Consumed")
-    assert "Active" not in lock.phases()
+    reservation.until_phase("Consumed")
+    assert "Active" not in reservation.phases()
 
 
 def test_events_tell_a_pod_and_its_lock_what_happened(world: World) -> None:
     world.node()
-    lock = world.active_lock()
+    reservation = world.active_reservation()
     pod = world.pod()
     pod.until_bound()
     wait_for(
         lambda: (
             {"Scheduled"} <= world.event_reasons(pod)
-            and {"Admitted", "Consumed"} <= world.event_reasons(lock)
+            and {"Admitted", "Consumed"} <= world.event_reasons(reservation)
         ),
         what="the events",
     )

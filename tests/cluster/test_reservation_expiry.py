@@ -17,39 +17,39 @@ def lags(operator: OperatorProcess) -> float:
 def test_room_is_free_from_the_expiry_on_and_not_before(world: World, operator: OperatorProcess) -> None:
     node = world.node(cpu="8")
     expiring = [
-        world.active_lock(f"expiring-{n}", "2", node, expireAt=in_seconds(600), retention="Retain")
+        world.active_reservation(f"expiring-{n}", "2", node, expireAt=in_seconds(600), retention="Retain")
         for n in range(4)
     ]
-    next_ones = [world.lock(f"next-{n}", "2", node) for n in range(4)]
-    for lock in next_ones:
-        lock.until_condition("Active", "False", "InsufficientCapacity")
+    next_ones = [world.reservation(f"next-{n}", "2", node) for n in range(4)]
+    for reservation in next_ones:
+        reservation.until_condition("Active", "False", "InsufficientCapacity")
     count = lags(operator)
     end = in_seconds(2)
-    for lock in expiring:
-        lock.edit(expireAt=end)
+    for reservation in expiring:
+        reservation.edit(expireAt=end)
 
-    given = [parse_instant(lock.until_phase("Active")["activatedAt"]) for lock in next_ones]
+    given = [parse_instant(reservation.until_phase("Active")["activatedAt"]) for reservation in next_ones]
     assert min(given) >= parse_instant(end)
-    for lock in expiring:
-        assert lock.until_phase("Expired")["finishedAt"] >= end
+    for reservation in expiring:
+        assert reservation.until_phase("Expired")["finishedAt"] >= end
     assert lags(operator) == count + 4
 
 
 def test_a_pod_that_waits_for_the_room_is_bound_when_the_lock_expires(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node, expireAt=in_seconds(600))
+    reservation = world.active_reservation(cpu="2", node=node, expireAt=in_seconds(600))
     stranger = world.pod("stranger", cpu="2")
     stranger.until_refused("locked by")
-    lock.edit(expireAt=in_seconds(1))
+    reservation.edit(expireAt=in_seconds(1))
     assert stranger.until_bound() == node.name
 
 
 def test_an_expired_lock_is_told_of_and_then_deleted(world: World) -> None:
-    lock = world.active_lock(node=world.node())
-    lock.edit(ttlSeconds=1)
-    lock.until_gone()
-    history = lock.history()
-    assert lock.phases() == ["Active", "Expired"]
+    reservation = world.active_reservation(node=world.node())
+    reservation.edit(ttlSeconds=1)
+    reservation.until_gone()
+    history = reservation.history()
+    assert reservation.phases() == ["Active", "Expired"]
     assert history[-1][0] == "DELETED"
     expired = condition(history[-1][1]["status"], "Expired")
     assert (expired["status"], expired["reason"]) == ("True", "Expired")
@@ -57,8 +57,8 @@ def test_an_expired_lock_is_told_of_and_then_deleted(world: World) -> None:
 
 
 def test_a_retained_lock_stays_as_an_expired_tombstone_that_is_at_rest(world: World) -> None:
-    lock = world.lock(node=world.node(), ttlSeconds=1, retention="Retain")
-    status = lock.until_phase("Expired")
+    reservation = world.reservation(node=world.node(), ttlSeconds=1, retention="Retain")
+    status = reservation.until_phase("Expired")
     assert status["finishedAt"] >= status["expiresAt"]
     assert [
         condition(status, kind).get("status") for kind in ("Active", "Ready", "Reconciling", "Stalled")
@@ -71,25 +71,27 @@ def test_a_retained_lock_stays_as_an_expired_tombstone_that_is_at_rest(world: Wo
 
 
 def test_a_lock_that_waits_beyond_its_expire_at_expires(world: World) -> None:
-    lock = world.lock(cpu="5", node=world.node(cpu="4"), expireAt=in_seconds(600), retention="Retain")
-    lock.until_phase("Pending")
-    lock.edit(expireAt=in_seconds(1))
-    lock.until_phase("Expired")
-    assert lock.phases() == ["Pending", "Expired"]
+    reservation = world.reservation(
+        cpu="5", node=world.node(cpu="4"), expireAt=in_seconds(600), retention="Retain"
+    )
+    reservation.until_phase("Pending")
+    reservation.edit(expireAt=in_seconds(1))
+    reservation.until_phase("Expired")
+    assert reservation.phases() == ["Pending", "Expired"]
 
 
 def test_expires_at_is_the_instant_that_the_manager_asked_for(world: World) -> None:
     end = in_seconds(300)
-    assert world.active_lock(node=world.node(), expireAt=end).status()["expiresAt"] == end
+    assert world.active_reservation(node=world.node(), expireAt=end).status()["expiresAt"] == end
 
 
 def test_a_lock_is_prolonged_and_cut_short_by_an_edit(world: World) -> None:
     first, later = in_seconds(10), in_seconds(300)
-    lock = world.active_lock(node=world.node(), expireAt=first, retention="Retain")
-    lock.edit(expireAt=later)
-    lock.until(lambda found: found["status"]["expiresAt"] == later, "be prolonged")
+    reservation = world.active_reservation(node=world.node(), expireAt=first, retention="Retain")
+    reservation.edit(expireAt=later)
+    reservation.until(lambda found: found["status"]["expiresAt"] == later, "be prolonged")
     until_past(first)  # at which nothing must happen
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
 
-    lock.edit(expireAt=in_seconds(-1))
-    lock.until_phase("Expired")
+    reservation.edit(expireAt=in_seconds(-1))
+    reservation.until_phase("Expired")

@@ -18,12 +18,12 @@ def former(private_world: World) -> Pod:
 def test_a_finished_pod_takes_no_lock(launch: Launch, private_world: World, former: Pod, phase: str) -> None:
     former.merge({"status": {"phase": phase}}, "status")
     launch()
-    lock = private_world.active_lock(cpu="4")  # the room of a finished pod is free
+    reservation = private_world.active_reservation(cpu="4")  # the room of a finished pod is free
     former.merge({"metadata": {"finalizers": None}})
     former.delete()
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
     private_world.pod(cpu="4").until_bound()
-    lock.until_gone()
+    reservation.until_gone()
 
 
 def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
@@ -31,12 +31,12 @@ def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
 ) -> None:
     former.delete()
     launch()
-    lock = private_world.active_lock(cpu="3")
+    reservation = private_world.active_reservation(cpu="3")
     stranger = private_world.pod("stranger")
     stranger.until_refused("locked by")
     stranger.delete()  # or it would take what the former pod leaves
     former.merge({"metadata": {"finalizers": None}})
     former.until_gone()
-    assert lock.status()["phase"] == "Active"
+    assert reservation.status()["phase"] == "Active"
     private_world.pod(cpu="4").until_bound()
-    lock.until_gone()
+    reservation.until_gone()

@@ -23,8 +23,8 @@ def store(world: World, manifest: Manifest, **spec: object) -> Lock:
 
 
 def test_what_only_the_operator_can_see_is_rejected_and_named(world: World) -> None:
-    lock = store(world, REFUSED["wrong type in a part of the template that is kept as it is"])
-    status = lock.until_phase("Rejected")
+    reservation = store(world, REFUSED["wrong type in a part of the template that is kept as it is"])
+    status = reservation.until_phase("Rejected")
     stalled = condition(status, "Stalled")
     assert (stalled["status"], stalled["reason"]) == ("True", "InvalidSpec")
     assert "schedulerName" in stalled["message"]
@@ -34,36 +34,38 @@ def test_what_only_the_operator_can_see_is_rejected_and_named(world: World) -> N
 
 def test_an_invalid_spec_that_is_put_right_is_served(world: World) -> None:
     node = world.node()
-    lock = store(
+    reservation = store(
         world, REFUSED["wrong type in a part of the template that is kept as it is"], nodeName=node.name
     )
-    lock.until_phase("Rejected")
-    lock.edit(template={"spec": {"schedulerName": None}})
-    assert not condition(lock.until_phase("Active"), "Stalled")
+    reservation.until_phase("Rejected")
+    reservation.edit(template={"spec": {"schedulerName": None}})
+    assert not condition(reservation.until_phase("Active"), "Stalled")
 
 
 def test_an_active_lock_whose_spec_turns_invalid_holds_what_it_had(world: World) -> None:
     node = world.node(cpu="2")
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
-    lock = world.active_lock(node=node, template=template)
-    lock.edit(template={"spec": {"schedulerName": 5}})
-    lock.until_condition("Stalled", "True", "InvalidSpec")
-    assert condition(lock.status(), "Active")["status"] == "True"
+    reservation = world.active_reservation(node=node, template=template)
+    reservation.edit(template={"spec": {"schedulerName": 5}})
+    reservation.until_condition("Stalled", "True", "InvalidSpec")
+    assert condition(reservation.status(), "Active")["status"] == "True"
     world.pod("stranger").until_refused("locked by")
     assert world.pod(cpu="2").until_bound() == node.name
 
 
 def test_an_expire_at_in_the_past_expires_at_once(world: World) -> None:
-    lock = store(world, REFUSED["expireAt in the past"], retention="Retain", nodeName=world.node().name)
-    assert "spec.expireAt" in condition(lock.until_phase("Expired"), "Expired")["message"]
-    assert lock.phases() == ["Expired"]
+    reservation = store(
+        world, REFUSED["expireAt in the past"], retention="Retain", nodeName=world.node().name
+    )
+    assert "spec.expireAt" in condition(reservation.until_phase("Expired"), "Expired")["message"]
+    assert reservation.phases() == ["Expired"]
 
 
 def test_a_node_that_is_unknown_is_told_until_the_deadline(world: World) -> None:
-    lock = store(world, REFUSED["unknown node"])
-    lock.until_condition("Active", "False", "NodeNotFound")
-    lock.edit(pendingDeadlineSeconds=1)
-    assert "no-such-node" in condition(lock.until_phase("Rejected"), "Active")["message"]
+    reservation = store(world, REFUSED["unknown node"])
+    reservation.until_condition("Active", "False", "NodeNotFound")
+    reservation.edit(pendingDeadlineSeconds=1)
+    assert "no-such-node" in condition(reservation.until_phase("Rejected"), "Active")["message"]
 
 
 def test_the_operator_survives_every_manifest_that_the_api_server_refuses(
@@ -72,14 +74,14 @@ def test_the_operator_survives_every_manifest_that_the_api_server_refuses(
     for case in API_SERVER_REFUSES:
         with pytest.raises(RefusedError):
             world.api.create(RESERVATIONS.collection("default"), case.manifest)
-    world.active_lock(node=world.node())
+    world.active_reservation(node=world.node())
     assert operator.running
 
 
 def test_every_manifest_that_the_operator_refuses_leaves_it_running(
     world: World, operator: OperatorProcess
 ) -> None:
-    locks = [
+    reservations = [
         store(
             world,
             manifest | {"metadata": {"name": f"refused-{number}"}},
@@ -88,8 +90,8 @@ def test_every_manifest_that_the_operator_refuses_leaves_it_running(
         )
         for number, (_, manifest, _) in enumerate(OPERATOR_REFUSES)
     ]
-    world.active_lock(node=world.node())
-    for lock in locks:
-        lock.until(lambda found: found["status"].get("phase") in {"Rejected", "Expired"}, "be refused")
-        assert "Active" not in lock.phases()
+    world.active_reservation(node=world.node())
+    for reservation in reservations:
+        reservation.until(lambda found: found["status"].get("phase") in {"Rejected", "Expired"}, "be refused")
+        assert "Active" not in reservation.phases()
     assert operator.running

@@ -16,7 +16,7 @@ EVERYTHING = [{"operator": "Exists"}]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def operator_that_moves_locks_soon(
+def operator_that_moves_reservations_soon(
     private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     directory = tmp_path_factory.mktemp("operator")
@@ -45,9 +45,9 @@ def preferring(node: Node) -> Manifest:
 
 def test_a_lock_is_lost_with_its_node(world: World) -> None:
     node = world.node()
-    lock = world.active_lock(node=node)
+    reservation = world.active_reservation(node=node)
     node.delete()
-    status = lock.until_phase("Lost")
+    status = reservation.until_phase("Lost")
     assert condition(status, "Active")["reason"] == "NodeLost"
     assert condition(status, "Stalled")["status"] == "True"
     assert node.uid in condition(status, "Active")["message"]
@@ -55,64 +55,66 @@ def test_a_lock_is_lost_with_its_node(world: World) -> None:
 
 def test_a_node_that_is_recreated_under_its_name_is_another_one(world: World) -> None:
     node = world.node()
-    lock = world.active_lock(cpu="4", node=node)
+    reservation = world.active_reservation(cpu="4", node=node)
     node.delete()
     again = world.node()
-    lock.until_phase("Lost")
-    assert world.active_lock("next", "4", again).status()["nodeUID"] == again.uid
-    assert lock.status()["nodeUID"] == node.uid
+    reservation.until_phase("Lost")
+    assert world.active_reservation("next", "4", again).status()["nodeUID"] == again.uid
+    assert reservation.status()["nodeUID"] == node.uid
 
 
 def test_a_lock_for_any_node_is_placed_again_when_its_node_goes(world: World) -> None:
     nodes = {node.name: node for node in (world.node("a"), world.node("b"))}
-    lock = world.lock()
-    first = lock.until_phase("Active")
+    reservation = world.reservation()
+    first = reservation.until_phase("Active")
     nodes.pop(first["nodeName"]).delete()
     (left,) = nodes
-    status = lock.until(lambda found: found["status"].get("nodeName") == left, "be placed again")["status"]
+    status = reservation.until(lambda found: found["status"].get("nodeName") == left, "be placed again")[
+        "status"
+    ]
     assert status["phase"] == "Active"
     assert status["expiresAt"] == first["expiresAt"]
 
 
 def test_a_lock_for_any_node_waits_when_its_node_was_the_only_one(world: World) -> None:
     node = world.node()
-    lock = world.active_lock()
+    reservation = world.active_reservation()
     node.delete()
-    status = lock.until_phase("Pending")
+    status = reservation.until_phase("Pending")
     assert "nodeName" not in status
     again = world.node()
-    assert lock.until_phase("Active")["nodeUID"] == again.uid
+    assert reservation.until_phase("Active")["nodeUID"] == again.uid
 
 
 def test_a_lock_on_a_cordoned_node_is_held_and_not_ready(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node)
+    reservation = world.active_reservation(cpu="2", node=node)
     node.cordon()
-    lock.until_condition("Ready", "False", "NodeCordoned")
-    assert condition(lock.status(), "Active")["status"] == "True"
+    reservation.until_condition("Ready", "False", "NodeCordoned")
+    assert condition(reservation.status(), "Active")["status"] == "True"
     world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("locked by")
 
     node.cordon(on=False)
-    lock.until_condition("Ready", "True", "Held")
+    reservation.until_condition("Ready", "True", "Held")
 
 
 def test_a_lock_on_a_node_that_is_not_ready_is_held_and_not_ready(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node)
+    reservation = world.active_reservation(cpu="2", node=node)
     node.set_ready("False")
-    lock.until_condition("Ready", "False", "NodeNotReady")
-    assert condition(lock.status(), "Active")["status"] == "True"
+    reservation.until_condition("Ready", "False", "NodeNotReady")
+    assert condition(reservation.status(), "Active")["status"] == "True"
     world.pod("stranger", cpu="1").until_refused("locked by")
 
     node.set_ready("True")
-    lock.until_condition("Ready", "True", "Held")
+    reservation.until_condition("Ready", "True", "Held")
 
 
 @pytest.mark.parametrize("trouble", ["cordoned", "not ready"])
 def test_a_lock_for_any_node_moves_after_the_grace_time(world: World, trouble: str) -> None:
     nodes = {node.name: node for node in (world.node("a"), world.node("b"))}
-    lock = world.lock()
-    first = lock.until_phase("Active")
+    reservation = world.reservation()
+    first = reservation.until_phase("Active")
     left = nodes.pop(first["nodeName"])
     (other,) = nodes.values()
     if trouble == "cordoned":
@@ -120,19 +122,19 @@ def test_a_lock_for_any_node_moves_after_the_grace_time(world: World, trouble: s
     else:
         left.merge({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}})
         left.set_ready("False")
-    lock.until_condition("Active", "True", "Moved")
-    status = lock.status()
+    reservation.until_condition("Active", "True", "Moved")
+    status = reservation.status()
     assert (status["nodeName"], status["expiresAt"]) == (other.name, first["expiresAt"])
     assert condition(status, "Ready")["status"] == "True"
-    assert lock.phases() == ["Active"]
+    assert reservation.phases() == ["Active"]
     hold_to_account(world, left, other)
 
 
 def test_a_lock_that_names_its_node_does_not_move(world: World) -> None:
     node = world.node("a")
     world.node("b")
-    named = world.active_lock("named", node=node)
-    free = world.active_lock("free", affinity=preferring(node))
+    named = world.active_reservation("named", node=node)
+    free = world.active_reservation("free", affinity=preferring(node))
     found = free.status()
     assert found["nodeName"] == node.name, (found, node.read())
     node.cordon()
@@ -143,31 +145,31 @@ def test_a_lock_that_names_its_node_does_not_move(world: World) -> None:
 
 def test_a_lock_that_can_move_nowhere_is_held_where_it_is(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2")
+    reservation = world.active_reservation(cpu="2")
     node.cordon()
-    lock.until_condition("Ready", "False", "NodeCordoned")
+    reservation.until_condition("Ready", "False", "NodeCordoned")
     time.sleep(1.2)  # past the grace time
     world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("locked by")
-    assert (lock.status()["phase"], lock.status()["nodeName"]) == ("Active", node.name)
+    assert (reservation.status()["phase"], reservation.status()["nodeName"]) == ("Active", node.name)
     late = world.node("late")
-    lock.until_condition("Active", "True", "Moved")
-    assert lock.status()["nodeName"] == late.name
+    reservation.until_condition("Active", "True", "Moved")
+    assert reservation.status()["nodeName"] == late.name
 
 
 def test_when_a_node_shrinks_the_lowest_priority_loses_then_the_newest(world: World) -> None:
     world.quota()
     node = world.node(cpu="4")
-    vital = world.active_lock("vital", "1", node, priority=5)
-    older = world.active_lock("older", "1", node)
-    newer = world.active_lock("newer", "1", node)
-    least = world.active_lock("least", "1", node, priority=-5)
+    vital = world.active_reservation("vital", "1", node, priority=5)
+    older = world.active_reservation("older", "1", node)
+    newer = world.active_reservation("newer", "1", node)
+    least = world.active_reservation("least", "1", node, priority=-5)
 
     node.resize(cpu="3")
     lost = least.until_condition("Active", "False", "Overcommitted")
     assert f"{node.name} is overcommitted by cpu 1" in lost["message"]
     node.resize(cpu="2")
     newer.until_condition("Active", "False", "Overcommitted")
-    assert [lock.status()["phase"] for lock in (vital, older, newer, least)] == [
+    assert [reservation.status()["phase"] for reservation in (vital, older, newer, least)] == [
         "Active",
         "Active",
         "Pending",
@@ -176,26 +178,26 @@ def test_when_a_node_shrinks_the_lowest_priority_loses_then_the_newest(world: Wo
     hold_to_account(world, node)
 
     node.resize(cpu="4")
-    for lock in (newer, least):
-        lock.until_phase("Active")
+    for reservation in (newer, least):
+        reservation.until_phase("Active")
     hold_to_account(world, node)
 
 
 def test_pods_are_never_made_to_lose_by_a_node_that_shrinks(world: World) -> None:
     node = world.node(cpu="4")
     resident = world.bound_pod(node, cpu="2")
-    lock = world.active_lock(cpu="2", node=node)
+    reservation = world.active_reservation(cpu="2", node=node)
     node.resize(cpu="1")
-    lock.until_condition("Active", "False", "Overcommitted")
+    reservation.until_condition("Active", "False", "Overcommitted")
     assert resident.read() is not None
 
 
 def test_a_displaced_lock_keeps_its_end(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node)
-    end = lock.status()["expiresAt"]
+    reservation = world.active_reservation(cpu="2", node=node)
+    end = reservation.status()["expiresAt"]
     node.resize(cpu="1")
-    lock.until_phase("Pending")
-    assert lock.status()["expiresAt"] == end
+    reservation.until_phase("Pending")
+    assert reservation.status()["expiresAt"] == end
     node.resize(cpu="2")
-    assert lock.until_phase("Active")["expiresAt"] == end
+    assert reservation.until_phase("Active")["expiresAt"] == end

@@ -10,22 +10,22 @@ from devcluster import wait_for
 
 def test_shrinking_frees_the_difference_at_once(world: World) -> None:
     node = world.node(cpu="4")
-    lock = world.active_lock(cpu="4", node=node)
-    waiting = world.lock("waiting", "3", node)
+    reservation = world.active_reservation(cpu="4", node=node)
+    waiting = world.reservation("waiting", "3", node)
     waiting.until_phase("Pending")
-    lock.edit(resources={"cpu": "1"})
+    reservation.edit(resources={"cpu": "1"})
     waiting.until_phase("Active")
-    status = lock.until(lambda found: found["status"]["resources"] == {"cpu": "1"}, "shrink")["status"]
+    status = reservation.until(lambda found: found["status"]["resources"] == {"cpu": "1"}, "shrink")["status"]
     assert (status["phase"], status["observedGeneration"]) == ("Active", 2)
-    assert lock.phases() == ["Active"]
+    assert reservation.phases() == ["Active"]
 
 
 def test_growing_takes_free_room(world: World) -> None:
     node = world.node(cpu="4")
-    lock = world.active_lock(cpu="1", node=node)
-    before = lock.status()
-    lock.edit(resources={"cpu": "4"})
-    status = lock.until(lambda found: found["status"]["resources"] == {"cpu": "4"}, "grow")["status"]
+    reservation = world.active_reservation(cpu="1", node=node)
+    before = reservation.status()
+    reservation.edit(resources={"cpu": "4"})
+    status = reservation.until(lambda found: found["status"]["resources"] == {"cpu": "4"}, "grow")["status"]
     assert status["expiresAt"] == before["expiresAt"]
     assert not condition(status, "Reconciling")
     world.pod("stranger").until_refused(f"4 locked by {world.namespace}/web-0")
@@ -34,38 +34,38 @@ def test_growing_takes_free_room(world: World) -> None:
 def test_growing_beyond_the_room_keeps_the_old_size_until_there_is_more(world: World) -> None:
     node = world.node(cpu="4")
     resident = world.bound_pod(node, cpu="2")
-    lock = world.active_lock(cpu="1", node=node)
-    lock.edit(resources={"cpu": "3"})
-    pending = lock.until_condition("Reconciling", "True", "ResizePending")
+    reservation = world.active_reservation(cpu="1", node=node)
+    reservation.edit(resources={"cpu": "3"})
+    pending = reservation.until_condition("Reconciling", "True", "ResizePending")
     assert "cpu 3 needed, 2 free" in pending["message"]
-    status = lock.status()
+    status = reservation.status()
     assert (status["phase"], status["resources"]) == ("Active", {"cpu": "1"})
     assert condition(status, "Active")["status"] == condition(status, "Ready")["status"] == "True"
     world.pod("stranger", cpu="2").until_refused(f"1 locked by {world.namespace}/web-0")
 
     resident.delete()
-    lock.until(lambda found: found["status"]["resources"] == {"cpu": "3"}, "grow")
-    assert not condition(lock.status(), "Reconciling")
+    reservation.until(lambda found: found["status"]["resources"] == {"cpu": "3"}, "grow")
+    assert not condition(reservation.status(), "Reconciling")
 
 
 def test_growing_is_given_up_by_another_edit(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="1", node=node)
-    lock.edit(resources={"cpu": "8"})
-    lock.until_condition("Reconciling", "True", "ResizePending")
-    lock.edit(resources={"cpu": "1"})
-    lock.until(lambda found: not condition(found["status"], "Reconciling"), "be content")
-    assert lock.status()["phase"] == "Active"
+    reservation = world.active_reservation(cpu="1", node=node)
+    reservation.edit(resources={"cpu": "8"})
+    reservation.until_condition("Reconciling", "True", "ResizePending")
+    reservation.edit(resources={"cpu": "1"})
+    reservation.until(lambda found: not condition(found["status"], "Reconciling"), "be content")
+    assert reservation.status()["phase"] == "Active"
 
 
 def test_one_resource_shrinks_at_once_while_another_waits_to_grow(world: World) -> None:
     node = world.node(cpu="4", extended={"example.org/gpu": "1"})
-    lock = world.active_lock(cpu="3", node=node)
-    world.active_lock("other", node=node, resources={"example.org/gpu": "1"})
-    lock.edit(resources={"cpu": "1", "example.org/gpu": "1"})
-    lock.until_condition("Reconciling", "True", "ResizePending")
-    assert lock.status()["resources"] == {"cpu": "1"}
-    world.active_lock("freed", "3", node)
+    reservation = world.active_reservation(cpu="3", node=node)
+    world.active_reservation("other", node=node, resources={"example.org/gpu": "1"})
+    reservation.edit(resources={"cpu": "1", "example.org/gpu": "1"})
+    reservation.until_condition("Reconciling", "True", "ResizePending")
+    assert reservation.status()["resources"] == {"cpu": "1"}
+    world.active_reservation("freed", "3", node)
 
 
 @pytest.mark.parametrize(
@@ -76,26 +76,26 @@ def test_one_resource_shrinks_at_once_while_another_waits_to_grow(world: World) 
 def test_owners_and_node_of_an_active_lock_are_immutable(
     world: World, changes: dict[str, object], field: str
 ) -> None:
-    lock = world.active_lock(node=world.node())
+    reservation = world.active_reservation(node=world.node())
     with pytest.raises(RefusedError, match=f"{field} is immutable while the reservation is Active"):
-        lock.edit(**changes)
+        reservation.edit(**changes)
 
 
 def test_a_lock_that_waits_may_change_its_owners_and_its_node(world: World) -> None:
     full, free = world.node("full", cpu="1"), world.node("free")
-    lock = world.lock(cpu="2", node=full)
-    lock.until_condition("Active", "False", "InsufficientCapacity")
-    lock.edit(nodeName=free.name, owners=[{"pod": {"name": "other"}}])
-    assert lock.until_phase("Active")["nodeName"] == free.name
+    reservation = world.reservation(cpu="2", node=full)
+    reservation.until_condition("Active", "False", "InsufficientCapacity")
+    reservation.edit(nodeName=free.name, owners=[{"pod": {"name": "other"}}])
+    assert reservation.until_phase("Active")["nodeName"] == free.name
     assert world.pod("other", cpu="2").until_bound() == free.name
-    lock.until_gone()
+    reservation.until_gone()
 
 
 def test_a_rejected_lock_tries_again_when_it_is_edited(world: World) -> None:
     node = world.node(cpu="2")
-    world.active_lock("known", "1", node)
-    lock = world.lock(cpu="2", node=node, pendingDeadlineSeconds=0)
-    lock.until_phase("Rejected")
-    lock.edit(resources={"cpu": "1"})
-    lock.until_phase("Active")
-    wait_for(lambda: not condition(lock.status(), "Stalled"), what="the lock to be well")
+    world.active_reservation("known", "1", node)
+    reservation = world.reservation(cpu="2", node=node, pendingDeadlineSeconds=0)
+    reservation.until_phase("Rejected")
+    reservation.edit(resources={"cpu": "1"})
+    reservation.until_phase("Active")
+    wait_for(lambda: not condition(reservation.status(), "Stalled"), what="the lock to be well")

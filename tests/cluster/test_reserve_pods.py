@@ -25,12 +25,12 @@ def web(world: World, name: str = "web-0") -> Manifest:
     return {"metadata": {"name": name, "namespace": world.namespace, "labels": WEB}, "spec": spec}
 
 
-def lock(world: World, name: str = "web-0", **more: Any) -> Lock:
+def reservation(world: World, name: str = "web-0", **more: Any) -> Lock:
     """Create a lock from the template of that pod, for any node of the test."""
     pod = web(world, name)
     annotations = {"tidelock.dev/require-reservation": "true"}
     template = {"metadata": {"labels": WEB, "annotations": annotations}, "spec": pod["spec"]}
-    manifest = world.reservation(name, template=template, **more)
+    manifest = world.manifest(name, template=template, **more)
     del manifest["spec"]["nodeSelector"]  # which the template has
     return world.store(manifest)
 
@@ -42,14 +42,14 @@ def test_an_owner_runs_where_the_lock_of_its_template_is_active(world: World) ->
         node.merge({"metadata": {"labels": {HOSTNAME: node.name}}})
     world.bound_pod(crowded, "loner", affinity=shunning(WEB))
 
-    held = lock(world)
+    held = reservation(world)
     assert held.until_phase("Active")["nodeName"] == quiet.name
     stored = held.read()
     assert stored is not None
     assert stored["spec"]["template"]["metadata"]["labels"] == WEB
     assert stored["spec"]["template"]["spec"]["affinity"] == shunning(WEB)
 
-    second = lock(world, "web-1")
+    second = reservation(world, "web-1")
     second.until_condition("Active", "False", "NoMatchingNode")
     thief = world.pod(
         "thief", containers=web(world)["spec"]["containers"], nodeSelector={HOSTNAME: quiet.name}
@@ -66,7 +66,7 @@ def test_a_next_operator_knows_the_neighbours_of_locks(private_world: World, lau
     world, operator = private_world, launch()
     node = world.node()
     node.merge({"metadata": {"labels": {HOSTNAME: node.name}}})
-    lock(world).until_phase("Active")
+    reservation(world).until_phase("Active")
     operator.kill()
     thief = world.pod("thief", containers=web(world)["spec"]["containers"])
     operator.start()

@@ -12,35 +12,35 @@ from devcluster import LocalCluster, wait_for
 def test_after_a_crash_active_locks_hold_on(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     node = world.node(cpu="4")
-    locks = [world.active_lock(name, "2", node) for name in ("web-0", "web-1")]
-    before = [lock.status() for lock in locks]
+    reservations = [world.active_reservation(name, "2", node) for name in ("web-0", "web-1")]
+    before = [reservation.status() for reservation in reservations]
     operator.kill()
     stranger = world.pod("stranger")
     operator.start()
     operator.ready()
     stranger.until_refused("4 locked by")
-    assert [lock.status() for lock in locks] == before
+    assert [reservation.status() for reservation in reservations] == before
 
     assert world.pod("web-0", cpu="2").until_bound() == node.name
-    locks[0].until_gone()
-    assert locks[1].status() == before[1]
+    reservations[0].until_gone()
+    assert reservations[1].status() == before[1]
 
 
 def test_what_happened_while_it_was_down_is_made_up_for(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     node, doomed = world.node(cpu="8"), world.node("doomed")
-    expiring = world.active_lock("expiring", node=node, expireAt=in_seconds(10), retention="Retain")
-    arrived = world.active_lock("arrived", node=node, retention="Retain")
-    deleted = world.active_lock("deleted", node=node)
-    shrunk = world.active_lock("shrunk", "2", node)
-    lost = world.active_lock("lost", node=doomed)
+    expiring = world.active_reservation("expiring", node=node, expireAt=in_seconds(10), retention="Retain")
+    arrived = world.active_reservation("arrived", node=node, retention="Retain")
+    deleted = world.active_reservation("deleted", node=node)
+    shrunk = world.active_reservation("shrunk", "2", node)
+    lost = world.active_reservation("lost", node=doomed)
     operator.kill()
     until_past(expiring.status()["expiresAt"])
     owner = world.pod("arrived", nodeName=node.name)
     deleted.delete()
     shrunk.edit(resources={"cpu": "1"})
     doomed.delete()
-    late = world.lock("late", "6", node)
+    late = world.reservation("late", "6", node)
 
     operator.start()
     expiring.until_phase("Expired")
@@ -57,22 +57,24 @@ def test_what_was_asked_for_while_it_was_down_is_given_by_its_deadline_alone(
     """Locks became active 58 s after their creation, when the operator started: too late for anybody."""
     world, operator = private_world, launch()
     node = world.node(cpu="8")
-    full = world.lock("full", "9", node, pendingDeadlineSeconds=6)
+    full = world.reservation("full", "9", node, pendingDeadlineSeconds=6)
     full.until_phase("Pending")
-    leased = world.active_lock("leased", node=node, lease={"durationSeconds": 1, "graceSeconds": 1})
-    held = world.active_lock("held", node=node, commit={"withinSeconds": 2})
+    leased = world.active_reservation("leased", node=node, lease={"durationSeconds": 1, "graceSeconds": 1})
+    held = world.active_reservation("held", node=node, commit={"withinSeconds": 2})
     operator.kill()
     node.resize(cpu="16")
-    gone = [world.lock(f"gone-{seconds}", "1", node, pendingDeadlineSeconds=seconds) for seconds in (0, 5)]
+    gone = [
+        world.reservation(f"gone-{seconds}", "1", node, pendingDeadlineSeconds=seconds) for seconds in (0, 5)
+    ]
     gang = world.group(members=2, pendingDeadlineSeconds=5)
-    patient = world.lock("patient", "1", node, pendingDeadlineSeconds=600)
+    patient = world.reservation("patient", "1", node, pendingDeadlineSeconds=600)
     until_past(in_seconds(7))
 
     operator.start()
-    for lock in (*gone, full):
-        status = lock.until_phase("Rejected")
+    for reservation in (*gone, full):
+        status = reservation.until_phase("Rejected")
         assert "had passed when the operator saw it" in condition(status, "Active")["message"]
-        assert not any(says_active(version) for _, version in lock.history())
+        assert not any(says_active(version) for _, version in reservation.history())
     status = gang.until(lambda found: found["status"].get("phase") == "Rejected", "be rejected")["status"]
     assert condition(status, "Active")["reason"] == "DeadlineExceeded"
     patient.until_phase("Active")
@@ -91,7 +93,7 @@ def test_crashes_amid_a_rush_never_book_room_twice(launch: Launch, private_world
     nodes = [world.node(name, cpu="10") for name in ("a", "b")]
     for burst in range(3):
         for number in range(10):
-            world.lock(f"lock-{burst}-{number}", "1", retention="Retain")
+            world.reservation(f"lock-{burst}-{number}", "1", retention="Retain")
             world.pod(f"pod-{burst}-{number}")
             world.pod(f"lock-{burst}-{number}")
         operator.kill()
@@ -114,9 +116,9 @@ def test_the_operator_outlives_an_outage_of_the_api_server(
 ) -> None:
     world, operator = private_world, launch()
     node = world.node(cpu="4")
-    held = world.active_lock("held", "2", node)
+    held = world.active_reservation("held", "2", node)
     end = in_seconds(10)
-    expiring = world.active_lock("expiring", "2", node, expireAt=end, retention="Retain")
+    expiring = world.active_reservation("expiring", "2", node, expireAt=end, retention="Retain")
     before = held.status()
     private_cluster.apiserver.stop()
     until_past(end)

@@ -10,14 +10,14 @@ from cluster.world import World
 
 
 def granted(world: World) -> Live:
-    return world.active_lock(node=world.node())
+    return world.active_reservation(node=world.node())
 
 
 def over(world: World) -> Live:
     """A lock that has ended and is retained."""
-    lock = world.lock("over", node=world.node(), ttlSeconds=1, retention="Retain")
-    lock.until_phase("Expired")
-    return lock
+    reservation = world.reservation("over", node=world.node(), ttlSeconds=1, retention="Retain")
+    reservation.until_phase("Expired")
+    return reservation
 
 
 def group(world: World) -> Live:

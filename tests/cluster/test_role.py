@@ -22,12 +22,12 @@ from devcluster import Cluster, LocalCluster, wait_for
 from devcluster.identity import operator_kubeconfig, rendered
 from devcluster.prometheus import PrometheusServer
 from replay.exporter import Exporter
-from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
+from tidelock.kube.client import EVENTS, WATERLEVELS, ApiResource
 from tidelock.kube.config import load_connection
 from tidelock.model.pods import BORROWS
 from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE
 
-REVIEWS = Resource(
+REVIEWS = ApiResource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
 BIND = Right("create", "pods/binding")
@@ -150,7 +150,7 @@ def preempt(world: World, victim: Pod) -> None:
 def reclaim(world: World) -> None:
     """Have the owner of a lock come while another pod borrows its room."""
     node = world.node("lent", cpu="2")
-    world.active_lock("lent", "2", node, borrowable=True)
+    world.active_reservation("lent", "2", node, borrowable=True)
     borrower = world.pod("borrower", "2", metadata={"annotations": {BORROWS: "true"}})
     assert borrower.until_bound() == node.name
     world.pod("lent", "2").until_bound()
@@ -237,11 +237,11 @@ def test_the_role_is_what_the_operator_uses(
     schedule.until(lambda found: found["status"].get("planned") == 1, "be planned")
     schedule.merge({"spec": {"suspend": True}})
     schedule.until(lambda found: found["status"].get("planned") == 0, "have its window removed")
-    lock = world.active_lock(node=node)
+    reservation = world.active_reservation(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()
     assert victim.until_bound() == node.name
-    lock.until_gone()
+    reservation.until_gone()
     world.pod("large", "100").until_refused("Insufficient cpu")
     preempt(world, victim)
     reclaim(world)

@@ -54,13 +54,13 @@ def test_windows_are_planned_ahead_by_the_clocks_of_the_zone(world: World) -> No
     assert status["nextStart"] in starts
     assert "lastStart" not in status
 
-    lock = window(world, schedule, status["nextStart"])
-    assert lock.until_phase("Planned")["nodeName"] == node.name
-    stored = lock.read()
+    reservation = window(world, schedule, status["nextStart"])
+    assert reservation.until_phase("Planned")["nodeName"] == node.name
+    stored = reservation.read()
     assert stored is not None
     assert stored["metadata"]["ownerReferences"][0]["uid"] == schedule.uid
     minutes = int(datetime.fromisoformat(status["nextStart"]).timestamp()) // 60
-    assert lock.name == f"nightly-{minutes}"
+    assert reservation.name == f"nightly-{minutes}"
     until_told(schedule, planned=2)
 
 
@@ -76,8 +76,8 @@ def test_a_window_begins_and_the_next_one_is_planned(world: World) -> None:
     )
     assert begun is not None
     assert begun["status"]["lastStart"] < begun["status"]["nextStart"]
-    lock = first.until_phase("Active")
-    assert (lock["activatedAt"], begun["status"]["windows"][0]["name"]) == (
+    reservation = first.until_phase("Active")
+    assert (reservation["activatedAt"], begun["status"]["windows"][0]["name"]) == (
         begun["status"]["lastStart"],
         first.name,
     )
@@ -90,10 +90,10 @@ def test_a_window_begins_and_the_next_one_is_planned(world: World) -> None:
 def test_what_is_no_longer_on_the_schedule_goes(world: World) -> None:
     world.node(cpu="2")
     schedule = world.schedule()
-    lock = window(world, schedule, f"{NEXT_YEAR}-01-01T00:00:00Z")
-    lock.until_phase("Planned")
+    reservation = window(world, schedule, f"{NEXT_YEAR}-01-01T00:00:00Z")
+    reservation.until_phase("Planned")
     schedule.merge({"spec": {"schedule": "0 12 1 1 *"}})
-    lock.until_gone()
+    reservation.until_gone()
     moved = until_told(schedule, nextStart=f"{NEXT_YEAR}-01-01T12:00:00Z", planned=1)
     assert names(world) == [moved["windows"][0]["name"]]
 
@@ -101,19 +101,19 @@ def test_what_is_no_longer_on_the_schedule_goes(world: World) -> None:
 def test_another_template_makes_windows_anew(world: World) -> None:
     world.node(cpu="2")
     schedule = world.schedule()
-    lock = window(world, schedule, f"{NEXT_YEAR}-01-01T00:00:00Z")
+    reservation = window(world, schedule, f"{NEXT_YEAR}-01-01T00:00:00Z")
     schedule.merge({"spec": {"template": {"spec": {"resources": {"cpu": "2"}}}}})
-    lock.until_gone()
-    again = world.member(lock.name)
+    reservation.until_gone()
+    again = world.member(reservation.name)
     assert again.until_phase("Planned")["resources"]["cpu"] == "2"
 
 
 def test_a_window_that_is_deleted_before_it_begins_is_made_anew(world: World) -> None:
     world.node(cpu="2")
-    lock = window(world, world.schedule(), f"{NEXT_YEAR}-01-01T00:00:00Z")
-    lock.api.delete(lock.path)
-    lock.until_gone()
-    assert world.member(lock.name).uid != lock.uid
+    reservation = window(world, world.schedule(), f"{NEXT_YEAR}-01-01T00:00:00Z")
+    reservation.api.delete(reservation.path)
+    reservation.until_gone()
+    assert world.member(reservation.name).uid != reservation.uid
 
 
 def test_a_quota_that_forbids_the_windows_is_told(world: World) -> None:
@@ -127,7 +127,7 @@ def test_a_quota_that_forbids_the_windows_is_told(world: World) -> None:
 
 def test_a_name_that_is_taken_is_told(world: World) -> None:
     minutes = int(datetime(NEXT_YEAR, 1, 1, tzinfo=UTC).timestamp()) // 60
-    taken = world.lock(f"nightly-{minutes}", startAt=in_seconds(3600))
+    taken = world.reservation(f"nightly-{minutes}", startAt=in_seconds(3600))
     told = until_reason(world.schedule(), "NotMade")
     assert told["message"] == f"there is another Reservation {taken.name}"
     taken.api.delete(taken.path)

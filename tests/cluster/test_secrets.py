@@ -22,11 +22,11 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports, running
-from tidelock.kube.client import EVENTS, Resource
+from tidelock.kube.client import EVENTS, ApiResource
 from tidelock.load.access import SECRETS
 
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 LOGIN = "prometheus-login"
 
 
@@ -128,7 +128,7 @@ def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World
         wait_for(lambda: f"Bearer {token}" in prometheus.logins, what="a login by token")
         told = [refused(level), json.dumps(level.read())]
         made = wait_for(lambda: _made(world.api), what="the Secret with the certificate")
-        world.active_lock(node=node)
+        world.active_reservation(node=node)
         assert (scrape(operator, metrics_token), scrape(operator, password)) == (200, 401)
         assert operator.stop() == 0
         level.delete()

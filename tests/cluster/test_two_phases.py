@@ -8,49 +8,49 @@ from cluster.world import World
 LONG = {"commit": {"withinSeconds": 600}}
 
 
-def token(lock: Lock) -> str:
+def token(reservation: Lock) -> str:
     """Read what commits the room that a lock holds."""
-    told: str = lock.status()["commit"]["token"]
+    told: str = reservation.status()["commit"]["token"]
     return told
 
 
-def commit(lock: Lock, token: str) -> None:
-    lock.edit(commit={"token": token})
+def commit(reservation: Lock, token: str) -> None:
+    reservation.edit(commit={"token": token})
 
 
 def test_what_is_committed_stays_and_what_is_not_goes(world: World) -> None:
     node = world.node(cpu="2")
-    kept = world.active_lock("kept", "1", node, **LONG)
+    kept = world.active_reservation("kept", "1", node, **LONG)
     commit(kept, token(kept))
     kept.until_condition("Committed", "True", "Committed")
-    lapsed = world.lock("lapsed", "1", node, commit={"withinSeconds": 1}, retention="Retain")
+    lapsed = world.reservation("lapsed", "1", node, commit={"withinSeconds": 1}, retention="Retain")
     status = lapsed.until_phase("Expired")
     assert condition(status, "Expired")["reason"] == "NotCommitted"
     assert condition(status, "Committed")["status"] == "False"
-    world.active_lock("next", "1", node)
+    world.active_reservation("next", "1", node)
     assert condition(kept.status(), "Ready")["status"] == "True"
 
 
 def test_an_old_token_does_not_commit_room_that_was_found_anew(world: World) -> None:
     node = world.node(cpu="1")
-    lock = world.active_lock("web-0", "1", node, **LONG)
-    old = token(lock)
+    reservation = world.active_reservation("web-0", "1", node, **LONG)
+    old = token(reservation)
     node.resize(cpu="500m")
-    lock.until_phase("Pending")
+    reservation.until_phase("Pending")
     node.resize(cpu="1")
-    lock.until_phase("Active")
-    commit(lock, old)
-    told = lock.until_condition("Committed", "False", "TokenMismatch")
+    reservation.until_phase("Active")
+    commit(reservation, old)
+    told = reservation.until_condition("Committed", "False", "TokenMismatch")
     assert old in told["message"]
-    assert token(lock) in told["message"]
-    commit(lock, token(lock))
-    lock.until_condition("Committed", "True", "Committed")
+    assert token(reservation) in told["message"]
+    commit(reservation, token(reservation))
+    reservation.until_condition("Committed", "True", "Committed")
 
 
 def test_what_was_committed_is_so_after_a_crash(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     node = world.node()
-    kept, open_ = (world.active_lock(name, "1", node, **LONG) for name in ("kept", "open"))
+    kept, open_ = (world.active_reservation(name, "1", node, **LONG) for name in ("kept", "open"))
     commit(kept, token(kept))
     told = kept.until_condition("Committed", "True", "Committed")
     prepared = open_.status()["commit"]
@@ -66,20 +66,20 @@ def test_what_was_committed_is_so_after_a_crash(launch: Launch, private_world: W
 def test_when_one_is_committed_its_alternatives_end(world: World) -> None:
     node = world.node(cpu="2")
     chosen, other = (
-        world.active_lock(name, "1", node, anyOf="web", retention="Retain", **LONG) for name in "ab"
+        world.active_reservation(name, "1", node, anyOf="web", retention="Retain", **LONG) for name in "ab"
     )
     commit(chosen, token(chosen))
     status = other.until_phase("Expired")
     assert condition(status, "Expired")["reason"] == "AnotherChosen"
     assert "a was chosen" in condition(status, "Expired")["message"]
-    world.active_lock("next", "1", node)
+    world.active_reservation("next", "1", node)
     chosen.until_condition("Committed", "True", "Committed")
 
 
 def test_of_alternatives_without_a_second_phase_the_first_with_room_is_chosen(world: World) -> None:
     node = world.node(cpu="1")
     large, small = (
-        world.lock(name, cpu, node, anyOf="web", retention="Retain")
+        world.reservation(name, cpu, node, anyOf="web", retention="Retain")
         for name, cpu in (("large", "2"), ("small", "1"))
     )
     small.until_phase("Active")
@@ -90,8 +90,8 @@ def test_of_alternatives_without_a_second_phase_the_first_with_room_is_chosen(wo
 def test_an_owner_chooses_whatever_was_committed(world: World) -> None:
     node = world.node()
     first: Manifest = {"owners": [{"pod": {"name": "web-1"}}], "anyOf": "web", "retention": "Retain"}
-    other = world.active_lock("a", "1", node, **first, **LONG)
-    taken = world.active_lock("web-0", "1", node, anyOf="web", retention="Retain", **LONG)
+    other = world.active_reservation("a", "1", node, **first, **LONG)
+    taken = world.active_reservation("web-0", "1", node, anyOf="web", retention="Retain", **LONG)
     world.pod("web-0").until_bound()
     taken.until_phase("Consumed")
     other.until_phase("Expired")

@@ -12,13 +12,13 @@ from cluster.crds import install_crds
 from cluster.world import World
 from devcluster import Cluster, wait_for
 from devcluster.identity import rendered
-from tidelock.kube.client import RESERVATIONS, Resource
+from tidelock.kube.client import RESERVATIONS, ApiResource
 
-REVIEWS = Resource(
+REVIEWS = ApiResource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
-BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-CLUSTER_BINDINGS = Resource(
+BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 READING = {"get", "list", "watch"}
@@ -131,7 +131,7 @@ def refused(world: World, user: str, method: str) -> int:
     try:
         match method:
             case "create":
-                api.create(RESERVATIONS.collection(world.namespace), world.reservation("other"))
+                api.create(RESERVATIONS.collection(world.namespace), world.manifest("other"))
             case "edit":
                 api.merge(path, {"spec": {"priority": 1}})
             case "status":
@@ -145,7 +145,7 @@ def refused(world: World, user: str, method: str) -> int:
 
 def test_so_it_is_when_they_try(world: World) -> None:
     mia, path = world.api.acting("mia"), RESERVATIONS.item("web-0", world.namespace)
-    mia.create(RESERVATIONS.collection(world.namespace), world.reservation("web-0"))
+    mia.create(RESERVATIONS.collection(world.namespace), world.manifest("web-0"))
     tries = ("create", "edit", "status", "delete")
     for user in ("vic", "ed"):
         assert {refused(world, user, method) for method in tries} == {HTTPStatus.FORBIDDEN}

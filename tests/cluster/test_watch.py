@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from devcluster import Cluster, LocalCluster, start_cluster
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.kube.watch import Reflector, WatchSettings
 from unit.kube.following import Journal, Thing
 
 DEFAULTS = WatchSettings()
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 
 class Follower:

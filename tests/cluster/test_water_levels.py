@@ -19,9 +19,9 @@ from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
     POD_USAGE,
+    CraneReading,
     NodeLevel,
     PodUsage,
-    Reading,
     decode_crane,
     decode_crane_hot_value,
     decode_node_level,
@@ -90,8 +90,10 @@ def test_levels_are_annotated_and_summed_up_in_the_status(
     for node, part in zip(nodes, (20, 40, 60), strict=True):
         found = node.until(measured(part, 50), f"be measured at {part} %")
         crane = [decode_crane(found["metadata"]["annotations"][name]) for name in CRANE_METRICS]
-        assert all(isinstance(each, Reading) for each in crane)
-        assert isinstance(decode_crane_hot_value(found["metadata"]["annotations"]["node_hot_value"]), Reading)
+        assert all(isinstance(each, CraneReading) for each in crane)
+        assert isinstance(
+            decode_crane_hot_value(found["metadata"]["annotations"]["node_hot_value"]), CraneReading
+        )
         (managed,) = [
             each for each in found["metadata"]["managedFields"] if each["manager"] == "tidelock-load"
         ]

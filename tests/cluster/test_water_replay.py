@@ -24,7 +24,7 @@ from tidelock.kube.config import load_connection
 from tidelock.model.usage_annotations import POD_USAGE
 from tidelock.simulation.engine import Simulation
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.world import STEP, Machine, Workload, World
+from tidelock.simulation.world import STEP, Machine, SimulatedWorkload, SimulatedWorld
 
 GIBI = 2**30
 NODES, CORES = 4, 8
@@ -38,7 +38,7 @@ SECOND_WAVE = 6 * STEP
 NOWHERE_YET = "http://127.0.0.1:9"
 
 
-def make_world() -> World:
+def make_world() -> SimulatedWorld:
     """Make a world of two waves, a pod of each Deployment in each, one after the other."""
     kinds = len(USE)
     waves = [wave + 0.5 * number for wave in (0.0, SECOND_WAVE) for number in range(kinds)]
@@ -46,11 +46,11 @@ def make_world() -> World:
         [1000 * use * (1 + SWELL[(step + number) % len(SWELL)]) for step in range(STEPS)]
         for number, use in enumerate(USE)
     ]
-    return World(
+    return SimulatedWorld(
         title="two waves",
         machines=tuple(Machine(f"node-{row}", CORES * 1000, 4 * CORES * GIBI) for row in range(NODES)),
         workloads=tuple(
-            Workload(f"app-{number}", 500, GIBI // 2, 2000, GIBI // 2) for number in range(kinds)
+            SimulatedWorkload(f"app-{number}", 500, GIBI // 2, 2000, GIBI // 2) for number in range(kinds)
         ),
         workload=np.tile(np.arange(kinds), 2),
         arrives=np.array(waves),

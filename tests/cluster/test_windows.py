@@ -9,36 +9,38 @@ from cluster.world import World
 
 def test_a_lock_is_planned_keeps_others_out_and_holds_when_its_window_begins(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.lock(cpu="2", node=node, startAt=in_seconds(8), ttlSeconds=600)
-    planned = lock.until_phase("Planned")
+    reservation = world.reservation(cpu="2", node=node, startAt=in_seconds(8), ttlSeconds=600)
+    planned = reservation.until_phase("Planned")
     assert planned["nodeName"] == node.name
     assert condition(planned, "Active")["reason"] == "Planned"
     world.pod("stranger", cpu="1").until_refused("1 Insufficient cpu beside reservations")
-    lock.until_phase("Active")
+    reservation.until_phase("Active")
 
     assert world.pod(cpu="2").until_bound() == node.name
-    lock.until_gone()
-    assert lock.phases() == ["Planned", "Active"]
+    reservation.until_gone()
+    assert reservation.phases() == ["Planned", "Active"]
 
 
 def test_a_pod_that_ends_in_time_uses_the_room_before_the_window(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.lock(cpu="2", node=node, startAt=in_seconds(3600))
-    lock.until_phase("Planned")
+    reservation = world.reservation(cpu="2", node=node, startAt=in_seconds(3600))
+    reservation.until_phase("Planned")
     short = world.pod("short", cpu="2", activeDeadlineSeconds=600)
 
     assert short.until_bound() == node.name
     world.pod("long", cpu="2", activeDeadlineSeconds=3600).until_refused("1 Insufficient cpu")
-    assert lock.phases() == ["Planned"]
+    assert reservation.phases() == ["Planned"]
 
 
 def test_windows_after_one_another_share_a_node(world: World) -> None:
     node = world.node(cpu="2")
     hours = {"morning": 3600, "noon": 3 * 3600}
     for name, begins in hours.items():
-        lock = world.lock(name, "2", node, startAt=in_seconds(begins), ttlSeconds=600, runSeconds=3600)
-        lock.until_phase("Planned")
-    between = world.lock("between", "2", node, startAt=in_seconds(2 * 3600), pendingDeadlineSeconds=0)
+        reservation = world.reservation(
+            name, "2", node, startAt=in_seconds(begins), ttlSeconds=600, runSeconds=3600
+        )
+        reservation.until_phase("Planned")
+    between = world.reservation("between", "2", node, startAt=in_seconds(2 * 3600), pendingDeadlineSeconds=0)
     between.until_phase("Rejected")
 
 
@@ -52,12 +54,12 @@ def test_windows_after_one_another_share_a_node(world: World) -> None:
     ids=["startAt", "runSeconds", "ttlSeconds"],
 )
 def test_the_times_of_a_plan_cannot_be_edited(world: World, edit: dict[str, object], problem: str) -> None:
-    lock = world.lock(node=world.node(), startAt=in_seconds(3600), runSeconds=600)
-    lock.until_phase("Planned")
+    reservation = world.reservation(node=world.node(), startAt=in_seconds(3600), runSeconds=600)
+    reservation.until_phase("Planned")
     with pytest.raises(RefusedError, match=problem):
-        lock.edit(**edit)
+        reservation.edit(**edit)
 
 
 def test_a_lock_cannot_end_before_it_begins(world: World) -> None:
     with pytest.raises(RefusedError, match="expireAt must be after startAt"):
-        world.lock(startAt=in_seconds(3600), expireAt=in_seconds(1800), ttlSeconds=None)
+        world.reservation(startAt=in_seconds(3600), expireAt=in_seconds(1800), ttlSeconds=None)

@@ -4,14 +4,14 @@ from cluster.api import Manifest
 from cluster.live import Live, Node
 from cluster.world import World
 from devcluster import Cluster
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
-STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
-DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
-JOBS = Resource("batch", "v1", "jobs", "Job")
-CLONE_SETS = Resource("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
+DAEMON_SETS = ApiResource("apps", "v1", "daemonsets", "DaemonSet")
+JOBS = ApiResource("batch", "v1", "jobs", "Job")
+CLONE_SETS = ApiResource("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
 
 # As much of a CloneSet as can be annotated.
 _CLONE_SET_CRD = """
@@ -52,7 +52,7 @@ def make_workloads(world: World, node: Node) -> dict[str, Live]:
     return made
 
 
-def _create(world: World, resource: Resource, owner: tuple[Resource, Live] | None = None) -> Live:
+def _create(world: World, resource: ApiResource, owner: tuple[ApiResource, Live] | None = None) -> Live:
     name = resource.kind.lower()
     manifest: Manifest = {
         "apiVersion": resource.api_version,
@@ -63,7 +63,7 @@ def _create(world: World, resource: Resource, owner: tuple[Resource, Live] | Non
     return Live(world.api, resource, world.api.create(resource.collection(world.namespace), manifest))
 
 
-def _spec(world: World, resource: Resource, name: str) -> Manifest:
+def _spec(world: World, resource: ApiResource, name: str) -> Manifest:
     pod = world.pod_spec("10m")
     if resource is JOBS:
         return {"template": {"spec": pod | {"restartPolicy": "Never"}}}
@@ -73,7 +73,7 @@ def _spec(world: World, resource: Resource, name: str) -> Manifest:
     return spec | ({"serviceName": name} if resource is STATEFUL_SETS else {})
 
 
-def _reference(resource: Resource, live: Live) -> Manifest:
+def _reference(resource: ApiResource, live: Live) -> Manifest:
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

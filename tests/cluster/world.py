@@ -21,15 +21,15 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
-    Resource,
+    ApiResource,
 )
 
 SCHEDULER = "tidelock-scheduler"
 
-_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+_CLASSES = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 _LABEL = "test.tidelock.dev/world"
-_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+_NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 class World:
@@ -107,7 +107,7 @@ class World:
         Its watches of pods and of locks are in no order, so a lock might be given beside a pod that was there
         before it, and be taken away again.
         """
-        witness = self.lock(
+        witness = self.reservation(
             f"{pod.name}-is-known", "1m", owners=[{"pod": {"name": pod.name}}], retention="Retain"
         )
         witness.until_phase("Consumed")
@@ -135,7 +135,7 @@ class World:
             {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}},
         )
 
-    def reservation(
+    def manifest(
         self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any
     ) -> Manifest:
         """Write the manifest of a lock for the pod of its name, on a node or on any node of this test."""
@@ -152,17 +152,19 @@ class World:
             "spec": {"owners": [{"pod": {"name": name}}], **where, **spec},
         }
 
-    def lock(self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any) -> Lock:
+    def reservation(
+        self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any
+    ) -> Lock:
         """Create a lock for the pod of its name, on a node or on any node of this test."""
-        return self.store(self.reservation(name, cpu, node, **spec))
+        return self.store(self.manifest(name, cpu, node, **spec))
 
-    def active_lock(
+    def active_reservation(
         self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any
     ) -> Lock:
         """Create a lock and wait until it holds."""
-        lock = self.lock(name, cpu, node, **spec)
-        lock.until_phase("Active")
-        return lock
+        reservation = self.reservation(name, cpu, node, **spec)
+        reservation.until_phase("Active")
+        return reservation
 
     def store(self, manifest: Manifest) -> Lock:
         """Create a lock from its manifest."""
@@ -251,7 +253,7 @@ class World:
     def taken_cpu(self, node: Node) -> Decimal:
         """Cores of a node that bound pods request, and active locks hold for pods that are not bound."""
         pods = self.api.get(PODS.collection(self.namespace))["items"]
-        locks = self.api.get(RESERVATIONS.collection(self.namespace))["items"]
+        reservations = self.api.get(RESERVATIONS.collection(self.namespace))["items"]
         bound = {pod["metadata"]["name"]: pod["spec"] for pod in pods if pod["spec"].get("nodeName")}
         requested = (
             container["resources"]["requests"]["cpu"]
@@ -260,11 +262,11 @@ class World:
             for container in spec["containers"]
         )
         held = (
-            lock["status"]["resources"]["cpu"]
-            for lock in locks
-            if lock["status"].get("phase") == "Active"
-            and lock["status"]["nodeName"] == node.name
-            and not any(owner.get("pod", {}).get("name") in bound for owner in lock["spec"]["owners"])
+            reservation["status"]["resources"]["cpu"]
+            for reservation in reservations
+            if reservation["status"].get("phase") == "Active"
+            and reservation["status"]["nodeName"] == node.name
+            and not any(owner.get("pod", {}).get("name") in bound for owner in reservation["spec"]["owners"])
         )
         return sum(map(parse_quantity, (*requested, *held)), Decimal(0))
 

@@ -27,7 +27,7 @@ from tidelock.framework.api import (
     Scores,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.profile import PluginFactory
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod
@@ -60,9 +60,9 @@ def busy() -> Scene:
         node("node-b", cpu="1", memory="32Gi", labels={"zone": "b"}, ready=False),
     )
     scene.cache.assume(pod("other", requests={"cpu": "1", "memory": "1Gi"}), "node-d")
-    scene.lock("mine", "node-d", resources={"cpu": "1"}, owner="web-0")
-    scene.lock("foreign", "node-d", resources={"cpu": "1"}, owner="db-0")
-    scene.lock("larger", "node-a", resources={"cpu": "2"}, owner="db-0")
+    scene.reservation("mine", "node-d", resources={"cpu": "1"}, owner="web-0")
+    scene.reservation("foreign", "node-d", resources={"cpu": "1"}, owner="db-0")
+    scene.reservation("larger", "node-a", resources={"cpu": "2"}, owner="db-0")
     return scene
 
 
@@ -101,7 +101,7 @@ for_every_pod = pytest.mark.parametrize("wanting", PODS.values(), ids=PODS.keys(
 def state_of_now() -> CycleState:
     """Begin a state as the cycle does."""
     state = CycleState()
-    state.write(Moment(NOW))
+    state.write(DecisionTime(NOW))
     return state
 
 
@@ -126,7 +126,7 @@ class Run:
             self.texts = [
                 (
                     plugin.reasons(state, pod, snapshot, int(row)),
-                    plugin.numbers(state, pod, snapshot, int(row)),
+                    plugin.detail(state, pod, snapshot, int(row)),
                 )
                 for row in np.flatnonzero(~self.mask)
             ]
@@ -188,8 +188,8 @@ def test_what_evictions_may_help_is_the_same_of_one_node_and_of_many(
         return
     if isinstance(plugin, Filter):
         rows = np.flatnonzero(~plugin.filter(state, wanting, snapshot))
-        one_by_one = [plugin.resolvable(state, wanting, snapshot, int(row)) for row in rows]
-        assert plugin.resolvables(state, wanting, snapshot, rows).tolist() == one_by_one
+        one_by_one = [plugin.preemption_may_help(state, wanting, snapshot, int(row)) for row in rows]
+        assert plugin.preemption_may_help_on(state, wanting, snapshot, rows).tolist() == one_by_one
 
 
 @every_plugin
@@ -209,7 +209,7 @@ def test_a_plugin_says_the_same_of_one_node_and_of_many(
         assert [plugin.fits(state, wanting, snapshot, row) for row in rows] == mask.tolist()
     if isinstance(plugin, Score):
         scores = plugin.score(state, wanting, snapshot, np.arange(len(snapshot)))
-        assert [plugin.rate(state, wanting, snapshot, row) for row in rows] == scores.tolist()
+        assert [plugin.score_one(state, wanting, snapshot, row) for row in rows] == scores.tolist()
 
 
 @every_plugin
@@ -236,15 +236,15 @@ def test_a_plugin_changes_nothing_by_looking(factory: PluginFactory, wanting: Po
     scene.columns.vector(wanting.requests)
     before = Snapshot.of(scene.columns)
     copies = [array.copy() for array in arrays(before)]
-    phases = {key: (entry.phase, dict(entry.held)) for key, entry in scene.book.entries.items()}
-    changes = len(scene.book.changes)
+    phases = {key: (entry.phase, dict(entry.held)) for key, entry in scene.ledger.entries.items()}
+    changes = len(scene.ledger.changes)
 
     run = Run(factory(scene.handle, {}), wanting, scene)
 
     assert all(map(np.array_equal, arrays(run.snapshot), copies))
     assert not any(array.flags.writeable for array in arrays(run.snapshot))
-    assert {key: (entry.phase, dict(entry.held)) for key, entry in scene.book.entries.items()} == phases
-    assert len(scene.book.changes) == changes
+    assert {key: (entry.phase, dict(entry.held)) for key, entry in scene.ledger.entries.items()} == phases
+    assert len(scene.ledger.changes) == changes
 
 
 @every_plugin
@@ -267,15 +267,15 @@ def test_a_plugin_undoes_what_it_reserved_and_nothing_else(kind: type[Reserve]) 
     scene = busy()
     plugin = kind(scene.handle, {})
     owner, state = PODS["ordinary"], CycleState()
-    locked = scene.columns.locked.copy()
+    reserved = scene.columns.reserved.copy()
 
     plugin.unreserve(state, owner, "node-d", NOW)
-    assert np.array_equal(scene.columns.locked, locked)
+    assert np.array_equal(scene.columns.reserved, reserved)
 
     plugin.reserve(state, owner, "node-d", NOW)
     for _ in range(2):
         plugin.unreserve(state, owner, "node-d", NOW)
-    assert np.array_equal(scene.columns.locked, locked)
+    assert np.array_equal(scene.columns.reserved, reserved)
 
 
 @every_plugin
@@ -305,7 +305,7 @@ def arrays(snapshot: Snapshot) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.
     return (
         snapshot.allocatable,
         snapshot.requested,
-        snapshot.locked,
+        snapshot.reserved,
         snapshot.nonzero,
         traits.cordoned,
         traits.name_rank,

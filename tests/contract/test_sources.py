@@ -15,7 +15,7 @@ from contract.backends import (
     Scene,
     serving,
 )
-from tidelock.load.source import Reading, SourceError, Trouble
+from tidelock.load.source import SourceError, Trouble, UseReading
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Quality
 
@@ -36,10 +36,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def read(backend: Backend, folder: Path, scene: Scene) -> Reading:
+async def read(backend: Backend, folder: Path, scene: Scene) -> UseReading:
     timeout = 0.5 if scene.fault == "silent" else PATIENCE
     async with serving(backend, scene) as url, backend.source(url, folder, timeout) as source:
-        reading: Reading = await source.read(NOW)
+        reading: UseReading = await source.read(NOW)
     for use in (*reading.nodes.values(), *reading.pods.values()):
         assert use.cpu != 0
         assert use.memory != 0
@@ -53,7 +53,7 @@ async def failure(backend: Backend, folder: Path, scene: Scene) -> SourceError:
     return caught.value
 
 
-def quality(reading: Reading, name: str = "node-a") -> Quality:
+def quality(reading: UseReading, name: str = "node-a") -> Quality:
     return reading.quality(name, NOW, STALENESS)
 
 

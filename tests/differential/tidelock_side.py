@@ -8,10 +8,10 @@ import msgspec
 from tidelock.framework.config import read_configuration
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.core.explain import examine
-from tidelock.scheduler.informers.offline import Picture
+from tidelock.scheduler.core.explain import explain
+from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _NOW = 1_800_000_000.0
 
@@ -42,39 +42,43 @@ class TidelockSide:
     ) -> None:
         """Take over a KubeSchedulerConfiguration and all objects; `others` by the names of OTHERS."""
         objects = {**others, "nodes": nodes, "pods": pods}
-        picture = Picture.of(read_configuration(configuration, BUILTINS, lambda _: {}), objects, _NOW)
+        picture = OfflineScheduler.of(
+            read_configuration(configuration, BUILTINS, lambda _: {}), objects, _NOW
+        )
         assert not picture.unreadable, picture.unreadable
-        self._decider, self._feed = picture.decider, picture.feed
+        self._decider, self._event_handlers = picture.decider, picture.event_handlers
 
     def decide(self, raw: bytes, bound_to: str) -> Judgement:
         """Decide a pod, and then go along with what kube-scheduler made of it."""
         seen = decode_pod(raw)
         unbound = msgspec.structs.replace(seen, spec=msgspec.structs.replace(seen.spec, node_name=""))
         judgement = self._judge(unbound)
-        self._feed.pods.upsert(None, unbound)
+        self._event_handlers.pods.upsert(None, unbound)
         outcome = self._decider.step(_NOW)
         while outcome is None:
             outcome = self._decider.step(_NOW)
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             node_name, message, decided = outcome.node_name, "", outcome.pod
         else:
             assert isinstance(outcome, Unschedulable), outcome
-            node_name, message, decided = "", outcome.refusal.message, outcome.waiting.pod
+            node_name, message, decided = "", outcome.diagnosis.message, outcome.waiting.pod
         assert decided.uid == seen.uid, "another pod was decided"
         if bound_to:
-            self._feed.pods.upsert(unbound, seen)
+            self._event_handlers.pods.upsert(unbound, seen)
         else:
-            self._feed.pods.remove(unbound)
+            self._event_handlers.pods.remove(unbound)
         return replace(judgement, node_name=node_name, message=message)
 
     def _judge(self, pod: Pod) -> Judgement:
         """Ask each plugin of the profile about all nodes."""
         decider = self._decider
-        opinions = examine(decider.cache, decider.book, decider.profiles[pod.spec.scheduler_name], pod, _NOW)
+        opinions = explain(
+            decider.cache, decider.ledger, decider.profiles[pod.spec.scheduler_name], pod, _NOW
+        )
         fitting = [each for each in opinions if not each.objections]
         scores: dict[str, dict[str, int]] = {}
         for each in fitting:
             for plugin, points in each.points.items():
                 scores.setdefault(plugin, {})[each.node.name] = int(points)
-        stuck = sum(not each.objections[0].resolvable for each in opinions if each.objections)
+        stuck = sum(not each.objections[0].preemption_may_help for each in opinions if each.objections)
         return Judgement("", "", {each.node.name for each in fitting}, scores, stuck)

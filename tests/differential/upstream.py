@@ -13,7 +13,7 @@ import msgspec
 
 from devcluster import Component, LocalCluster
 from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, Json, Scenario
-from tidelock.kube.client import NODES, PODS, KubeClient, Resource
+from tidelock.kube.client import NODES, PODS, ApiResource, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.scheduler.informers.informers import OTHERS
 
@@ -81,7 +81,7 @@ class Upstream:
         self._rounds = 0
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def list(self, resource: Resource, selector: str = "") -> list[bytes]:
+    async def list(self, resource: ApiResource, selector: str = "") -> list[bytes]:
         """Read the objects of a resource, each as the JSON that a watch would send."""
         answer = await self._client.get(resource.collection(), {"labelSelector": selector})
         return [bytes(item) for item in msgspec.json.decode(answer, type=_List).items]
@@ -117,7 +117,7 @@ class Upstream:
         refused = [wanted[key] for key, (_, node_name, _) in decided.items() if not node_name]
         await self._all(self._delete, PODS, refused)
         scores = self._scores()
-        return {key: Decision(*verdict, scores.get(key, {})) for key, verdict in decided.items()}
+        return {key: Decision(*filter_result, scores.get(key, {})) for key, filter_result in decided.items()}
 
     async def clear(self, scenarios: Sequence[Scenario]) -> None:
         """Delete what would be in the way of the next batch."""
@@ -140,7 +140,10 @@ class Upstream:
                     return
 
     async def _all(
-        self, act: Callable[[Resource, Json], Awaitable[None]], resource: Resource, objects: Iterable[Json]
+        self,
+        act: Callable[[ApiResource, Json], Awaitable[None]],
+        resource: ApiResource,
+        objects: Iterable[Json],
     ) -> None:
         async def limited(each: Json) -> None:
             async with self._slots:
@@ -148,27 +151,27 @@ class Upstream:
 
         await asyncio.gather(*map(limited, objects))
 
-    async def _create(self, resource: Resource, each: Json) -> None:
+    async def _create(self, resource: ApiResource, each: Json) -> None:
         await self._client.create(resource.collection(each["metadata"].get("namespace")), each)
 
-    async def _create_node(self, resource: Resource, each: Json) -> None:
+    async def _create_node(self, resource: ApiResource, each: Json) -> None:
         await self._create(resource, each)
         taints = {"spec": {"taints": each["spec"]["taints"] or None}}  # admission has added one
         await self._client.patch(resource.item(each["metadata"]["name"]), taints)
 
-    async def _report(self, resource: Resource, each: Json) -> None:
+    async def _report(self, resource: ApiResource, each: Json) -> None:
         """Write the status of a pod as its kubelet would; creating the pod has dropped it."""
         if "status" in each:
             metadata = each["metadata"]
             path = f"{resource.item(metadata['name'], metadata['namespace'])}/status"
             await self._client.patch(path, {"status": each["status"]})
 
-    async def _release(self, resource: Resource, each: Json) -> None:
+    async def _release(self, resource: ApiResource, each: Json) -> None:
         metadata = each["metadata"]
         path = resource.item(metadata["name"], metadata["namespace"])
         await self._client.patch(path, {"metadata": {"finalizers": None}})
 
-    async def _delete(self, resource: Resource, each: Json) -> None:
+    async def _delete(self, resource: ApiResource, each: Json) -> None:
         metadata = each["metadata"]
         await self._client.delete(resource.item(metadata["name"], metadata["namespace"]))
 

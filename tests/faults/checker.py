@@ -70,7 +70,7 @@ class Checker:
         for each in happenings:
             before = self._world.take(each)
             if each.kind == "reservations":
-                self._check_lock(each, before)
+                self._check_reservation(each, before)
             for rule in self._rules:
                 rule.see(each, before)
             self._check_room(each)
@@ -80,28 +80,35 @@ class Checker:
         """Check the state that a history ends with, given that the operator has nothing left to do."""
         self.play(happenings)
         world = self._world
-        for name, lock in world.locks.items():
-            if not holds(lock):
+        for name, reservation in world.reservations.items():
+            if not holds(reservation):
                 continue
-            world.expect(expiry(lock) > now, f"I3: {name} is Active after its expiry")
-            lasts = lock["spec"].get("reuse") == "Always" or "group" in lock["spec"]
-            owner = None if lasts else world.ending_owner(lock)
+            world.expect(expiry(reservation) > now, f"I3: {name} is Active after its expiry")
+            lasts = reservation["spec"].get("reuse") == "Always" or "group" in reservation["spec"]
+            owner = None if lasts else world.ending_owner(reservation)
             world.expect(owner is None, f"I3: {name} is Active beside its bound owner")
-            on_node, node = lock["status"]["nodeName"], world.nodes.get(lock["status"]["nodeName"])
-            there = node is not None and node["metadata"]["uid"] == lock["status"]["nodeUID"]
+            on_node, node = (
+                reservation["status"]["nodeName"],
+                world.nodes.get(reservation["status"]["nodeName"]),
+            )
+            there = node is not None and node["metadata"]["uid"] == reservation["status"]["nodeUID"]
             world.expect(there, f"I1: {name} is Active on {on_node}, which is another or gone")
         for name in world.nodes:
-            held = [lock for lock in world.locks.values() if holds(lock) and is_on(lock, world.nodes[name])]
+            held = [
+                reservation
+                for reservation in world.reservations.values()
+                if holds(reservation) and is_on(reservation, world.nodes[name])
+            ]
             over = excess(world, name, held)
-            by_locks = over != excess(world, name, [])  # a lock that is in use takes nothing
-            world.expect(not by_locks, f"I1: {name} is overcommitted at rest by {over}")
+            by_reservations = over != excess(world, name, [])  # a lock that is in use takes nothing
+            world.expect(not by_reservations, f"I1: {name} is overcommitted at rest by {over}")
         for rule in self._rules:
             rule.see_rest(now)
         return world.found
 
     # Locks.
 
-    def _check_lock(self, each: Happening, before: Json | None) -> None:
+    def _check_reservation(self, each: Happening, before: Json | None) -> None:
         world = self._world
         if each.gone:
             self._check_deletion(each, each.state if before is None else before)
@@ -154,10 +161,14 @@ class Checker:
     def _check_room(self, each: Happening) -> None:
         world = self._world
         for name in world.nodes.keys() - world.disturbed:
-            locks = (lock for lock in world.locks.values() if holds(lock) and is_on(lock, world.nodes[name]))
-            held = [lock for lock in locks if world.surely_has_room(lock, each)]
+            reservations = (
+                reservation
+                for reservation in world.reservations.values()
+                if holds(reservation) and is_on(reservation, world.nodes[name])
+            )
+            held = [reservation for reservation in reservations if world.surely_has_room(reservation, each)]
             over = excess(world, name, held)
-            names = sorted(lock["metadata"]["name"] for lock in held)
+            names = sorted(reservation["metadata"]["name"] for reservation in held)
             if over and (name, *names) not in self._overcommitted:
                 self._overcommitted.add((name, *names))
                 world.expect(False, f"I1: {name} is overcommitted by {over}, with locks {names}, at {each}")

@@ -36,18 +36,28 @@ class Choices:
         pod, node_name = each.state, each.state["spec"]["nodeName"]
         if node_name in self._world.disturbed:
             return  # what locks there are told to have they may have lost
-        locks = [lock for lock in self._world.locks.values() if lock["metadata"]["uid"] in said]
-        taken = [lock for lock in locks if owns(lock, pod) and is_for_any(lock, pod)]
-        for lock in taken:
-            status = lock.get("status", {})
+        reservations = [
+            reservation
+            for reservation in self._world.reservations.values()
+            if reservation["metadata"]["uid"] in said
+        ]
+        taken = [
+            reservation
+            for reservation in reservations
+            if owns(reservation, pod) and is_for_any(reservation, pod)
+        ]
+        for reservation in taken:
+            status = reservation.get("status", {})
             # One whose node was disturbed may have moved, and not been told of it yet.
             there = status.get("nodeName", node_name) in {node_name, *self._world.disturbed}
             self._world.expect(there, f"I2: {each}: it took a lock on {status.get('nodeName')}")
-            others = total(room_of(other) for other in taken if other is not lock and "status" in other)
+            others = total(
+                room_of(other) for other in taken if other is not reservation and "status" in other
+            )
             # What one has lent may move to another, so that a pod may need both.
             lent = any(other["spec"].get("borrowable") for other in taken)
             needless = _covers(others, requests(pod)) and not lent
-            self._world.expect(not needless, f"I2: {each}: it took {lock['metadata']['name']} in vain")
+            self._world.expect(not needless, f"I2: {each}: it took {reservation['metadata']['name']} in vain")
 
 
 def _covers(large: Amounts, small: Amounts) -> bool:

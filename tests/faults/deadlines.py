@@ -65,10 +65,10 @@ class Deadlines:
 
     def see_rest(self, now: float) -> None:
         """Nothing waits at rest for longer than its deadline."""
-        for name, lock in self._world.locks.items():
-            seconds = lock["spec"].get("pendingDeadlineSeconds")
-            if phase_of(lock) == "Pending" and seconds:
-                late = self._since[lock["metadata"]["uid"]] + seconds + 1
+        for name, reservation in self._world.reservations.items():
+            seconds = reservation["spec"].get("pendingDeadlineSeconds")
+            if phase_of(reservation) == "Pending" and seconds:
+                late = self._since[reservation["metadata"]["uid"]] + seconds + 1
                 self._world.expect(now < late, f"I5: {name} waits after its deadline, which was at {late}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:

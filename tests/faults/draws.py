@@ -18,7 +18,7 @@ Action = tuple[str, dict[str, Any]]
 Draw = Callable[[Random], Action]
 
 
-def lock(rng: Random, number: int | None = None) -> Action:
+def reservation(rng: Random, number: int | None = None) -> Action:
     """Draw a lock that is like any other; what it is beside that stands under `also`, as in its spec."""
     ends = rng.choice(({"ttl": 600}, {"ttl": 600}, {"ttl": 5}, {"expires_in": 8}, {"expires_in": 900}))
     return "lock", {
@@ -81,7 +81,7 @@ def _at_node(action: str) -> Draw:
 
 
 ACTIONS: tuple[Draw, ...] = (
-    *(lock,) * 4,
+    *(reservation,) * 4,
     *(pod,) * 6,
     *(_edit,) * 3,
     numbered("delete lock"),

@@ -36,7 +36,9 @@ class Gangs:
         members = self._world.members(asked["uid"])
         self._note_whole(asked["uid"], each.at)
         took = Counter(
-            lock["status"]["boundPod"]["uid"] for lock in members if "boundPod" in lock.get("status", {})
+            reservation["status"]["boundPod"]["uid"]
+            for reservation in members
+            if "boundPod" in reservation.get("status", {})
         )
         twice = [uid for uid, count in took.items() if count > 1]
         self._world.expect(not twice, f"I2: {each}: {twice} took two of its group")
@@ -65,9 +67,9 @@ class Gangs:
         }
         for uid in self._members:
             members = self._world.members(uid)
-            told = {lock["metadata"]["name"]: phase_of(lock) for lock in members}
-            active = [lock for lock in members if says(lock, "Active")]
-            served = len(active) + sum(phase_of(lock) == "Consumed" for lock in members)
+            told = {reservation["metadata"]["name"]: phase_of(reservation) for reservation in members}
+            active = [reservation for reservation in members if says(reservation, "Active")]
+            served = len(active) + sum(phase_of(reservation) == "Consumed" for reservation in members)
             enough = served >= self._least[uid] or not active
             self._world.expect(enough, f"I5: too few of a group are left: {told}")
             self._world.expect(uid in groups or not members, f"I5: the group of {told} is gone")
@@ -75,12 +77,14 @@ class Gangs:
                 given, goes_on = says(groups[uid], "Active"), set(told.values()) - SETTLED
                 due = bool(active) or (served >= self._least[uid] and bool(goes_on))
                 self._world.expect(given == due, f"I5: the group of {told} says Active={given}")
-            for lock in active:
+            for reservation in active:
                 idle = [
-                    pod for pod in self._world.bound_owners(lock) if not self._has_taken(pod, uid, members)
+                    pod
+                    for pod in self._world.bound_owners(reservation)
+                    if not self._has_taken(pod, uid, members)
                 ]
                 names = [pod["metadata"]["name"] for pod in idle]
-                self._world.expect(not names, f"I3: {lock['metadata']['name']} is held beside {names}")
+                self._world.expect(not names, f"I3: {reservation['metadata']['name']} is held beside {names}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
         """A member gives its room back if another has lost its own, and others may have it at once."""
@@ -97,12 +101,15 @@ class Gangs:
     @staticmethod
     def _has_taken(pod: Json, group_uid: str, members: list[Json]) -> bool:
         took = any(
-            lock["status"].get("boundPod", {}).get("uid") == pod["metadata"]["uid"] for lock in members
+            reservation["status"].get("boundPod", {}).get("uid") == pod["metadata"]["uid"]
+            for reservation in members
         )
         said = pod["metadata"].get("annotations", {}).get("tidelock.dev/claimed-locks", "")
         return took or group_uid in said
 
 
-def _has_room(lock: Json) -> bool:
-    status = lock.get("status", {})
-    return phase_of(lock) == "Consumed" or (phase_of(lock) not in SETTLED and bool(status.get("nodeName")))
+def _has_room(reservation: Json) -> bool:
+    status = reservation.get("status", {})
+    return phase_of(reservation) == "Consumed" or (
+        phase_of(reservation) not in SETTLED and bool(status.get("nodeName"))
+    )

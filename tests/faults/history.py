@@ -165,7 +165,7 @@ async def _follow(
         record.followed.add(kind)
         try:
             while chunk := await stream.read():
-                for line in lines.feed(chunk):
+                for line in lines.event_handlers(chunk):
                     record.note(kind, json.loads(line))
         finally:
             record.followed.discard(kind)

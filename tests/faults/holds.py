@@ -78,17 +78,25 @@ class Holds:
         names[each.uid] = each.name
         if _is_chosen(each.state):
             self._chosen.add(each.uid)
-        locks = [lock for lock in self._world.locks.values() if lock["spec"].get("anyOf") == name]
-        chosen = [lock["metadata"]["name"] for lock in locks if self._is_surely_chosen(lock, each)]
+        reservations = [
+            reservation
+            for reservation in self._world.reservations.values()
+            if reservation["spec"].get("anyOf") == name
+        ]
+        chosen = [
+            reservation["metadata"]["name"]
+            for reservation in reservations
+            if self._is_surely_chosen(reservation, each)
+        ]
         self._world.expect(len(chosen) <= 1, f"I2: {each}: {sorted(chosen)} of one set are chosen")
         if reason_of(each.state) == "AnotherChosen" and (before is None or phase_of(before) != "Expired"):
             self._outdone.append((each, name))
 
-    def _is_surely_chosen(self, lock: Json, each: Happening) -> bool:
-        if not _is_chosen(lock) or self._world.is_due(lock, each):
+    def _is_surely_chosen(self, reservation: Json, each: Happening) -> bool:
+        if not _is_chosen(reservation) or self._world.is_due(reservation, each):
             return False
-        disturbed = lock["status"].get("nodeName") in self._world.disturbed
-        return not disturbed and not any(self._world.bound_owners(lock))
+        disturbed = reservation["status"].get("nodeName") in self._world.disturbed
+        return not disturbed and not any(self._world.bound_owners(reservation))
 
     def _may_have_been_chosen(self, uid: str) -> bool:
         """Whether a lock was told as chosen, or may have been so and be over before that was told."""
@@ -98,15 +106,15 @@ class Holds:
     def see_rest(self, now: float) -> None:
         """What is to be committed may be yet; who was chosen is alone."""
         sets: defaultdict[str, list[Json]] = defaultdict(list)
-        for name, lock in self._world.locks.items():
-            if "anyOf" in lock["spec"]:
-                sets[lock["spec"]["anyOf"]].append(lock)
-            if "commit" in lock["spec"]:
-                self._check_told(name, lock, now)
-        for name, locks in sets.items():
-            phases = {lock["metadata"]["name"]: phase_of(lock) for lock in locks}
-            open_ = [lock for lock in locks if phase_of(lock) not in SETTLED]
-            chosen = [lock for lock in open_ if _is_chosen(lock)]
+        for name, reservation in self._world.reservations.items():
+            if "anyOf" in reservation["spec"]:
+                sets[reservation["spec"]["anyOf"]].append(reservation)
+            if "commit" in reservation["spec"]:
+                self._check_told(name, reservation, now)
+        for name, reservations in sets.items():
+            phases = {reservation["metadata"]["name"]: phase_of(reservation) for reservation in reservations}
+            open_ = [reservation for reservation in reservations if phase_of(reservation) not in SETTLED]
+            chosen = [reservation for reservation in open_ if _is_chosen(reservation)]
             decided = bool(chosen) or "Consumed" in phases.values()
             # One whose owner was being bound at that moment is consumed beside the choice.
             alone = len(open_) == len(chosen) <= 1
@@ -116,9 +124,9 @@ class Holds:
             known = any(self._may_have_been_chosen(uid) for uid in others)
             self._world.expect(known, f"I2: {each}: no other of its set was chosen")
 
-    def _check_told(self, name: str, lock: Json, now: float) -> None:
-        told, token = _commit(lock), lock["spec"]["commit"].get("token")
-        if "dueAt" not in told or says(lock, "Committed") or phase_of(lock) in SETTLED:
+    def _check_told(self, name: str, reservation: Json, now: float) -> None:
+        told, token = _commit(reservation), reservation["spec"]["commit"].get("token")
+        if "dueAt" not in told or says(reservation, "Committed") or phase_of(reservation) in SETTLED:
             return
         self._world.expect(parse_instant(told["dueAt"]) > now, f"I3: {name} was not committed in time")
         self._world.expect(token != told["token"], f"I5: the commit of {name} is not heard")
@@ -130,10 +138,12 @@ class Holds:
         return reason == "AnotherChosen" and "anyOf" in each.state["spec"]
 
 
-def _commit(lock: Json) -> Json:
-    found: Json = lock.get("status", {}).get("commit", {})
+def _commit(reservation: Json) -> Json:
+    found: Json = reservation.get("status", {}).get("commit", {})
     return found
 
 
-def _is_chosen(lock: Json) -> bool:
-    return says(lock, "Active") and ("commit" not in lock["spec"] or says(lock, "Committed"))
+def _is_chosen(reservation: Json) -> bool:
+    return says(reservation, "Active") and (
+        "commit" not in reservation["spec"] or says(reservation, "Committed")
+    )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from faults.draws import CPUS, NODES, NUMBERS, SIZES, Action, Draw, lock, numbered, pod
+from faults.draws import CPUS, NODES, NUMBERS, SIZES, Action, Draw, numbered, pod, reservation
 
 _SMALL = ("500m", "500m", "1", "1500m")
 _AT_ONCE = 0.3
@@ -44,7 +44,7 @@ def _also(draw: Action, **fields: Any) -> Action:
 
 def _leased(rng: Random, number: int | None = None) -> Action:
     lease = {"durationSeconds": rng.choice((3, 6, 20)), "graceSeconds": rng.choice((0, 2, 10))}
-    return _also(lock(rng, number), lease=lease)
+    return _also(reservation(rng, number), lease=lease)
 
 
 def _hold_lease(rng: Random) -> Action:
@@ -54,11 +54,11 @@ def _hold_lease(rng: Random) -> Action:
 
 
 def _sticky(rng: Random, number: int | None = None) -> Action:
-    return _also(lock(rng, number), reuse="Always")
+    return _also(reservation(rng, number), reuse="Always")
 
 
 def _two_phase(rng: Random, number: int | None = None) -> Action:
-    return _also(lock(rng, number), commit={"withinSeconds": rng.choice((1, 5, 5, 30, 600))})
+    return _also(reservation(rng, number), commit={"withinSeconds": rng.choice((1, 5, 5, 30, 600))})
 
 
 def _commit(rng: Random) -> Action:
@@ -66,7 +66,7 @@ def _commit(rng: Random) -> Action:
 
 
 def _alternative(rng: Random, number: int | None = None) -> Action:
-    drawn = lock(rng, number) if rng.random() < 0.5 else _two_phase(rng, number)
+    drawn = reservation(rng, number) if rng.random() < 0.5 else _two_phase(rng, number)
     return _also(drawn, anyOf=rng.choice(("one", "one", "two")))
 
 
@@ -97,7 +97,7 @@ def _one_of(action: str) -> Draw:
 
 
 def _borrowable(rng: Random, number: int | None = None) -> Action:
-    return _also(lock(rng, number), borrowable=True)
+    return _also(reservation(rng, number), borrowable=True)
 
 
 def _borrower(rng: Random) -> Action:
@@ -142,7 +142,9 @@ def _limits(rng: Random) -> dict[str, Any]:
 
 def _planned(rng: Random, number: int | None = None) -> Action:
     """Draw a lock whose window begins soon, by the operator's clock."""
-    action, arguments = _also(lock(rng, number), **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})))
+    action, arguments = _also(
+        reservation(rng, number), **rng.choice(({}, {"runSeconds": rng.choice((1, 20))}))
+    )
     arguments.pop("expires_in", None)
     return action, arguments | {"ttl": rng.choice((3, 10, 600)), "starts_in": rng.choice((2, 5, 10, 90))}
 
@@ -215,7 +217,7 @@ def _passing(rng: Random) -> Action:
 
 def _moving(rng: Random, number: int | None = None) -> Action:
     """Draw a lock for which pods may be moved."""
-    action, arguments = lock(rng, number)
+    action, arguments = reservation(rng, number)
     at_once: dict[str, Any] = {"automatically": True} if rng.random() < _AT_ONCE else {}
     wanted = {
         "cpu": rng.choice(("4", "5")),
@@ -330,7 +332,7 @@ KINDS = {
         Kind(
             "quotas",
             opening=(_quota,),
-            actions=(*(_quota,) * 2, *(_edit_quota,) * 2, numbered("delete quota"), *(lock,) * 3),
+            actions=(*(_quota,) * 2, *(_edit_quota,) * 2, numbered("delete quota"), *(reservation,) * 3),
             watched=("reservationquotas",),
             writes=("quota status",),
         ),

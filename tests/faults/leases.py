@@ -55,9 +55,9 @@ class Leases:
 
     def see_rest(self, now: float) -> None:
         """The status tells how each lease stands, and none is over."""
-        for name, lock in self._world.locks.items():
-            asked, lease = lock["spec"].get("lease"), lock.get("status", {}).get("lease")
-            if asked is None or phase_of(lock) in SETTLED:
+        for name, reservation in self._world.reservations.items():
+            asked, lease = reservation["spec"].get("lease"), reservation.get("status", {}).get("lease")
+            if asked is None or phase_of(reservation) in SETTLED:
                 continue
             self._world.expect(lease is not None, f"I5: {name} tells nothing of its lease")
             if lease is None:
@@ -67,7 +67,7 @@ class Leases:
             self._world.expect(heard, f"I5: {name} was renewed at {asked}, and nobody has heard: {lease}")
             due = parse_instant(lease.get("lostAt", lease["renewBy"]))
             self._world.expect(due > now, f"I3: the lease of {name} was due at {due}")
-            lapsed = says(lock, "LeaseLapsed") == ("lostAt" in lease)
+            lapsed = says(reservation, "LeaseLapsed") == ("lostAt" in lease)
             self._world.expect(lapsed, f"I5: {name} does not tell that its lease lapsed, or has not: {lease}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:

@@ -32,8 +32,8 @@ from tidelock.kube.client import (
 from tidelock.kube.config import Connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.watch import Reflector, WatchSettings
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.model.nodes import decode_node
@@ -45,22 +45,22 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
-from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
-from tidelock.scheduler.controllers.groups import GroupKeeper
-from tidelock.scheduler.controllers.quotas import QuotaReporter
-from tidelock.scheduler.controllers.quotes import QuoteDesk
-from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.controllers.groups import GroupController
+from tidelock.scheduler.controllers.quotas import QuotaController
+from tidelock.scheduler.controllers.quotes import QuoteController
+from tidelock.scheduler.controllers.schedules import ScheduleController
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import Place
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
-from tidelock.scheduler.views.recent_decisions import Recent
+from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.telemetry import Telemetry
 
 SCHEDULER = "tidelock-scheduler"
@@ -77,7 +77,7 @@ _QUOTAS = "reservation_quotas"
 _BUDGETS = "pod_disruption_budgets"
 
 
-class _Reporter(QuotaReporter):
+class _Reporter(QuotaController):
     """Knows whether it is about to write."""
 
     busy = False
@@ -129,27 +129,29 @@ class Life:
             busy=lambda: self.tasks.busy,
             monotonic=clock.monotonic,
         )
-        tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks, Recent(), self.isolation)
-        self.publisher = Publisher(tools, self.decider.book)
-        self.groups = GroupKeeper(tools, self.decider.book)
-        self.schedules = ScheduleKeeper(tools, self.decider.book)
-        self.desk = QuoteDesk(tools, self.decider)
-        self._reporter = _Reporter(tools, self.decider.book.quotas)
-        binder = Binder(tools, self.decider, self._extenders)
-        self._gates = GateReporter(tools, self.decider, binder)
+        context = WriterContext(
+            self._client, self._recorder, telemetry, clock, self.tasks, RecentDecisions(), self.isolation
+        )
+        self.publisher = StatusWriter(context, self.decider.ledger)
+        self.groups = GroupController(context, self.decider.ledger)
+        self.schedules = ScheduleController(context, self.decider.ledger)
+        self.desk = QuoteController(context, self.decider)
+        self._reporter = _Reporter(context, self.decider.ledger.quotas)
+        binder = Binder(context, self.decider, self._extenders)
+        self._gates = GateReporter(context, self.decider, binder)
         self._loop = Loop(
             self.decider,
             binder,
-            Evictor(tools, self.decider),
+            Evictor(context, self.decider),
             self.publisher,
             telemetry,
             clock,
             self.isolation,
         )
         decider = self.decider
-        self.feed = Feed(
+        self.event_handlers = EventHandlers(
             decider.cache,
-            decider.book,
+            decider.ledger,
             decider.queue,
             decider.waiting_pods,
             clock,
@@ -159,15 +161,15 @@ class Life:
                 _BUDGETS: decider.objects.pod_disruption_budgets,
             },
         )
-        feed = self.feed
+        event_handlers = self.event_handlers
         self._reflectors: dict[str, Reflector[Any]] = {
             resource.plural: Reflector(self._client, resource, decode, sink, rng=rng, settings=_WATCHES)
             for resource, decode, sink in (
-                (NODES, decode_node, feed.nodes),
-                (PODS, decode_pod, feed.pods),
-                (RESERVATIONS, decode_reservation, feed.reservations),
-                (RESERVATIONQUOTAS, decode_reservation_quota, feed.others[_QUOTAS]),
-                (BUDGETS, decoder_of(_BUDGETS), feed.others[_BUDGETS]),
+                (NODES, decode_node, event_handlers.nodes),
+                (PODS, decode_pod, event_handlers.pods),
+                (RESERVATIONS, decode_reservation, event_handlers.reservations),
+                (RESERVATIONQUOTAS, decode_reservation_quota, event_handlers.others[_QUOTAS]),
+                (BUDGETS, decoder_of(_BUDGETS), event_handlers.others[_BUDGETS]),
                 (RESERVATIONQUOTES, decode_quote, self.desk),
                 (RESERVATIONGROUPS, decode_group, self.groups),
                 (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
@@ -182,7 +184,7 @@ class Life:
             LoadMetrics(telemetry.registry, clock.now),
             clock,
             busy=lambda: self.tasks.busy,
-            ready=lambda: feed.ready,
+            ready=lambda: event_handlers.ready,
             isolation=self.isolation,
         )
         registry = kopf.OperatorRegistry()
@@ -199,7 +201,7 @@ class Life:
                 asyncio.create_task(each)
                 for each in (
                     *(reflector.run() for reflector in self._reflectors.values()),
-                    self._loop.run(self.feed),
+                    self._loop.run(self.event_handlers),
                     self._gates.run(self._loop.started),
                     self._reporter.run(self._loop.started),
                     self.desk.run(self._loop.started),
@@ -237,47 +239,47 @@ class Life:
         decider = self.decider
         due, monotonic = self.next_due(), self.clock.monotonic()
         lagging = [
-            self._lag(entry) for key, entry in decider.book.entries.items() if self.publisher.lags(key)
+            self._lag(entry) for key, entry in decider.ledger.entries.items() if self.publisher.lags(key)
         ]
         hoping = [
             f"{waiting.pod.key} {waiting.place}"
             for waiting in decider.queue._pods.values()
-            if waiting.place not in {Place.UNSCHEDULABLE, Place.GATED}
+            if waiting.place not in {QueueName.UNSCHEDULABLE, QueueName.GATED}
         ]
-        moving = [str(entry.key) for entry in decider.book.entries.values() if self._is_moving(entry)]
+        moving = [str(entry.key) for entry in decider.ledger.entries.values() if self._is_moving(entry)]
         keepers = (self.groups, self.schedules)
         kept = [str(key) for keeper in keepers for key in keeper._kept if keeper.lags(key)]
         refused = [
             str(key) for keeper in keepers for key, rest in keeper._rests.items() if rest.until > monotonic
         ]
         reasons = {
-            "it has not listed everything": not self.feed.ready,
+            "it has not listed everything": not self.event_handlers.ready,
             "it has something to decide": due is not None and due <= now + _ROUNDED,
             f"writes are under way ({len(self.tasks)})": bool(self.tasks),
             f"statuses lag: {lagging}": bool(lagging),
-            "changes or claims are unheard": bool(decider.book.changed or decider.book.hearsay),
+            "changes or claims are unheard": bool(decider.ledger.changed or decider.ledger.unverified_claims),
             f"pods hope: {hoping}": bool(hoping),
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
             f"groups or schedules were refused a moment ago: {refused}": bool(refused),
             "quotes wait": bool(self.desk._waiting or self.desk._busy),
-            "quotas lag": self._reporter.busy or bool(decider.book.quotas.changed),
+            "quotas lag": self._reporter.busy or bool(decider.ledger.quotas.changed),
             "gated pods are to be told": bool(
-                self._gates._due or decider.queue.gated or decider.book.touched
+                self._gates._due or decider.queue.gated or decider.ledger.touched
             ),
             "Kopf does not work": any(each.problem for each in self._kopf),
         }
         return "; ".join(text for text, holds in reasons.items() if holds)
 
-    def _is_moving(self, entry: Entry) -> bool:
+    def _is_moving(self, entry: ReservationInfo) -> bool:
         """Whether a plan is under way for a lock, and nobody is leaving its node for whom it may wait."""
         if entry.plan is None or not entry.plan.under_way:
             return False
         return not any(each.pod.leaving for each in self.decider.cache.pods_on(entry.plan.node))
 
-    def _lag(self, entry: Entry) -> str:
+    def _lag(self, entry: ReservationInfo) -> str:
         """Tell how a lock's object is not as it ought to be."""
-        wanted, stored = render(entry, self.clock.now()), entry.reservation.status
+        wanted, stored = render_reservation(entry, self.clock.now()), entry.reservation.status
         fields = [name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)]
         version, due = entry.reservation.meta.resource_version, entry.removable_at()
         return f"{entry.key} at {version}, to be removed at {due}, differs in {fields}"

@@ -58,7 +58,7 @@ class _Versions:
 class _Course:
     """A plan that is, or was, under way."""
 
-    lock: Happening
+    reservation: Happening
     plan: Json
     ended_at: float = inf
 
@@ -82,7 +82,7 @@ class Moves:
     def see(self, each: Happening, before: Json | None) -> None:
         """Follow plans, and check each eviction, and who comes to the node of a plan."""
         if each.kind == "reservations":
-            self._see_lock(each, before)
+            self._see_reservation(each, before)
         elif each.kind == BUDGETS.plural:
             self._budgets[each.name].add(each)
         elif each.kind == "pods" and not each.gone:
@@ -99,18 +99,18 @@ class Moves:
 
     # Plans.
 
-    def _see_lock(self, each: Happening, before: Json | None) -> None:
+    def _see_reservation(self, each: Happening, before: Json | None) -> None:
         old, new = _plan(before), {} if each.gone else _plan(each.state)
         if before is None or each.gone or before["spec"] != each.state["spec"]:
             self._asked[each.uid].add(each)
         if "begunAt" in old and old.get("begunAt") != new.get("begunAt"):
-            course = self._courses[_course(each.uid, old)]
-            course.ended_at = each.at
-            self._check_end(course, each, new)
+            timer = self._courses[_timer(each.uid, old)]
+            timer.ended_at = each.at
+            self._check_end(timer, each, new)
         if new.get("token") != old.get("token") and new:
             self._check_plan(each, new)
         if "begunAt" in new and old.get("begunAt") != new["begunAt"]:
-            self._courses[_course(each.uid, new)] = _Course(each, new)
+            self._courses[_timer(each.uid, new)] = _Course(each, new)
             shown = old.get("token") == new["token"] and _pods(old) == _pods(new)
             self._world.expect(shown, f"I2: {each}: it began what was not shown")
             sent = self._world.sent_at("status", each)
@@ -144,13 +144,13 @@ class Moves:
             )
             world.expect(twice <= 1, f"I2: {each}: its plan is of a pod of two budgets")
 
-    def _check_end(self, course: _Course, each: Happening, new: Json) -> None:
+    def _check_end(self, timer: _Course, each: Happening, new: Json) -> None:
         """A lock that still waits, and may have pods moved, says why that has ended."""
         waits = not each.gone and phase_of(each.state) == "Pending" and "mayMove" in each.state["spec"]
         waits = waits and not self._world.owner_was_tried(each.state, each.at)
         if waits and not new:
             told = condition(each.state, "MovePlanned")
-            late = len(list(self._writes_of(course, until=each.at))) > 1  # it may have had another plan since
+            late = len(list(self._writes_of(timer, until=each.at))) > 1  # it may have had another plan since
             why = told.get("status") == "False" and (late or told["message"].startswith("given up: "))
             self._world.expect(why, f"I5: {each}: it does not say why its plan was given up: {told}")
 
@@ -177,21 +177,23 @@ class Moves:
     def _check_eviction(self, each: Happening) -> None:
         """Who is evicted is in a plan that is under way and approved."""
         world, sent = self._world, self._world.sent_at("evict", each)
-        courses = [course for course in self._courses.values() if each.uid in course.pods]
+        courses = [timer for timer in self._courses.values() if each.uid in timer.pods]
         world.expect(bool(courses), f"I2: {each}: it is in no plan that is under way")
         if not courses:
             return
-        course = max(courses, key=lambda course: course.ended_at)
-        world.expect(sent <= course.ended_at + SLACK, f"I2: {each}: its plan was over at {course.ended_at}")
-        approved = any(self._may_be_approved(one.lock.uid, one.plan["token"], sent) for one in courses)
+        timer = max(courses, key=lambda timer: timer.ended_at)
+        world.expect(sent <= timer.ended_at + SLACK, f"I2: {each}: its plan was over at {timer.ended_at}")
+        approved = any(self._may_be_approved(one.reservation.uid, one.plan["token"], sent) for one in courses)
         world.expect(approved, f"I2: {each}: its plan is not approved any more")
         self._check_stays(each.state, sent, f"I2: {each}: it was to stay")
-        uids = {one.lock.uid for one in courses}
+        uids = {one.reservation.uid for one in courses}
         if len(uids) == 1:
-            evicted = self._evicted[course.lock.uid]
+            evicted = self._evicted[timer.reservation.uid]
             evicted.add(each.uid)
-            most = self._most(course.lock.uid, -inf)
-            world.expect(len(evicted) <= most, f"I2: {each}: {len(evicted)} went for {course.lock.name}")
+            most = self._most(timer.reservation.uid, -inf)
+            world.expect(
+                len(evicted) <= most, f"I2: {each}: {len(evicted)} went for {timer.reservation.name}"
+            )
 
     # Room.
 
@@ -217,8 +219,12 @@ class Moves:
         node = self._world.nodes.get(node_name)
         if node is None:
             return False
-        here = (lock for lock in self._world.locks.values() if holds(lock) and is_on(lock, node))
-        room = total(room_of(lock) for lock in here if owns(lock, pod))
+        here = (
+            reservation
+            for reservation in self._world.reservations.values()
+            if holds(reservation) and is_on(reservation, node)
+        )
+        room = total(room_of(reservation) for reservation in here if owns(reservation, pod))
         return all(units <= room.get(name, 0) for name, units in requests(pod).items())
 
     def _check_rival(self, each: Happening, before: Json | None) -> None:
@@ -234,38 +240,45 @@ class Moves:
         world = self._world
         if node_name in world.disturbed or node_name not in world.nodes:
             return
-        for lock in self._waiting_for(node_name, each, decided):
-            if priority > lock["spec"].get("priority", 0) or lock["metadata"]["uid"] == each.uid:
+        for reservation in self._waiting_for(node_name, each, decided):
+            if (
+                priority > reservation["spec"].get("priority", 0)
+                or reservation["metadata"]["uid"] == each.uid
+            ):
                 continue
-            here = (one for one in world.locks.values() if holds(one) and is_on(one, world.nodes[node_name]))
+            here = (
+                one
+                for one in world.reservations.values()
+                if holds(one) and is_on(one, world.nodes[node_name])
+            )
             held = [one for one in here if world.surely_has_room(one, each)]
-            room = {"nodeName": node_name, "resources": lock["spec"]["resources"]}
-            over = excess(world, node_name, [*held, lock | {"status": room}])
-            name = lock["metadata"]["name"]
+            room = {"nodeName": node_name, "resources": reservation["spec"]["resources"]}
+            over = excess(world, node_name, [*held, reservation | {"status": room}])
+            name = reservation["metadata"]["name"]
             world.expect(not over, f"I1: {each}: {name} lacks {over} of what is being made free for it")
 
     def _waiting_for(self, node_name: str, each: Happening, decided: float) -> Iterator[Json]:
         """Give locks for which room was surely being made when something was decided."""
-        for course in self._courses.values():
-            begun, name = course.lock, course.lock.name
-            lock = self._world.locks.get(name)
-            if course.plan["nodeName"] != node_name or course.ended_at < inf or lock is None:
+        for timer in self._courses.values():
+            begun, name = timer.reservation, timer.reservation.name
+            reservation = self._world.reservations.get(name)
+            if timer.plan["nodeName"] != node_name or timer.ended_at < inf or reservation is None:
                 continue
-            same = lock["metadata"]["generation"] == begun.state["metadata"]["generation"]
+            same = reservation["metadata"]["generation"] == begun.state["metadata"]["generation"]
             if not same or decided <= begun.at or not self._world.went_on(begun.at, each.at):
                 continue
-            if self._world.owner_was_tried(lock, each.at):
+            if self._world.owner_was_tried(reservation, each.at):
                 continue  # it is for its owner, and gone with that
-            if not self._was_news_written(course, decided):
-                yield lock
+            if not self._was_news_written(timer, decided):
+                yield reservation
 
-    def _was_news_written(self, course: _Course, decided: float) -> bool:
+    def _was_news_written(self, timer: _Course, decided: float) -> bool:
         """Whether the operator had begun to write of a lock again: its plan may have been over already."""
-        return any(self._writes_of(course, until=decided + SLACK))
+        return any(self._writes_of(timer, until=decided + SLACK))
 
-    def _writes_of(self, course: _Course, until: float) -> Iterator[Passed]:
+    def _writes_of(self, timer: _Course, until: float) -> Iterator[Passed]:
         """Give the requests that wrote, or were to write, of a lock since its plan was begun."""
-        begun = course.lock
+        begun = timer.reservation
         for asked in self._world.circumstances.asked:
             news = asked.start > begun.at or asked.end > begun.at + SLACK
             if asked.point == "status" and asked.name == begun.name and news and asked.start <= until:
@@ -276,10 +289,10 @@ class Moves:
     def see_rest(self, now: float) -> None:
         """Nothing is under way for nothing; who waits knows how it stands, and who approved is heard."""
         del now
-        for name, lock in self._world.locks.items():
-            plan, asked = _plan(lock), lock["spec"].get("mayMove")
-            waits = phase_of(lock) == "Pending"
-            self._world.expect(waits or not plan, f"I5: {name} has a plan, and is {phase_of(lock)}")
+        for name, reservation in self._world.reservations.items():
+            plan, asked = _plan(reservation), reservation["spec"].get("mayMove")
+            waits = phase_of(reservation) == "Pending"
+            self._world.expect(waits or not plan, f"I5: {name} has a plan, and is {phase_of(reservation)}")
             if "begunAt" in plan:
                 pods = self._world.pods.values()
                 here = [pod for pod in pods if pod["spec"].get("nodeName") == plan["nodeName"]]
@@ -288,11 +301,18 @@ class Moves:
             elif plan and asked is not None:
                 heard = asked.get("approve") != plan["token"] and not asked.get("automatically")
                 self._world.expect(heard, f"I5: the approval of {name} is not heard")
-            if waits and asked is not None and reason_of(lock) in ROOMLESS and "group" not in lock["spec"]:
-                told = says(lock, "MovePlanned") == bool(plan) and condition(lock, "MovePlanned")
+            if (
+                waits
+                and asked is not None
+                and reason_of(reservation) in ROOMLESS
+                and "group" not in reservation["spec"]
+            ):
+                told = says(reservation, "MovePlanned") == bool(plan) and condition(
+                    reservation, "MovePlanned"
+                )
                 self._world.expect(bool(told), f"I5: {name} does not tell how its plan stands")
-            evicted = len(self._evicted[lock["metadata"]["uid"]])
-            moved = lock.get("status", {}).get("moved", 0)
+            evicted = len(self._evicted[reservation["metadata"]["uid"]])
+            moved = reservation.get("status", {}).get("moved", 0)
             counted = moved >= evicted or "begunAt" in plan
             self._world.expect(counted, f"I5: {evicted} were evicted for {name}, which tells of {moved}")
 
@@ -302,8 +322,8 @@ class Moves:
         return False
 
 
-def _plan(lock: Json | None) -> Json:
-    found: Json = {} if lock is None else lock.get("status", {}).get("plan", {})
+def _plan(reservation: Json | None) -> Json:
+    found: Json = {} if reservation is None else reservation.get("status", {}).get("plan", {})
     return found
 
 
@@ -311,7 +331,7 @@ def _pods(plan: Json) -> set[str]:
     return {each["uid"] for each in plan.get("evictions", ())}
 
 
-def _course(uid: str, plan: Json) -> tuple[str, str, str]:
+def _timer(uid: str, plan: Json) -> tuple[str, str, str]:
     return uid, plan["token"], plan["begunAt"]
 
 

@@ -18,13 +18,13 @@ from faults.history import RESOURCES, Json, Record
 from faults.plan import Plan, Step
 from faults.story import Action, Story
 from tidelock.binders.certificate_rotator import CONFIGURATION
-from tidelock.kube.client import WEBHOOKS, Resource
+from tidelock.kube.client import WEBHOOKS, ApiResource
 from tidelock.kube.errors import AlreadyExists, ApiError
 from tidelock.kube.lease import LEASES
 
 _CRDS = MANIFESTS.parent / "crds"
 _FENCE = BASE / "fence.yaml"
-_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+_ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 _NAME = "tidelock"
 _LEASE = LEASES.item(_NAME, SYSTEM_NAMESPACE)
 

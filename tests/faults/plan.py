@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, jump_ahead, lock, pod
+from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, jump_ahead, pod, reservation
 from faults.kinds import KINDS, LEVELS, Kind
 
 WATCHED = ("nodes", "pods", "reservations")
@@ -98,7 +98,7 @@ def make_plan(seed: int, levels: float = _LEVELS) -> Plan:
     disturbed = rng.random() < 0.4
     cores = max((kind.sizes for kind in kinds), default=SIZES)
     sizes = {name: rng.choice(cores) for name in NODES}
-    opening = [lock(rng, 0), lock(rng, 1), pod(rng, 0)]
+    opening = [reservation(rng, 0), reservation(rng, 1), pod(rng, 0)]
     opening += [draw(rng) for kind in kinds for draw in kind.opening]
     actions = _actions(kinds, disturbed=disturbed)
     later = [rng.choice(actions)(rng) for _ in range(rng.randrange(10, 24))]

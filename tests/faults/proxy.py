@@ -290,7 +290,7 @@ class Proxy:
         until, code = self._storm
         try:
             if passed.start < until:
-                return _refusal(code)
+                return _diagnosis(code)
             with suppress(ConnectionError, aiohttp.ClientError):  # either side hangs up when it likes
                 if point.startswith("watch "):
                     return await self._watch(request, point.removeprefix("watch "))
@@ -317,7 +317,7 @@ class Proxy:
         """Let a request suffer a fault before the server has it; gives the answer if it never will."""
         match fault.what:
             case "refused" | "gone":
-                return _refusal(fault.code)
+                return _diagnosis(fault.code)
             case "reset":
                 return _abort(request)
             case "hang":
@@ -335,7 +335,7 @@ class Proxy:
             case "lost":
                 return _abort(request)
             case "broken":
-                return _refusal(fault.code)
+                return _diagnosis(fault.code)
             case "slow":
                 await self.pause(fault.seconds)
             case "torn":
@@ -390,11 +390,11 @@ class Proxy:
 
     async def _watch(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
         if resource in self._gaps:  # the operator hung up before it could be told
-            return _refusal(410)
+            return _diagnosis(410)
         fault = self._next_fault(f"watch {resource}")
         if fault is not None:
             if fault.code:
-                return _refusal(fault.code)
+                return _diagnosis(fault.code)
             if fault.what == "hang":
                 await _while_listening(request)
             return _abort(request)
@@ -493,7 +493,7 @@ def _status(code: int) -> dict[str, Any]:
     }
 
 
-def _refusal(code: int) -> web.Response:
+def _diagnosis(code: int) -> web.Response:
     headers = {"Retry-After": "1"} if code == HTTPStatus.TOO_MANY_REQUESTS else None
     return web.json_response(_status(code), status=code, headers=headers)
 

@@ -14,10 +14,10 @@ SETTLED = frozenset({"Consumed", "Expired", "Lost", "Rejected"})
 _DONE = {"Succeeded", "Failed"}
 
 
-def owns(lock: Json, pod: Json) -> bool:
+def owns(reservation: Json, pod: Json) -> bool:
     """Tell whether a pod is an owner of a lock, by name or labels."""
     labels = pod["metadata"].get("labels", {})
-    for term in lock["spec"]["owners"]:
+    for term in reservation["spec"]["owners"]:
         named = "pod" not in term or term["pod"]["name"] == pod["metadata"]["name"]
         wanted = term.get("selector", {}).get("matchLabels", {})
         if named and wanted.items() <= labels.items():
@@ -25,15 +25,17 @@ def owns(lock: Json, pod: Json) -> bool:
     return False
 
 
-def may_be_owned_by(lock: Json, name: str) -> bool:
+def may_be_owned_by(reservation: Json, name: str) -> bool:
     """Whether a pod of a name, which may be gone by now, may have been an owner."""
-    return any(term.get("pod", {"name": name})["name"] == name for term in lock["spec"]["owners"])
+    return any(term.get("pod", {"name": name})["name"] == name for term in reservation["spec"]["owners"])
 
 
-def is_for_any(lock: Json, pod: Json) -> bool:
+def is_for_any(reservation: Json, pod: Json) -> bool:
     """Whether a lock that a pod is an owner of is as much for others of its workload."""
-    named = ({**lock, "spec": {"owners": [term]}} for term in lock["spec"]["owners"] if "pod" in term)
-    special = lock["spec"].get("reuse") == "Always" or "group" in lock["spec"]
+    named = (
+        {**reservation, "spec": {"owners": [term]}} for term in reservation["spec"]["owners"] if "pod" in term
+    )
+    special = reservation["spec"].get("reuse") == "Always" or "group" in reservation["spec"]
     return not special and not any(owns(each, pod) for each in named)
 
 
@@ -43,9 +45,9 @@ def claims(pod: Json) -> frozenset[str] | None:
     return None if said is None or not pod["spec"].get("nodeName") else frozenset(said.split(","))
 
 
-def has_taken(lock: Json, pod: Json) -> bool:
+def has_taken(reservation: Json, pod: Json) -> bool:
     """Whether an owner that is bound ends a lock: of those for any pod of a workload what it says it took."""
-    return not is_for_any(lock, pod) or lock["metadata"]["uid"] in (claims(pod) or ())
+    return not is_for_any(reservation, pod) or reservation["metadata"]["uid"] in (claims(pod) or ())
 
 
 def condition(state: Json, kind: str) -> Json:
@@ -64,44 +66,48 @@ def reason_of(state: Json) -> str:
     return str(condition(state, "Active").get("reason", ""))
 
 
-def phase_of(lock: Json) -> str:
+def phase_of(reservation: Json) -> str:
     """Give the phase of a lock; empty if nobody has looked at it."""
-    return str(lock.get("status", {}).get("phase", ""))
+    return str(reservation.get("status", {}).get("phase", ""))
 
 
-def holds(lock: Json) -> bool:
+def holds(reservation: Json) -> bool:
     """Whether a lock says that it holds room."""
-    return says(lock, "Active") and "deletionTimestamp" not in lock["metadata"]
+    return says(reservation, "Active") and "deletionTimestamp" not in reservation["metadata"]
 
 
-def is_on(lock: Json, node: Json) -> bool:
+def is_on(reservation: Json, node: Json) -> bool:
     """Whether a lock says that it is on this very node."""
-    status, meta = lock["status"], node["metadata"]
+    status, meta = reservation["status"], node["metadata"]
     return (status.get("nodeName"), status.get("nodeUID")) == (meta["name"], meta["uid"])
 
 
-def room_of(lock: Json) -> Amounts:
+def room_of(reservation: Json) -> Amounts:
     """Give what a lock has at least, as an edit that makes it smaller counts at once."""
-    has = amounts(lock["status"].get("resources", {}))
-    asks = amounts(lock["spec"].get("resources", {}))
+    has = amounts(reservation["status"].get("resources", {}))
+    asks = amounts(reservation["spec"].get("resources", {}))
     return {name: min(units, asks.get(name, Decimal(0))) for name, units in has.items()}
 
 
-def expiry(lock: Json) -> float:
+def expiry(reservation: Json) -> float:
     """Tell when a lock ends at the latest, by its status or an edit that came after it."""
-    spec, status = lock["spec"], lock.get("status", {})
+    spec, status = reservation["spec"], reservation.get("status", {})
     ends = [parse_instant(text) for text in (status.get("expiresAt"), spec.get("expireAt")) if text]
     if "activatedAt" in status and "ttlSeconds" in spec:
         ends.append(parse_instant(status["activatedAt"]) + spec["ttlSeconds"])
     return min(ends, default=float("inf"))
 
 
-def due(lock: Json) -> float:
+def due(reservation: Json) -> float:
     """Tell when a lock ends unless its holder does something: its expiry, or a renewal or commit missed."""
-    status, ends = lock.get("status", {}), [expiry(lock)]
-    if "lease" in status and "lease" in lock["spec"]:
-        ends.append(parse_instant(status["lease"]["renewBy"]) + lock["spec"]["lease"]["graceSeconds"])
-    if "commit" in lock["spec"] and "dueAt" in status.get("commit", {}) and not says(lock, "Committed"):
+    status, ends = reservation.get("status", {}), [expiry(reservation)]
+    if "lease" in status and "lease" in reservation["spec"]:
+        ends.append(parse_instant(status["lease"]["renewBy"]) + reservation["spec"]["lease"]["graceSeconds"])
+    if (
+        "commit" in reservation["spec"]
+        and "dueAt" in status.get("commit", {})
+        and not says(reservation, "Committed")
+    ):
         ends.append(parse_instant(status["commit"]["dueAt"]))
     return min(ends)
 

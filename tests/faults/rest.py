@@ -21,9 +21,9 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
 
 _MOST_DECISIONS = 50
@@ -38,12 +38,12 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
     rebuilt = _rebuild(stored, now)
     found = _differences("I4: memory and the API", _standing(decider), _standing(rebuilt))
     found += _differences("I4: plans of moves in memory and the API", _plans(decider), _plans(rebuilt))
-    rebuilt.book.advance(now)  # then it knows which groups are whole
+    rebuilt.ledger.advance(now)  # then it knows which groups are whole
     for differences in (_group_differences, _quota_differences, _schedule_differences):
         found += differences(rebuilt, stored, now)
     for _ in range(_MOST_DECISIONS):
         outcome = rebuilt.step(now)
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             found.append(f"I5: pod {outcome.pod.key} waits, and fits on {outcome.node_name}")
         evicted = [str(pod.key) for attempt in rebuilt.take_preemptions() for pod in attempt.victims]
         if evicted:
@@ -52,7 +52,9 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
             break
     moving = (rebuilt.moving.next_victim(task) for task in rebuilt.take_moves())
     found += [f"I5: {pod.key} is to be moved, and was not evicted" for pod in moving if pod is not None]
-    found += [f"I5: {claim.pod.key} has locks yet, and is bound" for claim in rebuilt.take_hearsay()]
+    found += [
+        f"I5: {claim.pod.key} has locks yet, and is bound" for claim in rebuilt.take_unverified_claims()
+    ]
     return found or _differences(
         "I5: before and after another decision", _standing(decider), _standing(rebuilt)
     )
@@ -65,7 +67,7 @@ def _group_differences(decider: Decider, stored: Mapping[tuple[str, str], Json],
     ]
     found = []
     for group in groups:
-        members = decider.book.groups.get(GroupKey(*group.key, group.meta.uid))
+        members = decider.ledger.groups.get(GroupKey(*group.key, group.meta.uid))
         wanted = render_group(group, members, now)
         found += _differences(f"I4: of {group.key}, what is told and what is so", group.status, wanted)
     return found
@@ -74,7 +76,7 @@ def _group_differences(decider: Decider, stored: Mapping[tuple[str, str], Json],
 def _quota_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
     """I4: another operator would tell the same of quotas."""
     found = []
-    quotas, raw = decider.book.quotas, (each for (kind, _), each in stored.items() if kind == _QUOTAS)
+    quotas, raw = decider.ledger.quotas, (each for (kind, _), each in stored.items() if kind == _QUOTAS)
     for quota in (decode_reservation_quota(json.dumps(state).encode()) for state in raw):
         wanted = render_quota(quota, quotas.used(quota.meta.namespace), now)
         found += _differences(f"I4: of {quota.meta.key}, what is told and what is so", quota.status, wanted)
@@ -86,7 +88,7 @@ def _schedule_differences(decider: Decider, stored: Mapping[tuple[str, str], Jso
     found = []
     raw = (each for (kind, _), each in stored.items() if kind == _SCHEDULES)
     for schedule in (decode_schedule(json.dumps(state).encode()) for state in raw):
-        windows = decider.book.schedules.windows(schedule.meta.uid)
+        windows = decider.ledger.schedules.windows(schedule.meta.uid)
         plan = plan_windows(schedule, windows, 0.0, now)
         wanted = render_schedule(schedule, windows, plan, now)
         found += _differences(f"I4: of {schedule.key}, what is told and what is so", schedule.status, wanted)
@@ -106,13 +108,13 @@ def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json])
         and (state["spec"]["retention"] != "Retain" or state["status"].get("phase") not in _TOMBSTONES)
     ]
     left += [f"I5: {name} is there after its time" for kind, name in stored if kind == "reservationquotes"]
-    book, columns = decider.book, decider.columns
-    held = {name: columns.named(columns.locked[row]) for name, row in columns.row_of.items()}
+    ledger, columns = decider.ledger, decider.columns
+    held = {name: columns.named(columns.reserved[row]) for name, row in columns.row_of.items()}
     remains = {
         "amounts": {name: amounts for name, amounts in held.items() if amounts},
-        "waiting": book.waitlist.waiting,
-        "claims": book._claims,
-        "holders": book.rooms.nodes_with_locks(),
+        "waiting": ledger.waiting_reservations.waiting,
+        "claims": ledger._claims,
+        "holders": ledger.holdings.nodes_with_reservations(),
     }
     return left + [f"I4: {what} left of no lock: {some}" for what, some in remains.items() if some]
 
@@ -123,9 +125,9 @@ _TOMBSTONES = {"Consumed", "Expired", "Lost", "Rejected"}
 def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
     """Start another operator over the same objects."""
     decider = Decider(default_configuration(SCHEDULER, BUILTINS), earmark_after=EARMARK_AFTER)
-    feed = Feed(
+    event_handlers = EventHandlers(
         decider.cache,
-        decider.book,
+        decider.ledger,
         decider.queue,
         decider.waiting_pods,
         HandClock(now),
@@ -136,11 +138,11 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         },
     )
     sinks: dict[str, tuple[Callable[[bytes], Any], Any]] = {
-        "nodes": (decode_node, feed.nodes),
-        "pods": (decode_pod, feed.pods),
-        BUDGETS.plural: (decoder_of(_BUDGETS), feed.others[_BUDGETS]),
-        "reservationquotas": (decode_reservation_quota, feed.others["reservation_quotas"]),
-        "reservations": (decode_reservation, feed.reservations),
+        "nodes": (decode_node, event_handlers.nodes),
+        "pods": (decode_pod, event_handlers.pods),
+        BUDGETS.plural: (decoder_of(_BUDGETS), event_handlers.others[_BUDGETS]),
+        "reservationquotas": (decode_reservation_quota, event_handlers.others["reservation_quotas"]),
+        "reservations": (decode_reservation, event_handlers.reservations),
     }
     for (kind, _), state in stored.items():
         if kind in sinks:
@@ -158,33 +160,33 @@ def _due(decider: Decider, now: float) -> bool:
 
 def _standing(decider: Decider) -> dict[str, Any]:
     columns = decider.columns
-    locks = {
+    reservations = {
         f"lock {key}": {
             "phase": entry.phase,
             "node": (entry.node, entry.node_uid),
-            "room": dict(entry.room),
+            "room": dict(entry.reserved),
             "held": dict(entry.held),
             "used": dict(entry.used),
             "lease": None if entry.phase in SETTLED else entry.lease,
             "hold": None if entry.phase in SETTLED else entry.hold,
             "ahead": entry.ahead,
-            "given": entry.given and entry.phase is Phase.ACTIVE,
+            "given": entry.group_committed and entry.phase is Phase.ACTIVE,
             "activated": entry.activated_at,
             "expires": entry.expires_at,
         }
-        for key, entry in decider.book.entries.items()
+        for key, entry in decider.ledger.entries.items()
     }
-    kinds = {"allocatable": columns.allocatable, "requested": columns.requested, "locked": columns.locked}
+    kinds = {"allocatable": columns.allocatable, "requested": columns.requested, "locked": columns.reserved}
     nodes = {
         f"node {name}": {kind: columns.named(amounts[row]) for kind, amounts in kinds.items()}
         for name, row in columns.row_of.items()
     }
-    return locks | nodes
+    return reservations | nodes
 
 
 def _plans(decider: Decider) -> dict[str, Any]:
     """Tell of moves; locks are looked at now and then, so another operator may find a plan at once."""
-    entries = decider.book.entries.items()
+    entries = decider.ledger.entries.items()
     plans = {key: (entry.plan, entry.moved) for key, entry in entries if entry.phase not in SETTLED}
     return {
         f"lock {key}": (plan and (plan.node, plan.token, plan.begun_at), moved)

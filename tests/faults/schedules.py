@@ -56,13 +56,13 @@ class _Version:
         late = min(self.spec["durationSeconds"], self.spec.get("startingDeadlineSeconds", inf))
         return self.latest(start) == start == self.latest(clock) and clock < start + late
 
-    def is_made_into(self, lock: Json) -> bool:
+    def is_made_into(self, reservation: Json) -> bool:
         """Whether a lock is what a window of it is to be."""
         if not self.spec:
             return False
-        begin, end = (parse_instant(lock["spec"][name]) for name in ("startAt", "expireAt"))
+        begin, end = (parse_instant(reservation["spec"][name]) for name in ("startAt", "expireAt"))
         asked, length = self.spec["template"]["spec"], float(self.spec["durationSeconds"])
-        return asked.items() <= lock["spec"].items() and end - begin == length
+        return asked.items() <= reservation["spec"].items() and end - begin == length
 
 
 class Schedules:
@@ -148,8 +148,8 @@ class Schedules:
             state["metadata"]["uid"]: state for state in self._world.objects["reservationschedules"].values()
         }
         ahead = defaultdict[str, set[float]](set)
-        for name, lock in self._world.locks.items():
-            if (window := _window(lock)) is not None:
+        for name, reservation in self._world.reservations.items():
+            if (window := _window(reservation)) is not None:
                 uid, start = window
                 self._world.expect(uid in schedules, f"I5: the schedule of {name} is gone")
                 ahead[uid] |= {start} if start > now else set()
@@ -186,9 +186,9 @@ class Schedules:
         return start > clock and unwanted
 
 
-def _window(lock: Json) -> Window | None:
+def _window(reservation: Json) -> Window | None:
     """Tell of which schedule a lock is a window, and of when, if it is one."""
-    for owner in lock["metadata"].get("ownerReferences", ()):
+    for owner in reservation["metadata"].get("ownerReferences", ()):
         if owner["kind"] == "ReservationSchedule":
-            return owner["uid"], parse_instant(lock["spec"]["startAt"])
+            return owner["uid"], parse_instant(reservation["spec"]["startAt"])
     return None

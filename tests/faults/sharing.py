@@ -40,58 +40,64 @@ class Sharing:
         del now
         for node_name in self._world.nodes:
             here = [
-                lock for lock in self._world.locks.values() if holds(lock) and _node_of(lock) == node_name
+                reservation
+                for reservation in self._world.reservations.values()
+                if holds(reservation) and _node_of(reservation) == node_name
             ]
             pods = [pod for pod in self._world.pods.values() if uses_room_of(pod, node_name)]
             told = total(
-                amounts(lock["status"].get(field, {})) for lock in here for field in ("used", "lent")
+                amounts(reservation["status"].get(field, {}))
+                for reservation in here
+                for field in ("used", "lent")
             )
             used = {name: units for name, units in room_in_use(here, pods).items() if units}
             self._world.expect(told == used, f"I5: {used} of locks on {node_name} is used, and {told} told")
-            for lock in here:
-                self._check_holder(lock, pods)
-                self._check_owners(lock)
+            for reservation in here:
+                self._check_holder(reservation, pods)
+                self._check_owners(reservation)
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
         """Nothing but what ends any lock ends one that is shared."""
         del reason, before, each
         return False
 
-    def _check_holder(self, lock: Json, pods: Iterable[Json]) -> None:
+    def _check_holder(self, reservation: Json, pods: Iterable[Json]) -> None:
         """Who is told to be in a lock for reuse is there."""
-        name, holder = lock["metadata"]["name"], lock["status"].get("boundPod", {}).get("uid")
-        if _is_for_reuse(lock):
-            inside = {pod["metadata"]["uid"] for pod in pods if owns(lock, pod)}
-            told = says(lock, "Occupied") == bool(holder)
+        name, holder = reservation["metadata"]["name"], reservation["status"].get("boundPod", {}).get("uid")
+        if _is_for_reuse(reservation):
+            inside = {pod["metadata"]["uid"] for pod in pods if owns(reservation, pod)}
+            told = says(reservation, "Occupied") == bool(holder)
             self._world.expect(told, f"I5: {name} says who is in it, or that nobody is")
             self._world.expect(not holder or holder in inside, f"I5: {holder} is not in {name}")
 
-    def _check_owners(self, lock: Json) -> None:
+    def _check_owners(self, reservation: Json) -> None:
         """An owner that fits into a borrowable lock is not kept waiting by who borrows of it."""
-        node = self._world.nodes[_node_of(lock)]
+        node = self._world.nodes[_node_of(reservation)]
         if (
-            not lock["spec"].get("borrowable")
+            not reservation["spec"].get("borrowable")
             or not is_sound(node)
-            or _node_of(lock) in self._world.disturbed
+            or _node_of(reservation) in self._world.disturbed
         ):
             return
         for pod in self._world.pods.values():
-            waits = owns(lock, pod) and not pod["spec"].get("nodeName") and not is_leaving(pod)
-            fits = all(units <= room_of(lock).get(name, 0) for name, units in requests(pod).items())
-            names = pod["metadata"]["name"], lock["metadata"]["name"]
+            waits = owns(reservation, pod) and not pod["spec"].get("nodeName") and not is_leaving(pod)
+            fits = all(units <= room_of(reservation).get(name, 0) for name, units in requests(pod).items())
+            names = pod["metadata"]["name"], reservation["metadata"]["name"]
             self._world.expect(not (waits and fits), f"I5: {names[0]} waits, though {names[1]} is its own")
 
 
-def room_in_use(locks: Sequence[Json], pods: Sequence[Json]) -> Amounts:
+def room_in_use(reservations: Sequence[Json], pods: Sequence[Json]) -> Amounts:
     """Tell what of the room of locks on a node its pods use without ending them, at the most.
 
     An owner of several may use them all: as much flows from pods to locks as the smallest cut lets through.
     Borrowers use any that are borrowable.
     """
-    reused = [lock for lock in locks if _is_for_reuse(lock)]
-    lent = total(room_of(lock) for lock in locks if lock["spec"].get("borrowable"))
+    reused = [reservation for reservation in reservations if _is_for_reuse(reservation)]
+    lent = total(
+        room_of(reservation) for reservation in reservations if reservation["spec"].get("borrowable")
+    )
     borrowed = total(requests(pod) for pod in pods if borrows(pod))
-    names = {name for lock in reused for name in room_of(lock)}
+    names = {name for reservation in reused for name in room_of(reservation)}
     return total(
         [
             {name: min(_cuts(reused, pods, name)) for name in names},
@@ -102,25 +108,31 @@ def room_in_use(locks: Sequence[Json], pods: Sequence[Json]) -> Amounts:
 
 def excess(world: World, node_name: str, held: Iterable[Json]) -> Amounts:
     """Tell by how much bound pods and these locks exceed what a node has to give."""
-    locks, pods = list(held), [each for each in world.pods.values() if uses_room_of(each, node_name)]
-    taken = total([*map(requests, pods), *map(room_of, locks)])
-    used = room_in_use(locks, pods)
+    reservations, pods = list(held), [each for each in world.pods.values() if uses_room_of(each, node_name)]
+    taken = total([*map(requests, pods), *map(room_of, reservations)])
+    used = room_in_use(reservations, pods)
     room = amounts(world.nodes[node_name]["status"]["allocatable"])
     over = {name: units - used.get(name, 0) - room.get(name, 0) for name, units in taken.items()}
     return {name: units for name, units in over.items() if units > 0}
 
 
-def _cuts(locks: Sequence[Json], pods: Sequence[Json], name: str) -> Iterable[Decimal]:
-    for full in chain.from_iterable(combinations(locks, size) for size in range(len(locks) + 1)):
-        owners = [pod for pod in pods if any(owns(lock, pod) for lock in locks if lock not in full)]
-        yield sum((room_of(lock)[name] for lock in full), Decimal(0)) + sum(
+def _cuts(reservations: Sequence[Json], pods: Sequence[Json], name: str) -> Iterable[Decimal]:
+    for full in chain.from_iterable(
+        combinations(reservations, size) for size in range(len(reservations) + 1)
+    ):
+        owners = [
+            pod
+            for pod in pods
+            if any(owns(reservation, pod) for reservation in reservations if reservation not in full)
+        ]
+        yield sum((room_of(reservation)[name] for reservation in full), Decimal(0)) + sum(
             (requests(pod).get(name, Decimal(0)) for pod in owners), Decimal(0)
         )
 
 
-def _is_for_reuse(lock: Json) -> bool:
-    return bool(lock["spec"].get("reuse") == "Always")
+def _is_for_reuse(reservation: Json) -> bool:
+    return bool(reservation["spec"].get("reuse") == "Always")
 
 
-def _node_of(lock: Json) -> str:
-    return str(lock["status"]["nodeName"])
+def _node_of(reservation: Json) -> str:
+    return str(reservation["status"]["nodeName"])

@@ -26,8 +26,8 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
+    ApiResource,
     KubeClient,
-    Resource,
 )
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import AlreadyExists, ApiError, NotFound
@@ -206,7 +206,7 @@ class Story:
             await self.delete_node(node)
         await self.put_node(node)
 
-    async def create_lock(self, number: int, owner: int | str, node: str, **wanted: Any) -> None:
+    async def create_reservation(self, number: int, owner: int | str, node: str, **wanted: Any) -> None:
         term = (
             {"pod": {"name": f"web-{owner}"}}
             if owner != "web"
@@ -233,29 +233,31 @@ class Story:
     def _in(self, seconds: float) -> str:
         return format_instant(int(self.clock.now() + seconds))
 
-    async def edit_lock(self, number: int, spec: Mapping[str, Any]) -> None:
-        await self.site.admin.patch(self._lock(number), {"spec": dict(spec)})
+    async def edit_reservation(self, number: int, spec: Mapping[str, Any]) -> None:
+        await self.site.admin.patch(self._reservation(number), {"spec": dict(spec)})
 
-    async def touch_lock(self, number: int) -> None:
+    async def touch_reservation(self, number: int) -> None:
         """Write something that does not matter, so that whoever writes next has an old version."""
         stamp = str(asyncio.get_running_loop().time())
-        await self.site.admin.patch(self._lock(number), {"metadata": {"annotations": {"touched": stamp}}})
+        await self.site.admin.patch(
+            self._reservation(number), {"metadata": {"annotations": {"touched": stamp}}}
+        )
 
     async def delete_lock(self, number: int) -> Json:
-        path = self._lock(number)
+        path = self._reservation(number)
         stored = await self.stored(path)
         self.deleted.add(stored["metadata"]["uid"])
         await self.site.admin.delete(path, uid=stored["metadata"]["uid"])
         return stored
 
-    async def replace_lock(self, number: int) -> None:
+    async def replace_reservation(self, number: int) -> None:
         """Delete a lock and create it anew, as GitOps tools do at times."""
         stored = await self.delete_lock(number)
         await self._create(RESERVATIONS, f"lock-{number}", stored["spec"])
 
     async def hold_lease(self, number: int, every: float, times: int) -> None:
         """Begin to renew a lock's lease now and then; it is abandoned after some times, or with the calm."""
-        stored = await self.stored(self._lock(number))
+        stored = await self.stored(self._reservation(number))
         if "lease" not in stored["spec"]:
             raise UnfitError(f"lock-{number} has no lease")
         await self._renew(number, stored["metadata"]["uid"])
@@ -273,17 +275,17 @@ class Story:
         """Renew a lease; its holder's clock is wrong by years."""
         mark = format_instant(round(asyncio.get_running_loop().time(), 3))
         body = {"metadata": {"uid": uid}, "spec": {"lease": {"renewTime": mark}}}
-        await self.site.admin.patch(self._lock(number), body)
+        await self.site.admin.patch(self._reservation(number), body)
 
-    async def commit_lock(self, number: int, *, stale: bool) -> None:
+    async def commit_reservation(self, number: int, *, stale: bool) -> None:
         """Commit a lock with the token that its status has, or with an older one."""
-        stored = await self.stored(self._lock(number))
+        stored = await self.stored(self._reservation(number))
         told = stored.get("status", {}).get("commit", {})
         if "token" not in told:
             raise UnfitError(f"lock-{number} has no token")
         token = f"{stored['metadata']['uid']}.{told['holds'] - stale}"
         body = {"metadata": {"uid": stored["metadata"]["uid"]}, "spec": {"commit": {"token": token}}}
-        await self.site.admin.patch(self._lock(number), body)
+        await self.site.admin.patch(self._reservation(number), body)
 
     # Groups.
 
@@ -373,7 +375,7 @@ class Story:
 
     async def approve_moves(self, number: int, *, stale: bool) -> None:
         """Approve the plan that a lock's status shows, or another one."""
-        stored = await self.stored(self._lock(number))
+        stored = await self.stored(self._reservation(number))
         plan = stored.get("status", {}).get("plan")
         if plan is None or "mayMove" not in stored["spec"]:
             raise UnfitError(f"lock-{number} has no plan")
@@ -381,7 +383,7 @@ class Story:
 
     async def withdraw_approval(self, number: int) -> None:
         """Take an approval back."""
-        stored = await self.stored(self._lock(number))
+        stored = await self.stored(self._reservation(number))
         if "approve" not in stored["spec"].get("mayMove", {}):
             raise UnfitError(f"lock-{number} has no approval")
         await self._answer_plan(stored, None)
@@ -488,7 +490,7 @@ class Story:
     async def delete_quota(self, number: int) -> None:
         await self.site.admin.delete(RESERVATIONQUOTAS.item(f"quota-{number}", self.world))
 
-    async def _create(self, resource: Resource, name: str, spec: Json) -> None:
+    async def _create(self, resource: ApiResource, name: str, spec: Json) -> None:
         body = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
@@ -606,7 +608,7 @@ class Story:
         found: Json = json.loads(await self.site.admin.get(path))
         return found
 
-    def _lock(self, number: int) -> str:
+    def _reservation(self, number: int) -> str:
         return RESERVATIONS.item(f"lock-{number}", self.world)
 
 
@@ -615,13 +617,13 @@ def _of_gang(number: int, which: int) -> str:
 
 
 _ACTIONS: dict[str, Action] = {
-    "lock": Story.create_lock,
-    "edit lock": Story.edit_lock,
-    "touch lock": Story.touch_lock,
+    "lock": Story.create_reservation,
+    "edit lock": Story.edit_reservation,
+    "touch lock": Story.touch_reservation,
     "delete lock": Story.delete_lock,
-    "replace lock": Story.replace_lock,
+    "replace lock": Story.replace_reservation,
     "hold lease": Story.hold_lease,
-    "commit lock": Story.commit_lock,
+    "commit lock": Story.commit_reservation,
     "group": Story.create_group,
     "delete group": Story.delete_group,
     "delete member": Story.delete_member,

@@ -34,7 +34,7 @@ class Tale:
         self.pod(name, "", cpu, uid)
         self.pod(name, "a", cpu, uid)
 
-    def lock(
+    def reservation(
         self,
         name: str = "lock",
         reason: str = "Admitted",
@@ -98,21 +98,21 @@ def _only(found: Sequence[str], *words: str) -> bool:
 
 
 def test_the_life_of_a_lock_is_as_promised(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.bound("web")
-    tale.lock(reason="Consumed", boundPod={"name": "web", "uid": "web"})
+    tale.reservation(reason="Consumed", boundPod={"name": "web", "uid": "web"})
     tale.gone()
     assert tale.judged() == tale.judged_at_rest() == []
 
 
 def test_two_locks_in_the_room_of_one(tale: Tale) -> None:
-    tale.lock()
-    tale.lock("other", owner="db")
+    tale.reservation()
+    tale.reservation("other", owner="db")
     assert _only(tale.judged(), "I1", "'cpu': Decimal('2')", "other")
 
 
 def test_a_pod_in_locked_room(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.bound("db")
     assert _only(tale.judged(), "I1", "pod db")
 
@@ -124,7 +124,7 @@ def test_pods_in_the_room_of_one(tale: Tale) -> None:
 
 
 def test_an_expired_lock_holds_nothing_whether_or_not_its_status_says_so(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.clock = START + 601
     tale.bound("db")
     assert tale.judged() == []
@@ -132,67 +132,67 @@ def test_an_expired_lock_holds_nothing_whether_or_not_its_status_says_so(tale: T
 
 
 def test_a_lock_has_expired_when_the_clock_has_shown_its_end_even_if_it_was_set_back(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.bound("db")
     assert tale.judged(peaks=[(tale.clock, START + 601)]) == []
     assert tale.judged(peaks=[(START - 100, START + 601)]), "that was before the lock"
 
 
 def test_a_lock_has_its_room_until_its_owner_is_bound(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.bound("db")
     under_way = Passed("bind", "web", start=tale.clock - 1)
     assert tale.judged(asked=[under_way])
 
 
 def test_a_lock_that_was_smaller_for_a_moment_has_given_room_on(tale: Tale) -> None:
-    tale.lock()
-    tale.lock(also={"resources": {"cpu": "1"}})
-    tale.lock(also={"resources": {"cpu": "3"}})
+    tale.reservation()
+    tale.reservation(also={"resources": {"cpu": "1"}})
+    tale.reservation(also={"resources": {"cpu": "3"}})
     tale.bound("db")
     assert tale.judged() == []
-    tale.lock(also={"resources": {"cpu": "3"}}, resources={"cpu": "2"})
+    tale.reservation(also={"resources": {"cpu": "3"}}, resources={"cpu": "2"})
     assert tale.judged(), "that is what it has"
 
 
 def test_a_lock_for_reuse_in_use_takes_nothing_beside_a_stranger(tale: Tale) -> None:
     tale.bound("web")
-    tale.lock(also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
+    tale.reservation(also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
     tale.pod("static", "a", cpu="2")
     assert not any("overcommitted" in each for each in tale.judged_at_rest())
-    tale.lock("second")
+    tale.reservation("second")
     assert any("overcommitted at rest" in each for each in tale.judged_at_rest())
 
 
 def test_a_node_that_others_disturb_is_judged_at_rest(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.pod("static", "a")
     assert tale.judged() == []
     assert _only(tale.judged_at_rest(), "I1", "overcommitted at rest")
 
 
 def test_a_node_that_shrinks_is_judged_at_rest(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.node("2")
     assert tale.judged() == []
-    tale.lock(reason="Overcommitted", phase="Pending")
+    tale.reservation(reason="Overcommitted", phase="Pending")
     assert tale.judged_at_rest() == []
 
 
 def test_active_ends_without_a_reason(tale: Tale) -> None:
-    tale.lock()
-    tale.lock(reason="Overcommitted", phase="Pending")
+    tale.reservation()
+    tale.reservation(reason="Overcommitted", phase="Pending")
     assert _only(tale.judged(), "I1", "no reason")
 
 
 def test_active_ends_before_its_expiry(tale: Tale) -> None:
-    tale.lock()
-    tale.lock(reason="Expired")
+    tale.reservation()
+    tale.reservation(reason="Expired")
     assert _only(tale.judged(), "I1", "no reason")
 
 
 def test_the_operator_deletes_a_lock_in_use(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.gone()
     assert _only(tale.judged(), "I2", "deleted by the operator")
     assert tale.judged(deleted={"lock"}) == []
@@ -201,42 +201,42 @@ def test_the_operator_deletes_a_lock_in_use(tale: Tale) -> None:
 def test_a_lock_is_consumed_by_a_namesake_that_was_gone_before(tale: Tale) -> None:
     tale.bound("web", uid="old")
     tale.gone()
-    tale.lock()
-    tale.lock(reason="Consumed", boundPod={"name": "web", "uid": "old"})
+    tale.reservation()
+    tale.reservation(reason="Consumed", boundPod={"name": "web", "uid": "old"})
     assert any("I2" in each and "not been bound" in each for each in tale.judged())
 
 
 def test_a_lock_is_consumed_twice(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     for uid in ("one", "two"):
         tale.bound("web", cpu="1", uid=uid)
-        tale.lock(reason="Consumed", boundPod={"name": "web", "uid": uid})
+        tale.reservation(reason="Consumed", boundPod={"name": "web", "uid": uid})
         tale.tell("pods", tale.happenings[-2].state, gone=True)
     assert any("consumed by" in each and "and then by" in each for each in tale.judged())
 
 
 def test_an_end_that_is_none(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.clock = START + 601
-    tale.lock(reason="Expired")
-    tale.lock()
+    tale.reservation(reason="Expired")
+    tale.reservation()
     assert any("I2" in each and "from Expired to Active" in each for each in tale.judged())
 
 
 def test_a_lock_is_given_twice(tale: Tale) -> None:
-    tale.lock()
-    tale.lock(activatedAt=format_instant(START + 5))
+    tale.reservation()
+    tale.reservation(activatedAt=format_instant(START + 5))
     assert any("I2" in each and "was given at" in each for each in tale.judged())
 
 
 def test_a_lock_beside_its_bound_owner(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.bound("web", cpu="1")
     assert any("I3: lock is Active beside its bound owner" in each for each in tale.judged_at_rest())
 
 
 def test_a_lock_on_a_node_that_was_replaced(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     tale.tell("nodes", tale.happenings[0].state, gone=True)
     tale.node(uid="another")
     assert _only(tale.judged_at_rest(), "I1", "another or gone")

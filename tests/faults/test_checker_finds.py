@@ -20,19 +20,19 @@ from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import ledger, reservation_info
 from tidelock.ledger.capacity import holdings
-from tidelock.ledger.lifecycle.leases import Lease
-from tidelock.ledger.lifecycle.two_phase import Hold
+from tidelock.ledger.lifecycle.leases import LeaseState
+from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.meta import Key
 from tidelock.model.reservation_schedule import ReservationSchedule
 from tidelock.scheduler.actions.evictions import Evictor
-from tidelock.scheduler.actions.status_writer import Publisher
-from tidelock.scheduler.controllers.quotes import QuoteDesk
-from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.actions.status_writer import StatusWriter
+from tidelock.scheduler.controllers.quotes import QuoteController
+from tidelock.scheduler.controllers.schedules import ScheduleController
 from tidelock.scheduler.defrag import controller
-from tidelock.scheduler.defrag.controller import Moving
-from tidelock.scheduler.informers.event_handlers import ReservationSink
+from tidelock.scheduler.defrag.controller import DefragmentationController
+from tidelock.scheduler.informers.event_handlers import ReservationEventHandler
 
 # Seconds of the loop in which an operator with a fault is given up that does not come to rest.
 _PATIENCE = 100.0
@@ -51,11 +51,11 @@ _ASKED: dict[str, Any] = {
 }
 
 
-def _lock(**fields: Any) -> Step:
+def _reservation(**fields: Any) -> Step:
     return Step(None, "lock", _ASKED | fields)
 
 
-_LOCK = _lock()
+_LOCK = _reservation()
 _OWNER = Step(None, "pod", {"number": 0, "cpu": "3", "requires": False, "app": "web"})
 _ANOTHER = Step(None, "pod", {"number": 1, "cpu": "3", "requires": False, "app": "web"})
 _ASKED_TO_END = Step(None, "end pod", {"number": 0})
@@ -65,15 +65,17 @@ _LATER = Step(None, "clock jumps", {"seconds": 1000})
 _DELETED = Step(None, "delete lock", {"number": 0})
 
 
-def _locks_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Columns, "lock", lambda *_: None)
+def _reservations_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Columns, "reservation", lambda *_: None)
 
 
-def _locks_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def _reservations_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         ledger,
         "adopt",
-        lambda lock, now: reservation_info.Entry(lock, seen_waiting_at=now, pending_since=now),
+        lambda reservation, now: reservation_info.ReservationInfo(
+            reservation, seen_waiting_at=now, pending_since=now
+        ),
     )
 
 
@@ -85,12 +87,12 @@ def _kopf_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SupervisedOperator, "run", run)
 
 
-def _locks_do_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservation_info.Entry, "deadline", lambda _: None)
+def _reservations_do_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservation_info.ReservationInfo, "deadline", lambda _: None)
 
 
-def _deleted_locks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReservationSink, "remove", lambda *_: None)
+def _deleted_reservations_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReservationEventHandler, "remove", lambda *_: None)
 
 
 def _deletions_in_a_gap_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +106,10 @@ def _deletions_in_a_gap_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def write_once(self: Publisher, key: Key) -> None:
+    async def write_once(self: StatusWriter, key: Key) -> None:
         await self._write_once(key)
 
-    monkeypatch.setattr(Publisher, "_write", write_once)
+    monkeypatch.setattr(StatusWriter, "_write", write_once)
 
 
 def _groups_are_given_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,18 +117,18 @@ def _groups_are_given_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _leases_do_not_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lease, "due", inf)
+    monkeypatch.setattr(LeaseState, "due", inf)
 
 
 def _commits_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hold, "committed", lambda self, *_: self)
+    monkeypatch.setattr(TwoPhaseState, "committed", lambda self, *_: self)
 
 
 def _all_of_a_set_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger.Book, "_end_outdone", lambda *_: None)
+    monkeypatch.setattr(ledger.Ledger, "_end_outdone", lambda *_: None)
 
 
-def _owners_use_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def _owners_use_no_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holdings, "_shares_in", lambda *_: False)
 
 
@@ -145,7 +147,7 @@ def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     async def say_nothing(*_: object) -> None:
         pass
 
-    monkeypatch.setattr(QuoteDesk, "_answer", say_nothing)
+    monkeypatch.setattr(QuoteController, "_answer", say_nothing)
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,12 +159,12 @@ def _room_is_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _plans_are_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Moving, "next_victim", lambda *_: None)
+    monkeypatch.setattr(DefragmentationController, "next_victim", lambda *_: None)
 
 
 def _begun_windows_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReservationSchedule, "last_start", lambda *_: 0.0)
-    monkeypatch.setattr(ScheduleKeeper, "_is_untold", lambda *_: False)
+    monkeypatch.setattr(ScheduleController, "_is_untold", lambda *_: False)
 
 
 def _suspension_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +214,7 @@ _FRAGMENTED = (
     Step(None, "part", {"number": 0, "cpu": "1", "grace": 20, "stays": False}),
     Step(5.0, "replace node", {"node": "b"}),
 )
-_MOVED = _lock(cpu="4", owner=3, also={"mayMove": {"maxPods": 1, "automatically": True}})
+_MOVED = _reservation(cpu="4", owner=3, also={"mayMove": {"maxPods": 1, "automatically": True}})
 _RIVALS = (
     Step(1.0, "pod", {"number": 1, "cpu": "4", "requires": False, "app": "db"}),
     Step(1.0, "pod", {"number": 2, "cpu": "3", "requires": False, "app": "db"}),
@@ -222,10 +224,10 @@ _RIVALS = (
 @pytest.mark.parametrize(
     ("plant", "broken", "steps", "faults"),
     [
-        (_locks_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
-        (_locks_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
-        (_locks_do_not_expire, "I5", (_LOCK, _LATER), {}),
-        (_deleted_locks_stay, "I5", (_LOCK, _DELETED), {}),
+        (_reservations_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
+        (_reservations_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
+        (_reservations_do_not_expire, "I5", (_LOCK, _LATER), {}),
+        (_deleted_reservations_stay, "I5", (_LOCK, _DELETED), {}),
         (
             _deletions_in_a_gap_are_missed,
             "I5",
@@ -234,20 +236,25 @@ _RIVALS = (
         ),
         (_statuses_are_written_once, "I5", (_LOCK,), {}),
         (_groups_are_given_at_once, "I1", (_GROUP,), {}),
-        (_leases_do_not_lapse, "I3", (_lock(also={"lease": {"durationSeconds": 5}}), _A_MINUTE_LATER), {}),
-        (_commits_are_not_heard, "I5", (_lock(also={"commit": {"withinSeconds": 600}}), _COMMIT), {}),
+        (
+            _leases_do_not_lapse,
+            "I3",
+            (_reservation(also={"lease": {"durationSeconds": 5}}), _A_MINUTE_LATER),
+            {},
+        ),
+        (_commits_are_not_heard, "I5", (_reservation(also={"commit": {"withinSeconds": 600}}), _COMMIT), {}),
         (
             _all_of_a_set_are_given,
             "I2",
-            tuple(_lock(number=number, cpu="1", also={"anyOf": "one"}) for number in (0, 1)),
+            tuple(_reservation(number=number, cpu="1", also={"anyOf": "one"}) for number in (0, 1)),
             {},
         ),
-        (_owners_use_no_lock, "I5", (_lock(also={"reuse": "Always"}), _SMALL), {}),
-        (_nobody_is_evicted, "I5", (_lock(also={"borrowable": True}), _BORROWER, _OWNER), {}),
+        (_owners_use_no_reservation, "I5", (_reservation(also={"reuse": "Always"}), _SMALL), {}),
+        (_nobody_is_evicted, "I5", (_reservation(also={"borrowable": True}), _BORROWER, _OWNER), {}),
         (_quotas_are_not_asked, "I1", (_QUOTA, replace(_LOCK, pause=20.0)), {}),
         (_quotes_are_not_answered, "I5", (_QUOTE,), {}),
-        (_locks_are_not_counted, "I1", (_lock(starts_in=90), _ANOTHER), {}),
-        (_all_is_approved, "I2", (*_FRAGMENTED, _lock(cpu="4", also={"mayMove": {}})), {}),
+        (_reservations_are_not_counted, "I1", (_reservation(starts_in=90), _ANOTHER), {}),
+        (_all_is_approved, "I2", (*_FRAGMENTED, _reservation(cpu="4", also={"mayMove": {}})), {}),
         (_room_is_not_set_aside, "I1", (*_FRAGMENTED, _MOVED, *_RIVALS), {}),
         (_plans_are_not_carried_out, "I5", (*_FRAGMENTED, _MOVED), {}),
         (
@@ -274,5 +281,5 @@ def test_a_planted_fault_is_found(
 
     assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []
     plant(monkeypatch)
-    verdict = play(bare_cluster.kubeconfig, operator_identity, plan, _PATIENCE)
-    assert any(each.startswith(broken) for each in verdict.violations)
+    filter_result = play(bare_cluster.kubeconfig, operator_identity, plan, _PATIENCE)
+    assert any(each.startswith(broken) for each in filter_result.violations)

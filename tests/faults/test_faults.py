@@ -43,7 +43,11 @@ def test_promises_are_kept_whatever_goes_wrong(
     bare_cluster: LocalCluster, operator_identity: Path, players: ProcessPoolExecutor, seeds: range
 ) -> None:
     play_one = partial(play, bare_cluster.kubeconfig, operator_identity)
-    failed = [verdict for verdict in players.map(play_one, map(make_plan, seeds)) if verdict.violations]
+    failed = [
+        filter_result
+        for filter_result in players.map(play_one, map(make_plan, seeds))
+        if filter_result.violations
+    ]
     files = [f"  {each.keep()}: {each.violations[0]}" for each in failed]
     told = "\n\n".join(map(str, failed[:_SHOWN]))
     tale = failed[0].tale if failed else []

@@ -41,8 +41,10 @@ def identity(breakable: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize("seed", range(int(_FIRST), int(_LAST or _FIRST) + 1))
 def test_promises_are_kept_through_outages(breakable: LocalCluster, identity: Path, seed: int) -> None:
     plan = with_outages(make_plan(seed, levels=1.0))
-    verdict = play(breakable.kubeconfig, identity, plan, breakable=breakable)
-    assert not verdict.violations, "\n".join([f"whole in {verdict.keep()}", str(verdict), *verdict.tale])
+    filter_result = play(breakable.kubeconfig, identity, plan, breakable=breakable)
+    assert not filter_result.violations, "\n".join(
+        [f"whole in {filter_result.keep()}", str(filter_result), *filter_result.tale]
+    )
 
 
 def test_one_right_is_taken_and_no_other() -> None:

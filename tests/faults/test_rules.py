@@ -35,12 +35,12 @@ def broken(found: list[str], *words: str) -> bool:
 
 
 def test_a_lock_ends_by_a_former_owner(tale: Tale) -> None:
-    tale.lock(reason="InsufficientCapacity", phase="Pending")
-    tale.lock(reason="InsufficientCapacity", phase="Pending", owner="other")
+    tale.reservation(reason="InsufficientCapacity", phase="Pending")
+    tale.reservation(reason="InsufficientCapacity", phase="Pending", owner="other")
     known = tale.clock
     tale.clock += 20
     tale.bound("web")
-    tale.lock(reason="InsufficientCapacity", phase="Pending", owner="other")
+    tale.reservation(reason="InsufficientCapacity", phase="Pending", owner="other")
     tale.gone()
     heard, late = (Told("reservations", 3, listed=False, at=at) for at in (known, tale.clock))
     assert broken(tale.judged(told=[heard]), "deleted by the operator")
@@ -56,18 +56,18 @@ def leased(renew_by: float, lost_at: float | None = None) -> Json:
 
 
 def test_a_lease_that_is_not_renewed_ends_its_lock(tale: Tale) -> None:
-    tale.lock(also={"lease": LEASE}, lease=leased(7))
+    tale.reservation(also={"lease": LEASE}, lease=leased(7))
     tale.clock = START + 10
-    tale.lock(
+    tale.reservation(
         reason="LeaseExpired", phase="Expired", also={"lease": LEASE}, lease=leased(7, 9), finishedAt=at(10)
     )
     assert tale.judged() == []
 
 
 def test_a_lease_is_lost_before_its_grace_is_over(tale: Tale) -> None:
-    tale.lock(also={"lease": LEASE}, lease=leased(7))
+    tale.reservation(also={"lease": LEASE}, lease=leased(7))
     tale.clock = START + 10
-    tale.lock(
+    tale.reservation(
         reason="LeaseExpired", phase="Expired", also={"lease": LEASE}, lease=leased(7, 8), finishedAt=at(10)
     )
     assert broken(tale.judged(), "lost before its time")
@@ -76,25 +76,27 @@ def test_a_lease_is_lost_before_its_grace_is_over(tale: Tale) -> None:
 def test_a_lease_is_lost_though_it_was_renewed(tale: Tale) -> None:
     long, renewed = LEASE | {"durationSeconds": 30}, LEASE | {"durationSeconds": 30, "renewTime": at(0)}
     told = {"renewedAt": at(2), "renewBy": at(32)}
-    tale.lock(also={"lease": long}, lease=told)
-    tale.lock(also={"lease": renewed}, lease=told)
+    tale.reservation(also={"lease": long}, lease=told)
+    tale.reservation(also={"lease": renewed}, lease=told)
     heard = Told("reservations", 3, listed=False, at=tale.clock)
     tale.clock = START + 35
     lost = told | {"lostAt": at(34)}
-    tale.lock(reason="LeaseExpired", phase="Expired", also={"lease": renewed}, lease=lost, finishedAt=at(34))
+    tale.reservation(
+        reason="LeaseExpired", phase="Expired", also={"lease": renewed}, lease=lost, finishedAt=at(34)
+    )
     assert broken(tale.judged(told=[heard]), "after it was renewed")
     assert tale.judged(told=[heard], crashes=[tale.clock - 1]) == []
     assert tale.judged() == [], "nobody has told the operator"
 
 
 def test_a_lease_that_is_over_is_kept(tale: Tale) -> None:
-    tale.lock(also={"lease": LEASE}, lease=leased(7))
+    tale.reservation(also={"lease": LEASE}, lease=leased(7))
     tale.clock = START + 20
     assert broken(tale.judged_at_rest(), "the lease of lock was due")
 
 
 def test_a_renewal_is_not_heard(tale: Tale) -> None:
-    tale.lock(also={"lease": LEASE | {"renewTime": at(1)}}, lease=leased(50))
+    tale.reservation(also={"lease": LEASE | {"renewTime": at(1)}}, lease=leased(50))
     assert broken(tale.judged_at_rest(), "nobody has heard")
 
 
@@ -114,23 +116,23 @@ def _told(kind: str, holds: bool, reason: str = "Admitted") -> Json:
 
 
 def test_a_hold_is_committed(tale: Tale) -> None:
-    tale.lock(also={"commit": COMMIT}, **committed())
-    tale.lock(also={"commit": COMMIT | {"token": "lock.1"}}, **committed())
-    tale.lock(also={"commit": COMMIT | {"token": "lock.1"}}, **committed(by=3))
+    tale.reservation(also={"commit": COMMIT}, **committed())
+    tale.reservation(also={"commit": COMMIT | {"token": "reservation.1"}}, **committed())
+    tale.reservation(also={"commit": COMMIT | {"token": "reservation.1"}}, **committed(by=3))
     tale.clock = START + 60
     assert tale.judged_at_rest() == []
 
 
-@pytest.mark.parametrize(("token", "by"), [("lock.0", 3), ("lock.1", 6)])
+@pytest.mark.parametrize(("token", "by"), [("reservation.0", 3), ("reservation.1", 6)])
 def test_a_hold_is_committed_that_was_not(tale: Tale, token: str, by: float) -> None:
-    tale.lock(also={"commit": COMMIT | {"token": token}}, **committed(by=by))
+    tale.reservation(also={"commit": COMMIT | {"token": token}}, **committed(by=by))
     assert broken(tale.judged(), "it was not committed in time")
 
 
 def test_a_commit_is_taken_back(tale: Tale) -> None:
-    spec = {"commit": COMMIT | {"token": "lock.1"}}
-    tale.lock(also=spec, **committed(by=3))
-    tale.lock(also=spec, **committed(number=2))
+    spec = {"commit": COMMIT | {"token": "reservation.1"}}
+    tale.reservation(also=spec, **committed(by=3))
+    tale.reservation(also=spec, **committed(number=2))
     assert broken(tale.judged(), "it was committed, and is so no more")
     tale.happenings.insert(2, tale.happenings[2])
     tale.node("3")
@@ -139,19 +141,19 @@ def test_a_commit_is_taken_back(tale: Tale) -> None:
 
 
 def test_a_lock_that_was_committed_ends_as_if_it_were_not(tale: Tale) -> None:
-    spec = {"commit": COMMIT | {"token": "lock.1"}}
-    tale.lock(also=spec, **committed(by=3))
+    spec = {"commit": COMMIT | {"token": "reservation.1"}}
+    tale.reservation(also=spec, **committed(by=3))
     tale.clock = START + 10
     end = committed() | {"conditions": [_told("Active", False, "NotCommitted")]}
-    tale.lock(reason="NotCommitted", also=spec, finishedAt=at(9), **end | {"phase": "Expired"})
+    tale.reservation(reason="NotCommitted", also=spec, finishedAt=at(9), **end | {"phase": "Expired"})
     assert broken(tale.judged(), "it was told to be committed", "its hold was", "no reason")
 
 
 def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
-    due: dict[str, Any] = {"commit": {"holds": 1, "token": "lock.1", "dueAt": at(60)}}
+    due: dict[str, Any] = {"commit": {"holds": 1, "token": "reservation.1", "dueAt": at(60)}}
     active: dict[str, Any] = {"conditions": [_told("Active", True), _told("Committed", False)]}
-    tale.lock(also={"commit": COMMIT}, **due, **active)
-    tale.lock(also={"commit": COMMIT | {"token": "lock.1"}}, **due, **active)
+    tale.reservation(also={"commit": COMMIT}, **due, **active)
+    tale.reservation(also={"commit": COMMIT | {"token": "reservation.1"}}, **due, **active)
     assert broken(tale.judged_at_rest(), "the commit of lock is not heard")
     heard = Told("reservations", 3, listed=False, at=tale.clock)
     tale.clock = START + 60
@@ -160,12 +162,14 @@ def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
         "finishedAt": at(60),
         "phase": "Expired",
     }
-    tale.lock(reason="NotCommitted", also={"commit": COMMIT | {"token": "lock.1"}}, **due, **over)
+    tale.reservation(
+        reason="NotCommitted", also={"commit": COMMIT | {"token": "reservation.1"}}, **due, **over
+    )
     assert broken(tale.judged(told=[heard]), "before it was due")
 
 
 def test_nobody_commits_a_lock_and_it_stays(tale: Tale) -> None:
-    tale.lock(also={"commit": COMMIT}, **committed())
+    tale.reservation(also={"commit": COMMIT}, **committed())
     tale.clock = START + 60
     assert broken(tale.judged_at_rest(), "was not committed in time")
 
@@ -175,19 +179,19 @@ def test_nobody_commits_a_lock_and_it_stays(tale: Tale) -> None:
 
 def test_two_of_a_set_are_chosen(tale: Tale) -> None:
     for name in ("one", "other"):
-        tale.lock(name, owner=name, also={"anyOf": "set"}, resources={"cpu": "1"})
+        tale.reservation(name, owner=name, also={"anyOf": "set"}, resources={"cpu": "1"})
     assert broken(tale.judged(), "['one', 'other'] of one set are chosen")
 
 
 def test_an_alternative_waits_beside_the_choice(tale: Tale) -> None:
-    tale.lock("one", also={"anyOf": "set"})
-    tale.lock("other", "InsufficientCapacity", owner="db", also={"anyOf": "set"}, phase="Pending")
+    tale.reservation("one", also={"anyOf": "set"})
+    tale.reservation("other", "InsufficientCapacity", owner="db", also={"anyOf": "set"}, phase="Pending")
     assert broken(tale.judged_at_rest(), "of the set set one is chosen")
 
 
 def test_an_alternative_ends_for_no_other(tale: Tale) -> None:
-    tale.lock("one", "InsufficientCapacity", also={"anyOf": "set"}, phase="Pending")
-    tale.lock("other", "AnotherChosen", owner="db", also={"anyOf": "set"}, phase="Expired")
+    tale.reservation("one", "InsufficientCapacity", also={"anyOf": "set"}, phase="Pending")
+    tale.reservation("other", "AnotherChosen", owner="db", also={"anyOf": "set"}, phase="Expired")
     assert broken(tale.judged_at_rest(), "no other of its set was chosen")
 
 
@@ -195,7 +199,7 @@ def test_an_alternative_ends_for_no_other(tale: Tale) -> None:
 
 
 def member(tale: Tale, name: str, reason: str = "Admitted", **status: Any) -> None:
-    tale.lock(name, reason, also={"group": GROUP}, **_SMALL | status)
+    tale.reservation(name, reason, also={"group": GROUP}, **_SMALL | status)
 
 
 def stored(tale: Tale, name: str) -> None:
@@ -253,9 +257,11 @@ def test_a_pod_takes_two_members(tale: Tale) -> None:
 def test_a_group_of_which_enough_are_taken_is_active_while_others_wait(tale: Tale) -> None:
     for name in ("gang-0", "gang-1"):
         tale.bound(name, cpu="1")
-        tale.lock(name, "Consumed", owner=name, also={"group": GROUP}, boundPod={"name": name, "uid": name})
+        tale.reservation(
+            name, "Consumed", owner=name, also={"group": GROUP}, boundPod={"name": name, "uid": name}
+        )
     waits: dict[str, Any] = {"phase": "Pending", "nodeName": None}
-    tale.lock("gang-2", "InsufficientCapacity", owner="other", also={"group": GROUP}, **waits)
+    tale.reservation("gang-2", "InsufficientCapacity", owner="other", also={"group": GROUP}, **waits)
     group(tale, active=True)
     assert tale.judged_at_rest() == []
     group(tale, active=False)
@@ -279,33 +285,33 @@ def test_a_member_is_held_beside_a_pod_that_has_taken_none(tale: Tale) -> None:
 
 
 def test_a_lock_for_reuse_counts_once_and_goes_on(tale: Tale) -> None:
-    tale.lock(also={"reuse": "Always"})
+    tale.reservation(also={"reuse": "Always"})
     tale.bound("web")
     inside: dict[str, Any] = {"boundPod": {"name": "web", "uid": "web"}, "used": {"cpu": "3"}}
     conditions = [_told("Active", True), _told("Occupied", True)]
-    tale.lock(also={"reuse": "Always"}, conditions=conditions, **inside)
+    tale.reservation(also={"reuse": "Always"}, conditions=conditions, **inside)
     assert tale.judged_at_rest() == []
 
 
 def test_a_pod_in_the_room_between_two_owners(tale: Tale) -> None:
-    tale.lock(also={"reuse": "Always"})
+    tale.reservation(also={"reuse": "Always"})
     tale.bound("db")
     assert broken(tale.judged(), "I1: a is overcommitted")
 
 
 def test_an_owner_ends_a_lock_for_reuse(tale: Tale) -> None:
-    tale.lock(also={"reuse": "Always"})
+    tale.reservation(also={"reuse": "Always"})
     tale.bound("web")
-    tale.lock(reason="Consumed", also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
+    tale.reservation(reason="Consumed", also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
     assert broken(tale.judged(), "it is for reuse")
 
 
 def test_a_lock_for_reuse_does_not_say_who_is_in_it(tale: Tale) -> None:
-    tale.lock(also={"reuse": "Always"})
+    tale.reservation(also={"reuse": "Always"})
     tale.bound("web")
     assert broken(tale.judged_at_rest(), "of locks on a is used, and {} told")
     gone = {"name": "web", "uid": "gone"}
-    tale.lock(also={"reuse": "Always"}, boundPod=gone, used={"cpu": "3"})
+    tale.reservation(also={"reuse": "Always"}, boundPod=gone, used={"cpu": "3"})
     assert broken(tale.judged_at_rest(), "says who is in it", "gone is not in lock")
 
 
@@ -318,20 +324,20 @@ def borrower(tale: Tale, cpu: str = "3") -> None:
 
 
 def test_room_is_lent_once(tale: Tale) -> None:
-    tale.lock(also={"borrowable": True})
+    tale.reservation(also={"borrowable": True})
     borrower(tale)
-    tale.lock(also={"borrowable": True}, lent={"cpu": "3"})
+    tale.reservation(also={"borrowable": True}, lent={"cpu": "3"})
     assert tale.judged_at_rest() == []
-    tale.lock(also={"borrowable": True}, lent={"cpu": "1"})
+    tale.reservation(also={"borrowable": True}, lent={"cpu": "1"})
     assert broken(tale.judged_at_rest(), "is used, and")
     tale.bound("db", cpu="2")
     assert broken(tale.judged(), "I1: a is overcommitted")
 
 
 def test_an_owner_waits_for_who_borrows_of_its_lock(tale: Tale) -> None:
-    tale.lock(also={"borrowable": True})
+    tale.reservation(also={"borrowable": True})
     borrower(tale)
-    tale.lock(also={"borrowable": True}, lent={"cpu": "3"})
+    tale.reservation(also={"borrowable": True}, lent={"cpu": "3"})
     tale.pod("web", "")
     assert broken(tale.judged_at_rest(), "web waits, though lock is its own")
 
@@ -352,17 +358,17 @@ def test_locks_have_more_than_a_quota_allows(tale: Tale, limits: Json) -> None:
     tale.clock = START + 60
     for number in range(3):
         given: dict[str, Any] = {"activatedAt": at(60), "resources": {"cpu": "1"}}
-        tale.lock(f"lock-{number}", owner=f"web-{number}", **given)
+        tale.reservation(f"lock-{number}", owner=f"web-{number}", **given)
     assert broken(tale.judged(told=told), "more than team allows")
     assert tale.judged() == [], "nobody has told the operator of it"
 
 
 def test_locks_that_are_older_than_a_quota_stay(tale: Tale) -> None:
-    tale.lock()
+    tale.reservation()
     quota(tale, hard={"cpu": "1"})
     told = [Told("reservationquotas", 3, listed=False, at=tale.clock)]
     tale.clock = START + 60
-    tale.lock()
+    tale.reservation()
     assert tale.judged(told=told) == []
 
 
@@ -395,14 +401,14 @@ def test_a_quote_promises_more_than_there_is(tale: Tale) -> None:
 def waiting(tale: Tale, generation: int = 1, **spec: Any) -> None:
     since = {"type": "Reconciling", "status": "True", "lastTransitionTime": at(0)}
     deadline = {"pendingDeadlineSeconds": 5}
-    tale.lock(reason="Pending", also=deadline | spec, activatedAt=None, conditions=[since])
+    tale.reservation(reason="Pending", also=deadline | spec, activatedAt=None, conditions=[since])
     tale.happenings[-1].state["metadata"]["generation"] = generation
 
 
 def test_a_lock_is_given_after_its_deadline(tale: Tale) -> None:
     waiting(tale)
     tale.clock = START + 9
-    tale.lock(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9))
+    tale.reservation(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9))
     assert broken(tale.judged(), "lock", "given after its deadline")
 
 
@@ -410,7 +416,7 @@ def test_a_window_that_was_planned_in_time_may_be_told_to_be_active_first(tale: 
     waiting(tale, startAt=at(8))
     tried = Passed("status", "lock", start=tale.clock + 3)
     tale.clock = START + 9
-    tale.lock(also={"pendingDeadlineSeconds": 5, "startAt": at(8)}, activatedAt=at(8))
+    tale.reservation(also={"pendingDeadlineSeconds": 5, "startAt": at(8)}, activatedAt=at(8))
     assert tale.judged(asked=[tried]) == []
     tried.start = tale.clock
     assert broken(tale.judged(asked=[tried]), "given after its deadline")
@@ -422,14 +428,14 @@ def test_an_edit_revives_a_lock_whose_deadline_has_passed(tale: Tale, edited: fl
     tale.clock = START + edited
     waiting(tale, generation=2)
     tale.clock = START + 9
-    tale.lock(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9), observedGeneration=2)
+    tale.reservation(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9), observedGeneration=2)
     tale.happenings[-1].state["metadata"]["generation"] = 2
     assert bool(tale.judged()) == late
 
 
 def planned(tale: Tale, starts: float = 60, phase: str = "Planned", **status: Any) -> None:
     also = {"startAt": at(starts)}
-    tale.lock(reason=phase, also=also, phase=phase, observedGeneration=1, activatedAt=None, **status)
+    tale.reservation(reason=phase, also=also, phase=phase, observedGeneration=1, activatedAt=None, **status)
 
 
 def test_a_window_begins_when_it_should(tale: Tale) -> None:
@@ -437,13 +443,13 @@ def test_a_window_begins_when_it_should(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
     tale.clock = START + 60
     assert broken(tale.judged_at_rest(), "lock is Planned")
-    tale.lock(also={"startAt": at(60)}, activatedAt=at(60))
+    tale.reservation(also={"startAt": at(60)}, activatedAt=at(60))
     assert tale.judged_at_rest() == []
 
 
 def test_a_window_begins_at_another_time(tale: Tale) -> None:
     planned(tale)
-    tale.lock(also={"startAt": at(60)}, activatedAt=at(70))
+    tale.reservation(also={"startAt": at(60)}, activatedAt=at(70))
     assert broken(tale.judged(), "active before its window", "it began at")
 
 
@@ -452,7 +458,7 @@ def test_an_edited_window_begins_when_it_is_placed_again(tale: Tale) -> None:
     planned(tale)
     tale.happenings[-1].state["metadata"]["generation"] = 2
     tale.clock = START + 70
-    tale.lock(also={"startAt": at(60)}, activatedAt=at(70), observedGeneration=2)
+    tale.reservation(also={"startAt": at(60)}, activatedAt=at(70), observedGeneration=2)
     tale.happenings[-1].state["metadata"]["generation"] = 2
     assert tale.judged() == []
 
@@ -487,7 +493,7 @@ def window(tale: Tale, minute: int = 1, phase: str = "Planned", length: float = 
     begin = START + 60 * minute
     also = {"startAt": at(60 * minute), "expireAt": at(60 * minute + length)}
     told = {"activatedAt": None, "expiresAt": also["expireAt"], "observedGeneration": 1} | status
-    tale.lock(f"daily-{int(begin) // 60}", phase, also=also, **told)
+    tale.reservation(f"daily-{int(begin) // 60}", phase, also=also, **told)
     state = tale.happenings.pop().state
     owner = {"kind": "ReservationSchedule", "name": "daily", "uid": "s"}
     tale.tell("reservations", state | {"metadata": state["metadata"] | {"ownerReferences": [owner]}})
@@ -606,7 +612,7 @@ def test_a_pod_takes_a_lock_for_its_workload_on_another_node(tale: Tale, shrinks
         status = {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}
         tale.tell("nodes", {"metadata": {"name": "b", "uid": "m"}, "spec": {}, "status": status})
     for_any = {"owners": [{"selector": {"matchLabels": {"app": "web"}}}], "nodeName": None}
-    tale.lock(also=for_any, nodeName="b", nodeUID="m")
+    tale.reservation(also=for_any, nodeName="b", nodeUID="m")
     tale.pod("web", "", cpu="1")
     pod = tale.happenings[-1].state
     metadata = pod["metadata"] | {"annotations": {"tidelock.dev/claimed-locks": "lock"}}

@@ -47,7 +47,7 @@ def plan(*pods: str, named: str = "t", begun: bool = False) -> Json:
     return told | ({"begunAt": BEGUN} if begun else {})
 
 
-def lock(
+def reservation(
     tale: Tale,
     plan: Json | None = None,
     *,
@@ -66,7 +66,7 @@ def lock(
         "activatedAt": None,
     }
     also = {"mayMove": {"maxPods": 1} if may_move is None else may_move}
-    tale.lock(reason="InsufficientCapacity", also=also, **told | status)
+    tale.reservation(reason="InsufficientCapacity", also=also, **told | status)
 
 
 APPROVED = {"maxPods": 1, "approve": "t"}
@@ -74,9 +74,9 @@ APPROVED = {"maxPods": 1, "approve": "t"}
 
 def begun(tale: Tale, *pods: str, may_move: Json = APPROVED) -> None:
     """Tell of a plan that is shown, approved, and begun."""
-    lock(tale, plan(*pods), may_move={"maxPods": may_move["maxPods"]})
-    lock(tale, plan(*pods), may_move=may_move)
-    lock(tale, plan(*pods, begun=True), may_move=may_move)
+    reservation(tale, plan(*pods), may_move={"maxPods": may_move["maxPods"]})
+    reservation(tale, plan(*pods), may_move=may_move)
+    reservation(tale, plan(*pods, begun=True), may_move=may_move)
 
 
 def heard(tale: Tale, kind: str) -> Told:
@@ -104,7 +104,7 @@ def test_what_was_shown_and_approved_is_carried_out(tale: Tale, may_move: Json) 
     part(tale, "one", EVICTED)
     tale.gone()
     active = [{"type": "Active", "status": "True", "reason": "Admitted"}]
-    tale.lock(also={"mayMove": may_move}, moved=1, conditions=active)
+    tale.reservation(also={"mayMove": may_move}, moved=1, conditions=active)
     assert tale.judged_at_rest() == []
 
 
@@ -118,32 +118,32 @@ def test_what_nobody_has_approved_is_begun(tale: Tale, may_move: Json) -> None:
 
 
 def test_an_approval_that_was_taken_back_counts_until_that_is_heard(tale: Tale) -> None:
-    lock(tale, plan(), may_move=APPROVED)
-    lock(tale, plan())
+    reservation(tale, plan(), may_move=APPROVED)
+    reservation(tale, plan())
     told = heard(tale, "reservations")
     tale.clock += 20
-    lock(tale, plan(begun=True))
+    reservation(tale, plan(begun=True))
     assert broken(tale.judged(told=[told]), "it began what nobody has approved")
     assert tale.judged() == []
 
 
 @pytest.mark.parametrize("other", [plan(named="u"), plan("two")])
 def test_what_was_not_shown_is_begun(tale: Tale, other: Json) -> None:
-    lock(tale, other, may_move=APPROVED)
-    lock(tale, plan(begun=True), may_move=APPROVED)
+    reservation(tale, other, may_move=APPROVED)
+    reservation(tale, plan(begun=True), may_move=APPROVED)
     assert broken(tale.judged(), "it began what was not shown")
 
 
 def test_a_plan_is_of_too_many_pods(tale: Tale) -> None:
-    lock(tale, plan("one", "two"))
+    reservation(tale, plan("one", "two"))
     assert broken(tale.judged(), "its plan is of too many pods")
-    lock(tale, plan(), moved=1)
+    reservation(tale, plan(), moved=1)
     assert broken(tale.judged(), "its plan is of too many pods")
 
 
 def test_a_plan_is_of_a_pod_that_nobody_makes_anew(tale: Tale) -> None:
     part(tale, "alone", controller=False)
-    lock(tale, plan("alone"))
+    reservation(tale, plan("alone"))
     assert broken(tale.judged(), "alone is in a plan, and not to be moved")
 
 
@@ -160,7 +160,7 @@ def test_a_pod_is_to_stay(tale: Tale) -> None:
 def test_a_budget_lets_fewer_go(tale: Tale) -> None:
     told = [budget(tale, 1)]
     tale.clock += 20
-    lock(tale, plan("one", "two"), may_move={"maxPods": 2})
+    reservation(tale, plan("one", "two"), may_move={"maxPods": 2})
     assert broken(tale.judged(told=told), "its plan is of more pods than budget lets go")
     assert tale.judged() == [], "nobody has told the operator of the budget"
 
@@ -169,23 +169,23 @@ def test_a_budget_lets_none_go_that_is_not_settled(tale: Tale) -> None:
     told = budget(tale, 1)
     tale.happenings[-1].state["metadata"]["generation"] = 2
     tale.clock += 20
-    lock(tale, plan())
+    reservation(tale, plan())
     assert broken(tale.judged(told=[told]), "more pods than budget lets go")
 
 
 def test_a_pod_of_two_budgets_is_in_no_plan(tale: Tale) -> None:
     told = [budget(tale, 2, name) for name in ("this", "that")]
     tale.clock += 20
-    lock(tale, plan())
+    reservation(tale, plan())
     assert broken(tale.judged(told=told), "of a pod of two budgets")
 
 
 def test_a_plan_is_given_up_in_silence(tale: Tale) -> None:
     begun(tale)
-    lock(tale, may_move=APPROVED, why="on no node room would come of it")
+    reservation(tale, may_move=APPROVED, why="on no node room would come of it")
     assert broken(tale.judged(), "does not say why its plan was given up")
     tale.happenings.pop()
-    lock(tale, may_move=APPROVED, why="given up: its node is gone")
+    reservation(tale, may_move=APPROVED, why="given up: its node is gone")
     assert tale.judged() == []
 
 
@@ -198,7 +198,7 @@ def test_a_pod_is_evicted_for_nobody(tale: Tale) -> None:
 
 
 def test_a_pod_is_evicted_before_its_plan_is_begun(tale: Tale) -> None:
-    lock(tale, plan(), may_move=APPROVED)
+    reservation(tale, plan(), may_move=APPROVED)
     part(tale, "one", EVICTED)
     assert broken(tale.judged(), "it is in no plan that is under way")
 
@@ -211,7 +211,7 @@ def test_a_pod_is_evicted_that_is_in_no_plan(tale: Tale) -> None:
 
 def test_a_pod_is_evicted_when_its_plan_is_over(tale: Tale) -> None:
     begun(tale)
-    lock(tale, may_move=APPROVED, why="given up: its node is gone")
+    reservation(tale, may_move=APPROVED, why="given up: its node is gone")
     over = tale.clock
     tale.clock += 20
     part(tale, "one", EVICTED)
@@ -221,7 +221,7 @@ def test_a_pod_is_evicted_when_its_plan_is_over(tale: Tale) -> None:
 
 def test_a_pod_is_evicted_though_the_approval_was_taken_back(tale: Tale) -> None:
     begun(tale)
-    lock(tale, plan(begun=True))
+    reservation(tale, plan(begun=True))
     told = [heard(tale, "reservations")]
     tale.clock += 20
     part(tale, "one", EVICTED)
@@ -233,7 +233,7 @@ def test_more_pods_are_evicted_than_may_be_in_all(tale: Tale) -> None:
     for name in ("one", "two"):
         begun(tale, name)
         part(tale, name, EVICTED)
-        lock(tale, may_move=APPROVED, why="given up: its room is taken")
+        reservation(tale, may_move=APPROVED, why="given up: its room is taken")
     assert broken(tale.judged(), "2 went for lock")
 
 
@@ -261,7 +261,7 @@ def test_a_pod_takes_what_is_being_made_free(tale: Tale) -> None:
 def test_an_owner_comes_into_its_own_lock_beside_it(tale: Tale) -> None:
     """The checker said that the owner took what was being made free, though its own lock had held it."""
     room: dict[str, Any] = {"resources": {"cpu": "1"}}
-    tale.lock("own", owner="db", also=room, **room)
+    tale.reservation("own", owner="db", also=room, **room)
     begun(tale)
     asked = Passed("bind", "db", start=tale.clock + 2)
     tale.bound("db", cpu="1")
@@ -285,8 +285,8 @@ def test_a_lock_takes_what_is_being_made_free(tale: Tale, priority: int, found: 
     room: dict[str, Any] = {"resources": {"cpu": "2"}}
     waits: dict[str, Any] = {"phase": "Pending", "activatedAt": None}
     also = {"priority": priority} | room
-    tale.lock("rival", "InsufficientCapacity", owner="db", also=also, **room, **waits)
-    tale.lock("rival", owner="db", also=also, activatedAt=format_instant(tale.clock + 1), **room)
+    tale.reservation("rival", "InsufficientCapacity", owner="db", also=also, **room, **waits)
+    tale.reservation("rival", owner="db", also=also, activatedAt=format_instant(tale.clock + 1), **room)
     assert broken(tale.judged(), "lock lacks") == found
 
 
@@ -301,24 +301,24 @@ def test_a_plan_is_under_way_and_nobody_is_leaving(tale: Tale) -> None:
 
 
 def test_an_approval_is_not_heard(tale: Tale) -> None:
-    lock(tale, plan())
+    reservation(tale, plan())
     assert tale.judged_at_rest() == []
-    lock(tale, plan(), may_move=APPROVED)
+    reservation(tale, plan(), may_move=APPROVED)
     assert broken(tale.judged_at_rest(), "the approval of lock is not heard")
 
 
 def test_a_lock_that_waits_for_no_room_has_a_plan(tale: Tale) -> None:
-    lock(tale, plan(), phase="Rejected")
+    reservation(tale, plan(), phase="Rejected")
     assert broken(tale.judged_at_rest(), "it has a plan, and waits for no room", "lock has a plan")
 
 
 def test_a_lock_does_not_tell_how_its_plan_stands(tale: Tale) -> None:
-    lock(tale, conditions=[{"type": "Active", "status": "False", "reason": "InsufficientCapacity"}])
+    reservation(tale, conditions=[{"type": "Active", "status": "False", "reason": "InsufficientCapacity"}])
     assert broken(tale.judged_at_rest(), "lock does not tell how its plan stands")
 
 
 def test_an_eviction_is_not_counted(tale: Tale) -> None:
     begun(tale)
     part(tale, "one", EVICTED)
-    lock(tale, may_move=APPROVED, why="given up: its room is taken")
+    reservation(tale, may_move=APPROVED, why="given up: its room is taken")
     assert broken(tale.judged_at_rest(), "1 were evicted for lock, which tells of 0")

@@ -11,7 +11,7 @@ from faults.world import Circumstances
 def test_a_file_keeps_all_that_the_checker_needs_to_judge_again(tmp_path: Path) -> None:
     tale = Tale()
     tale.node()
-    tale.lock()
+    tale.reservation()
     tale.bound("db")
     known = Circumstances(
         asked=[Passed("bind", "db", tale.clock)],
@@ -22,12 +22,12 @@ def test_a_file_keeps_all_that_the_checker_needs_to_judge_again(tmp_path: Path) 
         crashes=[4.0],
     )
     evidence = Evidence(known, tale.happenings, ["at 1.00: it began"])
-    verdict = Verdict(make_plan(17), evidence.judged(), ["fired:"], evidence)
-    assert any("overcommitted" in each for each in verdict.violations)
+    filter_result = Verdict(make_plan(17), evidence.judged(), ["fired:"], evidence)
+    assert any("overcommitted" in each for each in filter_result.violations)
 
-    file = verdict.keep(tmp_path)
+    file = filter_result.keep(tmp_path)
     assert file.name.startswith("seed-17-")
     assert read(file) == evidence
-    assert read(file).judged() == verdict.violations
+    assert read(file).judged() == filter_result.violations
     told = json.loads(file.read_text())
-    assert (told["violations"], told["plan"]) == (verdict.violations, str(make_plan(17)).splitlines())
+    assert (told["violations"], told["plan"]) == (filter_result.violations, str(make_plan(17)).splitlines())

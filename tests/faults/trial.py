@@ -27,7 +27,7 @@ from faults.rest import check_memory, check_nothing_left
 from faults.story import Site, Story
 from faults.verdict import Evidence, Verdict
 from faults.world import Circumstances
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.kube.errors import TooManyRequests
 from tidelock.logs import TextFormatter
@@ -39,7 +39,7 @@ _LOOK = 0.2
 # Longer than any lock lives, and than what is Rejected stays.
 _FAR_FUTURE = 5000.0
 
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 Identities = dict[tuple[str, str], tuple[str, str]]

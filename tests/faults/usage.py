@@ -59,13 +59,17 @@ class Usage:
 
     def _add_up(self, each: Happening) -> None:
         """Compare what is held surely with the most that was allowed since the first of it was given."""
-        locks = [lock for lock in self._world.locks.values() if self._counts(lock, each)]
-        names = tuple(sorted(lock["metadata"]["name"] for lock in locks))
-        if not locks or not self._versions or names in self._told:
+        reservations = [
+            reservation
+            for reservation in self._world.reservations.values()
+            if self._counts(reservation, each)
+        ]
+        names = tuple(sorted(reservation["metadata"]["name"] for reservation in reservations))
+        if not reservations or not self._versions or names in self._told:
             return
-        since = min(self._earliest[lock["metadata"]["uid"]] for lock in locks)
-        held = {**total(map(room_of, locks)), "pods": Decimal(len(locks))}
-        seconds = total(_seconds(lock) for lock in locks)
+        since = min(self._earliest[reservation["metadata"]["uid"]] for reservation in reservations)
+        held = {**total(map(room_of, reservations)), "pods": Decimal(len(reservations))}
+        seconds = total(_seconds(reservation) for reservation in reservations)
         for quota, versions in self._versions.items():
             valid = [version for version in versions if version.until >= since]
             over = list(_beyond(held, [version.hard for version in valid]))
@@ -76,12 +80,14 @@ class Usage:
                 self._told.add(names)
             self._world.expect(not over, f"I1: {names} hold {over}, more than {quota} allows, at {each}")
 
-    def _counts(self, lock: Json, each: Happening) -> bool:
-        known = lock["metadata"]["uid"] in self._earliest
-        return known and self._world.surely_has_room(lock, each) and not self._is_disturbed(lock)
+    def _counts(self, reservation: Json, each: Happening) -> bool:
+        known = reservation["metadata"]["uid"] in self._earliest
+        return (
+            known and self._world.surely_has_room(reservation, each) and not self._is_disturbed(reservation)
+        )
 
-    def _is_disturbed(self, lock: Json) -> bool:
-        return lock["status"]["nodeName"] in self._world.disturbed
+    def _is_disturbed(self, reservation: Json) -> bool:
+        return reservation["status"]["nodeName"] in self._world.disturbed
 
     def see_rest(self, now: float) -> None:
         """What quotas say at rest is compared in `rest` with what another operator would say."""
@@ -103,9 +109,9 @@ def _beyond(held: Amounts, limits: Iterable[Amounts], unit: str = "") -> Iterato
             yield f"{name} {units}{unit} of {most}"
 
 
-def _seconds(lock: Json) -> Amounts:
+def _seconds(reservation: Json) -> Amounts:
     """Give the room of a lock times its life, at the least."""
-    status, spec = lock["status"], lock["spec"]
+    status, spec = reservation["status"], reservation["spec"]
     life = ceil(round(parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"]), 3))
     life = min(life, spec.get("ttlSeconds", life))
-    return {name: units * life for name, units in room_of(lock).items()}
+    return {name: units * life for name, units in room_of(reservation).items()}

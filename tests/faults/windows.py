@@ -62,33 +62,41 @@ class Windows:
     def _check_room(self, name: str, each: Happening) -> None:
         """Who is on a node for ever, and a window there, fit in; who took a lock that ends is not counted."""
         world, node = self._world, self._world.nodes[name]
-        locks = [
-            lock for lock in world.locks.values() if self._is_surely_planned(lock, each) and is_on(lock, node)
+        reservations = [
+            reservation
+            for reservation in world.reservations.values()
+            if self._is_surely_planned(reservation, each) and is_on(reservation, node)
         ]
-        if not locks or name in self._ending:
+        if not reservations or name in self._ending:
             return
         pods = (pod for pod in world.pods.values() if uses_room_of(pod, name) and not _passes(pod))
         lasting = total(map(requests, pods))
         room = amounts(node["status"]["allocatable"])
-        for lock in locks:
-            taken = total([lasting, room_of(lock)])
+        for reservation in reservations:
+            taken = total([lasting, room_of(reservation)])
             over = {what: units - room[what] for what, units in taken.items() if units > room[what]}
-            text = f"I1: {lock['metadata']['name']} is planned on {name}, which will lack {over}, at {each}"
+            text = (
+                f"I1: {reservation['metadata']['name']} planned on {name}, which will lack {over}, at {each}"
+            )
             world.expect(not over, text)
 
-    def _is_surely_planned(self, lock: Json, each: Happening) -> bool:
+    def _is_surely_planned(self, reservation: Json, each: Happening) -> bool:
         """Whether a lock says that it is planned, and has neither begun nor been edited nor ended since."""
-        current = lock["metadata"]["generation"] == lock.get("status", {}).get("observedGeneration")
-        if phase_of(lock) != "Planned" or not current or self._world.is_due(lock, each):
+        current = reservation["metadata"]["generation"] == reservation.get("status", {}).get(
+            "observedGeneration"
+        )
+        if phase_of(reservation) != "Planned" or not current or self._world.is_due(reservation, each):
             return False
-        return parse_instant(lock["spec"]["startAt"]) > self._world.latest_shown(lock, each)
+        return parse_instant(reservation["spec"]["startAt"]) > self._world.latest_shown(reservation, each)
 
     def see_rest(self, now: float) -> None:
         """A lock is planned as long as its window has not begun."""
-        for name, lock in self._world.locks.items():
-            if "startAt" in lock["spec"] and phase_of(lock) not in SETTLED | {"Pending"}:
-                ahead = parse_instant(lock["spec"]["startAt"]) > now
-                self._world.expect(ahead == (phase_of(lock) == "Planned"), f"I5: {name} is {phase_of(lock)}")
+        for name, reservation in self._world.reservations.items():
+            if "startAt" in reservation["spec"] and phase_of(reservation) not in SETTLED | {"Pending"}:
+                ahead = parse_instant(reservation["spec"]["startAt"]) > now
+                self._world.expect(
+                    ahead == (phase_of(reservation) == "Planned"), f"I5: {name} is {phase_of(reservation)}"
+                )
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
         """Who ought to be gone may be there yet, or may be taken to be."""

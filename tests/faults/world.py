@@ -91,7 +91,7 @@ class World:
         return self.objects["pods"]
 
     @property
-    def locks(self) -> dict[str, Json]:
+    def reservations(self) -> dict[str, Json]:
         """All Reservations by name."""
         return self.objects["reservations"]
 
@@ -115,9 +115,9 @@ class World:
                 self.given_at.setdefault(each.uid, each.at)
             if before is not None:
                 self._note_edit(each, before)
-        for lock in self.locks.values():
-            uid = lock["metadata"]["uid"]
-            for version in (lock, *self._heard_of(uid, each.at)):
+        for reservation in self.reservations.values():
+            uid = reservation["metadata"]["uid"]
+            for version in (reservation, *self._heard_of(uid, each.at)):
                 owners = (pod for pod in self.bound_owners(version) if has_taken(version, pod))
                 self.owners[uid].update(pod["metadata"]["uid"] for pod in owners)
         return before
@@ -152,81 +152,98 @@ class World:
         if node_name and (before is None or each.uid in self.circumstances.foreign):
             self.disturbed.add(node_name)
 
-    def bound_owners(self, lock: Json) -> Iterator[Json]:
+    def bound_owners(self, reservation: Json) -> Iterator[Json]:
         """Give the owners of a lock that are bound and not leaving."""
-        return (pod for pod in self.pods.values() if is_bound(pod) and owns(lock, pod))
+        return (pod for pod in self.pods.values() if is_bound(pod) and owns(reservation, pod))
 
-    def ending_owner(self, lock: Json) -> Json | None:
+    def ending_owner(self, reservation: Json) -> Json | None:
         """Give an owner that is bound and ends a lock: not one that may have been there before its window."""
-        begins = lock["spec"].get("startAt")
+        begins = reservation["spec"].get("startAt")
         came = float("-inf") if begins is None else parse_instant(begins) + SLACK
-        owners = (pod for pod in self.bound_owners(lock) if has_taken(lock, pod))
+        owners = (pod for pod in self.bound_owners(reservation) if has_taken(reservation, pod))
         return next((pod for pod in owners if self.bound_at[pod["metadata"]["uid"]] >= came), None)
 
-    def is_due(self, lock: Json, each: Happening) -> bool:
+    def is_due(self, reservation: Json, each: Happening) -> bool:
         """Whether the operator's clock has shown an end of a lock since that was given."""
-        return due(lock) <= self.latest_shown(lock, each)
+        return due(reservation) <= self.latest_shown(reservation, each)
 
-    def surely_has_room(self, lock: Json, each: Happening) -> bool:
+    def surely_has_room(self, reservation: Json, each: Happening) -> bool:
         """Whether a lock that says Active has its room: not if it is known to be over, or to have moved."""
-        if not holds(lock) or self.is_due(lock, each) or lock["metadata"]["uid"] in self._gave_back:
+        if (
+            not holds(reservation)
+            or self.is_due(reservation, each)
+            or reservation["metadata"]["uid"] in self._gave_back
+        ):
             return False
-        if lock["status"]["nodeName"] in self.unsound and "nodeName" not in lock["spec"]:
+        if reservation["status"]["nodeName"] in self.unsound and "nodeName" not in reservation["spec"]:
             return False
-        if "group" in lock["spec"] and self._falls_short(lock["spec"]["group"]):
+        if "group" in reservation["spec"] and self._falls_short(reservation["spec"]["group"]):
             return False  # what is left of a group that falls short is given back at once
-        if lock["spec"].get("reuse") == "Always":
+        if reservation["spec"].get("reuse") == "Always":
             return True  # its owners use it, and it goes on
-        if self._may_have_ended(lock, each):
+        if self._may_have_ended(reservation, each):
             return False  # it is told as soon as that can be written
         taken = any(
-            not self._took_another(pod, lock) for pod in self.bound_owners(lock) if _may_take(lock, pod)
+            not self._took_another(pod, reservation)
+            for pod in self.bound_owners(reservation)
+            if _may_take(reservation, pod)
         )
         return not taken
 
-    def _may_have_ended(self, lock: Json, each: Happening) -> bool:
+    def _may_have_ended(self, reservation: Json, each: Happening) -> bool:
         """Whether an owner was bound that may not have been there before the lock's window.
 
         Of a group it may have taken another lock, of which is told soon.
         """
-        begins = lock["spec"].get("startAt")
+        begins = reservation["spec"].get("startAt")
         came = float("-inf") if begins is None else parse_instant(begins) - SLACK
-        if "group" in lock["spec"]:
+        if "group" in reservation["spec"]:
             came = each.clock - SLACK
-        return any(self.bound_at[uid] >= came for uid in self.owners[lock["metadata"]["uid"]])
+        return any(self.bound_at[uid] >= came for uid in self.owners[reservation["metadata"]["uid"]])
 
     def members(self, group_uid: str) -> list[Json]:
         """Give the locks of a group."""
-        return [lock for lock in self.locks.values() if lock["spec"].get("group", {}).get("uid") == group_uid]
+        return [
+            reservation
+            for reservation in self.reservations.values()
+            if reservation["spec"].get("group", {}).get("uid") == group_uid
+        ]
 
     def _falls_short(self, group: Json) -> bool:
         """Whether fewer locks of a group than it needs surely have room, or have been taken."""
         whole = 0
-        for lock in self.members(group["uid"]):
-            name = lock.get("status", {}).get("nodeName", "")
+        for reservation in self.members(group["uid"]):
+            name = reservation.get("status", {}).get("nodeName", "")
             node = self.nodes.get(name)
-            there = holds(lock) and node is not None and is_on(lock, node) and name not in self.disturbed
-            whole += there or phase_of(lock) == "Consumed"
+            there = (
+                holds(reservation)
+                and node is not None
+                and is_on(reservation, node)
+                and name not in self.disturbed
+            )
+            whole += there or phase_of(reservation) == "Consumed"
         return whole < int(group["minMembers"])
 
-    def _took_another(self, pod: Json, lock: Json) -> bool:
+    def _took_another(self, pod: Json, reservation: Json) -> bool:
         """Whether a pod that is an owner of a lock has taken another one of its group."""
-        others = self.members(lock["spec"]["group"]["uid"]) if "group" in lock["spec"] else []
+        others = self.members(reservation["spec"]["group"]["uid"]) if "group" in reservation["spec"] else []
         took = (
-            other.get("status", {}).get("boundPod", {}).get("uid") for other in others if other is not lock
+            other.get("status", {}).get("boundPod", {}).get("uid")
+            for other in others
+            if other is not reservation
         )
         return pod["metadata"]["uid"] in took
 
-    def latest_shown(self, lock: Json, each: Happening) -> float:
+    def latest_shown(self, reservation: Json, each: Happening) -> float:
         """Tell what the operator's clock has shown at its latest since a lock was given."""
-        given_at = self.given_at.get(lock["metadata"]["uid"], each.at)
+        given_at = self.given_at.get(reservation["metadata"]["uid"], each.at)
         shown = [clock for at, clock in self.circumstances.peaks if given_at - SLACK < at <= each.at]
         return max([each.clock, *shown])
 
-    def owner_was_tried(self, lock: Json, at: float) -> bool:
+    def owner_was_tried(self, reservation: Json, at: float) -> bool:
         """Whether the operator has begun to bind an owner, or to ask whether it is bound, by a time."""
         return any(
-            each.point in {"bind", "read"} and may_be_owned_by(lock, each.name)
+            each.point in {"bind", "read"} and may_be_owned_by(reservation, each.name)
             for each in self.circumstances.asked
             if each.start - SLACK <= at
         )
@@ -268,6 +285,6 @@ class World:
         return not any(start - SLACK < at <= end for at in (*jumps, *self.circumstances.crashes))
 
 
-def _may_take(lock: Json, pod: Json) -> bool:
+def _may_take(reservation: Json, pod: Json) -> bool:
     """Whether an owner has taken a lock, or may yet have, as it does not say which it took."""
-    return claims(pod) is None or has_taken(lock, pod)
+    return claims(pod) is None or has_taken(reservation, pod)

@@ -242,8 +242,8 @@ def test_the_notes_tell_the_next_step(charted: Charted) -> None:
     flags = ("--dry-run=client", "--namespace", "locks")
     told = charted.run("install", "tidelock", CHART, *flags).partition("NOTES:")[2]
     assert "kubectl rollout status deployment/tidelock -n locks" in told
-    lock = yaml.safe_load(told.partition("<<EOF\n")[2].partition("\nEOF\n")[0])
-    assert ReservationSpec.model_validate(lock["spec"]).ttl_seconds == 600
+    reservation = yaml.safe_load(told.partition("<<EOF\n")[2].partition("\nEOF\n")[0])
+    assert ReservationSpec.model_validate(reservation["spec"]).ttl_seconds == 600
 
 
 def test_a_package_holds_all_that_it_renders(charted: Charted, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Stage(World):
 
     def free_cpu(self, node: Node) -> str:
         """Ask the operator how much cpu no pod has of a node, by a lock that does not fit."""
-        probe = self.lock("probe", _TOO_MUCH, node, pendingDeadlineSeconds=600)
+        probe = self.reservation("probe", _TOO_MUCH, node, pendingDeadlineSeconds=600)
         told = probe.until_condition("Active", "False", "InsufficientCapacity")["message"]
         probe.delete()
         probe.until_gone()
@@ -130,9 +130,9 @@ class Stage(World):
 
     def until_free(self, node: Node, cpu: str) -> None:
         """Wait until the operator says that this much cpu is free on a node."""
-        lock = self.active_lock("fits", cpu, node, pendingDeadlineSeconds=600)
-        lock.delete()
-        lock.until_gone()
+        reservation = self.active_reservation("fits", cpu, node, pendingDeadlineSeconds=600)
+        reservation.delete()
+        reservation.until_gone()
 
     def _stock_pod(self, name: str, cpu: str) -> Pod:
         return self.pod(name, cpu, schedulerName=_STOCK)

@@ -8,12 +8,12 @@ from kubelet.stage import Stage
 def test_of_two_bindings_that_race_the_one_that_the_kubelet_refuses_counts_no_longer(stage: Stage) -> None:
     """A lock that both have violated is given back what the refused one took."""
     node = stage.kubelet_node()
-    lock = stage.active_lock("web-0", "300m", node)
+    reservation = stage.active_reservation("web-0", "300m", node)
     node.kubelet.freeze()
     pods = [stage.pod(name, "700m", nodeName=node.name) for name in ("one", "other")]
-    violation = lock.until_condition("Violated", "True", "RoomTaken")["message"]
+    violation = reservation.until_condition("Violated", "True", "RoomTaken")["message"]
     assert any(f"{pod.namespace}/{pod.name}" in violation for pod in pods)
-    lock.until_condition("Active", "False", "Violated")
+    reservation.until_condition("Active", "False", "Violated")
 
     node.kubelet.thaw()
     settled = {"Running", "Failed"}
@@ -23,11 +23,11 @@ def test_of_two_bindings_that_race_the_one_that_the_kubelet_refuses_counts_no_lo
         what="the kubelet to take one pod and to refuse the other",
     )
     assert stage.api.get(phases["Failed"].path)["status"]["reason"] == "OutOfcpu"
-    lock.until_condition("Active", "True", "Restored")
-    status = lock.status()
+    reservation.until_condition("Active", "True", "Restored")
+    status = reservation.status()
     assert status["resources"] == {"cpu": "300m"}
     assert not condition(status, "Violated")
-    lock.delete()
+    reservation.delete()
     stage.assert_free(node, "300m")
 
 

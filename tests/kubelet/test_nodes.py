@@ -9,21 +9,21 @@ _AN_HOUR = 3600
 
 def test_a_lock_is_held_and_not_ready_while_the_kubelet_does_not_renew_its_lease(stage: Stage) -> None:
     node = stage.kubelet_node()
-    lock = stage.active_lock(cpu="600m", node=node)
+    reservation = stage.active_reservation(cpu="600m", node=node)
     node.kubelet.freeze()
-    lock.until_condition("Ready", "False", "NodeNotReady")
-    assert condition(lock.status(), "Active")["status"] == "True"
+    reservation.until_condition("Ready", "False", "NodeNotReady")
+    assert condition(reservation.status(), "Active")["status"] == "True"
 
     node.kubelet.thaw()
-    lock.until_condition("Ready", "True", "Held")
-    assert lock.phases() == ["Active"]
+    reservation.until_condition("Ready", "True", "Held")
+    assert reservation.phases() == ["Active"]
 
 
 def test_a_node_that_registers_again_is_another_one(stage: Stage) -> None:
     """A lock on the node is lost with its uid, and a lock for any node is placed again."""
     node = stage.kubelet_node()
-    pinned = stage.active_lock("pinned", "300m", node)
-    roaming = stage.active_lock("roaming", "300m", pendingDeadlineSeconds=_AN_HOUR)
+    pinned = stage.active_reservation("pinned", "300m", node)
+    roaming = stage.active_reservation("roaming", "300m", pendingDeadlineSeconds=_AN_HOUR)
     node.kubelet.kill()
     node.delete()
     pinned.until_phase("Lost")
@@ -32,7 +32,7 @@ def test_a_node_that_registers_again_is_another_one(stage: Stage) -> None:
     again = stage.kubelet_node()
     assert again.uid != node.uid
     assert roaming.until_phase("Active")["nodeUID"] == again.uid
-    stage.active_lock("next", "700m", again)
+    stage.active_reservation("next", "700m", again)
     assert pinned.status()["nodeUID"] == node.uid
 
 
@@ -49,7 +49,7 @@ def test_a_node_that_registers_again_while_the_operator_sees_no_gap_is_another_o
 
 def test_locks_follow_what_a_kubelet_says_after_a_restart(stage: Stage) -> None:
     node = stage.kubelet_node("a", f"--extended-resources={_GPU}=2", "--max-pods=3")
-    gpus = stage.active_lock("gpus", node=node, resources={_GPU: "2"})
+    gpus = stage.active_reservation("gpus", node=node, resources={_GPU: "2"})
     stage.kubelet_node("a", f"--extended-resources={_GPU}=1", "--max-pods=3")
     gpus.until_condition("Active", "False", "Overcommitted")
     stage.kubelet_node("a", f"--extended-resources={_GPU}=2", "--max-pods=3")
@@ -59,12 +59,12 @@ def test_locks_follow_what_a_kubelet_says_after_a_restart(stage: Stage) -> None:
 def test_a_lock_loses_its_room_while_its_node_says_that_it_is_smaller(stage: Stage) -> None:
     """The status of a node is written by hand while its kubelet stands still, which then puts it right."""
     node = stage.kubelet_node()
-    lock = stage.active_lock(cpu="600m", node=node)
+    reservation = stage.active_reservation(cpu="600m", node=node)
     node.kubelet.freeze()
     node.resize(cpu="500m")
-    lock.until_condition("Active", "False", "Overcommitted")
+    reservation.until_condition("Active", "False", "Overcommitted")
     node.kubelet.thaw()
-    lock.until_phase("Active")
+    reservation.until_phase("Active")
 
 
 def test_a_node_with_an_image_without_names_is_one_like_others(stage: Stage) -> None:
@@ -77,6 +77,6 @@ def test_a_node_with_an_image_without_names_is_one_like_others(stage: Stage) -> 
     node.kubelet.freeze()
     images = [{"names": None, "sizeBytes": 1}, *named]
     node.merge({"status": {"images": images, "allocatable": {"cpu": "900m"}}}, "status")
-    lock = stage.lock(cpu="601m", node=node, pendingDeadlineSeconds=_AN_HOUR)
-    told = lock.until_condition("Active", "False", "InsufficientCapacity")["message"]
+    reservation = stage.reservation(cpu="601m", node=node, pendingDeadlineSeconds=_AN_HOUR)
+    told = reservation.until_condition("Active", "False", "InsufficientCapacity")["message"]
     assert "cpu 601m needed, 600m free" in told

@@ -52,16 +52,16 @@ def test_a_deferred_resize_counts_as_asked_for_and_violates_a_lock_until_it_is_w
     node = stage.kubelet_node()
     stage.running_pod(node, "neighbour", "300m")
     pod = stage.running_pod(node, "grower", "300m")
-    lock = stage.active_lock("web-0", "200m", node)
+    reservation = stage.active_reservation("web-0", "200m", node)
 
     pod.ask_for("900m")
     pod.until_resize(lambda s: pending(s, "Deferred"), "be deferred")
-    told = lock.until_condition("Violated", "True", "RoomTaken")["message"]
+    told = reservation.until_condition("Violated", "True", "RoomTaken")["message"]
     assert f"{pod.namespace}/grower" in told
 
     pod.ask_for("300m")
-    lock.until_condition("Active", "True", "Restored")
-    lock.delete()
+    reservation.until_condition("Active", "True", "Restored")
+    reservation.delete()
     stage.assert_free(node, "400m")
 
 

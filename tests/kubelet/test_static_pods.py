@@ -7,7 +7,7 @@ from kubelet.stage import Stage
 
 def test_a_static_pod_that_takes_locked_room_is_named_and_the_lock_heals_when_it_goes(stage: Stage) -> None:
     node = stage.kubelet_node()
-    lock = stage.active_lock(cpu="600m", node=node)
+    reservation = stage.active_reservation(cpu="600m", node=node)
     containers = [{"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "700m"}}}]
     manifest = {
         "apiVersion": "v1",
@@ -17,10 +17,10 @@ def test_a_static_pod_that_takes_locked_room_is_named_and_the_lock_heals_when_it
     }
     file = node.kubelet.static_pods / "static.yaml"
     file.write_text(yaml.safe_dump(manifest))
-    told = lock.until_condition("Violated", "True", "RoomTaken")["message"]
+    told = reservation.until_condition("Violated", "True", "RoomTaken")["message"]
     assert f"pod {stage.namespace}/static-{node.name} took cpu" in told
-    assert lock.status()["resources"] == {"cpu": "300m"}
+    assert reservation.status()["resources"] == {"cpu": "300m"}
 
     file.unlink()
-    lock.until_condition("Active", "True", "Restored")
-    assert lock.status()["resources"] == {"cpu": "600m"}
+    reservation.until_condition("Active", "True", "Restored")
+    assert reservation.status()["resources"] == {"cpu": "600m"}

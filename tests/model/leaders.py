@@ -34,7 +34,7 @@ class Lock:
 class World:
     """Who is where, as the API server stores it or as a leader believes; -1 is nowhere."""
 
-    lock: Lock = Lock()
+    reservation: Lock = Lock()
     owner: int = -1
     stranger: int = -1
 
@@ -44,7 +44,12 @@ class World:
 
     def taken(self, node: int, *, expired: bool) -> int:
         """Count what is on a node: bound pods, and the lock while its owner has not come."""
-        held = self.lock.phase == "Active" and self.lock.node == node and self.owner < 0 and not expired
+        held = (
+            self.reservation.phase == "Active"
+            and self.reservation.node == node
+            and self.owner < 0
+            and not expired
+        )
         return held + (self.owner == node) + (self.stranger == node)
 
 
@@ -113,7 +118,7 @@ def violations(state: State) -> Iterator[str]:
     for node in NODES:
         if state.api.taken(node, expired=state.expired) > ROOM:
             yield f"node {node} is given twice"
-    if state.api.lock.phase == "Gone" and state.api.owner < 0 and not state.expired:
+    if state.api.reservation.phase == "Gone" and state.api.owner < 0 and not state.expired:
         yield "the lock is gone, and neither has its owner come nor its time"
 
 
@@ -138,12 +143,12 @@ def _of_leader(state: State, index: int, leader: Leader, rules: Rules) -> Iterat
 
 
 def _decisions(leader: Leader, memory: World, rules: Rules, *, expired: bool) -> Iterator[tuple[str, Leader]]:
-    lock, epoch = memory.lock, leader.epoch
+    reservation, epoch = memory.reservation, leader.epoch
     for node in NODES:
         free = memory.taken(node, expired=False) < ROOM
-        if lock.phase == "Pending" and free and not expired and memory.owner < 0:
-            admitted = replace(memory, lock=replace(lock, phase="Active", node=node))
-            write = Write("activate", epoch, "lock", node, lock.version)
+        if reservation.phase == "Pending" and free and not expired and memory.owner < 0:
+            admitted = replace(memory, reservation=replace(reservation, phase="Active", node=node))
+            write = Write("activate", epoch, "lock", node, reservation.version)
             yield f"admit on {node}", replace(leader, memory=admitted).sends(write)
         if memory.stranger < 0 and free:
             placed = replace(memory, stranger=node)
@@ -152,7 +157,7 @@ def _decisions(leader: Leader, memory: World, rules: Rules, *, expired: bool) ->
                 replace(leader, memory=placed).sends(Write("bind", epoch, "stranger", node)),
             )
         # An owner prefers the node of its lock, where it always fits.
-        fits = lock.node == node if lock.phase == "Active" and not expired else free
+        fits = reservation.node == node if reservation.phase == "Active" and not expired else free
         if memory.owner < 0 and fits:
             claimed = replace(leader, memory=replace(memory, owner=node))
             bound = claimed.sends(Write("bind", epoch, "owner", node))
@@ -160,13 +165,13 @@ def _decisions(leader: Leader, memory: World, rules: Rules, *, expired: bool) ->
                 f"claim and bind owner to {node}",
                 bound if rules.delete_after_bind else bound.sends(_delete(memory, epoch)),
             )
-    if expired and lock.phase == "Active" and memory.owner < 0:
-        freed = replace(memory, lock=replace(lock, phase="Gone"))
+    if expired and reservation.phase == "Active" and memory.owner < 0:
+        freed = replace(memory, reservation=replace(reservation, phase="Gone"))
         yield "expire", replace(leader, memory=freed).sends(_delete(memory, epoch))
 
 
 def _delete(memory: World, epoch: int) -> Write:
-    return Write("delete", epoch, "lock", version=memory.lock.version)
+    return Write("delete", epoch, "lock", version=memory.reservation.version)
 
 
 def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rules) -> State:
@@ -174,19 +179,21 @@ def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rule
     api = state.api
     leader = replace(leader, under_way=leader.under_way - {write})
     over = rules.fence and write.epoch < state.epoch
-    outdated = write.version != api.lock.version
+    outdated = write.version != api.reservation.version
     if write.verb == "bind":
         refused = over or getattr(api, write.what) >= 0
         if not refused:
             api = api.placing(write.what, write.node)
     elif write.verb == "activate":
-        refused = over or outdated or api.lock.phase == "Gone"
+        refused = over or outdated or api.reservation.phase == "Gone"
         if not refused:
-            api = replace(api, lock=Lock("Active", write.node, api.lock.version + 1))
+            api = replace(api, reservation=Lock("Active", write.node, api.reservation.version + 1))
     else:
         refused = outdated  # a deletion can't carry an epoch
         if not refused:
-            api = replace(api, lock=replace(api.lock, phase="Gone", version=api.lock.version + 1))
+            api = replace(
+                api, reservation=replace(api.reservation, phase="Gone", version=api.reservation.version + 1)
+            )
     state = replace(state, api=api)
     waits = leader.epoch == write.epoch and leader.memory is not None
     return state.having(index, _answered(leader, state, write, refused=refused) if waits else leader)
@@ -198,15 +205,18 @@ def _answered(leader: Leader, state: State, write: Write, *, refused: bool) -> L
     if write.verb == "bind":
         if refused:  # take_back: the lock holds again, as the pod has not come
             return replace(leader, memory=memory.placing(write.what, -1))
-        if write.what == "owner" and memory.lock.phase == "Active":  # release
+        if write.what == "owner" and memory.reservation.phase == "Active":  # release
             return leader.sends(_delete(memory, leader.epoch))
     elif write.verb == "activate" and not refused:
         return replace(
-            leader, memory=replace(memory, lock=replace(memory.lock, version=state.api.lock.version))
+            leader,
+            memory=replace(
+                memory, reservation=replace(memory.reservation, version=state.api.reservation.version)
+            ),
         )
     elif write.verb == "activate":
         # Written anew from what is stored now.
-        return replace(leader, memory=replace(memory, lock=state.api.lock))
+        return replace(leader, memory=replace(memory, reservation=state.api.reservation))
     return leader
 
 

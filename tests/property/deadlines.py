@@ -1,7 +1,7 @@
 """What must hold of deadlines: no lock is given after its own, whatever the operator was doing until then."""
 
 from property.process import Process
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.reservation import Reservation
@@ -21,18 +21,18 @@ class DeadlineObserver:
     def check(self) -> None:
         """A lock that nobody was told has room is given by its deadline; "now" by a first look in time."""
         now = self._process.clock.now()
-        for entry in self._process.book.entries.values():
+        for entry in self._process.ledger.entries.values():
             self._seen.setdefault(entry.uid, now)
             if entry.phase not in _HAS_ROOM:
                 self._decided.pop(entry.uid, None)
                 self._given.discard(entry.uid)
                 continue
             self._decided.setdefault(entry.uid, now)
-            if entry.given and entry.uid not in self._given:
+            if entry.group_committed and entry.uid not in self._given:
                 self._given.add(entry.uid)
                 self._check_given(entry)
 
-    def _check_given(self, entry: Entry) -> None:
+    def _check_given(self, entry: ReservationInfo) -> None:
         stored, spec = self._process.api.reservations.decoded.get(entry.key), entry.reservation.spec
         if stored is None or stored.meta.uid != entry.uid or spec is None:
             return

@@ -4,7 +4,7 @@ from collections import Counter
 
 from property.occupancy import is_owner
 from property.process import Process
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -15,13 +15,13 @@ _SERVED = (Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED)
 
 def check_groups(process: Process) -> None:
     """At every instant: who is told to be active is one of as many as the group needs; nobody takes two."""
-    groups = process.book.groups
+    groups = process.ledger.groups
     for group in groups._groups.values():
         members = group.members.values()
-        assert all(entry.given == group.given for entry in members), group.key
+        assert all(entry.group_committed == group.group_committed for entry in members), group.key
         took = Counter(entry.bound_pod.uid for entry in members if entry.bound_pod is not None)
         assert all(count == 1 for count in took.values()), f"a pod has taken two of {group.key}: {took}"
-        if group.key in groups.unsettled or not process.feed.ready:
+        if group.key in groups.unsettled or not process.event_handlers.ready:
             continue
         served = sum(entry.phase in _SERVED for entry in members)
         holding = [entry.key for entry in members if entry.phase is Phase.ACTIVE]
@@ -29,14 +29,14 @@ def check_groups(process: Process) -> None:
             f"{holding} of {group.key} hold room, and {served} is too few"
         )
     entries = {key for group in groups._groups.values() for key in group.members}
-    assert entries == {key for key, entry in process.book.entries.items() if entry.membership is not None}
+    assert entries == {key for key, entry in process.ledger.entries.items() if entry.membership is not None}
 
 
-def check_own(process: Process, pod: Pod, own: list[Entry], owned: list[Entry]) -> None:
+def check_own(process: Process, pod: Pod, own: list[ReservationInfo], owned: list[ReservationInfo]) -> None:
     """Of a group, a pod's own are some that it is an owner of, one for each node."""
     members = [entry for entry in own if entry.membership is not None]
     assert all(entry in owned for entry in members), pod.key
-    places = [(process.book.groups.of(entry.reservation), entry.node) for entry in members]
+    places = [(process.ledger.groups.of(entry.reservation), entry.node) for entry in members]
     assert len(set(places)) == len(places), f"{pod.key} has two of a group on one node"
 
 
@@ -45,14 +45,14 @@ def served_by(group: Group, pod: Pod) -> bool:
     took = any(
         each.bound_pod is not None and each.bound_pod.uid == pod.uid for each in group.members.values()
     )
-    return took or group.key.uid in (pod.claimed_locks or ())
+    return took or group.key.uid in (pod.claimed_reservations or ())
 
 
-def check_taken(process: Process, bound: list[Pod], doubtful: list[Entry]) -> None:
+def check_taken(process: Process, bound: list[Pod], doubtful: list[ReservationInfo]) -> None:
     """Whoever is bound, and may take a member that holds room, has taken one."""
-    for group in process.book.groups._groups.values():
+    for group in process.ledger.groups._groups.values():
         for entry in group.members.values():
-            if entry.room and entry not in doubtful:
+            if entry.reserved and entry not in doubtful:
                 waiting = [pod.key for pod in bound if is_owner(entry, pod) and not served_by(group, pod)]
                 assert not waiting, f"{entry.key} is held, and {waiting} have taken nothing"
 
@@ -61,10 +61,12 @@ def check_stored_groups(process: Process) -> None:
     """At rest, the stored objects alone say of a group that all it needs have room, or none."""
     groups: dict[str, list[tuple[Key, str]]] = {}
     least: dict[str, int] = {}
-    for lock in process.api.reservations.decoded.values():
-        if lock.spec is not None and lock.spec.group is not None:
-            groups.setdefault(lock.spec.group.uid, []).append((lock.key, lock.status["phase"]))
-            least[lock.spec.group.uid] = lock.spec.group.min_members
+    for reservation in process.api.reservations.decoded.values():
+        if reservation.spec is not None and reservation.spec.group is not None:
+            groups.setdefault(reservation.spec.group.uid, []).append(
+                (reservation.key, reservation.status["phase"])
+            )
+            least[reservation.spec.group.uid] = reservation.spec.group.min_members
     for uid, members in groups.items():
         active = [key for key, phase in members if phase == Phase.ACTIVE]
         served = [key for key, phase in members if phase in _SERVED]

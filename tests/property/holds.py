@@ -7,7 +7,7 @@ from builders import Json
 from property.process import Process
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED, Event
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.reservation import Reservation
@@ -22,11 +22,11 @@ class HoldObserver:
 
     def check(self, process: Process) -> None:
         """Nobody loses room before the time to commit is over, then all do; a set has one choice."""
-        for entry in process.book.entries.values():
+        for entry in process.ledger.entries.values():
             self._follow(process, entry)
-        if process.feed.ready:
+        if process.event_handlers.ready:
             self._check_sets(process)
-        for change in process.book.changes:
+        for change in process.ledger.changes:
             spec = process.api.reservations.versions[change.meta.uid][-1].spec
             if change.event is Event.ADMIT and spec is not None and spec.any_of and spec.commit is None:
                 self._decided.add(spec.any_of)  # be it preempted in the same step
@@ -36,7 +36,7 @@ class HoldObserver:
             elif change.event is Event.ABORT:
                 assert spec is None or spec.any_of in self._decided, change.meta.key
 
-    def _follow(self, process: Process, entry: Entry) -> None:
+    def _follow(self, process: Process, entry: ReservationInfo) -> None:
         spec, hold = entry.reservation.spec, entry.hold
         if spec is None or spec.commit is None or hold is None or entry.phase not in GIVEN:
             return
@@ -46,7 +46,7 @@ class HoldObserver:
             return  # it may have been claimed in the step in which it was given
         tokens = (v.spec.commit.token for v in _versions(process, entry) if v.spec and v.spec.commit)
         assert hold.committed_at is None or hold.token in tokens, f"{entry.key} was committed by nobody"
-        if hold.committed_at is None and process.feed.ready:
+        if hold.committed_at is None and process.event_handlers.ready:
             assert hold.due is not None
             assert hold.due > process.decided_at, f"{entry.key} is held beyond its time"
 
@@ -58,8 +58,8 @@ class HoldObserver:
                 self._decided.add(name)
             if not chosen:
                 continue
-            known = [each for each in members if each.key not in process.book._undecided]
-            held = [each.key for each in known if each.room and each is not chosen[0]]
+            known = [each for each in members if each.key not in process.ledger._undecided]
+            held = [each.key for each in known if each.reserved and each is not chosen[0]]
             assert not held, f"{held} hold room beside {chosen[0].key}"
             over = all(each in chosen or each.phase in (*SETTLED, Phase.BOUND) for each in known)
             assert over, f"{[(each.key, each.phase) for each in known]} beside {chosen[0].key}"
@@ -68,44 +68,48 @@ class HoldObserver:
 def check_stored_holds(process: Process) -> None:
     """The stored objects tell of each hold by themselves, and have never told otherwise of it."""
     now = process.clock.now()
-    for lock in process.api.reservations.decoded.values():
+    for reservation in process.api.reservations.decoded.values():
         told: list[Json] = [
             version.status["commit"]
-            for version in process.api.reservations.versions[lock.meta.uid]
+            for version in process.api.reservations.versions[reservation.meta.uid]
             if "commit" in version.status
         ]
         numbers = [each["holds"] for each in told]
-        assert numbers == sorted(numbers), f"{lock.key} was told of holds {numbers}"
+        assert numbers == sorted(numbers), f"{reservation.key} was told of holds {numbers}"
         for before, after in pairwise(told):
             if "token" in before and before["holds"] == after["holds"] and "token" in after:
-                assert before.items() <= after.items(), lock.key
-            assert "token" in before or "token" not in after or before["holds"] < after["holds"], lock.key
-        phase, commit = Phase(lock.status["phase"]), lock.status.get("commit", {})
-        two_phases = lock.spec is not None and lock.spec.commit is not None
-        conditions = {each["type"]: each["status"] for each in lock.status["conditions"]}
-        assert ("Committed" in conditions) == two_phases, lock.key
+                assert before.items() <= after.items(), reservation.key
+            assert "token" in before or "token" not in after or before["holds"] < after["holds"], (
+                reservation.key
+            )
+        phase, commit = Phase(reservation.status["phase"]), reservation.status.get("commit", {})
+        two_phases = reservation.spec is not None and reservation.spec.commit is not None
+        conditions = {each["type"]: each["status"] for each in reservation.status["conditions"]}
+        assert ("Committed" in conditions) == two_phases, reservation.key
         if two_phases:
-            assert (conditions["Committed"] == "True") == ("committedAt" in commit), lock.key
+            assert (conditions["Committed"] == "True") == ("committedAt" in commit), reservation.key
         if two_phases and phase is Phase.ACTIVE and "committedAt" not in commit:
-            assert lock.spec is not None
-            assert lock.spec.commit is not None
-            assert lock.spec.commit.token != commit["token"], f"the commit of {lock.key} is not heard"
-            assert parse_instant(commit["dueAt"]) > now, f"{lock.key} was not committed in time"
+            assert reservation.spec is not None
+            assert reservation.spec.commit is not None
+            assert reservation.spec.commit.token != commit["token"], (
+                f"the commit of {reservation.key} is not heard"
+            )
+            assert parse_instant(commit["dueAt"]) > now, f"{reservation.key} was not committed in time"
 
 
-def _is_chosen(entry: Entry) -> bool:
+def _is_chosen(entry: ReservationInfo) -> bool:
     if entry.phase is Phase.CONSUMED:
         return True
     return entry.phase is Phase.ACTIVE and (entry.hold is None or entry.hold.committed_at is not None)
 
 
-def _sets(process: Process) -> dict[str, list[Entry]]:
-    sets: defaultdict[str, list[Entry]] = defaultdict(list)
-    for entry in process.book.entries.values():
+def _sets(process: Process) -> dict[str, list[ReservationInfo]]:
+    sets: defaultdict[str, list[ReservationInfo]] = defaultdict(list)
+    for entry in process.ledger.entries.values():
         if entry.reservation.spec is not None and entry.reservation.spec.any_of is not None:
             sets[entry.reservation.spec.any_of].append(entry)
     return sets
 
 
-def _versions(process: Process, entry: Entry) -> list[Reservation]:
+def _versions(process: Process, entry: ReservationInfo) -> list[Reservation]:
     return process.api.reservations.versions[entry.uid]

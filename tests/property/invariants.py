@@ -23,21 +23,21 @@ from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Claim
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.owners.matching import is_for_any, may_claim, names, owns
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond, covers, plus
 from tidelock.model.reservation import Reservation
-from tidelock.scheduler.core.cycle import Assumed
-from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.pod_queue import QueueName
 
 
 class _Held(NamedTuple):
     """What a lock has held."""
 
-    entry: Entry
+    entry: ReservationInfo
     node: str
     amounts: Resources
 
@@ -78,7 +78,7 @@ class Observer:
         self._leases.check(process)
         self._holds.check(process)
         self._moves.check(process)
-        if process.feed.ready:
+        if process.event_handlers.ready:
             check_ends(process)
             check_room(process)
             check_lent(process)
@@ -105,11 +105,11 @@ class Observer:
     def _check_decision(self) -> None:
         """Nobody gets what a lock holds: not the owner's siblings, nor a preemptor that is not above it."""
         process, outcome = self._process, self._process.outcome
-        if isinstance(outcome, Assumed):
-            claim = process.book._claims.get(outcome.pod.uid)
+        if isinstance(outcome, AssumedPod):
+            claim = process.ledger._claims.get(outcome.pod.uid)
             check_choice(process, outcome, claim)
             nodes = [entry.node for entry, held in claim.taken if held] if claim is not None else []
-            entries = process.book.entries.values()
+            entries = process.ledger.entries.values()
             nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
             alone = [entry for entry in entries if not entry.sticky and entry.membership is None]
@@ -117,23 +117,23 @@ class Observer:
             still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
-        for change in process.book.changes:
+        for change in process.ledger.changes:
             if change.event is Event.DISPLACE and change.reason == reasons.PREEMPTED:
-                entry = process.book.entries.get(change.meta.key)
+                entry = process.ledger.entries.get(change.meta.key)
                 assert entry is None or entry.priority < highest, f"{change.meta.key} was broken"
             if change.event is Event.RETURN and change.reason == reasons.INSUFFICIENT_CAPACITY:
                 known = any(name in change.message for name in self._disturbed)
                 assert known, f"{change.meta.key} lost room beside its owner: {change.message}"
-        process.book.changes.clear()
+        process.ledger.changes.clear()
 
     def _check_what_was_held(self) -> None:
         """What comes to be held has not expired; where a node is overcommitted, the right locks go."""
         process, before = self._process, self._held
-        self._held = {e.uid: _Held(e, e.node, e.held) for e in process.book.entries.values() if e.held}
+        self._held = {e.uid: _Held(e, e.node, e.held) for e in process.ledger.entries.values() if e.held}
         for uid in self._held.keys() - before.keys():
             entry = self._held[uid].entry
             alive = entry.ends_at is not None and entry.ends_at > process.clock.now()
-            assert alive or not process.feed.ready, f"{entry.key} has expired and is held"
+            assert alive or not process.event_handlers.ready, f"{entry.key} has expired and is held"
         stayed = [self._held[uid] for uid in self._held.keys() & before.keys()]
         for uid in before.keys() - self._held.keys():
             loser, node, amounts = before[uid]
@@ -145,10 +145,12 @@ class Observer:
 
     def _check_activation(self) -> None:
         """A lock is given once: neither a restart nor another node prolongs it."""
-        for lock in self._process.api.reservations.decoded.values():
-            activated = lock.status.get("activatedAt", "")
-            assert self._activated.setdefault(lock.meta.uid, activated) in ("", activated), lock.key
-            self._activated[lock.meta.uid] = activated
+        for reservation in self._process.api.reservations.decoded.values():
+            activated = reservation.status.get("activatedAt", "")
+            assert self._activated.setdefault(reservation.meta.uid, activated) in ("", activated), (
+                reservation.key
+            )
+            self._activated[reservation.meta.uid] = activated
 
 
 def check_sums(process: Process) -> None:
@@ -157,45 +159,45 @@ def check_sums(process: Process) -> None:
     for name, row in columns.row_of.items():
         on_node = [placed for placed in placed_pods if placed.node_name == name]
         placed = [each.pod for each in on_node]
-        held = [entry for entry in process.book.entries.values() if entry.node == name and entry.held]
+        held = [entry for entry in process.ledger.entries.values() if entry.node == name and entry.held]
         assert columns.named(columns.requested[row]) == _total(pod.requests for pod in placed), name
         assert columns.nonzero[row].tolist() == [sum(pod.nonzero[i] for pod in placed) for i in (0, 1)], name
-        kept = [shift.before for shift in process.book.rooms.rests.values() if shift.node == name]
-        assert columns.named(columns.locked[row]) == _total([needed_by(held, on_node), *kept]), name
+        kept = [shift.before for shift in process.ledger.holdings.rests.values() if shift.node == name]
+        assert columns.named(columns.reserved[row]) == _total([needed_by(held, on_node), *kept]), name
         assert np.array_equal(columns.allocatable[row], columns.vector(columns.nodes[row].allocatable)), name
 
 
 def check_holders(process: Process) -> None:
     """I2: a lock is held, or claimed by one pod that may be bound by now, or neither."""
-    book = process.book
-    asked = [*book.hearsay, *process.questions, *(claim for claim, _ in process.answers)]
+    ledger = process.ledger
+    asked = [*ledger.unverified_claims, *process.questions, *(claim for claim, _ in process.answers)]
     claims = Counter(
         entry.key
-        for claim in (*book._claims.values(), *asked)
+        for claim in (*ledger._claims.values(), *asked)
         for entry, _ in claim.taken
-        if book.entries.get(entry.key) is entry and entry.phase is Phase.BOUND
+        if ledger.entries.get(entry.key) is entry and entry.phase is Phase.BOUND
     )
     assert all(count == 1 for count in claims.values()), claims
-    assert book._claims.keys() <= process.in_flight.keys(), "a claim without a binding"
-    assert book.rooms.rests.keys() <= claims.keys(), "room is kept beside no binding"
-    for entry in book.entries.values():
-        assert bool(entry.room) == (entry.phase in (Phase.ACTIVE, Phase.PLANNED)), (
+    assert ledger._claims.keys() <= process.in_flight.keys(), "a claim without a binding"
+    assert ledger.holdings.rests.keys() <= claims.keys(), "room is kept beside no binding"
+    for entry in ledger.entries.values():
+        assert bool(entry.reserved) == (entry.phase in (Phase.ACTIVE, Phase.PLANNED)), (
             entry.key,
             entry.phase,
-            entry.room,
+            entry.reserved,
         )
         assert (entry.phase is Phase.BOUND) == (entry.key in claims), (entry.key, entry.phase)
-        assert (entry.key in book.waitlist.waiting) == entry.wanting, entry.key
-        assert entry.kept_of(entry.room) == entry.room, f"{entry.key} has more than its spec asks for"
+        assert (entry.key in ledger.waiting_reservations.waiting) == entry.wanting, entry.key
+        assert entry.kept_of(entry.reserved) == entry.reserved, f"{entry.key} has more than its spec asks for"
 
 
 def check_index(process: Process) -> None:
     """A pod's own locks are those that a look at all of them finds."""
-    entries = process.book.entries
+    entries = process.ledger.entries
     for pod in process.api.pods.decoded.values():
         owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
         alone = sorted(e.key for e in owned if e.membership is None and may_claim(e, pod))
-        own = process.book.ownership.of(pod)
+        own = process.ledger.ownership.of(pod)
         assert [entry.key for entry in own if entry.membership is None] == alone, pod.key
         check_own(process, pod, own, owned)
 
@@ -204,14 +206,14 @@ def check_pods(process: Process) -> None:
     """A pod waits, or is being bound, or is bound; only who waits is nominated; victims are evicted once."""
     for uid, waiting in process.queue._pods.items():
         placed = process.cache.get(uid)
-        assert placed is None or (placed.assumed and waiting.place is Place.IN_FLIGHT), uid
+        assert placed is None or (placed.assumed and waiting.place is QueueName.IN_FLIGHT), uid
     unbound = {pod.uid for pod in process.api.pods.decoded.values() if not pod.node_name}
     idle = unbound - process.in_flight.keys()
     assumed = {uid for uid, placed in process.cache._placed.items() if placed.assumed}
     assert not assumed & idle, "assumed without a binding"
-    locks = {entry.uid for entry in process.book.waitlist.waiting.values()}
+    reservations = {entry.uid for entry in process.ledger.waiting_reservations.waiting.values()}
     for uid, node in process.nominator._node_of.items():
-        assert not node or uid in locks or process.queue.get(uid) is not None, f"{uid} is nominated"
+        assert not node or uid in reservations or process.queue.get(uid) is not None, f"{uid} is nominated"
     victims = Counter(pod.uid for attempt in process.attempts for pod in attempt.victims)
     assert all(count == 1 for count in victims.values()), "evicted twice"
 
@@ -219,9 +221,9 @@ def check_pods(process: Process) -> None:
 def check_neighbours(process: Process) -> None:
     """A lock with room is a neighbour as its pod is, until an owner is there, and nowhere else."""
     expected: dict[str, list[str]] = {}
-    for entry in process.book.entries.values():
+    for entry in process.ledger.entries.values():
         template = entry.reservation.spec.template if entry.reservation.spec is not None else None
-        if template is None or entry.reservation.pod is None or not entry.room or entry.ahead:
+        if template is None or entry.reservation.pod is None or not entry.reserved or entry.ahead:
             continue
         noticed = template.metadata is not None and template.metadata.labels
         if noticed and not (entry.sticky and entry.occupants):
@@ -237,14 +239,14 @@ def check_neighbours(process: Process) -> None:
 
 def check_ends(process: Process) -> None:
     """I3: nothing is held after its expiry, as of the last decision, or for an owner that is bound."""
-    asked = (*process.book.hearsay, *process.questions, *(claim for claim, _ in process.answers))
+    asked = (*process.ledger.unverified_claims, *process.questions, *(claim for claim, _ in process.answers))
     doubtful = [entry for claim in asked for entry in claim.entries]
     bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
-    choosing = {claim.pod.uid for claim in asked} | process.book._has_chosen
-    stored = {lock.meta.uid for lock in process.api.reservations.decoded.values()}
+    choosing = {claim.pod.uid for claim in asked} | process.ledger._has_chosen
+    stored = {reservation.meta.uid for reservation in process.api.reservations.decoded.values()}
     check_taken(process, bound, doubtful)
-    for entry in process.book.entries.values():
-        if entry.room:
+    for entry in process.ledger.entries.values():
+        if entry.reserved:
             assert entry.ends_at is not None
             assert entry.ends_at > process.decided_at, f"{entry.key} is held after its expiry"
             assert entry.begins_at is None or entry.begins_at > process.decided_at, (
@@ -258,18 +260,18 @@ def check_ends(process: Process) -> None:
             assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
 
 
-def check_choice(process: Process, outcome: Assumed, claim: Claim | None) -> None:
+def check_choice(process: Process, outcome: AssumedPod, claim: Claim | None) -> None:
     """Of the locks for any pod of its workload a pod takes those on its node that fit best, and no more.
 
     One alone if one is enough, and then none has a smaller excess; else none that the others make needless.
     """
-    pod, entries = outcome.pod, process.book.entries.values()
+    pod, entries = outcome.pod, process.ledger.entries.values()
     taken = (
         [(entry, held) for entry, held in claim.taken if is_for_any(entry, pod)] if claim is not None else []
     )
     assert all(entry.reservation.spec is not None and held for entry, held in taken), pod.key
     here = [each for each in entries if each.node == outcome.node_name and _owned_by(each, pod)]
-    left = [each for each in here if each.room and not each.ahead and is_for_any(each, pod)]
+    left = [each for each in here if each.reserved and not each.ahead and is_for_any(each, pod)]
     simple = [entry for entry in (*left, *here, *(entry for entry, _ in taken)) if entry.shared]
     if simple or not (taken or left):
         return  # what is lent, or used by others, counts otherwise
@@ -304,9 +306,9 @@ def check_room(process: Process) -> None:
     """I1 in the operator's eyes: no lock uses what its node has too little of, or is on another node."""
     for name, row in process.columns.row_of.items():
         assert not in_the_way(process, name), name
-        for entry in process.book.rooms.held_on(name):
+        for entry in process.ledger.holdings.held_on(name):
             assert entry.node_uid == process.columns.nodes[row].meta.uid, f"{entry.key} is on another {name}"
-    gone = set(process.book.rooms.nodes_with_locks()) - process.columns.row_of.keys()
+    gone = set(process.ledger.holdings.nodes_with_reservations()) - process.columns.row_of.keys()
     assert not gone, f"locks on nodes that are gone: {gone}"
 
 
@@ -315,7 +317,7 @@ def check_server(process: Process, disturbed: set[str]) -> None:
     for key, node in process.api.nodes.decoded.items():
         if key.name not in disturbed:
             takers = [p.requests for p in process.api.pods.decoded.values() if _takes(process, p, key.name)]
-            held = [entry.held for entry in process.book.rooms.held_on(key.name) if not entry.ahead]
+            held = [entry.held for entry in process.ledger.holdings.held_on(key.name) if not entry.ahead]
             taken = _total([*takers, *held])
             over = {name: units for name, units in taken.items() if units > node.allocatable.get(name, 0)}
             assert not over, f"{key.name}: {over} of {node.allocatable}"
@@ -325,34 +327,36 @@ def check_stored(process: Process) -> None:
     """The stored objects say by themselves what each lock was promised, whatever the operator remembers."""
     now = process.clock.now()
     pods = process.api.pods.decoded.values()
-    assert {entry.uid for entry in process.book.entries.values()} == {
-        lock.meta.uid for lock in process.api.reservations.decoded.values()
+    assert {entry.uid for entry in process.ledger.entries.values()} == {
+        reservation.meta.uid for reservation in process.api.reservations.decoded.values()
     }
-    for lock in process.api.reservations.decoded.values():
-        status = lock.status
+    for reservation in process.api.reservations.decoded.values():
+        status = reservation.status
         phase = Phase(status["phase"])
-        entry = process.book.entries[lock.key]
+        entry = process.ledger.entries[reservation.key]
         if phase is Phase.CONSUMED:
             _check_taker(process, entry)
         bound = [pod for pod in pods if _bound(pod) and may_claim(entry, pod)]
-        owners = [pod.key for pod in bound if lock.spec and owns(lock.spec, pod)]
-        shared = lock.spec is not None and (lock.spec.reuse == "Always" or lock.spec.group is not None)
-        assert not owners or shared or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
-        if lock.spec is None or lock.problem or phase in SETTLED:
+        owners = [pod.key for pod in bound if reservation.spec and owns(reservation.spec, pod)]
+        shared = reservation.spec is not None and (
+            reservation.spec.reuse == "Always" or reservation.spec.group is not None
+        )
+        assert not owners or shared or phase in SETTLED, f"{reservation.key} is {phase} beside {owners}"
+        if reservation.spec is None or reservation.problem or phase in SETTLED:
             continue
         waits = any(each["type"] == "Reconciling" for each in status["conditions"])
         compare = operator.le if phase is Phase.ACTIVE and waits else operator.eq
-        if lock.expire_at is not None:
-            assert lock.expire_at > now, f"{lock.key} has not expired"
-            assert compare(parse_instant(status["expiresAt"]), lock.expire_at)
+        if reservation.expire_at is not None:
+            assert reservation.expire_at > now, f"{reservation.key} has not expired"
+            assert compare(parse_instant(status["expiresAt"]), reservation.expire_at)
         elif "activatedAt" in status:
             ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
-            assert compare(round(ttl, 3), lock.spec.ttl_seconds or 0), lock.key
-        seconds = lock.spec.pending_deadline_seconds
-        if phase is Phase.PENDING and (seconds or not _waits_for_members(process, lock)):
+            assert compare(round(ttl, 3), reservation.spec.ttl_seconds or 0), reservation.key
+        seconds = reservation.spec.pending_deadline_seconds
+        if phase is Phase.PENDING and (seconds or not _waits_for_members(process, reservation)):
             since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
             waited = now - parse_instant(since)
-            assert waited < max(seconds, 1) + 1, f"{lock.key} waits for ever"
+            assert waited < max(seconds, 1) + 1, f"{reservation.key} waits for ever"
 
 
 def check_nobody_waits_in_vain(process: Process) -> None:
@@ -363,33 +367,36 @@ def check_nobody_waits_in_vain(process: Process) -> None:
     assert process.queue._pods.keys() == ours
     for uid, waiting in process.queue._pods.items():
         assert process.nominator.node_of(uid) == unbound[uid].status.nominated_node_name, unbound[uid].key
-        if waiting.place is Place.UNSCHEDULABLE:
+        if waiting.place is QueueName.UNSCHEDULABLE:
             found = process.decider._cycle.feasible(waiting.profile, waiting.pod, process.clock.now())
             assert not found, f"{waiting.pod.key} fits on {[node.name for node in found]}"
             nominated = process.nominator.node_of(uid)
             going = [p for p in process.cache.pods_on(nominated) if p.pod.leaving]
             assert not nominated or going, f"{waiting.pod.key} waits for nobody to leave {nominated}"
-        if waiting.place in (Place.UNSCHEDULABLE, Place.GATED) and not waiting.pod.spec.scheduling_gates:
-            for entry in process.book.ownership.of(waiting.pod):
+        if (
+            waiting.place in (QueueName.UNSCHEDULABLE, QueueName.GATED)
+            and not waiting.pod.spec.scheduling_gates
+        ):
+            for entry in process.ledger.ownership.of(waiting.pod):
                 row = process.columns.row_of.get(entry.node)
                 sound = row is not None and process.columns.nodes[row].sound
                 fits = sound and not waiting.pod.spec.node_selector
                 lent = entry.borrowable and not process.nominator.on(entry.node)  # unless they are leaving
-                kept = entry.room if lent else entry.held
+                kept = entry.reserved if lent else entry.held
                 shunned = waiting.plugins & {"InterPodAffinity", "NodePorts"}  # it is not as its template
                 assert not fits or shunned or not covers(kept, waiting.pod.requests), waiting.pod.key
-    for entry in process.book.entries.values():
+    for entry in process.ledger.entries.values():
         if entry.node_problem is not None and not entry.pinned:
             assert entry.moving or entry.move_at is not None, f"{entry.key} never moves"
 
 
 def check_places(process: Process) -> None:
     """Who waits has been told its place, unless that is still to be done; nobody else has one."""
-    book = process.book
-    waiting = [e for e in book.entries.values() if e.phase is Phase.PENDING and e.tried and e.wanting]
-    places = {entry.key: entry.place[:2] for entry in book.entries.values() if entry.place is not None}
-    assert places.keys() <= {entry.key for entry in book.entries.values() if entry.phase is Phase.PENDING}
-    if not book.waitlist.moved:
+    ledger = process.ledger
+    waiting = [e for e in ledger.entries.values() if e.phase is Phase.PENDING and e.tried and e.wanting]
+    places = {entry.key: entry.place[:2] for entry in ledger.entries.values() if entry.place is not None}
+    assert places.keys() <= {entry.key for entry in ledger.entries.values() if entry.phase is Phase.PENDING}
+    if not ledger.waiting_reservations.moved:
         line = sorted(waiting, key=lambda entry: (-entry.priority, entry.reservation.meta.created, entry.key))
         told = {entry.key: (position, len(line)) for position, entry in enumerate(line, 1)}
         assert {key: places.get(key) for key in told} == told
@@ -401,38 +408,38 @@ def check_rebuild(process: Process) -> None:
     for watch in rebuilt.watches.values():
         while watch.behind:
             watch.deliver()
-    assert not rebuilt.book.hearsay
-    assert _locks(rebuilt) == _locks(process)
+    assert not rebuilt.ledger.unverified_claims
+    assert _reservations(rebuilt) == _reservations(process)
     assert _amounts(rebuilt) == _amounts(process)
     assert _neighbours(rebuilt) == _neighbours(process)
-    assert rebuilt.book.quotas.used(NAMESPACE) == process.book.quotas.used(NAMESPACE)
-    for key, entry in process.book.entries.items():
+    assert rebuilt.ledger.quotas.used(NAMESPACE) == process.ledger.quotas.used(NAMESPACE)
+    for key, entry in process.ledger.entries.items():
         stored = process.api.reservations.objects[key]["status"]
         assert process.wanted(entry) == stored
-        assert rebuilt.wanted(rebuilt.book.entries[key]) == stored, key
-    for _ in process.book.entries:
+        assert rebuilt.wanted(rebuilt.ledger.entries[key]) == stored, key
+    for _ in process.ledger.entries:
         rebuilt.step()
     # What is kept for nominated pods is so by whoever decides them.
-    assert process.nominator.nodes or _locks(rebuilt) == _locks(process), "what waits has room"
+    assert process.nominator.nodes or _reservations(rebuilt) == _reservations(process), "what waits has room"
     assert _deadlines(rebuilt) == _deadlines(process)
 
 
-def _check_taker(process: Process, entry: Entry) -> None:
+def _check_taker(process: Process, entry: ReservationInfo) -> None:
     """A pod that took a lock for any of its workload says so."""
     assert entry.bound_pod is not None
     versions = process.api.pods.versions[entry.bound_pod.uid]
-    says = any(entry.uid in (version.claimed_locks or ()) for version in versions)
+    says = any(entry.uid in (version.claimed_reservations or ()) for version in versions)
     anybody = [version for version in versions if version.node_name and is_for_any(entry, version)]
     assert says or len(anybody) < len([each for each in versions if each.node_name]), entry.key
 
 
-def _waits_for_members(process: Process, lock: Reservation) -> bool:
+def _waits_for_members(process: Process, reservation: Reservation) -> bool:
     """Whether there are too few of a lock's group to try whether they fit."""
-    group = process.book.groups.of(lock)
+    group = process.ledger.groups.of(reservation)
     return group is not None and group.served + len(group.waiting) < group.least
 
 
-def _rank(entry: Entry) -> tuple[int, float]:
+def _rank(entry: ReservationInfo) -> tuple[int, float]:
     """Order locks by who keeps its room for longer: higher priority, then older."""
     return entry.priority, -inf if entry.activated_at is None else -entry.activated_at
 
@@ -455,24 +462,24 @@ def _total(lists: Iterable[Resources]) -> Resources:
     return {name: units for name, units in total.items() if units}
 
 
-def _locks(process: Process) -> dict[Key, Json]:
+def _reservations(process: Process) -> dict[Key, Json]:
     return {
         key: {
             "phase": entry.phase,
             "node": (entry.node, entry.node_uid),
-            "room": dict(entry.room),
+            "room": dict(entry.reserved),
             "held": dict(entry.held),
             "occupants": dict(entry.occupants),
             "expires": entry.expires_at,
             "hold": entry.hold,
         }
-        for key, entry in process.book.entries.items()
+        for key, entry in process.ledger.entries.items()
     }
 
 
 def _amounts(process: Process) -> dict[str, list[dict[str, int]]]:
     columns = process.columns
-    kinds = (columns.allocatable, columns.requested, columns.locked)
+    kinds = (columns.allocatable, columns.requested, columns.reserved)
     return {name: [columns.named(kind[row]) for kind in kinds] for name, row in columns.row_of.items()}
 
 
@@ -485,5 +492,5 @@ def _neighbours(process: Process) -> dict[str, list[str]]:
 def _deadlines(process: Process) -> dict[Key, float | None]:
     """When locks are next due; how long a node has had a problem is not stored."""
     return {
-        key: entry.deadline() for key, entry in process.book.entries.items() if entry.node_problem is None
+        key: entry.deadline() for key, entry in process.ledger.entries.items() if entry.node_problem is None
     }

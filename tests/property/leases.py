@@ -17,20 +17,20 @@ class LeaseObserver:
     def check(self, process: Process) -> None:
         """Nobody loses a lock before a whole lease and its grace have passed; then it is held no longer."""
         now = process.clock.now()
-        for entry in process.book.entries.values():
+        for entry in process.ledger.entries.values():
             self._follow(entry.reservation, now)
-            if process.feed.ready and entry.room and entry.lease is not None:
+            if process.event_handlers.ready and entry.reserved and entry.lease is not None:
                 lost_at = entry.lease.lost_at
                 assert lost_at is None or lost_at > process.decided_at, (
                     f"{entry.key} is held beyond its lease"
                 )
-        for change in process.book.changes:
+        for change in process.ledger.changes:
             if change.event is Event.FORFEIT and change.meta.uid in self._seen:
                 _, seen_at = self._seen[change.meta.uid]
                 assert change.at >= seen_at + sum(self._patience[change.meta.uid]), change.meta.key
 
-    def _follow(self, lock: Reservation, now: float) -> None:
-        asked, uid = lock.spec.lease if lock.spec is not None else None, lock.meta.uid
+    def _follow(self, reservation: Reservation, now: float) -> None:
+        asked, uid = reservation.spec.lease if reservation.spec is not None else None, reservation.meta.uid
         if asked is None:
             self._seen.pop(uid, None)
             return
@@ -42,17 +42,17 @@ class LeaseObserver:
 
 def check_stored_leases(process: Process) -> None:
     """The stored objects say by themselves how each lease stands, and when it is due next."""
-    for lock in process.api.reservations.decoded.values():
-        lease = lock.status.get("lease")
-        if Phase(lock.status["phase"]) in SETTLED or lock.spec is None:
+    for reservation in process.api.reservations.decoded.values():
+        lease = reservation.status.get("lease")
+        if Phase(reservation.status["phase"]) in SETTLED or reservation.spec is None:
             continue
-        assert (lease is not None) == (lock.spec.lease is not None), lock.key
-        if lease is None or lock.spec.lease is None:
+        assert (lease is not None) == (reservation.spec.lease is not None), reservation.key
+        if lease is None or reservation.spec.lease is None:
             continue
-        asked = lock.spec.lease.renew_time
-        assert ("renewTime" in lease) == (asked is not None), lock.key
-        assert asked is None or parse_instant(lease["renewTime"]) == from_datetime(asked), lock.key
+        asked = reservation.spec.lease.renew_time
+        assert ("renewTime" in lease) == (asked is not None), reservation.key
+        assert asked is None or parse_instant(lease["renewTime"]) == from_datetime(asked), reservation.key
         due = parse_instant(lease.get("lostAt", lease["renewBy"]))
-        assert due > process.clock.now(), f"{lock.key} was due at {due}"
-        lapsed = any(each["type"] == "LeaseLapsed" for each in lock.status["conditions"])
-        assert lapsed == ("lostAt" in lease), lock.key
+        assert due > process.clock.now(), f"{reservation.key} was due at {due}"
+        lapsed = any(each["type"] == "LeaseLapsed" for each in reservation.status["conditions"])
+        assert lapsed == ("lostAt" in lease), reservation.key

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from builders import Json, encode
-from tidelock.kube.watch import HasMeta, Sink
+from tidelock.kube.watch import EventHandler, HasMeta
 from tidelock.ledger.owners.matching import owns
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant, parse_instant
@@ -110,7 +110,7 @@ class ModelApi:
         """Have a pod that others have bound say which locks it took, unless it does."""
         pod = self.pods.get(key, uid)
         known = self.pods.decoded[key]
-        if not known.node_name or known.leaving or known.claimed_locks is not None:
+        if not known.node_name or known.leaving or known.claimed_reservations is not None:
             raise RefusedError(f"{key} has changed")
         annotations = pod["metadata"]["annotations"] | claims_annotation(claims)
         self.pods.change(key, "metadata", annotations=annotations)
@@ -190,10 +190,12 @@ class ModelApi:
         """Note which locks have an owner that is bound."""
         bound = [pod for pod in self.pods.decoded.values() if pod.node_name and not pod.leaving]
         pods = [version for pod in bound for version in self.pods.versions[pod.uid]]
-        for lock in self.reservations.decoded.values():
-            specs = (version.spec for version in self.reservations.versions[lock.meta.uid] if version.spec)
+        for reservation in self.reservations.decoded.values():
+            specs = (
+                version.spec for version in self.reservations.versions[reservation.meta.uid] if version.spec
+            )
             if any(owns(spec, pod) for spec in specs for pod in pods):
-                self.owned.add(lock.meta.uid)
+                self.owned.add(reservation.meta.uid)
 
 
 class Reflection(Generic[T]):
@@ -203,7 +205,7 @@ class Reflection(Generic[T]):
     anew, and what vanished is only found out at the end of a whole one.
     """
 
-    def __init__(self, collection: Collection[T], sink: Sink[T]) -> None:
+    def __init__(self, collection: Collection[T], sink: EventHandler[T]) -> None:
         self._collection = collection
         self._sink = sink
         self._store: dict[Key, T] = {}

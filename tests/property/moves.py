@@ -4,7 +4,7 @@ from collections import Counter
 
 from property.process import Process
 from tidelock.ledger.lifecycle.migration import token_of
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.migration import MayMove
 from tidelock.model.api.reservation import Phase
 
@@ -26,38 +26,40 @@ class MoveObserver:
             nominated = process.nominator.node_of(task.uid)
             assert nominated == begun[-1]["nodeName"], f"{victim.key} was evicted for room of others"
             uids = {each["uid"] for each in begun[-1]["evictions"]}
-            assert victim.uid in uids, f"{victim.key} was evicted, and is in no plan of {task.lock}"
+            assert victim.uid in uids, f"{victim.key} was evicted, and is in no plan of {task.reservation}"
             asks = _asks(process, task.uid)
             approved = any(each.automatically or each.approve == task.token for each in asks)
             assert approved, f"{victim.key} was evicted, which nobody has approved"
             if (task.uid, victim.uid) not in self._gone:  # asked again, as the first answer was lost
                 self._gone.add((task.uid, victim.uid))
                 self._evicted[task.uid] += 1
-            assert self._evicted[task.uid] <= max(each.max_pods for each in asks), f"too many for {task.lock}"
-        for entry in process.book.entries.values():
+            assert self._evicted[task.uid] <= max(each.max_pods for each in asks), (
+                f"too many for {task.reservation}"
+            )
+        for entry in process.ledger.entries.values():
             _check_plan(process, entry)
 
 
 def check_stored_moves(process: Process) -> None:
     """The stored objects tell of plans while their locks wait, and of no others."""
-    for lock in process.api.reservations.decoded.values():
-        entry = process.book.entries[lock.key]
-        told = {each["type"] for each in lock.status["conditions"]}
-        assert ("MovePlanned" in told) == entry.may_move, lock.key
-        plan = lock.status.get("plan")
-        assert plan is None or entry.may_move, f"{lock.key} has a plan, and asks for none"
+    for reservation in process.api.reservations.decoded.values():
+        entry = process.ledger.entries[reservation.key]
+        told = {each["type"] for each in reservation.status["conditions"]}
+        assert ("MovePlanned" in told) == entry.may_move, reservation.key
+        plan = reservation.status.get("plan")
+        assert plan is None or entry.may_move, f"{reservation.key} has a plan, and asks for none"
         if plan is not None:
             uids = [each["uid"] for each in plan["evictions"]]
             assert plan["begunAt"] if "begunAt" in plan else len(uids) <= entry.moves_left
 
 
-def _check_plan(process: Process, entry: Entry) -> None:
+def _check_plan(process: Process, entry: ReservationInfo) -> None:
     plan = entry.plan
     nominated = process.nominator.node_of(entry.uid)
     if plan is None:
         return
     assert entry.phase is Phase.PENDING, f"{entry.key} is {entry.phase} with a plan"
-    assert not entry.room, f"{entry.key} has room already"
+    assert not entry.reserved, f"{entry.key} has room already"
     # Whoever is above the lock may have taken the room, and it may be over its quota by now.
     assert nominated in (plan.node, ""), f"the room for {entry.key} is set aside on {nominated}"
     assert plan.under_way or not nominated, f"{entry.key} is nominated for a plan that is only shown"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from builders import node, pod
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, ReservePod, stand_in
+from tidelock.model.pods import Pod, ReservePod, reserve_pod_of
 from unit.plugins.scene import Scene
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -140,7 +140,7 @@ class Dice:
 
     def reserve_pod(self, of: Pod) -> Pod:
         """Draw whether a pod is there, or expected by a lock."""
-        return self.one(of, of, stand_in(of.metadata, of.spec, of.requests))
+        return self.one(of, of, reserve_pod_of(of.metadata, of.spec, of.requests))
 
     def world(self, make: Callable[[str], Pod], *, most: int = 8) -> World:
         nodes = [self.node(name) for name in self.some(NAMES, 2, 5)]

@@ -10,7 +10,7 @@ from itertools import chain, combinations
 from builders import Json
 from property.process import Process
 from tidelock.ledger.owners.matching import owns
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import (
@@ -27,7 +27,7 @@ from tidelock.model.quantities import (
 
 def check_occupancy(process: Process) -> None:
     """Each lock holds what its occupants leave, who are owners there; all of them use as much as can be."""
-    entries = [entry for entry in process.book.entries.values() if entry.room]
+    entries = [entry for entry in process.ledger.entries.values() if entry.reserved]
     for entry in entries:
         used: dict[str, int] = {}
         for uid, occupant in entry.occupants.items():
@@ -38,12 +38,12 @@ def check_occupancy(process: Process) -> None:
             assert _uses(entry, placed.pod), f"{occupant.key} has no right to {entry.key}"
             assert covers(placed.pod.requests, occupant.uses), occupant.key
             used = plus(used, occupant.uses)
-        assert plus(entry.held, used) == entry.room, f"{entry.key} is counted twice, or not at all"
+        assert plus(entry.held, used) == entry.reserved, f"{entry.key} is counted twice, or not at all"
         assert entry.shared or not used, entry.key
     for node in {entry.node for entry in entries if entry.shared}:
         here = [entry for entry in entries if entry.shared and entry.node == node]
         pods = [placed.pod for placed in process.cache.pods_on(node)]
-        for resource in {name for entry in here for name in entry.room}:
+        for resource in {name for entry in here for name in entry.reserved}:
             used_here = sum(each.uses.get(resource, 0) for entry in here for each in entry.occupants.values())
             assert used_here == most_used(here, pods, resource), (node, resource)
 
@@ -53,15 +53,15 @@ def check_lent(process: Process) -> None:
     for name, row in process.columns.row_of.items():
         pods = [placed.pod for placed in process.cache.pods_on(name)]
         others = reduce(plus, (pod.requests for pod in pods if not pod.borrows), NOTHING)
-        entries = [e for e in process.book.entries.values() if e.node == name and not e.ahead]
-        rooms = reduce(plus, (entry.room for entry in entries), NOTHING)
+        entries = [e for e in process.ledger.entries.values() if e.node == name and not e.ahead]
+        holdings = reduce(plus, (entry.reserved for entry in entries), NOTHING)
         lasting = {pod.uid for pod in pods if not pod.borrows}
         occupants = (each for entry in entries if entry.sticky for each in entry.occupants.values())
         owners = (each.uses for each in occupants if each.uid in lasting)
-        taken = minus(plus(others, rooms), reduce(plus, owners, NOTHING))
+        taken = minus(plus(others, holdings), reduce(plus, owners, NOTHING))
         short = beyond(taken, process.columns.nodes[row].allocatable)
         for entry in entries:
-            assert not entry.borrowable or not at_most(entry.room, short), (entry.key, name, short)
+            assert not entry.borrowable or not at_most(entry.reserved, short), (entry.key, name, short)
     for attempt in process.attempts:
         assert not attempt.borrowers or all(pod.borrows for pod in attempt.victims), attempt
 
@@ -69,7 +69,7 @@ def check_lent(process: Process) -> None:
 def check_stored_occupancy(process: Process) -> None:
     """The stored objects say who is in each lock for reuse, and that it was never consumed."""
     bound = [pod for pod in process.api.pods.decoded.values() if pod.node_name and not pod.finished]
-    for entry in process.book.entries.values():
+    for entry in process.ledger.entries.values():
         status = process.api.reservations.objects[entry.key]["status"]
         _check_stored_lending(entry, status)
         if not entry.sticky:
@@ -85,30 +85,30 @@ def check_stored_occupancy(process: Process) -> None:
             inside = [each.uses for each in entry.occupants.values() if not each.assumed]
             uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
             assert parse_resources(status.get("used", {})) == uses, entry.key
-            shared = [each for each in process.book.entries.values() if each.room and each.shared]
+            shared = [each for each in process.ledger.entries.values() if each.reserved and each.shared]
             assert told is not None or not owners or len(shared) > 1, f"{owners} are in {entry.key}"
 
 
-def most_used(entries: Sequence[Entry], pods: Sequence[Pod], resource: str) -> int:
+def most_used(entries: Sequence[ReservationInfo], pods: Sequence[Pod], resource: str) -> int:
     """Tell how much of a resource pods can use of locks that are shared, by the smallest of all cuts."""
     return min(
         sum(pod.requests.get(resource, 0) for pod in pods if pod not in cut)
-        + sum(entry.room.get(resource, 0) for entry in entries if any(_uses(entry, pod) for pod in cut))
+        + sum(entry.reserved.get(resource, 0) for entry in entries if any(_uses(entry, pod) for pod in cut))
         for cut in _subsets(pods)
     )
 
 
-def is_owner(entry: Entry, pod: Pod) -> bool:
+def is_owner(entry: ReservationInfo, pod: Pod) -> bool:
     spec = entry.reservation.spec
     return pod.meta.namespace == entry.key.namespace and spec is not None and owns(spec, pod)
 
 
-def _uses(entry: Entry, pod: Pod) -> bool:
+def _uses(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a pod uses the room of a lock when it is on its node."""
     return pod.borrows if entry.borrowable else entry.sticky and is_owner(entry, pod)
 
 
-def _check_stored_lending(entry: Entry, status: Json) -> None:
+def _check_stored_lending(entry: ReservationInfo, status: Json) -> None:
     """What is stored of a lock says what is lent of it, and by how many pods."""
     inside = [each.uses for each in entry.occupants.values() if entry.borrowable and not each.assumed]
     uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}

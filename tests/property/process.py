@@ -10,20 +10,20 @@ from functools import partial
 from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
-from tidelock.framework.own_reservations import ClaimedLocks
+from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger.ledger import Claim
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider, Outcome
-from tidelock.scheduler.core.preemption import Preemption
-from tidelock.scheduler.defrag.controller import Task
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.core.preemption import PreemptionAttempt
+from tidelock.scheduler.defrag.controller import MigrationTask
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 MOVE_AFTER = 30.0
 EARMARK_AFTER = 10.0
@@ -66,11 +66,11 @@ class Process:
             move_after=MOVE_AFTER,
             earmark_after=EARMARK_AFTER,
         )
-        self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
+        self.ledger, self.cache, self.columns = self.decider.ledger, self.decider.cache, self.decider.columns
         self.queue, self.nominator = self.decider.queue, self.decider.cache.nominator
-        self.feed = Feed(
+        self.event_handlers = EventHandlers(
             self.cache,
-            self.book,
+            self.ledger,
             self.decider.queue,
             self.decider.waiting_pods,
             clock,
@@ -81,17 +81,17 @@ class Process:
             },
         )
         self.watches: dict[str, Delivering] = {
-            "nodes": Reflection(api.nodes, self.feed.nodes),
-            "pods": Reflection(api.pods, self.feed.pods),
-            "reservations": Reflection(api.reservations, self.feed.reservations),
-            "quotas": Reflection(api.quotas, self.feed.others["quotas"]),
-            "budgets": Reflection(api.budgets, self.feed.others["budgets"]),
+            "nodes": Reflection(api.nodes, self.event_handlers.nodes),
+            "pods": Reflection(api.pods, self.event_handlers.pods),
+            "reservations": Reflection(api.reservations, self.event_handlers.reservations),
+            "quotas": Reflection(api.quotas, self.event_handlers.others["quotas"]),
+            "budgets": Reflection(api.budgets, self.event_handlers.others["budgets"]),
         }
         self.accidents: list[str] = []
         self.decided_at = 0.0
         self.outcome: Outcome | None = None
-        self.attempts: list[Preemption] = []
-        self.in_flight: dict[str, Assumed] = {}
+        self.attempts: list[PreemptionAttempt] = []
+        self.in_flight: dict[str, AssumedPod] = {}
         self.bind_answers: dict[str, bool] = {}
         self.unwritten: dict[Key, None] = {}
         self.write_answers: dict[Key, Reservation] = {}
@@ -99,8 +99,8 @@ class Process:
         self.answers: list[tuple[Claim, Pod | None]] = []
         self.evictions: dict[str, tuple[Pod, str]] = {}
         self.unreported: dict[str, Pod] = {}
-        self.moving: dict[Task, None] = {}
-        self.moved: list[tuple[Task, Pod]] = []
+        self.moving: dict[MigrationTask, None] = {}
+        self.moved: list[tuple[MigrationTask, Pod]] = []
 
     def moves(self) -> dict[str, Callable[[], None]]:
         """Give the first of each kind that may happen next."""
@@ -149,16 +149,16 @@ class Process:
     def due(self) -> bool:
         """Whether there is anything to decide now."""
         due = self.decider.next_due()
-        asked = self.book.changed or self.book.hearsay
-        return self.feed.ready and (bool(asked) or (due is not None and due <= self.clock.now()))
+        asked = self.ledger.changed or self.ledger.unverified_claims
+        return self.event_handlers.ready and (bool(asked) or (due is not None and due <= self.clock.now()))
 
     def step(self) -> None:
         """Decide once, as the loop does when the feed is ready, and note what is to be done about it."""
-        if not self.feed.ready:
+        if not self.event_handlers.ready:
             return
         self.decided_at = self.clock.now()
         outcome = self.outcome = self.decider.step(self.decided_at)
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             self.in_flight[outcome.pod.uid] = outcome
         elif outcome is not None:
             self.unreported[outcome.waiting.pod.uid] = outcome.waiting.pod
@@ -167,9 +167,9 @@ class Process:
             self.evictions.update({pod.uid: (pod, attempt.pod.uid) for pod in attempt.victims})
             self.unreported.update({pod.uid: pod for pod in attempt.outdone})
         self.moving.update(dict.fromkeys(self.decider.take_moves()))
-        self.questions += self.decider.take_hearsay()
-        self.unwritten.update(self.book.changed)
-        self.book.changed.clear()
+        self.questions += self.decider.take_unverified_claims()
+        self.unwritten.update(self.ledger.changed)
+        self.ledger.changed.clear()
 
     def _has_accident(self, kind: str) -> bool:
         if kind not in self.accidents:
@@ -209,7 +209,7 @@ class Process:
         self.answers.append((claim, stored if stored is not None and stored.uid == claim.pod.uid else None))
 
     def _learn_answer(self) -> None:
-        self.feed.answered(*self.answers.pop(0))
+        self.event_handlers.answered(*self.answers.pop(0))
 
     def _evict(self) -> None:
         uid = next(iter(self.evictions))
@@ -248,7 +248,7 @@ class Process:
         """Begin to make an object what it ought to be; one that is refused waits for the watch."""
         key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
-        entry = self.book.find(key)
+        entry = self.ledger.find(key)
         if entry is None or not self._differs(entry):
             return
         version = entry.reservation.meta.resource_version
@@ -265,28 +265,28 @@ class Process:
         key = next(iter(self.write_answers))
         written = self.write_answers.pop(key)
         if not self._has_accident("written"):
-            self.book.acknowledge(written)
+            self.ledger.acknowledge(written)
         self.unwritten[key] = None
 
-    def wanted(self, entry: Entry) -> Json:
-        return render(entry, self.clock.now())
+    def wanted(self, entry: ReservationInfo) -> Json:
+        return render_reservation(entry, self.clock.now())
 
-    def _differs(self, entry: Entry) -> bool:
+    def _differs(self, entry: ReservationInfo) -> bool:
         if entry.deleted:
             return False
         return self._removable(entry) or (entry.phase is not Phase.BOUND and self._status_differs(entry))
 
-    def _status_differs(self, entry: Entry) -> bool:
+    def _status_differs(self, entry: ReservationInfo) -> bool:
         return self.wanted(entry) != entry.reservation.status
 
-    def _removable(self, entry: Entry) -> bool:
+    def _removable(self, entry: ReservationInfo) -> bool:
         removable_at = entry.removable_at()
         return removable_at is not None and removable_at <= self.clock.now()
 
 
-def _claims(assumed: Assumed) -> list[str] | None:
+def _claims(assumed: AssumedPod) -> list[str] | None:
     """Give what a binding tells of the locks that the pod has taken; None if it tells nothing."""
-    claims = assumed.state.read(ClaimedLocks)
+    claims = assumed.state.read(ClaimedReservations)
     return None if claims is None else list(claims.uids)
 
 

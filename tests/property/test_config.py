@@ -15,7 +15,7 @@ from tidelock.framework.api import Filter, Handle, Mask, Score, Scores
 from tidelock.framework.config import Builtins, read_configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, build_profiles
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
 
@@ -83,7 +83,7 @@ def build(document: object, builtins: Builtins) -> Any:
     """Go all the way from the text to the profiles."""
     configuration = read_configuration(json.dumps(document), builtins, load)
     columns = Columns()
-    handle = Handle(Book(columns), Cache(columns))
+    handle = Handle(Ledger(columns), Cache(columns))
     return build_profiles(configuration.profiles, configuration.registry, handle)
 
 

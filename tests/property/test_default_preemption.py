@@ -14,7 +14,7 @@ from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
 from unit.scheduler.machinery import Core
 
@@ -70,15 +70,17 @@ def wanting_pods(draw: st.DrawFn) -> Pod:
 @settings(deadline=None, max_examples=100)
 def test_the_least_harmful_victims_that_suffice_are_chosen(
     there: list[Node],
-    locks: list[tuple[str, str, int, str]],
+    reservations: list[tuple[str, str, int, str]],
     residents: list[tuple[str, str, int, dict[str, Any], dict[str, str]]],
     limits: list[PodDisruptionBudget],
     nominated: list[tuple[str, str, int]],
     wanting: Pod,
 ) -> None:
     core = Core(*there)
-    for index, (name, cpu, priority, owner) in enumerate(locks):
-        core.lock(f"lock-{index}", nodeName=name, resources={"cpu": cpu}, priority=priority, owner=owner)
+    for index, (name, cpu, priority, owner) in enumerate(reservations):
+        core.reservation(
+            f"lock-{index}", nodeName=name, resources={"cpu": cpu}, priority=priority, owner=owner
+        )
         core.step()
         core.clock.advance(1)
     placed = []
@@ -94,11 +96,11 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
         core.cache.nominator.nominate(
             pod(f"nominated-{index}", requests={"cpu": cpu}, priority=priority), name
         )
-    rooms = seen(core, there, placed)
-    own = core.book.ownership.of(wanting)
+    holdings = seen(core, there, placed)
+    own = core.ledger.ownership.of(wanting)
     waits = wanting.requires_reservation and not any(entry.held for entry in own)  # a claim takes them away
-    expected = plans(rooms, wanting, own, limits)
-    free = any(fits(room, [*room.pods, *room.locks], wanting, own) for room in rooms)
+    expected = plans(holdings, wanting, own, limits)
+    free = any(fits(room, [*room.pods, *room.reservations], wanting, own) for room in holdings)
 
     core.add(wanting)
     outcome = core.step()
@@ -107,26 +109,29 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
         return
 
     (attempt,) = core.decider.take_preemptions() or (None,)
-    assert isinstance(outcome, Assumed) == free
+    assert isinstance(outcome, AssumedPod) == free
     if free:
         assert attempt is None
         return
     assert isinstance(outcome, Unschedulable)
     assert attempt is not None
-    assert bool(attempt.node_name) == bool(expected), outcome.refusal.message
+    assert bool(attempt.node_name) == bool(expected), outcome.diagnosis.message
     assert core.cache.nominator.node_of(wanting.uid) == attempt.node_name
     if expected:
         chosen = expected[attempt.node_name]
         assert chosen.cost == min(each.cost for each in expected.values())
         assert [victim.meta.name for victim in attempt.victims] == chosen.pods
-        assert broken(core) == set(chosen.locks)
+        assert broken(core) == set(chosen.reservations)
         assert all(
-            core.book.entries[entry.key].phase is Phase.ACTIVE
-            for room in rooms
-            for entry in room.locks
-            if entry.key.name not in chosen.locks
+            core.ledger.entries[entry.key].phase is Phase.ACTIVE
+            for room in holdings
+            for entry in room.reservations
+            if entry.key.name not in chosen.reservations
         )
-        if all(entry.priority <= wanting.spec.priority for entry in core.book.waitlist.waiting.values()):
+        if all(
+            entry.priority <= wanting.spec.priority
+            for entry in core.ledger.waiting_reservations.waiting.values()
+        ):
             check_that_evictions_help(core, wanting, attempt.node_name, chosen)
 
 
@@ -136,7 +141,7 @@ def seen(core: Core, there: list[Node], placed: list[Pod]) -> list[Room]:
         Room(
             each,
             [resident for resident in placed if resident.node_name == each.name],
-            list(core.book.rooms.held_on(each.name)),
+            list(core.ledger.holdings.held_on(each.name)),
             list(core.cache.nominator.on(each.name)),
         )
         for each in there
@@ -144,17 +149,19 @@ def seen(core: Core, there: list[Node], placed: list[Pod]) -> list[Room]:
 
 
 def broken(core: Core) -> set[str]:
-    return {key.name for key, entry in core.book.entries.items() if entry.reason == reasons.PREEMPTED}
+    return {key.name for key, entry in core.ledger.entries.items() if entry.reason == reasons.PREEMPTED}
 
 
 def check_that_evictions_help(core: Core, wanting: Pod, node_name: str, chosen: Plan) -> None:
     """Once the victims have gone, the pod gets their room, and no lock that was broken for it does."""
     outcomes = [core.step()]
     for name in chosen.pods:
-        core.feed.pods.remove(next(p.pod for p in core.cache.pods_on(node_name) if p.pod.meta.name == name))
+        core.event_handlers.pods.remove(
+            next(p.pod for p in core.cache.pods_on(node_name) if p.pod.meta.name == name)
+        )
     core.clock.advance(10)
     outcomes += [core.step() for _ in range(4)]
     placed = [
-        each.node_name for each in outcomes if isinstance(each, Assumed) and each.pod.uid == wanting.uid
+        each.node_name for each in outcomes if isinstance(each, AssumedPod) and each.pod.uid == wanting.uid
     ]
     assert placed == [node_name]

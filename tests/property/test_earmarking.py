@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from builders import node, pod
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.scheduler.core.backfill import LOOK_AGAIN
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.backfill import BACKFILL_SECONDS
+from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
 AFTER = 60
@@ -26,7 +26,7 @@ ENOUGH = 6
 class Small:
     """A pod or a lock that comes, and how long it stays, which a pod may tell or not."""
 
-    lock: bool
+    reservation: bool
     cpu: int
     stays: int
     tells: bool
@@ -36,7 +36,7 @@ STREAM = st.lists(
     st.lists(
         st.builds(
             Small,
-            lock=st.booleans(),
+            reservation=st.booleans(),
             cpu=st.integers(1, 3),
             stays=st.integers(10, LONGEST),
             tells=st.booleans(),
@@ -60,37 +60,37 @@ class Cluster:
     def go_on(self, arrivals: list[Small]) -> None:
         """Have some come, decide, and have time go on and those go whose time is over."""
         core = self.core
-        if len(self.stays) + len(core.book.waitlist.waiting) < ENOUGH:
+        if len(self.stays) + len(core.ledger.waiting_reservations.waiting) < ENOUGH:
             for small in arrivals:
                 self._come(small)
         outcome = core.step()
         while outcome is not None or core.decider.next_due() == 0:
-            if isinstance(outcome, Assumed):
+            if isinstance(outcome, AssumedPod):
                 self._run(outcome)
             outcome = core.step()
         core.clock.advance(STEP)
         over = [each for each in self.running if each[0] <= core.clock.now()]
         for each in over:
             self.running.remove(each)
-            core.feed.pods.remove(each[1])
+            core.event_handlers.pods.remove(each[1])
 
     def _come(self, small: Small) -> None:
         self.made += 1
         core, name, cpu = self.core, f"small-{self.made}", {"cpu": str(small.cpu)}
         now = core.clock.now()
-        if small.lock:
+        if small.reservation:
             spec = {"ttlSeconds": small.stays, "pendingDeadlineSeconds": AFTER - 1}
-            core.lock(name, owner=f"of-{name}", resources=cpu, created=now, **spec)
+            core.reservation(name, owner=f"of-{name}", resources=cpu, created=now, **spec)
             return
         told = {"activeDeadlineSeconds": small.stays, "terminationGracePeriodSeconds": 0}
         plan = told if small.tells else {}
         core.add(pod(name, requests=cpu, created=now, **plan))
         self.stays[name] = small.stays
 
-    def _run(self, assumed: Assumed) -> None:
+    def _run(self, assumed: AssumedPod) -> None:
         core, bound = self.core, assigned_to(assumed.pod, assumed.node_name)
         core.decider.bound(assumed, core.clock.now())
-        core.feed.pods.upsert(assumed.pod, bound)
+        core.event_handlers.pods.upsert(assumed.pod, bound)
         self.running.append((core.clock.now() + self.stays.pop(bound.meta.name), bound))
 
 
@@ -105,8 +105,8 @@ def test_a_large_lock_has_room_once_those_are_gone_that_were_there(
         cluster.go_on(arrivals)
     asked = core.clock.now()
     spec = {"resources": {"cpu": "4"}, "pendingDeadlineSeconds": 3600, "ttlSeconds": 3600}
-    large = core.lock("large", owner="of-large", created=asked, **spec)
-    limit = AFTER + LOOK_AGAIN + LONGEST + 3 * STEP
+    large = core.reservation("large", owner="of-large", created=asked, **spec)
+    limit = AFTER + BACKFILL_SECONDS + LONGEST + 3 * STEP
     turn = 0
     while large.phase is not Phase.ACTIVE:
         cluster.go_on(stream[turn % len(stream)])

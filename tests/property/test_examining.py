@@ -8,8 +8,8 @@ from differential.scenarios import make_scenario
 from property.test_whole_cycle import furnished, stored
 from tidelock.model.pods import decode_pod
 from tidelock.plugins.registry import REGISTRY
-from tidelock.scheduler.core.cycle import Assumed
-from tidelock.scheduler.core.explain import examine
+from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.explain import explain
 
 
 @given(st.integers(0, 100_000))
@@ -20,11 +20,11 @@ def test_the_node_that_is_told_first_is_the_one_that_is_chosen(seed: int) -> Non
     for raw in stored(scenario.wanting):
         pod = decode_pod(raw)
         profile = core.decider.profiles[pod.spec.scheduler_name]
-        opinions = examine(core.cache, core.book, profile, pod, NOW)
+        opinions = explain(core.cache, core.ledger, profile, pod, NOW)
         core.add(pod)
         outcome = core.step()
 
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             assert outcome.node_name == opinions[0].node.name
             assert not opinions[0].objections
         else:

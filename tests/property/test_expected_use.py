@@ -12,14 +12,14 @@ from builders import NOW, level, node, pod, pod_use, usage
 from tidelock.cluster.usage import expected_use
 from tidelock.cluster.usage.levels import NEVER, NodeLevels
 from tidelock.cluster.usage.measurements import at_once
-from tidelock.cluster.usage.sums import Rule, Sums, own_use, since_sample, uncovered
+from tidelock.cluster.usage.sums import Sums, UseRule, own_use, since_sample, uncovered
 from tidelock.framework.measured_use import follow_expected_use
 from tidelock.model.pods import Pod
-from tidelock.model.usage_annotations import NODE_LEVEL, PodMeans, PodUsage, Uses, WorkloadKey
+from tidelock.model.usage_annotations import NODE_LEVEL, MeasuredUses, PodMeans, PodUsage, WorkloadKey
 from unit.plugins.scene import Scene
 
 WORKLOADS = ("web", "db")
-RULES: dict[str, Rule] = {"uncovered": uncovered, "since": since_sample(60), "own": own_use(900)}
+RULES: dict[str, UseRule] = {"uncovered": uncovered, "since": since_sample(60), "own": own_use(900)}
 
 
 def use_of(pod: Pod) -> tuple[float, float]:
@@ -29,7 +29,7 @@ def use_of(pod: Pod) -> tuple[float, float]:
 class World:
     """A cluster that changes, with somebody who has followed it from the beginning."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: UseRule) -> None:
         self.scene = Scene()
         self.rule = rule
         self.levels = self.followed_levels()
@@ -70,19 +70,19 @@ class World:
 
     def measure(self, number: int, cores: float, age: float) -> None:
         self.pods[f"uid-pod-{number}"] = pod_use(cores, cores * 1e9, at=NOW - age)
-        at_once(self.scene.measurements.take(Uses(dict(self.pods), dict(self.histories))))
+        at_once(self.scene.measurements.take(MeasuredUses(dict(self.pods), dict(self.histories))))
 
     def remember(self, workload: int, cores: float) -> None:
         self.histories[WorkloadKey("StatefulSet", "shop", WORKLOADS[workload])] = usage(cores, cores * 1e9)
-        at_once(self.scene.measurements.take(Uses(dict(self.pods), dict(self.histories))))
+        at_once(self.scene.measurements.take(MeasuredUses(dict(self.pods), dict(self.histories))))
 
-    def lock(self, where: int, cores: int) -> None:
+    def reservation(self, where: int, cores: int) -> None:
         name = f"node-{where}"
-        if name in self.scene.columns.row_of and not self.scene.book.entries:
-            self.scene.lock("lock", name, resources={"cpu": str(cores)})
+        if name in self.scene.columns.row_of and not self.scene.ledger.entries:
+            self.scene.reservation("lock", name, resources={"cpu": str(cores)})
 
     def unlock(self) -> None:
-        self.scene.book.advance(NOW + 99_999)
+        self.scene.ledger.advance(NOW + 99_999)
 
     def ask(self) -> dict[str, list[float]]:
         """Sum, and take over into a copy what is told to be news."""
@@ -119,7 +119,7 @@ STEPS: st.SearchStrategy[Callable[[World], None]] = st.one_of(
     st.builds(lambda p: lambda world: world.remove(p), PODS),
     st.builds(lambda p, cores, age: lambda world: world.measure(p, cores, age), PODS, CORES, AGES),
     st.builds(lambda w, cores: lambda world: world.remember(w, cores), st.integers(0, 1), CORES),
-    st.builds(lambda n, cores: lambda world: world.lock(n, cores), NODES, st.integers(1, 3)),
+    st.builds(lambda n, cores: lambda world: world.reservation(n, cores), NODES, st.integers(1, 3)),
     st.just(lambda world: world.unlock()),
     st.just(lambda world: world.ask()),
 )

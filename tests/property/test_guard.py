@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import SCHEDULER, Json, node, pod_json
-from tidelock.binders.admission_check import UNSEEN_SECONDS, Guard
-from tidelock.binders.unbound_pods import Arrivals
+from tidelock.binders.admission_check import UNSEEN_SECONDS, AdmissionCheck
+from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
 NODES = ("a", "b")
@@ -32,17 +32,17 @@ class World:
 
     def __init__(self) -> None:
         self.core = Core(*(node(name, cpu="4") for name in NODES))
-        self.guard = Guard(self.core.decider)
-        self.arrivals = Arrivals(self.core.feed.pods, self.guard, self.core.clock)
+        self.guard = AdmissionCheck(self.core.decider)
+        self.arrivals = UnboundPods(self.core.event_handlers.pods, self.guard, self.core.clock)
         self.stored: dict[str, Pod] = {}
         self.admitted: dict[str, str] = {}
         self.owner: dict[str, str] = {}
-        self.placed: Assumed | None = None
+        self.placed: AssumedPod | None = None
 
-    def lock(self, name: str, on: str) -> None:
-        lock = f"lock-{len(self.owner)}"
-        self.owner[lock] = name
-        self.core.lock(lock, owner=name, nodeName=on, resources={"cpu": CPU[name]})
+    def reservation(self, name: str, on: str) -> None:
+        reservation = f"lock-{len(self.owner)}"
+        self.owner[reservation] = name
+        self.core.reservation(reservation, owner=name, nodeName=on, resources={"cpu": CPU[name]})
         self._step()
 
     def arrive(self, name: str, _: str) -> None:
@@ -54,7 +54,7 @@ class World:
             known = self.core.cache.get(self.stored[name].uid) is not None
             refusal = self.guard.admit(self.stored[name], on, self.core.clock.now())
             if not refusal:
-                own = self.core.book.ownership.of(self.stored[name])
+                own = self.core.ledger.ownership.of(self.stored[name])
                 assert known or not any(entry.held for entry in own)
                 self.admitted[name] = on
 
@@ -79,15 +79,15 @@ class World:
                 self.placed = None
 
     def check(self) -> None:
-        columns, book = self.core.decider.columns, self.core.book
+        columns, ledger = self.core.decider.columns, self.core.ledger
         for name in NODES:
             assert columns.shortfall(name) == {}, name
             placed = self.core.cache.pods_on(name)
             assert self.core.used(name) == sum(each.pod.requests["cpu"] for each in placed)
-            held = [entry.held for entry in book.entries.values() if entry.node == name]
-            held += [shift.before for shift in book.rooms.rests.values() if shift.node == name]
-            assert self.core.locked(name) == sum(each.get("cpu", 0) for each in held)
-        for entry in book.entries.values():
+            held = [entry.held for entry in ledger.entries.values() if entry.node == name]
+            held += [shift.before for shift in ledger.holdings.rests.values() if shift.node == name]
+            assert self.core.reserved(name) == sum(each.get("cpu", 0) for each in held)
+        for entry in ledger.entries.values():
             assert not entry.violation
             assert bool(entry.held) == (entry.phase is Phase.ACTIVE)
             owner = self.core.cache.get(f"uid-{self.owner[entry.key.name]}")
@@ -100,7 +100,7 @@ class World:
 
     def _step(self) -> None:
         outcome = self.core.step()
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             self.placed = outcome
 
     def _store(self, name: str, on: str = "") -> None:

@@ -31,7 +31,7 @@ def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
     for name, why in expected.items():
         if why:
             assert judgement.reasons(name) == (why,)
-            assert judgement.resolvable(name) == (why != oracle.AFFINITY)
+            assert judgement.preemption_may_help(name) == (why != oracle.AFFINITY)
 
 
 @given(DICE)

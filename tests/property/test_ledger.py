@@ -200,7 +200,7 @@ class World(RuleBasedStateMachine):
         self._unrenewed.start()
         self.clock = HandClock(NOW)
         self.api = ModelApi(self.clock.now)
-        self.nodes, self.pods, self.locks = self.api.nodes, self.api.pods, self.api.reservations
+        self.nodes, self.pods, self.reservations = self.api.nodes, self.api.pods, self.api.reservations
         self.process = Process(self.api, self.clock)
         self.observer = invariants.Observer(self.process)
         self.weather: Weather = (KINDS, None)
@@ -221,7 +221,7 @@ class World(RuleBasedStateMachine):
         for name, cpu in zip(("node-a", "node-b"), sizes, strict=True):
             self._put_node(name, cpu)
         for number in (0, 1):
-            self._create_lock(data, number)
+            self._create_reservation(data, number)
         self._go_on()
         self.weather = weather
         self.process.accidents += data.draw(st.lists(ACCIDENTS, max_size=3))
@@ -235,21 +235,21 @@ class World(RuleBasedStateMachine):
         number=NUMBERS,
         fate=st.sampled_from(["edit", "edit", "renew", "commit", "commit", "approve", "approve", "delete"]),
     )
-    def lock(self, data: st.DataObject, number: int, fate: str) -> None:
+    def reservation(self, data: st.DataObject, number: int, fate: str) -> None:
         """Create a Reservation, or edit, renew, commit, approve or delete the one that there is."""
         key = Key("shop", f"lock-{number}")
-        if key not in self.locks.objects:
-            self._create_lock(data, number)
+        if key not in self.reservations.objects:
+            self._create_reservation(data, number)
         elif fate == "edit":
-            self._edit_lock(data, number)
+            self._edit_reservation(data, number)
         elif fate == "renew":
-            self._renew_lock(data, key)
+            self._renew_reservation(data, key)
         elif fate == "commit":
-            self._commit_lock(data, key)
+            self._commit_reservation(data, key)
         elif fate == "approve":
             self._approve_moves(data, key)
         else:
-            self.locks.delete(key)
+            self.reservations.delete(key)
         self._go_on()
 
     @rule(data=st.data(), number=NUMBERS, fate=st.sampled_from(["make", "make", "delete", "dissolve"]))
@@ -258,12 +258,12 @@ class World(RuleBasedStateMachine):
         key = Key("shop", f"gang-{number}")
         if fate == "make":
             self._make_gang(data)
-        elif fate == "delete" and key in self.locks.objects:
-            self.locks.delete(key)
+        elif fate == "delete" and key in self.reservations.objects:
+            self.reservations.delete(key)
         elif fate == "dissolve":
             self._gang = {}
-            for each in [each for each in self.locks.objects if each.name.startswith("gang")]:
-                self.locks.delete(each)
+            for each in [each for each in self.reservations.objects if each.name.startswith("gang")]:
+                self.reservations.delete(each)
         self._go_on()
 
     @rule(
@@ -376,7 +376,7 @@ class World(RuleBasedStateMachine):
             for uid in sorted(process.in_flight.keys() - process.bind_answers.keys()):
                 if kind == "crash in the end":
                     process.send_binding(uid)
-            self._edit_lock(data, 0)
+            self._edit_reservation(data, 0)
             self.process = Process(self.api, self.clock)
             self.observer.follow(self.process)
         self._go_on()
@@ -412,7 +412,7 @@ class World(RuleBasedStateMachine):
         gpu: dict[str, Any] = {GPU: "1"}
         self.nodes.put(node_json(name, cpu=cpu, pods="4", uid=self._uid(), labels={"name": name}, **gpu))
 
-    def _create_lock(self, data: st.DataObject, number: int) -> None:
+    def _create_reservation(self, data: st.DataObject, number: int) -> None:
         spec: Json = {"owners": data.draw(OWNERS)}
         for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS, COMMITS, SETS):
             spec |= data.draw(part)
@@ -425,7 +425,9 @@ class World(RuleBasedStateMachine):
         elif (seconds := data.draw(BEGINNINGS)) is not None:
             begins = {"startAt": format_instant(self.clock.now() + seconds)}
             spec |= {} if ends_before_it_begins(spec | begins) else begins
-        self.locks.put(reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec))
+        self.reservations.put(
+            reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec)
+        )
 
     def _make_gang(self, data: st.DataObject) -> None:
         """Have two or three locks for the same pods be all or nothing, or those of them that are missing."""
@@ -437,27 +439,27 @@ class World(RuleBasedStateMachine):
                 self._gang |= data.draw(part)
             self._gang |= {"retention": "Retain", "priority": data.draw(st.sampled_from([0, 1, 5]))}
         for number in range(self._gang["group"]["members"]):
-            if Key("shop", f"gang-{number}") not in self.locks.objects:
+            if Key("shop", f"gang-{number}") not in self.reservations.objects:
                 spec = self._gang | data.draw(PLACES)
                 made = reservation_json(f"gang-{number}", uid=self._uid(), created=self.clock.now(), **spec)
-                self.locks.put(made)
+                self.reservations.put(made)
 
-    def _edit_lock(self, data: st.DataObject, number: int) -> None:
+    def _edit_reservation(self, data: st.DataObject, number: int) -> None:
         key, edit = Key("shop", f"lock-{number}"), data.draw(EDITS)
-        if key in self.locks.objects:
+        if key in self.reservations.objects:
             with suppress(RefusedError):
                 self.api.edit_spec(key, **edit)
 
-    def _renew_lock(self, data: st.DataObject, key: Key) -> None:
+    def _renew_reservation(self, data: st.DataObject, key: Key) -> None:
         """Renew a lock's lease, if it has one, by a holder whose clock is wrong."""
-        if (lease := self.locks.objects[key]["spec"].get("lease")) is not None:
+        if (lease := self.reservations.objects[key]["spec"].get("lease")) is not None:
             renewed = lease | {"renewTime": format_instant(self.clock.now() + data.draw(SKEWS))}
             with suppress(RefusedError):
                 self.api.edit_spec(key, lease=renewed)
 
-    def _commit_lock(self, data: st.DataObject, key: Key) -> None:
+    def _commit_reservation(self, data: st.DataObject, key: Key) -> None:
         """Commit a lock in two phases, by what its holder knows of it."""
-        stored, which = self.locks.objects[key], data.draw(TOKENS)
+        stored, which = self.reservations.objects[key], data.draw(TOKENS)
         if (commit := stored["spec"].get("commit")) is not None:
             holds = stored["status"].get("commit", {}).get("holds", 0)
             token = "another's" if which is None else f"{stored['metadata']['uid']}.{holds + which}"
@@ -466,9 +468,11 @@ class World(RuleBasedStateMachine):
 
     def _approve_moves(self, data: st.DataObject, key: Key) -> None:
         """Approve the plan that a lock tells of, or another one."""
-        planned = [each for each, lock in self.locks.objects.items() if "plan" in lock["status"]]
+        planned = [
+            each for each, reservation in self.reservations.objects.items() if "plan" in reservation["status"]
+        ]
         key = planned[0] if planned else key
-        stored = self.locks.objects[key]
+        stored = self.reservations.objects[key]
         if (asks := stored["spec"].get("mayMove")) is not None:
             token = stored["status"].get("plan", {}).get("token", "none")
             token = data.draw(st.sampled_from([token, token, token, "another's"]))
@@ -525,7 +529,7 @@ class Fragmented(World):
         self.budget(allowed)
         spec: Json = {"owners": [{"pod": {"name": "web-2"}}], "resources": {"cpu": "3"}, "mayMove": asks}
         spec |= {"preemptionPolicy": "Never", "pendingDeadlineSeconds": 600}
-        self.locks.put(reservation_json("lock-2", uid=self._uid(), created=self.clock.now(), **spec))
+        self.reservations.put(reservation_json("lock-2", uid=self._uid(), created=self.clock.now(), **spec))
         self.weather = weather
         self._go_on()
 

@@ -12,9 +12,9 @@ from tidelock.model.usage_annotations import (
     MOST_BYTES,
     MOST_CORES,
     WINDOW_SECONDS,
+    CraneReading,
     NodeLevel,
     PodUsage,
-    Reading,
     Stat,
     Unreadable,
     Windows,
@@ -78,15 +78,15 @@ def test_the_use_of_a_pod_is_read_back_to_a_tenth_of_a_millicore_and_a_byte(
 
 @given(st.floats(0, 1), st.integers(0, 4_000_000_000))
 def test_a_value_of_cranes_is_read_back(value: float, at: int) -> None:
-    reading = decode_crane(encode_crane(Reading(value, at)))
-    assert isinstance(reading, Reading)
+    reading = decode_crane(encode_crane(CraneReading(value, at)))
+    assert isinstance(reading, CraneReading)
     assert reading.at == at
     assert math.isclose(reading.value, value, abs_tol=0.51e-5)
 
 
 @given(st.integers(0, 1000), st.integers(0, 4_000_000_000))
 def test_a_hot_value_of_cranes_is_read_back(value: int, at: int) -> None:
-    assert decode_crane_hot_value(encode_crane_hot_value(Reading(value, at))) == Reading(value, at)
+    assert decode_crane_hot_value(encode_crane_hot_value(CraneReading(value, at))) == CraneReading(value, at)
 
 
 JUNK = st.recursive(

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from builders import NOW, encode, node, reservation
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.lister import Lister
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.quantities import PODS, Resources
 from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
-from tidelock.scheduler.core.reservation_queue import Line
+from tidelock.scheduler.core.reservation_queue import ReservationQueue
 
 
 class Tenant(NamedTuple):
@@ -23,7 +23,7 @@ class Tenant(NamedTuple):
     weight: int
     cpu: int
     gibibytes: int
-    locks: int
+    reservations: int
 
 
 TENANTS = st.lists(
@@ -33,7 +33,7 @@ TENANTS = st.lists(
         weight=st.integers(1, 4),
         cpu=st.integers(0, 6),
         gibibytes=st.integers(0, 6),
-        locks=st.integers(1, 30),
+        reservations=st.integers(1, 30),
     ),
     min_size=1,
     max_size=5,
@@ -53,9 +53,9 @@ class Cluster:
             metadata = {"name": "team", "namespace": tenant.name}
             plain = {"metadata": metadata, "spec": {"weight": tenant.weight}}
             limits.upsert(None, decode_reservation_quota(encode(plain)))
-        self.book = Book(self.columns, quotas=Quotas(limits, Lister()))
+        self.ledger = Ledger(self.columns, quotas=Quotas(limits, Lister()))
 
-    def ask(self, tenant: Tenant) -> list[Entry]:
+    def ask(self, tenant: Tenant) -> list[ReservationInfo]:
         """Make the locks of a namespace, of which the first are the oldest."""
         amounts = {"cpu": str(tenant.cpu), "memory": f"{tenant.gibibytes}Gi"}
         made = [
@@ -67,19 +67,19 @@ class Cluster:
                 resources=amounts,
                 pendingDeadlineSeconds=600,
             )
-            for n in range(tenant.locks)
+            for n in range(tenant.reservations)
         ]
         for each in made:
-            self.book.upsert(each, NOW)
-        return [self.book.entries[each.key] for each in made]
+            self.ledger.upsert(each, NOW)
+        return [self.ledger.entries[each.key] for each in made]
 
-    def fill(self, line: Line) -> list[str]:
+    def fill(self, line: ReservationQueue) -> list[str]:
         """Give room to whoever is next in line as far as it goes; tells to whom, in that order."""
         given = []
         while line:
             entry = line.pop()
             if self.columns.fits("node-a", entry.reservation.requests):
-                self.book.admit(entry, self.node, NOW)
+                self.ledger.admit(entry, self.node, NOW)
                 given.append(entry.key.namespace)
         return given
 
@@ -88,7 +88,7 @@ class Cluster:
 def test_the_line_fills_progressively(cluster: tuple[int, int], tenants: list[Tenant]) -> None:
     """Room goes to the smallest weighted dominant share, until its lock does not fit any more."""
     world = Cluster(*cluster, tenants)
-    line = Line(world.book.shares.of)
+    line = ReservationQueue(world.ledger.shares.of)
     for tenant in tenants:
         line.add(world.ask(tenant))
     assert world.fill(line) == progressive_filling(world.node.allocatable, tenants)
@@ -108,7 +108,7 @@ def progressive_filling(allocatable: Resources, tenants: list[Tenant]) -> list[s
     while waiting:
         first = min(waiting, key=lambda tenant: (share(tenant), held[tenant], tenant.name))
         asked = asks(first)
-        if held[first] == first.locks or any(units > left[name] for name, units in asked.items()):
+        if held[first] == first.reservations or any(units > left[name] for name, units in asked.items()):
             waiting.remove(first)
             continue
         for name, units in asked.items():
@@ -125,7 +125,7 @@ def asks(tenant: Tenant) -> Resources:
 def test_a_namespace_with_twice_the_weight_gets_twice_as_much() -> None:
     tenants = [Tenant("heavy", 2, 1, 1, 30), Tenant("light", 1, 1, 1, 30)]
     world = Cluster(12, 40, tenants)
-    line = Line(world.book.shares.of)
+    line = ReservationQueue(world.ledger.shares.of)
     for tenant in tenants:
         line.add(world.ask(tenant))
     given = world.fill(line)

@@ -20,8 +20,8 @@ from property.oracles import (
 from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
+    CraneReading,
     NodeLevel,
-    Reading,
     Stat,
     encode_crane,
     encode_node_level,
@@ -193,7 +193,7 @@ def test_low_risk_over_commitment(
 def test_dynamic_load(measured: list[dict[str, int]], residents: list[Resident]) -> None:
     scene = Scene()
     for index, use in enumerate(measured):
-        annotations = {metric: encode_crane(Reading(value / 100, NOW)) for metric, value in use.items()}
+        annotations = {metric: encode_crane(CraneReading(value / 100, NOW)) for metric, value in use.items()}
         scene.cache.put_node(node(f"node-{index}", annotations=annotations))
     for number, other in enumerate(residents):
         scene.cache.upsert(pod(f"other-{number}", node_name=f"node-{other.node}", bound_at=other.bound_at))

@@ -15,10 +15,10 @@ from property.neighbours import DICE, HOSTNAME, NAMES, ZONE, Dice
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index import labels, selection
-from tidelock.cluster.index.affinity_terms import Carried
-from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.affinity_terms import AffinityTerm
+from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
-from tidelock.model.pods import Pod, ReservePod, stand_in
+from tidelock.model.pods import Pod, ReservePod, reserve_pod_of
 from tidelock.model.selectors import LabelSelector, Requirement
 
 SELECTIONS = [
@@ -33,10 +33,10 @@ MANY = frozenset({"shop", *map(str, range(selection._MANY))})
 NAMESPACES = [None, frozenset({"shop"}), frozenset({"shop", "bank"}), frozenset({"nowhere"}), MANY]
 QUERIES = [
     *(
-        Query((Choice(namespaces, selected),), deleted=deleted)
+        PodCountQuery((Choice(namespaces, selected),), deleted=deleted)
         for namespaces, selected, deleted in product(NAMESPACES, SELECTIONS, (True, False))
     ),
-    Query((Choice(None, SELECTIONS[0]), Choice(frozenset({"shop"}), SELECTIONS[2]))),
+    PodCountQuery((Choice(None, SELECTIONS[0]), Choice(frozenset({"shop"}), SELECTIONS[2]))),
 ]
 NAMESPACE_LABELS: tuple[dict[str, str], ...] = ({}, {"team": "x"})
 
@@ -59,7 +59,7 @@ def event(dice: Dice, cache: Cache) -> None:
         lambda: cache.reserve_pods.put(reserve_pod(dice, pod_name), name),
         lambda: cache.reserve_pods.discard(uid),
         lambda: cache.neighbours(dice.one(*QUERIES)),
-        lambda: cache.tallies.of(dice.one(*QUERIES)),
+        lambda: cache.pod_counts.of(dice.one(*QUERIES)),
         lambda: cache.columns.labels.of(dice.one(HOSTNAME, ZONE)),
     ]
     dice.one(*happenings)()
@@ -98,7 +98,7 @@ def at_home(pod: Pod) -> Pod:
 
 def reserve_pod(dice: Dice, name: str) -> ReservePod:
     of = at_home(dice.demanding_pod(name))
-    return stand_in(of.metadata, of.spec, of.requests)
+    return reserve_pod_of(of.metadata, of.spec, of.requests)
 
 
 def by_name(cache: Cache, counts: labels.Counts) -> dict[str, int]:
@@ -128,7 +128,7 @@ def test_tallies_and_carried_terms_follow_every_event(dice: Dice, count: int) ->
         cache.put_node(dice.node(name))
         cache.upsert(bound(dice, f"web-{name}", name))
     for query in dice.some(QUERIES, 0, 10):
-        cache.tallies.of(query)
+        cache.pod_counts.of(query)
     for _ in range(count):
         event(dice, cache)
     fresh = rebuilt(cache)
@@ -147,18 +147,18 @@ def test_tallies_and_carried_terms_follow_every_event(dice: Dice, count: int) ->
             if query.selects(each)
         )
         for each in (cache, fresh):
-            assert by_name(each, each.tallies.of(query)) == pods
-            assert by_name(each, each.reserve_pods.tallies.of(query)) == reserved
+            assert by_name(each, each.pod_counts.of(query)) == pods
+            assert by_name(each, each.reserve_pods.pod_counts.of(query)) == reserved
             assert by_name(each, each.neighbours(query)) == pods + reserved
     probes = [dice.pod("probe") for _ in range(3)]
     for kind in ("shunned", "sought", "wished"):
         for probe, namespace_labels in product(probes, NAMESPACE_LABELS):
-            now = said(cache, getattr(cache.carriers, kind), probe, namespace_labels)
-            assert now == said(fresh, getattr(fresh.carriers, kind), probe, namespace_labels)
+            now = said(cache, getattr(cache.affinity_terms, kind), probe, namespace_labels)
+            assert now == said(fresh, getattr(fresh.affinity_terms, kind), probe, namespace_labels)
 
 
 def said(
-    cache: Cache, carried: Carried, pod: Pod, namespace_labels: dict[str, str]
+    cache: Cache, carried: AffinityTerm, pod: Pod, namespace_labels: dict[str, str]
 ) -> list[tuple[str, list[tuple[str, int]]]]:
     """Give topology keys and weights by node; a term whose carriers weigh nothing is left out."""
     meaning = carried.meaning(pod, namespace_labels).items()

@@ -11,7 +11,7 @@ from property.oracles import node_affinity as oracle
 from tidelock.framework.api import Code
 from tidelock.model.nodes import Node
 from tidelock.model.pods import NodeAffinity as Affinity
-from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_affinity import NodeAffinityPlugin
 from unit.plugins.scene import Scene
 
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ def test_all_nodes_are_judged_as_each_would_be(
 ) -> None:
     wanting = pod(affinity={"nodeAffinity": affinity}, nodeSelector=selector)
     enforced = msgspec.convert(added, Affinity)
-    judgement = Scene(*nodes).judge(NodeAffinity, wanting, addedAffinity=added)
+    judgement = Scene(*nodes).judge(NodeAffinityPlugin, wanting, addedAffinity=added)
     expected = {each.name for each in nodes if oracle.fits(wanting, each, enforced)}
 
     assert judgement.fitting == expected

@@ -11,7 +11,7 @@ from property.oracles import node_ports as oracle
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
 from tidelock.framework.cyclestate import CycleState
-from tidelock.model.pods import Pod, stand_in
+from tidelock.model.pods import Pod, reserve_pod_of
 from tidelock.plugins.node_ports import NodePorts
 from unit.plugins.scene import Scene
 
@@ -58,7 +58,7 @@ def play(history: Sequence[tuple[str, str, Pod]]) -> Scene:
             case "remove":
                 scene.cache.remove(each.uid)
             case "reserve":
-                scene.cache.reserve_pods.put(stand_in(each.metadata, each.spec, each.requests), name)
+                scene.cache.reserve_pods.put(reserve_pod_of(each.metadata, each.spec, each.requests), name)
             case "release":
                 scene.cache.reserve_pods.discard(each.uid)
     return scene

@@ -113,7 +113,7 @@ def test_fit_rules_out_what_is_too_small(
     for name, resources in short.items():
         told = {"Too many pods" if each == "pods" else f"Insufficient {each}" for each in resources}
         assert set(judgement.reasons(name)) == told
-        assert judgement.resolvable(name) == all(resources.values())
+        assert judgement.preemption_may_help(name) == all(resources.values())
 
 
 @given(scenes(), AMOUNTS, st.lists(st.sampled_from([*RESOURCES, "pods", "example.com/none"]), unique=True))

@@ -13,7 +13,7 @@ from builders import NAMESPACE, NOW, Json, encode, node, reservation_json
 from property.foreign import changed, locations
 from tidelock.ledger.output.group_status import missed, render_group, render_leaving_group
 from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_schedule, render_schedule
-from tidelock.ledger.output.status import render, render_quota
+from tidelock.ledger.output.status import render_quota, render_reservation
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.load import status as load_status
 from tidelock.load.loop import told_before
@@ -31,7 +31,7 @@ from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
-from tidelock.scheduler.core.dry_run import Answer, render_answer
+from tidelock.scheduler.core.dry_run import DryRunResult, render_dry_run
 from unit.scheduler.machinery import Core
 
 _AT = "2027-01-15T07:59:00Z"
@@ -50,19 +50,22 @@ _OCCUPANT = {"namespace": "shop", "name": "a", "resources": {"cpu": "1"}, "expir
 _TEMPLATE = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "a"}}]}
 
 
-def _use_lock(lock: Reservation) -> None:
+def _use_reservation(reservation: Reservation) -> None:
     """Have a ledger meet it, and meet it again once it is known."""
-    assert lock.spec is not None
-    assert not lock.problem
+    assert reservation.spec is not None
+    assert not reservation.problem
     core = Core(node("node-a"))
-    for version in (lock, decode_reservation(encode(reservation_json("a", version=2, status=lock.status)))):
-        core.feed.reservations.upsert(None, version)
-        entry = core.book.entries[Key(NAMESPACE, "a")]
-        core.book.acknowledge(lock)
-        assert render(entry, NOW)
+    for version in (
+        reservation,
+        decode_reservation(encode(reservation_json("a", version=2, status=reservation.status))),
+    ):
+        core.event_handlers.reservations.upsert(None, version)
+        entry = core.ledger.entries[Key(NAMESPACE, "a")]
+        core.ledger.acknowledge(reservation)
+        assert render_reservation(entry, NOW)
         for _ in range(3):
             core.step()
-        assert render(entry, NOW)
+        assert render_reservation(entry, NOW)
 
 
 def _use_group(group: ReservationGroup) -> None:
@@ -88,7 +91,7 @@ def _use_quote(quote: Quote) -> None:
     assert quote.pod is not None
     assert not quote.problem
     assert quote.removable_at is None or quote.removable_at > -1e12
-    assert render_answer(quote, Answer(None, "PluginFailed", ""), NOW)["conditions"]
+    assert render_dry_run(quote, DryRunResult(None, "PluginFailed", ""), NOW)["conditions"]
     assert failed(quote.status, 1, "InternalError", "", NOW)["conditions"]
 
 
@@ -100,9 +103,9 @@ def _use_quota(quota: ReservationQuota) -> None:
 
 
 def _use_water_level(status: Json) -> None:
-    survey = load_status.Survey({}, {"cpu": load_status.Spread(1, 1, 1, 0, 1)}, NOW)
+    survey = load_status.LevelSurvey({}, {"cpu": load_status.Spread(1, 1, 1, 0, 1)}, NOW)
     aspects = load_status.aspects(survey, None, ())
-    assert load_status.render(status, 1, survey, aspects, NOW)["conditions"]
+    assert load_status.render_level(status, 1, survey, aspects, NOW)["conditions"]
     told_before(status)
 
 
@@ -153,7 +156,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "owner": "pod/a",
             },
             _TEMPLATE | {"ttlSeconds": 600},
-            lambda plain: _use_lock(decode_reservation(encode(plain))),
+            lambda plain: _use_reservation(decode_reservation(encode(plain))),
         ),
         "group": Kind(
             ReservationGroupStatus,

@@ -45,7 +45,7 @@ def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
 
 
 @given(
-    locks=st.lists(
+    reservations=st.lists(
         st.tuples(st.integers(0, 5), st.one_of(st.none(), st.lists(TERMS, min_size=1, max_size=3))),
         max_size=12,
     ),
@@ -55,14 +55,14 @@ def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
     account=NAMES | st.just(""),
 )
 def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
-    locks: list[tuple[int, list[dict[str, Any]] | None]],
+    reservations: list[tuple[int, list[dict[str, Any]] | None]],
     name: str,
     labels: dict[str, str],
     controller: tuple[str, str] | None,
     account: str,
 ) -> None:
     index, kept = OwnerIndex(), dict[Key, ReservationSpec]()
-    for number, terms in locks:
+    for number, terms in reservations:
         key = Key(NAMESPACE, f"lock-{number}")
         if terms is None:
             index.discard(key)

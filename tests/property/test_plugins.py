@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.framework.api import Filter, Plugin, Score
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.model.nodes import Node
@@ -23,11 +23,11 @@ from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBal
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.unreadable_objects import UnreadableObjects
-from tidelock.scheduler.core.cycle import Assumed, Cycle
-from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.diagnosis import Diagnosis
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"
@@ -47,30 +47,38 @@ class Lock:
 class World:
     nodes: list[Node]
     placed: list[tuple[Pod, str]]
-    locks: list[Lock]
+    reservations: list[Lock]
 
     def scene(self) -> Scene:
         """Build what plugins look at."""
         scene = Scene(*self.nodes)
         for each, node_name in self.placed:
             scene.cache.assume(each, node_name)
-        for lock in self.locks:
-            scene.lock(lock.name, lock.node_name, resources=lock.amounts, owner=lock.owner)
+        for reservation in self.reservations:
+            scene.reservation(
+                reservation.name,
+                reservation.node_name,
+                resources=reservation.amounts,
+                owner=reservation.owner,
+            )
         return scene
 
     def used(self, on: Node) -> Resources:
         return total(each.requests for each, node_name in self.placed if node_name == on.name)
 
-    def locked(self, on: Node, *, but_for: str = "") -> Resources:
+    def reserved(self, on: Node, *, but_for: str = "") -> Resources:
         """Sum what is locked on a node, leaving out the locks of one owner."""
         return total(
-            {**parse_resources(lock.amounts), "pods": 1}
-            for lock in self.locks
-            if lock.node_name == on.name and lock.owner != but_for
+            {**parse_resources(reservation.amounts), "pods": 1}
+            for reservation in self.reservations
+            if reservation.node_name == on.name and reservation.owner != but_for
         )
 
-    def owns_lock_on(self, wanting: Pod, on: Node) -> bool:
-        return any(lock.owner == wanting.meta.name and lock.node_name == on.name for lock in self.locks)
+    def owns_reservation_on(self, wanting: Pod, on: Node) -> bool:
+        return any(
+            reservation.owner == wanting.meta.name and reservation.node_name == on.name
+            for reservation in self.reservations
+        )
 
 
 def total(amounts: Any) -> Resources:
@@ -99,10 +107,10 @@ def tolerated(wanting: Pod, taint: Taint) -> bool:
 
 
 def may_run(world: World, wanting: Pod, on: Node) -> bool:
-    if not world.locks and not wanting.requires_reservation:
+    if not world.reservations and not wanting.requires_reservation:
         return True  # what pods alone take is NodeResourcesFit's to look at
-    own = world.owns_lock_on(wanting, on)
-    taken = plus(world.used(on), world.locked(on, but_for=wanting.meta.name))
+    own = world.owns_reservation_on(wanting, on)
+    taken = plus(world.used(on), world.reserved(on, but_for=wanting.meta.name))
     return fits_beside(wanting, on, taken) and (own or not wanting.requires_reservation)
 
 
@@ -120,7 +128,7 @@ FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
         taint.effect == "PreferNoSchedule" or tolerated(wanting, taint) for taint in on.taints
     ),
     NodeResourcesFit: lambda world, wanting, on: fits_beside(wanting, on, world.used(on)),
-    Reservation: may_run,
+    ReservationPlugin: may_run,
     UnreadableObjects: lambda world, _, on: (
         not on.meta.faults and not any(each.meta.faults for each, name in world.placed if name == on.name)
     ),
@@ -131,7 +139,7 @@ def least_allocated(world: World, wanting: Pod, on: Node) -> int:
     points = []
     for index, resource in enumerate(("cpu", "memory")):
         weighed = sum(each.nonzero[index] for each, name in world.placed if name == on.name)
-        taken = weighed + world.locked(on).get(resource, 0) + wanting.container_weights[index]
+        taken = weighed + world.reserved(on).get(resource, 0) + wanting.container_weights[index]
         if (room := on.allocatable[resource]) > 0:
             points.append(max(room - taken, 0) * 100 // room)
     return sum(points) // len(points) if points else 0
@@ -140,7 +148,7 @@ def least_allocated(world: World, wanting: Pod, on: Node) -> int:
 def balanced(world: World, wanting: Pod, on: Node) -> int:
     if not wanting.requests.get("cpu") and not wanting.requests.get("memory"):
         return 0
-    before = plus(world.used(on), world.locked(on))
+    before = plus(world.used(on), world.reserved(on))
     return 50 + (50 + evenness(on, plus(before, wanting.requests)) - evenness(on, before)) // 2
 
 
@@ -171,7 +179,7 @@ SCORES: dict[type[Plugin], Callable[[World, Pod, Node], int]] = {
     NodeResourcesFit: least_allocated,
     NodeResourcesBalancedAllocation: balanced,
     TaintToleration: few_soft_taints,
-    Reservation: lambda world, wanting, on: 100 if world.owns_lock_on(wanting, on) else 0,
+    ReservationPlugin: lambda world, wanting, on: 100 if world.owns_reservation_on(wanting, on) else 0,
 }
 
 
@@ -215,11 +223,11 @@ def worlds(draw: st.DrawFn) -> World:
             draw(st.lists(st.tuples(REQUESTS, LABELS, places), max_size=4))
         )
     ]
-    locks = [
+    reservations = [
         Lock(f"lock-{index}", *drawn)
         for index, drawn in enumerate(draw(st.lists(st.tuples(places, AMOUNTS, OWNERS), max_size=4)))
     ]
-    return World(there, placed, locks)
+    return World(there, placed, reservations)
 
 
 @st.composite
@@ -255,7 +263,7 @@ def test_every_filter_and_score_has_its_reference() -> None:
     """Here, or in a module of its own among the oracles."""
     plugins = [factory(Scene().handle, {}) for factory in REGISTRY.values()]
     alone = {path.stem for path in (Path(__file__).parent / "oracles").glob("*.py")}
-    shared = [type(plugin) for plugin in plugins if type(plugin).__module__.rpartition(".")[2] not in alone]
+    shared = [type(plugin) for plugin in plugins if type(plugin).__module__.split(".")[2] not in alone]
     assert {kind for kind in shared if issubclass(kind, Filter)} <= FILTERS.keys()
     assert {kind for kind in shared if issubclass(kind, Score)} <= SCORES.keys()
 
@@ -281,7 +289,7 @@ def test_scores_are_those_of_their_formulas(world: World, wanting: Pod) -> None:
 @given(worlds(), wanting_pods(), st.data())
 @settings(deadline=None)
 def test_the_order_of_nodes_decides_nothing(world: World, wanting: Pod, data: st.DataObject) -> None:
-    shuffled = World(data.draw(st.permutations(world.nodes)), world.placed, world.locks)
+    shuffled = World(data.draw(st.permutations(world.nodes)), world.placed, world.reservations)
 
     for kind in FILTERS:
         assert shuffled.scene().judge(kind, wanting).fitting == world.scene().judge(kind, wanting).fitting
@@ -303,27 +311,29 @@ def test_the_order_of_a_pods_own_locks_decides_nothing(
 ) -> None:
     """Whichever is met first, none of them counts against the pod."""
     scene = world.scene()
-    own = scene.book.ownership.of(wanting)
-    permuted = OwnLocks(tuple(data.draw(st.permutations(own))))
-    admitted_otherwise = World(world.nodes, world.placed, data.draw(st.permutations(world.locks))).scene()
+    own = scene.ledger.ownership.of(wanting)
+    permuted = OwnReservations(tuple(data.draw(st.permutations(own))))
+    admitted_otherwise = World(
+        world.nodes, world.placed, data.draw(st.permutations(world.reservations))
+    ).scene()
 
-    expected = verdict(scene, wanting, world.nodes)
+    expected = filter_result(scene, wanting, world.nodes)
 
-    assert verdict(scene, wanting, world.nodes, permuted) == expected
-    assert verdict(admitted_otherwise, wanting, world.nodes) == expected
+    assert filter_result(scene, wanting, world.nodes, permuted) == expected
+    assert filter_result(admitted_otherwise, wanting, world.nodes) == expected
 
 
 def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
-    if isinstance(found, Assumed):
+    found = SchedulingCycle(scene.cache, scene.ledger, WaitingPods()).schedule(profile, wanting, NOW)
+    if isinstance(found, AssumedPod):
         return found.node_name
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Diagnosis)
     return found.message
 
 
-def verdict(scene: Scene, wanting: Pod, there: Sequence[Node], *written: object) -> object:
-    judgement = scene.judge(Reservation, wanting, *written)
-    return judgement.fitting, [(judgement.reasons(each.name), judgement.numbers(each.name)) for each in there]
+def filter_result(scene: Scene, wanting: Pod, there: Sequence[Node], *written: object) -> object:
+    judgement = scene.judge(ReservationPlugin, wanting, *written)
+    return judgement.fitting, [(judgement.reasons(each.name), judgement.detail(each.name)) for each in there]

@@ -38,10 +38,10 @@ from tidelock.framework.profile import (
     ProfileSettings,
     build_profile,
 )
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.model.pods import Pod
 from tidelock.plugins.priority_sort import PrioritySort
-from tidelock.scheduler.core.pod_queue import Place, SchedulingQueue, Waiting
+from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName, SchedulingQueue
 
 FLUSH_AFTER = 300.0
 NAMES = [f"web-{number}" for number in range(3)]
@@ -123,7 +123,7 @@ def made_profile() -> Profile:
     kinds = (PrioritySort, Gate, Silent, Careful, Hopeful)
     made = ProfileSettings(SCHEDULER, tuple(Enabled(kind.name) for kind in kinds))
     registry: dict[str, PluginFactory] = {kind.name: kind for kind in kinds}
-    return build_profile(made, registry, Handle(Book(columns), Cache(columns)))
+    return build_profile(made, registry, Handle(Ledger(columns), Cache(columns)))
 
 
 @dataclass
@@ -133,28 +133,28 @@ class Record:
     name: str
     priority: int
     since: float
-    place: Place = Place.GATED
+    place: QueueName = QueueName.GATED
     due: float = 0.0
-    refusals: int = 0
+    diagnoses: int = 0
     errors: int = 0
     refused_by: set[str] = field(default_factory=set)
     pending: set[str] = field(default_factory=set)
     gated: bool = False
     missed: list[tuple[ClusterEvent, Thing]] | None = None
 
-    def hopes(self, event: ClusterEvent, thing: Thing) -> Place | None:
+    def hopes(self, event: ClusterEvent, thing: Thing) -> QueueName | None:
         """Tell where an event would bring the pod if it waits for one."""
         if event == ASSIGNED_POD_DELETE and thing.uid == f"uid-{self.name}":
             return None
         hoping = [plugin for plugin in self.keepers if HOPES[plugin](self.name, event, thing)]
         if not hoping:
             return None
-        return Place.ACTIVE if self.pending.intersection(hoping) else Place.BACKOFF
+        return QueueName.ACTIVE if self.pending.intersection(hoping) else QueueName.BACKOFF
 
     @property
     def order(self) -> tuple[float, ...]:
         """Give its place among those that may be tried: those that are ready first."""
-        due = self.due if self.place is Place.BACKOFF else 0.0
+        due = self.due if self.place is QueueName.BACKOFF else 0.0
         return (due, -self.priority, self.since)
 
     @property
@@ -187,7 +187,7 @@ class Queueing(RuleBasedStateMachine):
         self.pods[name] = pod(name, priority=priority)
         self.queue.upsert(self.pods[name], self.now)
         self.records[name] = record = Record(name, priority, self.now)
-        self._place(record, Place.ACTIVE)
+        self._place(record, QueueName.ACTIVE)
 
     def edit(self, name: str, change: str) -> None:
         if name not in self.records:
@@ -208,11 +208,11 @@ class Queueing(RuleBasedStateMachine):
             return
         event, thing = ClusterEvent(Resource.UNSCHEDULABLE_POD, action), Thing(frozenset())
         for each in self.records.values():
-            if each.missed is not None and record.place is Place.IN_FLIGHT:
+            if each.missed is not None and record.place is QueueName.IN_FLIGHT:
                 each.missed.append((event, thing))
-        if record.place is Place.GATED:
-            self._place(record, Place.BACKOFF)
-        elif record.place is Place.UNSCHEDULABLE and (place := record.hopes(event, thing)):
+        if record.place is QueueName.GATED:
+            self._place(record, QueueName.BACKOFF)
+        elif record.place is QueueName.UNSCHEDULABLE and (place := record.hopes(event, thing)):
             self._place(record, place)
 
     def remove(self, name: str) -> None:
@@ -249,33 +249,33 @@ class Queueing(RuleBasedStateMachine):
             self.records[name].missed = None
 
     def _flying(self) -> list[str]:
-        return [name for name, record in self.records.items() if record.place is Place.IN_FLIGHT]
+        return [name for name, record in self.records.items() if record.place is QueueName.IN_FLIGHT]
 
     def _refuse(self, name: str, plugins: set[str], pending: set[str]) -> None:
         self.queue.park(f"uid-{name}", self.now, plugins, pending)
         record = self.records.get(name)
-        if record is None or record.place is not Place.IN_FLIGHT:
+        if record is None or record.place is not QueueName.IN_FLIGHT:
             return
         missed, record.missed = record.missed or [], None
         record.refused_by, record.pending = plugins, pending
-        record.refusals, record.errors = record.refusals + 1, 0
-        record.since, record.due = self.now, self.now + min(2.0 ** (record.refusals - 1), 10)
+        record.diagnoses, record.errors = record.diagnoses + 1, 0
+        record.since, record.due = self.now, self.now + min(2.0 ** (record.diagnoses - 1), 10)
         places = {record.hopes(*each) for each in missed}
-        if Place.ACTIVE in places:
-            self._place(record, Place.ACTIVE)
+        if QueueName.ACTIVE in places:
+            self._place(record, QueueName.ACTIVE)
         else:
-            self._place(record, Place.BACKOFF if Place.BACKOFF in places else Place.UNSCHEDULABLE)
+            self._place(record, QueueName.BACKOFF if QueueName.BACKOFF in places else QueueName.UNSCHEDULABLE)
 
     def _fail(self, name: str) -> None:
         self.queue.back_off(f"uid-{name}", self.now)
         record = self.records.get(name)
-        if record is None or record.place is not Place.IN_FLIGHT:
+        if record is None or record.place is not QueueName.IN_FLIGHT:
             return
         record.missed = None
         record.refused_by, record.pending = set(), set()
         record.errors += 1
         record.since, record.due = self.now, self.now + min(2.0 ** (record.errors - 1), 10)
-        self._place(record, Place.BACKOFF)
+        self._place(record, QueueName.BACKOFF)
 
     # What happens in the cluster.
 
@@ -308,9 +308,9 @@ class Queueing(RuleBasedStateMachine):
                 record.missed.append((event, thing))
             if named and name not in helps:
                 continue
-            waits = record.place is Place.UNSCHEDULABLE
+            waits = record.place is QueueName.UNSCHEDULABLE
             # Events in which the gate has no interest do not touch a gated pod.
-            waits |= record.place is Place.GATED and event == RESERVATION_ACTIVE
+            waits |= record.place is QueueName.GATED and event == RESERVATION_ACTIVE
             if waits and (place := record.hopes(event, thing)):
                 self._place(record, place)
 
@@ -338,37 +338,37 @@ class Queueing(RuleBasedStateMachine):
             self._fail(name)
         self.now += FLUSH_AFTER
         self._let_time_work()
-        wanting = {name for name, record in self.records.items() if record.place is not Place.GATED}
+        wanting = {name for name, record in self.records.items() if record.place is not QueueName.GATED}
         tried = []
         while (waiting := self.queue.pop(self.now)) is not None:
             self._take(waiting)
             tried.append(waiting.pod.meta.name)
         assert sorted(tried) == sorted(wanting)
 
-    def _place(self, record: Record, place: Place) -> None:
+    def _place(self, record: Record, place: QueueName) -> None:
         """Put a pod somewhere, as the gate and its backoff allow."""
         record.gated = False
-        if place in (Place.ACTIVE, Place.BACKOFF):
+        if place in (QueueName.ACTIVE, QueueName.BACKOFF):
             if record.name in Gate.closed:
-                record.gated, record.place = True, Place.GATED
+                record.gated, record.place = True, QueueName.GATED
                 return
-            if place is Place.BACKOFF and record.due <= self.now:
-                place = Place.ACTIVE
+            if place is QueueName.BACKOFF and record.due <= self.now:
+                place = QueueName.ACTIVE
         record.place = place
 
     def _let_time_work(self) -> None:
         for record in self.records.values():
-            if record.place is Place.UNSCHEDULABLE and record.since + FLUSH_AFTER <= self.now:
-                self._place(record, Place.BACKOFF)
-            if record.place is Place.BACKOFF and record.due <= self.now:
-                record.place = Place.ACTIVE
+            if record.place is QueueName.UNSCHEDULABLE and record.since + FLUSH_AFTER <= self.now:
+                self._place(record, QueueName.BACKOFF)
+            if record.place is QueueName.BACKOFF and record.due <= self.now:
+                record.place = QueueName.ACTIVE
 
-    def _take(self, waiting: Waiting | None) -> None:
+    def _take(self, waiting: QueuedPodInfo | None) -> None:
         """Check that a popped pod is the first in order, and note that it is in flight."""
         ready = [
             record.order
             for record in self.records.values()
-            if record.place is Place.ACTIVE or (record.place is Place.BACKOFF and not record.errors)
+            if record.place is QueueName.ACTIVE or (record.place is QueueName.BACKOFF and not record.errors)
         ]
         if waiting is None:
             assert not ready
@@ -376,17 +376,17 @@ class Queueing(RuleBasedStateMachine):
         record = self.records[waiting.pod.meta.name]
         assert waiting.pod == self.pods[record.name]
         assert record.order == min(ready)
-        record.place = Place.IN_FLIGHT
+        record.place = QueueName.IN_FLIGHT
         record.missed = []
 
     def _due(self) -> float | None:
         dues = []
         for record in self.records.values():
-            if record.place is Place.ACTIVE:
+            if record.place is QueueName.ACTIVE:
                 dues.append(0.0)
-            elif record.place is Place.BACKOFF:
+            elif record.place is QueueName.BACKOFF:
                 dues.append(record.due if record.errors else 0.0)
-            elif record.place is Place.UNSCHEDULABLE:
+            elif record.place is QueueName.UNSCHEDULABLE:
                 dues.append(record.since + FLUSH_AFTER)
         return min(dues, default=None)
 

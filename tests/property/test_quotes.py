@@ -32,7 +32,9 @@ def worlds(draw: st.DrawFn) -> Core:
             labels = draw(st.sampled_from([{}, {"app": "web"}]))
             core.add(pod(f"pod-{number}", node_name=each.name, requests={"cpu": "1"}, labels=labels))
     for number in range(draw(st.integers(0, 4))):
-        core.lock(f"lock-{number}", owner=f"none-{number}", resources={"cpu": str(draw(st.integers(1, 2)))})
+        core.reservation(
+            f"lock-{number}", owner=f"none-{number}", resources={"cpu": str(draw(st.integers(1, 2)))}
+        )
     core.step()
     return core
 
@@ -78,7 +80,7 @@ ASKS = TEMPLATES | st.fixed_dictionaries(
 
 def counted(core: Core) -> object:
     columns = core.decider.columns
-    return columns.requested.tolist(), columns.locked.tolist(), columns.clock, columns.freed
+    return columns.requested.tolist(), columns.reserved.tolist(), columns.clock, columns.freed
 
 
 @given(worlds(), ASKS)
@@ -89,17 +91,17 @@ def test_as_many_locks_as_were_quoted_are_given_the_first_where_it_said(
     metadata = {"name": "ask", "namespace": NAMESPACE, "uid": "uid-ask", "generation": 1}
     quote = decode_quote(encode({"metadata": metadata, "spec": ask}))
     assert quote.pod is not None
-    before, held = counted(core), {key: entry.held for key, entry in core.book.entries.items()}
+    before, held = counted(core), {key: entry.held for key, entry in core.ledger.entries.items()}
 
     answer = core.decider.quote(quote.pod, core.clock.now())
     again = core.decider.quote(quote.pod, core.clock.now())
 
     assert answer == again
     assert counted(core) == before
-    assert {key: entry.held for key, entry in core.book.entries.items()} == held
+    assert {key: entry.held for key, entry in core.ledger.entries.items()} == held
     assert answer.feasible == (answer.count > 0) == bool(answer.node)
     for number in range(answer.count + 1):
-        entry = core.lock(f"asked-{number}", owner=f"other-{number}", **({"resources": None} | ask))
+        entry = core.reservation(f"asked-{number}", owner=f"other-{number}", **({"resources": None} | ask))
         core.step()
         assert (entry.phase is Phase.ACTIVE) == (number < answer.count)
         if number == 0:

@@ -15,14 +15,14 @@ from tidelock.cluster.index import cached_column
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.core import equivalence_cache
-from tidelock.scheduler.core.cycle import Assumed, Cycle
-from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.diagnosis import Diagnosis
 
 NODES = st.builds(
     lambda number, cpu, cordoned, taint, zone, measured: node(
@@ -55,21 +55,21 @@ class Cluster:
 
     def __init__(self) -> None:
         self.cache = Cache(Columns(capacity=2))
-        self.book = Book(self.cache.columns)
+        self.ledger = Ledger(self.cache.columns)
         settings = ProfileSettings("mine", DEFAULT_PLUGINS, args=LIMITED)
-        self.profile = build_profile(settings, REGISTRY, Handle(self.book, self.cache))
-        self.cycle = Cycle(self.cache, self.book, WaitingPods())
+        self.profile = build_profile(settings, REGISTRY, Handle(self.ledger, self.cache))
+        self.cycle = SchedulingCycle(self.cache, self.ledger, WaitingPods())
         self.pods: list[Pod] = []
         self.made = 0
         self.now = NOW
 
     def put_node(self, value: Node) -> None:
         self.cache.put_node(value)
-        self.book.settle_node(value.name, self.now)
+        self.ledger.settle_node(value.name, self.now)
 
     def drop_node(self, number: int) -> None:
         self.cache.drop_node(f"node-{number}")
-        self.book.settle_node(f"node-{number}", self.now)
+        self.ledger.settle_node(f"node-{number}", self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -78,32 +78,32 @@ class Cluster:
         if self.pods:
             self.cache.remove(self.pods.pop(number % len(self.pods)).uid)
 
-    def lock(self, number: int, cpu: int, ahead: int) -> None:
+    def reservation(self, number: int, cpu: int, ahead: int) -> None:
         """Hold a lock where there is room, for a pod that comes soon or never."""
         owner = f"pod-{self.made + ahead}"
         value = reservation(f"lock-{number}", uid=f"lock-{number}", resources={"cpu": str(cpu)}, owner=owner)
-        if value.key in self.book.entries:
-            self.book.remove(value)
+        if value.key in self.ledger.entries:
+            self.ledger.remove(value)
             return
-        self.book.upsert(value, self.now)
+        self.ledger.upsert(value, self.now)
         for each in self.cache.columns.nodes:
             if self.cache.columns.fits(each.name, value.requests):
-                self.book.admit(self.book.entries[value.key], each, self.now)
+                self.ledger.admit(self.ledger.entries[value.key], each, self.now)
                 return
 
     def decide(self, kind: int) -> None:
         self.made += 1
         new = pod(f"pod-{self.made}", uid=str(self.made), **KINDS[kind])
-        afresh = Cycle(self.cache, self.book, WaitingPods())
+        afresh = SchedulingCycle(self.cache, self.ledger, WaitingPods())
         expected = afresh.schedule(self.profile, new, self.now)
-        if isinstance(expected, Assumed):
+        if isinstance(expected, AssumedPod):
             afresh.undo(expected, self.now)
         found = self.cycle.schedule(self.profile, new, self.now)
-        if isinstance(expected, Refusal):
+        if isinstance(expected, Diagnosis):
             assert found == expected
         else:
-            assert isinstance(expected, Assumed)
-            assert isinstance(found, Assumed)
+            assert isinstance(expected, AssumedPod)
+            assert isinstance(found, AssumedPod)
             assert found.node_name == expected.node_name
             self.pods.append(new)
 
@@ -113,7 +113,7 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
     st.integers(0, 9).map(lambda number: lambda cluster: cluster.drop_node(number)),
     st.integers(0, 99).map(lambda number: lambda cluster: cluster.end_pod(number)),
     st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(1, 4)).map(
-        lambda made: lambda cluster: cluster.lock(*made)
+        lambda made: lambda cluster: cluster.reservation(*made)
     ),
     st.integers(1, 300).map(lambda seconds: lambda cluster: cluster.wait(seconds)),
     st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),

@@ -70,9 +70,9 @@ def test_the_columns_count_what_windows_share_but_once(
         spans = [span for where, span in known.values() if where == name]
         for resource in ("cpu", GPU):
             together = sum(span.amounts.get(resource, 0) for span in spans)
-            shared = columns.named(columns.locked[columns.row_of[name]]).get(resource, 0)
+            shared = columns.named(columns.reserved[columns.row_of[name]]).get(resource, 0)
             assert -shared == together - most(spans, resource), (name, resource)
-        assert timeline.shares(name) == bool(columns.locked[columns.row_of[name]].any())
+        assert timeline.shares(name) == bool(columns.reserved[columns.row_of[name]].any())
 
 
 @given(CHANGES, WINDOWS)
@@ -105,4 +105,4 @@ def test_nothing_is_left_when_all_have_gone(changes: list[tuple[int, str, Span |
     rows, _ = timeline.relief(-inf, inf, -inf)
     assert not timeline
     assert not len(rows)
-    assert not np.any(columns.locked)
+    assert not np.any(columns.reserved)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from builders import NOW, level, node, pod, pod_use, water_level
 from property.oracles import water_level_balance as oracle
 from tidelock.cluster.usage.measurements import at_once
-from tidelock.framework.decision_time import Moment
-from tidelock.model.usage_annotations import NODE_LEVEL, Uses
+from tidelock.framework.decision_time import DecisionTime
+from tidelock.model.usage_annotations import NODE_LEVEL, MeasuredUses
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.scene import Scene
 
@@ -189,7 +189,7 @@ class Changing:
 
     def measure(self, number: int, cores: int) -> None:
         uses = {f"uid-pod-{number}": pod_use(cores, at=self.now)}
-        at_once(self.scene.measurements.take(Uses(uses, {})))
+        at_once(self.scene.measurements.take(MeasuredUses(uses, {})))
 
     def select(self, percent: int) -> None:
         target = {"mode": "Static", "percent": percent}
@@ -199,7 +199,7 @@ class Changing:
         self.now += seconds
 
     def ask(self, plugin: WaterLevelBalance | None = None) -> tuple[set[str], dict[str, float]]:
-        judged = self.scene.judging(plugin or self.seasoned, pod("web"), Moment(self.now))
+        judged = self.scene.judging(plugin or self.seasoned, pod("web"), DecisionTime(self.now))
         return judged.fitting, judged.scores
 
 

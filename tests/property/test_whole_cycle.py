@@ -14,7 +14,7 @@ from tidelock.framework.config import read_configuration
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS, REGISTRY
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Consultation
 from tidelock.scheduler.informers.informers import decoder_of
 from unit.scheduler.machinery import Core
@@ -55,10 +55,10 @@ def decide(core: Core, wanting: Pod) -> str:
     outcome = core.step()
     assert outcome is not None
     assert not isinstance(outcome, Consultation)
-    if isinstance(outcome, Assumed):
+    if isinstance(outcome, AssumedPod):
         return outcome.node_name
-    assert not outcome.refusal.error, outcome.refusal.message
-    return outcome.refusal.message
+    assert not outcome.diagnosis.error, outcome.diagnosis.message
+    return outcome.diagnosis.message
 
 
 def state(core: Core) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def state(core: Core) -> dict[str, Any]:
     return {
         node.name: (
             columns.named(columns.requested[row]),
-            columns.named(columns.locked[row]),
+            columns.named(columns.reserved[row]),
             columns.nonzero[row].tolist(),
         )
         for row, node in enumerate(columns.nodes)
@@ -96,9 +96,9 @@ def test_what_is_assumed_and_forgotten_leaves_no_trace(seed: int) -> None:
 
     core.add(first)
     outcome = core.step()
-    if isinstance(outcome, Assumed):
+    if isinstance(outcome, AssumedPod):
         core.decider.binding_failed(outcome, core.clock.now())
-    core.feed.pods.remove(first)
+    core.event_handlers.pods.remove(first)
     core.decider.take_preemptions()
 
     assert state(core) == state(untouched)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from builders import NAMESPACE
 from property.process import Process
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import Resources, minus, plus
 from tidelock.model.quotas import ReservationQuota
@@ -18,13 +18,13 @@ _NO_LIMIT = 2**63
 class Use(NamedTuple):
     """What one lock uses: the room that it holds, or has lent to its owner, and for how long at most."""
 
-    entry: Entry
-    room: Resources
+    entry: ReservationInfo
+    reserved: Resources
     life: int
 
     @property
     def seconds(self) -> Resources:
-        return {name: units * self.life for name, units in self.room.items()}
+        return {name: units * self.life for name, units in self.reserved.items()}
 
 
 class UsageObserver:
@@ -37,48 +37,50 @@ class UsageObserver:
 
     def check(self) -> None:
         """Check the sums, and whoever has been given more since the last check."""
-        book, before, known = self._process.book, self._uses, self._known
-        self._known = {entry.uid for entry in book.entries.values()}
+        ledger, before, known = self._process.ledger, self._uses, self._known
+        self._known = {entry.uid for entry in ledger.entries.values()}
         self._uses = {use.entry.uid: use for use in uses(self._process)}
         room, seconds = _sums(self._uses)
-        used = book.quotas.used(NAMESPACE)
-        assert (used.room, used.seconds) == (room, seconds)
+        used = ledger.quotas.used(NAMESPACE)
+        assert (used.reserved, used.seconds) == (room, seconds)
         owned = [use.entry for use in self._uses.values() if not use.entry.borrowable]
         in_use = [each.uses for entry in owned for each in entry.occupants.values()]
         assert used.unused == reduce(minus, in_use, room), "room is counted beside the pods in it"
         for uid in self._uses.keys() & known:  # others are held by what their status says
-            for quota in book.quotas.of(NAMESPACE):
+            for quota in ledger.quotas.of(NAMESPACE):
                 _check_gain(quota, before.get(uid), self._uses[uid], room, seconds)
-            _check_rank(book.quotas, before.get(uid), self._uses[uid])
+            _check_rank(ledger.quotas, before.get(uid), self._uses[uid])
 
 
 def uses(process: Process) -> Iterator[Use]:
     """Give what each lock uses, found without the ledger's accounts."""
-    book = process.book
-    claims = [*book._claims.values(), *book.hearsay, *process.questions]
+    ledger = process.ledger
+    claims = [*ledger._claims.values(), *ledger.unverified_claims, *process.questions]
     claims += [claim for claim, _ in process.answers]
     lent = {entry.uid: held for claim in claims for entry, held in claim.taken}
-    for entry in book.entries.values():
-        room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.room
+    for entry in ledger.entries.values():
+        room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.reserved
         if room:
             yield Use(entry, room, entry.life)
 
 
 def check_parked(process: Process) -> None:
     """Who waits for quota does so for a reason that is true now."""
-    book = process.book
-    for entry in book.entries.values():
-        if book.waitlist.over_quota(entry):
-            assert book.quotas.problem(entry), f"{entry.key} is within its quota"
-        assert not entry.outlasting or book.waitlist.over_quota(entry), f"{entry.key} never lives longer"
+    ledger = process.ledger
+    for entry in ledger.entries.values():
+        if ledger.waiting_reservations.over_quota(entry):
+            assert ledger.quotas.problem(entry), f"{entry.key} is within its quota"
+        assert not entry.outlasting or ledger.waiting_reservations.over_quota(entry), (
+            f"{entry.key} never lives longer"
+        )
 
 
 def _check_gain(
     quota: ReservationQuota, before: Use | None, after: Use, room: Resources, seconds: Resources
 ) -> None:
-    earlier_room = before.room if before else {}
+    earlier_room = before.reserved if before else {}
     earlier_seconds = before.seconds if before else {}
-    more_room = {name for name, units in after.room.items() if units > earlier_room.get(name, 0)}
+    more_room = {name for name, units in after.reserved.items() if units > earlier_room.get(name, 0)}
     more_seconds = {name for name, units in after.seconds.items() if units > earlier_seconds.get(name, 0)}
     if not more_room and not more_seconds:
         return
@@ -86,7 +88,7 @@ def _check_gain(
     assert not quota.problem, about
     for name in more_room:
         assert room[name] <= quota.hard.get(name, _NO_LIMIT), about
-        assert after.room[name] <= quota.max_amounts.get(name, _NO_LIMIT), about
+        assert after.reserved[name] <= quota.max_amounts.get(name, _NO_LIMIT), about
     for name in more_seconds:
         assert seconds[name] <= quota.hard_seconds.get(name, _NO_LIMIT), about
     spec = quota.spec
@@ -99,7 +101,9 @@ def _check_gain(
 def _check_rank(quotas: Quotas, before: Use | None, after: Use) -> None:
     """Room is given to no lock of a priority, or with leave to preempt, that no quota allows."""
     entry = after.entry
-    if before is not None and all(units <= before.room.get(name, 0) for name, units in after.room.items()):
+    if before is not None and all(
+        units <= before.reserved.get(name, 0) for name, units in after.reserved.items()
+    ):
         return
     allowing = [quota.spec for quota in quotas.of(NAMESPACE)]
     named = [spec.max_priority for spec in allowing if spec.max_priority is not None]
@@ -113,5 +117,5 @@ def _sums(all_uses: Mapping[str, Use]) -> tuple[Resources, Resources]:
     room: dict[str, int] = {}
     seconds: dict[str, int] = {}
     for use in all_uses.values():
-        room, seconds = plus(room, use.room), plus(seconds, use.seconds)
+        room, seconds = plus(room, use.reserved), plus(seconds, use.seconds)
     return room, seconds

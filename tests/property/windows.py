@@ -6,11 +6,11 @@ from math import inf
 
 from property.process import Process
 from tidelock.cluster.cache import Placed
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.quantities import NOTHING, Resources, plus
 
 
-def needed_by(held: Sequence[Entry], placed: Iterable[Placed]) -> dict[str, int]:
+def needed_by(held: Sequence[ReservationInfo], placed: Iterable[Placed]) -> dict[str, int]:
     """Tell what locks need of a node beside all pods that are there now, at the worst instant."""
     there = list(placed)
     spans = [_span(entry) for entry in held]
@@ -28,20 +28,23 @@ def in_the_way(process: Process, node_name: str) -> list[str]:
     """Name the locks that hold something at an instant at which their node has too little of it."""
     columns = process.columns
     allocatable = columns.nodes[columns.row_of[node_name]].allocatable
-    locks = {str(entry.key): _span(entry) for entry in process.book.rooms.held_on(node_name)}
+    reservations = {str(entry.key): _span(entry) for entry in process.ledger.holdings.held_on(node_name)}
     there = process.cache.pods_on(node_name)
-    spans = [*locks.values(), *((-inf, each.pod.gone_by(each.since), each.pod.requests) for each in there)]
+    spans = [
+        *reservations.values(),
+        *((-inf, each.pod.gone_by(each.since), each.pod.requests) for each in there),
+    ]
     found = []
     for instant in {start for start, _, _ in spans}:
         sums = _sum_at(instant, spans)
         short = {name for name, units in sums.items() if units > allocatable.get(name, 0)}
-        for key, (start, end, held) in locks.items():
+        for key, (start, end, held) in reservations.items():
             if start <= instant < end and any(held.get(name) for name in short):
                 found.append(f"{key} at {instant}")
     return found
 
 
-def _span(entry: Entry) -> tuple[float, float, Resources]:
+def _span(entry: ReservationInfo) -> tuple[float, float, Resources]:
     spec = entry.reservation.spec
     runs = spec.run_seconds if spec is not None else None
     begins = entry.reservation.start_at if entry.ahead else None

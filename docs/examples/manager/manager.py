@@ -48,7 +48,7 @@ class Member:
 
     def prepare(self, deadline: int) -> None:
         """Ask for a lock of just what the pod needs; harmless if it has been asked for."""
-        lock = {
+        reservation = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "Reservation",
             "metadata": {"name": self._key},
@@ -63,11 +63,11 @@ class Member:
         _unless(
             (EXISTS,),
             lambda: self._custom.create_namespaced_custom_object(
-                GROUP, VERSION, self._namespace, PLURAL, lock
+                GROUP, VERSION, self._namespace, PLURAL, reservation
             ),
         )
 
-    def lock(self) -> Manifest | None:
+    def reservation(self) -> Manifest | None:
         """Read the lock."""
         found: Manifest | None = _unless(
             (GONE,),
@@ -77,9 +77,9 @@ class Member:
         )
         return found
 
-    def commit(self, lock: Manifest) -> None:
+    def commit(self, reservation: Manifest) -> None:
         """Choose this cluster, for the room that the lock holds now; nothing if it has come to its end."""
-        token = {"spec": {"commit": {"token": lock["status"]["commit"]["token"]}}}
+        token = {"spec": {"commit": {"token": reservation["status"]["commit"]["token"]}}}
         _unless(
             (GONE, REFUSED),
             lambda: self._custom.patch_namespaced_custom_object(
@@ -123,7 +123,7 @@ def dispatch(
     """
     home = next((member for member in members if member.has_pod()), None)
     while home is None:
-        chosen = next((member for member in members if _is_chosen(member.lock())), None)
+        chosen = next((member for member in members if _is_chosen(member.reservation())), None)
         if chosen is None:
             chosen = _choose(members, deadline, step)
         if _is_committed(chosen):
@@ -148,52 +148,62 @@ def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None
         member.prepare(deadline)
     step("prepared")
     end = time.monotonic() + deadline
-    locks = [member.lock() for member in members]
-    while time.monotonic() < end and not _have_answered(locks):
+    reservations = [member.reservation() for member in members]
+    while time.monotonic() < end and not _have_answered(reservations):
         time.sleep(LOOK_AGAIN)
-        locks = [member.lock() for member in members]
-    for member, lock in zip(members, locks, strict=True):
-        if lock is not None and is_active(lock):
-            member.commit(lock)
+        reservations = [member.reservation() for member in members]
+    for member, reservation in zip(members, reservations, strict=True):
+        if reservation is not None and is_active(reservation):
+            member.commit(reservation)
             step("committed")
             return member
     for member in members:
         member.release()
-    reasons = [f"{member.name}: {_why(lock)}" for member, lock in zip(members, locks, strict=True)]
+    reasons = [
+        f"{member.name}: {_why(reservation)}"
+        for member, reservation in zip(members, reservations, strict=True)
+    ]
     raise NoRoomError("; ".join(reasons))
 
 
-def is_active(lock: Manifest | None) -> bool:
+def is_active(reservation: Manifest | None) -> bool:
     """Tell whether a lock holds its room."""
-    return _condition(lock, "Active").get("status") == "True"
+    return _condition(reservation, "Active").get("status") == "True"
 
 
-def _have_answered(locks: Sequence[Manifest | None]) -> bool:
+def _have_answered(reservations: Sequence[Manifest | None]) -> bool:
     """Tell whether all locks have been tried, and one has room or none will get any."""
-    reasons = [_condition(lock, "Active").get("reason", "Waiting") for lock in locks if lock is not None]
-    over = all(lock is None or lock["status"].get("phase") == "Rejected" for lock in locks)
-    return "Waiting" not in reasons and (over or any(map(is_active, locks)))
+    reasons = [
+        _condition(reservation, "Active").get("reason", "Waiting")
+        for reservation in reservations
+        if reservation is not None
+    ]
+    over = all(
+        reservation is None or reservation["status"].get("phase") == "Rejected"
+        for reservation in reservations
+    )
+    return "Waiting" not in reasons and (over or any(map(is_active, reservations)))
 
 
-def _is_chosen(lock: Manifest | None) -> bool:
-    return lock is not None and "token" in lock["spec"]["commit"]
+def _is_chosen(reservation: Manifest | None) -> bool:
+    return reservation is not None and "token" in reservation["spec"]["commit"]
 
 
 def _is_committed(member: Member) -> bool:
     """Wait until a commit has been seen, and tell whether it counts."""
-    lock = member.lock()
-    while lock is not None and _condition(lock, "Committed").get("reason") == "AwaitingCommit":
+    reservation = member.reservation()
+    while reservation is not None and _condition(reservation, "Committed").get("reason") == "AwaitingCommit":
         time.sleep(LOOK_AGAIN)
-        lock = member.lock()
-    return is_active(lock) and _condition(lock, "Committed").get("status") == "True"
+        reservation = member.reservation()
+    return is_active(reservation) and _condition(reservation, "Committed").get("status") == "True"
 
 
-def _why(lock: Manifest | None) -> str:
-    return str(_condition(lock, "Active").get("message") or "no answer")
+def _why(reservation: Manifest | None) -> str:
+    return str(_condition(reservation, "Active").get("message") or "no answer")
 
 
-def _condition(lock: Manifest | None, kind: str) -> Manifest:
-    conditions = (lock or {}).get("status", {}).get("conditions", [])
+def _condition(reservation: Manifest | None, kind: str) -> Manifest:
+    conditions = (reservation or {}).get("status", {}).get("conditions", [])
     return next((each for each in conditions if each["type"] == kind), {})
 
 

@@ -21,10 +21,10 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ASSIGNED_POD_DELETE
-from tidelock.ledger.lifecycle.steady_clock import Steady
+from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.core.decider import Decider
 
 # How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so that nothing
@@ -56,7 +56,7 @@ class _Choosing:
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class CheckResult:
     """The nodes that are left for a pod, and why others are not; no eviction helps on the `hopeless` ones."""
 
     names: tuple[str, ...]
@@ -64,18 +64,20 @@ class Filtered:
     hopeless: Mapping[str, str]
 
 
-class Guard:
+class AdmissionCheck:
     """Keeps locked room, and room that Tidelock has given to pods, from other binders."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self._cache = decider.cache
-        self._book = decider.book
+        self._ledger = decider.ledger
         # What a node has room for is judged by the plugins that judge it for Tidelock's own pods.
         self._filters = tuple(
-            plugin for plugin in decider.profile.filter if isinstance(plugin, (NodeResourcesFit, Reservation))
+            plugin
+            for plugin in decider.profile.filter
+            if isinstance(plugin, (NodeResourcesFit, ReservationPlugin))
         )
-        self._steady = Steady()
+        self._steady = SteadyClock()
         self._admitted: dict[str, _Admitted] = {}
         self._choosing: dict[str, _Choosing] = {}
 
@@ -93,13 +95,13 @@ class Guard:
             if placed.node_name == node_name or not placed.assumed:
                 return ""
             return f"pod {pod.key} is being bound to {placed.node_name}"
-        refusal = self._refusal(pod, node_name)
+        refusal = self._diagnosis(pod, node_name)
         if refusal or dry_run:
             return refusal
         self._decider.queue.remove(pod.uid)
         self._choosing.pop(pod.uid, None)
         self._cache.assume(pod, node_name, now)
-        self._book.claim(pod, node_name, now)
+        self._ledger.claim(pod, node_name, now)
         self._admitted[pod.uid] = _Admitted(pod, node_name, self._steady.at(now) + UNSEEN_SECONDS)
         return ""
 
@@ -112,15 +114,15 @@ class Guard:
         """Learn that a pod has been seen bound; the locks that it has claimed end."""
         self._choosing.pop(pod.uid, None)
         if self._admitted.pop(pod.uid, None) is not None:
-            self._book.owner_bound(pod, pod.node_name, now)
+            self._ledger.owner_bound(pod, pod.node_name, now)
 
     def gone(self, uid: str, now: float) -> None:
         """Learn that a pod is gone; what it claimed goes back."""
         self._choosing.pop(uid, None)
         if (admitted := self._admitted.pop(uid, None)) is not None:
             self._cache.forget(uid)
-            self._book.unclaim(uid, now)
-            self._book.settle_unseen(admitted.node_name, now)
+            self._ledger.unclaim(uid, now)
+            self._ledger.settle_unseen(admitted.node_name, now)
 
     def lapse(self, now: float) -> bool:
         """Forget admitted bindings that never came; whether there were any."""
@@ -138,7 +140,9 @@ class Guard:
 
     # What other schedulers ask.
 
-    def filter(self, pod: Pod, names: Iterable[str], now: float, *, patient: bool = False) -> Filtered | None:
+    def filter(
+        self, pod: Pod, names: Iterable[str], now: float, *, patient: bool = False
+    ) -> CheckResult | None:
         """Tell which of these nodes have room for a pod beside locks that are not its own.
 
         Pods for which a scheduler has just chosen a node count beside locks wherever that may be. If no node
@@ -150,14 +154,14 @@ class Guard:
         if admitted is not None:
             text = f"the pod is being bound to {admitted.node_name}"
             others = {name: text for name in names if name != admitted.node_name}
-            return Filtered(tuple(name for name in names if name not in others), {}, others)
+            return CheckResult(tuple(name for name in names if name not in others), {}, others)
         snapshot = self._cache.snapshot()
         chosen = self._chosen_elsewhere(now)
         found = self._filtered(pod, names, snapshot, chosen)
         if chosen is not None and patient and not found.names:
             if self._filtered(pod, names, snapshot, None).names:
                 return None
-        elif guarded := tuple(set(self._book.rooms.nodes_with_locks()).intersection(found.names)):
+        elif guarded := tuple(set(self._ledger.holdings.nodes_with_reservations()).intersection(found.names)):
             rows, version = _rows(snapshot, guarded), self._cache.columns.version
             until = self._steady.at(now) + CHOOSING_SECONDS
             self._choosing[pod.uid] = _Choosing(pod, guarded, rows, version, until)
@@ -165,19 +169,19 @@ class Guard:
 
     def own_nodes(self, pod: Pod) -> set[str]:
         """Names of the nodes on which a pod has a lock."""
-        return {entry.node for entry in self._book.ownership.of(pod) if entry.held}
+        return {entry.node for entry in self._ledger.ownership.of(pod) if entry.held}
 
     def preempt(self, pod: Pod, victims: Mapping[str, Collection[str]]) -> list[str]:
         """Tell on which nodes the pod would fit beside locks if these victims, by their uids, were gone."""
         judged, index_of = _taken(self._cache.snapshot(), victims)
-        own = self._book.ownership.of(pod)
+        own = self._ledger.ownership.of(pod)
         for name, index in index_of.items():
             for placed in self._cache.pods_on(name):
                 if placed.pod.uid in victims[name]:
                     judged.requested[index] -= judged.vector(placed.pod.requests)
-            for entry in self._book.rooms.occupied_on(name):
+            for entry in self._ledger.holdings.occupied_on(name):
                 for uid in entry.occupants.keys() & victims[name] if entry not in own else ():
-                    judged.locked[index] += judged.vector(entry.occupants[uid].uses)
+                    judged.reserved[index] += judged.vector(entry.occupants[uid].uses)
         _, verdicts = self._judge(pod, judged)
         return [name for name, index in index_of.items() if all(mask[index] for _, mask in verdicts)]
 
@@ -189,7 +193,7 @@ class Guard:
             plugin.pre_filter(state, pod, snapshot)
         return state, [(plugin, plugin.filter(state, pod, snapshot)) for plugin in self._filters]
 
-    def _refusal(self, pod: Pod, node_name: str) -> str:
+    def _diagnosis(self, pod: Pod, node_name: str) -> str:
         """Say in numbers why a node has no room for a pod; what is not known holds no lock."""
         if not pod.requires_reservation and self._cache.columns.fits(node_name, pod.requests):
             return ""  # the common case, without a snapshot: it fits beside all locks, its own included
@@ -200,27 +204,27 @@ class Guard:
         for plugin, mask in verdicts:
             if not mask[0]:
                 reasons = ", ".join(plugin.reasons(state, pod, judged, 0))
-                numbers = plugin.numbers(state, pod, judged, 0)
+                numbers = plugin.detail(state, pod, judged, 0)
                 return f"{node_name}: {reasons}" + (f" ({numbers})" if numbers else "")
         return ""
 
     def _filtered(
         self, pod: Pod, names: tuple[str, ...], snapshot: Snapshot, chosen: Amounts | None
-    ) -> Filtered:
+    ) -> CheckResult:
         judged, index_of = _taken(snapshot, names)
         if chosen is not None:
-            judged.locked[:] += chosen[judged.rows]
+            judged.reserved[:] += chosen[judged.rows]
         failed = dict.fromkeys((name for name in names if name not in index_of), "node(s) not seen yet")
         hopeless: dict[str, str] = {}
         state, verdicts = self._judge(pod, judged)
         left: Mask = np.ones(len(judged), np.bool_)
         for plugin, mask in verdicts:
             for index in np.flatnonzero(left & ~mask).tolist():
-                resolvable = plugin.resolvable(state, pod, judged, index)
+                preemption_may_help = plugin.preemption_may_help(state, pod, judged, index)
                 reasons = ", ".join(plugin.reasons(state, pod, judged, index))
-                (failed if resolvable else hopeless)[judged.nodes[index].name] = reasons
+                (failed if preemption_may_help else hopeless)[judged.nodes[index].name] = reasons
             left &= mask
-        return Filtered(
+        return CheckResult(
             tuple(name for name in names if name in index_of and left[index_of[name]]), failed, hopeless
         )
 

@@ -18,14 +18,14 @@ import msgspec
 from tidelock.binders.certificates import Certificates, renewed
 from tidelock.binders.tokens import Tokens
 from tidelock.clock import Clock
-from tidelock.kube.client import WEBHOOKS, KubeClient, Resource
+from tidelock.kube.client import WEBHOOKS, ApiResource, KubeClient
 from tidelock.kube.errors import Conflict
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 CONFIGURATION = "tidelock"
 """Name of the ValidatingWebhookConfiguration."""
 WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")
@@ -92,7 +92,7 @@ class ClientsError(Exception):
     """The certificates by which schedulers are known can't be used."""
 
 
-class Keeper:
+class CertificateRotator:
     """The certificates in use, a TLS context that serves with the newest of them, and the tokens."""
 
     def __init__(self, client: KubeClient, secret: Key, names: Sequence[str], clock: Clock) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFETIME = dt.timedelta(days=365)
+CERTIFICATE_LIFETIME = dt.timedelta(days=365)
 _CLOCK_SKEW = dt.timedelta(hours=1)
 # A successor is made, and its authority trusted, when less than this part of the lifetime is left. It serves
 # when less than the second part is left: between these, copies of the authorities elsewhere can be replaced.
@@ -58,10 +58,10 @@ def renewed(known: Certificates | None, names: Sequence[str], now: float) -> Cer
     if known is None or left is None:
         return _issued(names, instant)
     follows = _left(known.authorities, known.next_certificate, known.next_key, names, instant) is not None
-    if left < LIFETIME * _CHANGE and follows:
+    if left < CERTIFICATE_LIFETIME * _CHANGE and follows:
         authority = _issuer(known.authorities, known.next_certificate)
         return Certificates(_certificate_pem(authority), known.next_certificate, known.next_key)
-    if left < LIFETIME * _SUCCESSION and not follows:
+    if left < CERTIFICATE_LIFETIME * _SUCCESSION and not follows:
         made = _issued(names, instant)
         own = _certificate_pem(_issuer(known.authorities, known.certificate))
         return Certificates(own + made.authorities, known.certificate, known.key, made.certificate, made.key)
@@ -152,7 +152,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + LIFETIME)
+        .not_valid_after(now + CERTIFICATE_LIFETIME)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 

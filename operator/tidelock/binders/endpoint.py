@@ -5,11 +5,11 @@ Whoever stands by has seen no bindings and may not answer for them, though its p
 
 import ipaddress
 
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.errors import NotFound
 from tidelock.model.meta import Key
 
-SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SLICES = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE = "tidelock-binders"
 """Name of the Service, and of its EndpointSlice."""
 _MANAGER = "tidelock.dev"

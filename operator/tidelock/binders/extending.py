@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelock.binders.admission_check import Guard
+from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.model.pods import Pod, decode_pod
 
 _MOST_POINTS = 10
@@ -61,11 +61,11 @@ class _PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
     node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
 
 
-Verb = Callable[[Guard, bytes, float, bool], bytes | None]
+Verb = Callable[[AdmissionCheck, bytes, float, bool], bytes | None]
 """Answers a request at an instant, or tells the patient by None to ask again; raises BadRequestError."""
 
 
-def filter_nodes(guard: Guard, body: bytes, now: float, patient: bool) -> bytes | None:
+def filter_nodes(guard: AdmissionCheck, body: bytes, now: float, patient: bool) -> bytes | None:
     """Answer ExtenderArgs with an ExtenderFilterResult."""
     args = _decoded(body, _Args)
     whole = _whole_nodes(args)
@@ -85,7 +85,7 @@ def filter_nodes(guard: Guard, body: bytes, now: float, patient: bool) -> bytes 
     )
 
 
-def prioritize_nodes(guard: Guard, body: bytes, _now: float, _patient: bool) -> bytes:
+def prioritize_nodes(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
     """Answer ExtenderArgs with a HostPriorityList: the most for nodes on which the pod has a lock."""
     args = _decoded(body, _Args)
     own = guard.own_nodes(_decoded_pod(args.pod))
@@ -95,7 +95,7 @@ def prioritize_nodes(guard: Guard, body: bytes, _now: float, _patient: bool) -> 
     )
 
 
-def preempt_pods(guard: Guard, body: bytes, _now: float, _patient: bool) -> bytes:
+def preempt_pods(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
     """Answer ExtenderPreemptionArgs with an ExtenderPreemptionResult: those victims that suffice."""
     args = _decoded(body, _PreemptionArgs)
     victims = args.node_name_to_meta_victims

@@ -11,8 +11,8 @@ from tidelock.model.meta import Key
 from tidelock.model.nesting import bounded
 from tidelock.model.pods import Pod, decode_pod
 
-API_VERSION = "admission.k8s.io/v1"
-KIND = "AdmissionReview"
+REVIEW_API_VERSION = "admission.k8s.io/v1"
+REVIEW_KIND = "AdmissionReview"
 
 
 class BadReviewError(ValueError):
@@ -20,7 +20,7 @@ class BadReviewError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BindingReview:
     """Whether a pod may be bound to a node.
 
     Attributes:
@@ -78,7 +78,7 @@ _decode_review = bounded(msgspec.json.Decoder(_Review).decode)
 _decode_binding = bounded(msgspec.json.Decoder(_Binding).decode)
 
 
-def read_review(body: bytes) -> Question:
+def read_review(body: bytes) -> BindingReview:
     """Read what an AdmissionReview asks; raises BadReviewError."""
     try:
         request = _decode_review(body).request
@@ -92,23 +92,25 @@ def read_review(body: bytes) -> Question:
     raise BadReviewError(f"{'/'.join(part for part in asked if part)} is not what is reviewed here")
 
 
-def answer(question: Question, refusal: str) -> bytes:
+def answer(question: BindingReview, refusal: str) -> bytes:
     """Write the review's answer: no refusal lets the binding pass."""
     response: dict[str, object] = {"uid": question.uid, "allowed": not refusal}
     if refusal:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}
-    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+    return msgspec.json.encode({"apiVersion": REVIEW_API_VERSION, "kind": REVIEW_KIND, "response": response})
 
 
-def _about_pod(request: _Request) -> Question:
+def _about_pod(request: _Request) -> BindingReview:
     pod = decode_pod(request.object)
     if pod.meta.unreadable:
         raise BadReviewError(pod.meta.unreadable)
     key = Key(request.namespace, pod.meta.name)
-    return Question(request.uid, key, pod.node_name, pod, pod.uid, bool(request.dry_run))
+    return BindingReview(request.uid, key, pod.node_name, pod, pod.uid, bool(request.dry_run))
 
 
-def _about_binding(request: _Request) -> Question:
+def _about_binding(request: _Request) -> BindingReview:
     binding = _decode_binding(request.object)
     key = Key(request.namespace, request.name or binding.metadata.name)
-    return Question(request.uid, key, binding.target.name, None, binding.metadata.uid, bool(request.dry_run))
+    return BindingReview(
+        request.uid, key, binding.target.name, None, binding.metadata.uid, bool(request.dry_run)
+    )

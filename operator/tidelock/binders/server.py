@@ -15,13 +15,13 @@ from typing import NoReturn
 
 from aiohttp import web
 
-from tidelock.binders.admission_check import Guard
-from tidelock.binders.certificate_rotator import Keeper
+from tidelock.binders.admission_check import AdmissionCheck
+from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.endpoint import Endpoint
 from tidelock.binders.extending import VERBS, BadRequestError, Verb
-from tidelock.binders.reviews import BadReviewError, Question, answer, read_review
+from tidelock.binders.reviews import BadReviewError, BindingReview, answer, read_review
 from tidelock.binders.tokens import ADMISSION_PATH
-from tidelock.binders.unbound_pods import Arrivals
+from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, KubeClient
@@ -54,7 +54,7 @@ _MOMENT = 0.01
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-class Door:
+class BinderServer:
     """Answers other binders for as long as it runs.
 
     Args:
@@ -77,9 +77,9 @@ class Door:
 
     def __init__(
         self,
-        guard: Guard,
-        arrivals: Arrivals,
-        keeper: Keeper,
+        guard: AdmissionCheck,
+        arrivals: UnboundPods,
+        keeper: CertificateRotator,
         endpoint: Endpoint,
         client: KubeClient,
         clock: Clock,
@@ -234,7 +234,7 @@ class Door:
             logger.info("binding refused", extra={"pod": str(question.key), "reason": refusal})
         return web.Response(body=answer(question, refusal), content_type="application/json")
 
-    async def _find(self, question: Question) -> Pod | None:
+    async def _find(self, question: BindingReview) -> Pod | None:
         """Give the pod that a binding means; None if there is none that could be bound.
 
         One that the watch has not told of yet, or that only its name tells of, is asked for.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 ADMISSION_PATH = "/admission"
 
-LIFETIME = 600.0
+TOKEN_LIFETIME = 600.0
 """Seconds after which a token is replaced."""
 OVERLAP = 30.0
 """Seconds for which a token counts after its successor was written, as an API server may be behind."""
@@ -50,7 +50,7 @@ class Tokens:
         if self._monotonic() >= self._old_at:
             self._newest = secrets.token_hex(_BYTES)
             self._until[self._newest] = math.inf
-            self._old_at = self._monotonic() + LIFETIME
+            self._old_at = self._monotonic() + TOKEN_LIFETIME
         return f"{ADMISSION_PATH}/{self._newest}"
 
     def written(self) -> None:

@@ -1,17 +1,17 @@
 """The pods that are not bound yet, whoever schedules them, beside what the feed makes of them."""
 
-from tidelock.binders.admission_check import Guard
+from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.clock import Clock
-from tidelock.kube.watch import Sink
+from tidelock.kube.watch import EventHandler
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
 
-class Arrivals:
+class UnboundPods:
     """A sink for pods in front of the feed's: keeps what a binding names, tells the guard what came of it."""
 
-    def __init__(self, feed: Sink[Pod], guard: Guard, clock: Clock) -> None:
-        self._feed = feed
+    def __init__(self, event_handlers: EventHandler[Pod], guard: AdmissionCheck, clock: Clock) -> None:
+        self._event_handlers = event_handlers
         self._guard = guard
         self._clock = clock
         self._unbound: dict[Key, Pod] = {}
@@ -22,7 +22,7 @@ class Arrivals:
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
         """Take over a pod's newest version."""
-        self._feed.upsert(old, new)
+        self._event_handlers.upsert(old, new)
         if new.node_name:
             self._guard.seen(new, self._clock.now())
             self._forget(new)
@@ -31,13 +31,13 @@ class Arrivals:
 
     def remove(self, last: Pod) -> None:
         """Forget a pod."""
-        self._feed.remove(last)
+        self._event_handlers.remove(last)
         self._guard.gone(last.uid, self._clock.now())
         self._forget(last)
 
     def synced(self) -> None:
         """All pods are known."""
-        self._feed.synced()
+        self._event_handlers.synced()
 
     def _forget(self, pod: Pod) -> None:
         known = self._unbound.get(pod.key)

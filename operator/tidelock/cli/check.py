@@ -12,7 +12,7 @@ import typer
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
-from tidelock.cli.session import Session, Target, ask
+from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import Table, show, show_plain, span
 from tidelock.cli.water import measured
 from tidelock.clock import SystemClock
@@ -27,7 +27,7 @@ from tidelock.kube.client import (
     RESERVATIONSCHEDULES,
     WATERLEVELS,
     WEBHOOKS,
-    Resource,
+    ApiResource,
 )
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
@@ -42,10 +42,10 @@ from tidelock.model.usage_annotations import Quality
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.scheduler.informers.informers import OTHERS, OWN, WATCHED
 
-_CRDS = Resource(
+_CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-POLICY_BINDINGS = Resource(
+POLICY_BINDINGS = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingadmissionpolicybindings",
@@ -60,7 +60,7 @@ _PATIENCE = 30.0  # seconds after which the operator ought to have looked at a l
 _NAMED = 3
 
 # What the operator writes; what it reads are the resources that it watches.
-_WRITES: tuple[tuple[str, Resource, str], ...] = (
+_WRITES: tuple[tuple[str, ApiResource, str], ...] = (
     ("create", PODS, "binding"),
     ("patch", PODS, "status"),
     ("delete", PODS, ""),
@@ -79,7 +79,7 @@ _WRITES: tuple[tuple[str, Resource, str], ...] = (
 )
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How a finding is meant: `unknown` could not be looked at."""
 
     OK = "ok"
@@ -89,17 +89,17 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What was found of one matter, and what to do about it; empty if there is nothing to do."""
 
     matter: str
-    level: Level
+    level: Severity
     found: str
     advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Installation:
     """Where the operator is installed."""
 
     namespace: str
@@ -120,24 +120,26 @@ def command(
     lease: Annotated[str, typer.Option("--lease", help="Lease of the operator.")] = "tidelock",
 ) -> None:
     """Check CRDs, rights, Lease, admission and staleness; status 1 if anything is wrong."""
-    place = Place(system_namespace, account, lease)
-    findings = ask(Target(kubeconfig=kubeconfig, context=context), lambda session: _check(session, place))
+    place = Installation(system_namespace, account, lease)
+    findings = ask(
+        ClusterTarget(kubeconfig=kubeconfig, context=context), lambda session: _check(session, place)
+    )
     if output in (Output.JSON, Output.YAML):
         show_plain([asdict(each) for each in findings], output)
     else:
         show(*report(findings))
-    if any(each.level is Level.WRONG for each in findings):
+    if any(each.level is Severity.WRONG for each in findings):
         raise typer.Exit(1)
 
 
-def report(findings: Sequence[Finding]) -> list[Table | str]:
+def report(findings: Sequence[CheckFinding]) -> list[Table | str]:
     """Make the table, and below it what to do."""
     table = Table(["CHECK", "", "FOUND"], [[each.matter, each.level.value, each.found] for each in findings])
     todo = [f"{each.matter}: {each.advice}" for each in findings if each.advice]
     return [table, *(["", "What to do:"] if todo else []), *(f"- {line}" for line in todo)]
 
 
-async def _check(session: Session, place: Place) -> list[Finding]:
+async def _check(session: Session, place: Installation) -> list[CheckFinding]:
     await session.client.time_of_day()  # a cluster that is not there is one sentence, not eight
     now = SystemClock().now()
     found = await asyncio.gather(
@@ -155,46 +157,50 @@ async def _check(session: Session, place: Place) -> list[Finding]:
     return [finding for each in found for finding in each]
 
 
-async def _looked(matter: str, look: Callable[..., Awaitable[Finding]], *args: Any) -> list[Finding]:
+async def _looked(
+    matter: str, look: Callable[..., Awaitable[CheckFinding]], *args: Any
+) -> list[CheckFinding]:
     """Look at a matter; what can't be looked at is said to be unknown."""
     try:
         return [await look(*args)]
     except Forbidden as error:
         advice = "ask somebody who may to run this, such as a cluster-admin"
-        return [Finding(matter, Level.UNKNOWN, f"not allowed to look: {error.message}", advice)]
+        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to look: {error.message}", advice)]
     except NotFound:
-        return [Finding(matter, Level.WRONG, "the API does not exist here", f"install Tidelock: {_BASE}")]
+        return [
+            CheckFinding(matter, Severity.WRONG, "the API does not exist here", f"install Tidelock: {_BASE}")
+        ]
 
 
-async def _crd(session: Session, resource: CustomResource) -> list[Finding]:
+async def _crd(session: Session, resource: CustomResource) -> list[CheckFinding]:
     matter = f"CRD {resource.plural}"
     name = resource.definition()["metadata"]["name"]
     try:
         stored = msgspec.json.decode(await session.client.get(_CRDS.item(name)))
     except NotFound:
-        return [Finding(matter, Level.WRONG, "is not installed", f"{_BASE}")]
+        return [CheckFinding(matter, Severity.WRONG, "is not installed", f"{_BASE}")]
     except Forbidden as error:
-        return [Finding(matter, Level.UNKNOWN, f"not allowed to look: {error.message}")]
+        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to look: {error.message}")]
     return [crd_finding(matter, resource.definition(), stored)]
 
 
-def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> Finding:
+def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> CheckFinding:
     """Compare a stored definition with that of this version."""
     conditions = stored.get("status", {}).get("conditions", ())
     established = any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
     if not established:
         problems = "; ".join(each["message"] for each in conditions if each["status"] == "False")
-        return Finding(matter, Level.WRONG, f"is not served: {problems}", _BASE)
+        return CheckFinding(matter, Severity.WRONG, f"is not served: {problems}", _BASE)
     (version,) = wanted["spec"]["versions"]
     schemas = {each["name"]: each.get("schema") for each in stored["spec"]["versions"]}
     if version["name"] not in schemas:
         found = f"has versions {', '.join(schemas)}, not {version['name']}"
-        return Finding(matter, Level.WRONG, found, _BASE)
+        return CheckFinding(matter, Severity.WRONG, found, _BASE)
     if _stored(schemas[version["name"]]) != _stored(version["schema"]):
         found = f"{version['name']} is served, with another schema than this version's"
         advice = f"if the operator is of this version too, renew the CRDs: {_BASE}"
-        return Finding(matter, Level.NOTE, found, advice)
-    return Finding(matter, Level.OK, f"{version['name']} is served")
+        return CheckFinding(matter, Severity.NOTE, found, advice)
+    return CheckFinding(matter, Severity.OK, f"{version['name']} is served")
 
 
 def _stored(schema: Any) -> Any:
@@ -204,7 +210,7 @@ def _stored(schema: Any) -> Any:
     return [_stored(value) for value in schema] if isinstance(schema, list) else schema
 
 
-async def _rights(session: Session, place: Place) -> Finding:
+async def _rights(session: Session, place: Installation) -> CheckFinding:
     wanted = [
         (verb, resource, "")
         for resource in (
@@ -223,11 +229,17 @@ async def _rights(session: Session, place: Place) -> Finding:
         named = ", ".join(missing[:_NAMED]) + (
             f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         )
-        return Finding("rights", Level.WRONG, f"{user} may not {named}", f"bind the ClusterRole: {_BASE}")
-    return Finding("rights", Level.OK, f"{user} may do all {len(wanted)} things that the operator does")
+        return CheckFinding(
+            "rights", Severity.WRONG, f"{user} may not {named}", f"bind the ClusterRole: {_BASE}"
+        )
+    return CheckFinding(
+        "rights", Severity.OK, f"{user} may do all {len(wanted)} things that the operator does"
+    )
 
 
-async def _may(session: Session, place: Place, verb: str, resource: Resource, subresource: str) -> bool:
+async def _may(
+    session: Session, place: Installation, verb: str, resource: ApiResource, subresource: str
+) -> bool:
     attributes = {
         "verb": verb,
         "group": resource.group,
@@ -251,11 +263,11 @@ async def _may(session: Session, place: Place, verb: str, resource: Resource, su
     return bool(answer["status"]["allowed"])
 
 
-def _right(verb: str, resource: Resource, subresource: str) -> str:
+def _right(verb: str, resource: ApiResource, subresource: str) -> str:
     return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
 
 
-async def _lease(session: Session, place: Place, now: float) -> Finding:
+async def _lease(session: Session, place: Installation, now: float) -> CheckFinding:
     try:
         lease = msgspec.json.decode(await session.client.get(LEASES.item(place.lease, place.namespace)))
     except NotFound:
@@ -263,40 +275,40 @@ async def _lease(session: Session, place: Place, now: float) -> Finding:
     return lease_finding(place, lease["spec"], now)
 
 
-def lease_finding(place: Place, spec: Mapping[str, Any] | None, now: float) -> Finding:
+def lease_finding(place: Installation, spec: Mapping[str, Any] | None, now: float) -> CheckFinding:
     """Judge by the Lease whether an operator decides."""
     name = f"Lease {place.namespace}/{place.lease}"
     look = f"kubectl -n {place.namespace} get pods; kubectl -n {place.namespace} logs deployment/tidelock"
     if spec is None:
         advice = f"install the operator ({_BASE}), or see why it does not start: {look}"
-        return Finding("Lease", Level.WRONG, f"there is no {name}: no operator has ever led", advice)
+        return CheckFinding("Lease", Severity.WRONG, f"there is no {name}: no operator has ever led", advice)
     holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
     if not holder or not renewed:
-        return Finding("Lease", Level.WRONG, f"nobody holds {name}: no operator runs", look)
+        return CheckFinding("Lease", Severity.WRONG, f"nobody holds {name}: no operator runs", look)
     age, duration = now - parse_instant(renewed), spec.get("leaseDurationSeconds") or 0
     if age > duration:
         found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
-        return Finding("Lease", Level.WRONG, found, look)
+        return CheckFinding("Lease", Severity.WRONG, found, look)
     epoch = spec.get("leaseTransitions") or 0
-    return Finding("Lease", Level.OK, f"{holder} leads, in leadership {epoch}")
+    return CheckFinding("Lease", Severity.OK, f"{holder} leads, in leadership {epoch}")
 
 
-async def _fence(session: Session) -> Finding:
+async def _fence(session: Session) -> CheckFinding:
     if await _has_policy(session, "tidelock-fence"):
-        return Finding("fence", Level.OK, "the API server refuses writes of a former leader")
+        return CheckFinding("fence", Severity.OK, "the API server refuses writes of a former leader")
     found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
-    return Finding("fence", Level.WRONG, found, _BASE)
+    return CheckFinding("fence", Severity.WRONG, found, _BASE)
 
 
-async def _statuses(session: Session) -> Finding:
+async def _statuses(session: Session) -> CheckFinding:
     """Look who may write statuses; docs/security.md says how to allow it to all that have the right."""
     if await _has_policy(session, "tidelock-status-writers"):
-        return Finding("statuses", Level.OK, "the API server refuses all but the operator's")
+        return CheckFinding("statuses", Severity.OK, "the API server refuses all but the operator's")
     found = (
         "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
         "who may write statuses in one namespace can take capacity from others"
     )
-    return Finding("statuses", Level.NOTE, found, _BASE)
+    return CheckFinding("statuses", Severity.NOTE, found, _BASE)
 
 
 async def _has_policy(session: Session, name: str) -> bool:
@@ -307,29 +319,33 @@ async def _has_policy(session: Session, name: str) -> bool:
     return True
 
 
-async def _admission(session: Session) -> Finding:
+async def _admission(session: Session) -> CheckFinding:
     try:
         webhook = msgspec.json.decode(await session.client.get(WEBHOOKS.item("tidelock")))
     except NotFound:
         found = "bindings of other schedulers are not reviewed: they may take locked room"
         advice = f"needed only beside other schedulers: {_BINDERS}, see docs/other-binders.md"
-        return Finding("admission", Level.NOTE, found, advice)
+        return CheckFinding("admission", Severity.NOTE, found, advice)
     return admission_finding(webhook)
 
 
-def admission_finding(webhook: Mapping[str, Any]) -> Finding:
+def admission_finding(webhook: Mapping[str, Any]) -> CheckFinding:
     """Judge whether the webhook can be called, and whether it holds while the operator is away."""
     hooks = webhook.get("webhooks") or ()
     if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
         found = "the webhook has no caBundle: each binding of others is refused"
-        return Finding("admission", Level.WRONG, found, "run the operator with --admission: it fills that in")
+        return CheckFinding(
+            "admission", Severity.WRONG, found, "run the operator with --admission: it fills that in"
+        )
     if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
         found = "the webhook is called without the operator's token: each binding of others is refused"
-        return Finding("admission", Level.WRONG, found, "run the operator with --admission: it fills that in")
+        return CheckFinding(
+            "admission", Severity.WRONG, found, "run the operator with --admission: it fills that in"
+        )
     if any(each.get("failurePolicy") == "Ignore" for each in hooks):
         found = "failurePolicy Ignore: while the operator is away others may take locked room"
-        return Finding("admission", Level.NOTE, found, _BINDERS)
-    return Finding("admission", Level.OK, "bindings of other schedulers are reviewed")
+        return CheckFinding("admission", Severity.NOTE, found, _BINDERS)
+    return CheckFinding("admission", Severity.OK, "bindings of other schedulers are reviewed")
 
 
 def _called(client_config: Mapping[str, Any]) -> str:
@@ -337,22 +353,24 @@ def _called(client_config: Mapping[str, Any]) -> str:
     return str(client_config.get("url") or (client_config.get("service") or {}).get("path") or "")
 
 
-async def _clock(session: Session) -> Finding:
+async def _clock(session: Session) -> CheckFinding:
     sent = SystemClock().now()
     theirs = await session.client.time_of_day()
     return clock_finding(theirs, sent, SystemClock().now())
 
 
-def clock_finding(theirs: float, sent: float, received: float) -> Finding:
+def clock_finding(theirs: float, sent: float, received: float) -> CheckFinding:
     """Compare this machine's clock with the API server's."""
     apart = skew_of(theirs, sent, received)
     if abs(apart) > TOLERANCE:
         found = f"the API server's clock is {apart:+.1f}s from this machine's"
-        return Finding("clock", Level.NOTE, found, "times here are off by that; synchronise both (NTP)")
-    return Finding("clock", Level.OK, "as the API server's")
+        return CheckFinding(
+            "clock", Severity.NOTE, found, "times here are off by that; synchronise both (NTP)"
+        )
+    return CheckFinding("clock", Severity.OK, "as the API server's")
 
 
-async def _objects(session: Session) -> Finding:
+async def _objects(session: Session) -> CheckFinding:
     count, faulty = 0, []
     for resource, decode in WATCHED.values():
         try:
@@ -365,17 +383,19 @@ async def _objects(session: Session) -> Finding:
     return objects_finding(faulty, count)
 
 
-def objects_finding(faulty: Sequence[tuple[str, ObjectMeta]], count: int) -> Finding:
+def objects_finding(faulty: Sequence[tuple[str, ObjectMeta]], count: int) -> CheckFinding:
     """Find objects that decisions go by, and of which a part can't be read."""
     unusable = [f"{plural} {meta.key}: {meta.unreadable}" for plural, meta in faulty if meta.unreadable]
     ignored = [f"{plural} {meta.key}: {meta.faults[0]}" for plural, meta in faulty if not meta.unreadable]
     advice = "whoever writes these fields has to mend them, see docs/runbooks.md#tidelockobjectsunreadable"
     if unusable:
-        return Finding("objects", Level.WRONG, f"{len(unusable)} can't be used: {_some(unusable)}", advice)
+        return CheckFinding(
+            "objects", Severity.WRONG, f"{len(unusable)} can't be used: {_some(unusable)}", advice
+        )
     if ignored:
         found = f"{len(ignored)} are used without a part that no decision needs: {_some(ignored)}"
-        return Finding("objects", Level.NOTE, found, advice)
-    return Finding("objects", Level.OK, f"all {count} that decisions go by can be read")
+        return CheckFinding("objects", Severity.NOTE, found, advice)
+    return CheckFinding("objects", Severity.OK, f"all {count} that decisions go by can be read")
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -383,15 +403,15 @@ def _some(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_NAMED]) + (f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else "")
 
 
-async def _reservations(session: Session, now: float) -> Finding:
+async def _reservations(session: Session, now: float) -> CheckFinding:
     raw = await list_all(session.client, RESERVATIONS)
     return reservations_finding([decode_reservation(each) for each in raw], now)
 
 
-def reservations_finding(locks: Iterable[Reservation], now: float) -> Finding:
+def reservations_finding(reservations: Iterable[Reservation], now: float) -> CheckFinding:
     """Find locks that a running operator would have looked at, or ended, by now."""
-    seen = [Seen(each) for each in locks]
-    ignored = [each for each in seen if not each.decided and now - each.lock.meta.created > _PATIENCE]
+    seen = [Seen(each) for each in reservations]
+    ignored = [each for each in seen if not each.decided and now - each.reservation.meta.created > _PATIENCE]
     overdue = [
         each
         for each in seen
@@ -400,40 +420,44 @@ def reservations_finding(locks: Iterable[Reservation], now: float) -> Finding:
     violated = [each for each in seen if each.condition("Violated").get("status") == "True"]
     look = "see whether an operator leads (Lease, above), and its log"
     if ignored:
-        return Finding(
-            "reservations", Level.WRONG, f"not looked at for {_PATIENCE:.0f}s: {_names(ignored)}", look
+        return CheckFinding(
+            "reservations", Severity.WRONG, f"not looked at for {_PATIENCE:.0f}s: {_names(ignored)}", look
         )
     if overdue:
-        return Finding("reservations", Level.WRONG, f"past their end and not ended: {_names(overdue)}", look)
+        return CheckFinding(
+            "reservations", Severity.WRONG, f"past their end and not ended: {_names(overdue)}", look
+        )
     if violated:
         advice = f"keep other binders out: {_BINDERS}, see docs/other-binders.md"
-        return Finding("reservations", Level.NOTE, f"others took room of {_names(violated)}", advice)
+        return CheckFinding("reservations", Severity.NOTE, f"others took room of {_names(violated)}", advice)
     active = sum(each.active for each in seen)
-    return Finding("reservations", Level.OK, f"{len(seen)} there, {active} active, all as they should be")
+    return CheckFinding(
+        "reservations", Severity.OK, f"{len(seen)} there, {active} active, all as they should be"
+    )
 
 
 def _names(seen: Sequence[Seen]) -> str:
-    names = ", ".join(str(each.lock.key) for each in seen[:_NAMED])
+    names = ", ".join(str(each.reservation.key) for each in seen[:_NAMED])
     return names + (f" and {len(seen) - _NAMED} more" if len(seen) > _NAMED else "")
 
 
-async def _water_levels(session: Session, now: float) -> Finding:
+async def _water_levels(session: Session, now: float) -> CheckFinding:
     levels = [decode_water_level(each) for each in await list_all(session.client, WATERLEVELS)]
     if not levels:
-        return Finding("water levels", Level.OK, "none are measured: pods are placed by requests")
+        return CheckFinding("water levels", Severity.OK, "none are measured: pods are placed by requests")
     nodes = [decode_node(each) for each in await list_all(session.client, NODES)]
     return levels_finding(levels, nodes, now)
 
 
-def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: float) -> Finding:
+def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: float) -> CheckFinding:
     """Find nodes of WaterLevels whose measurement is missing or too old."""
     stale: dict[str, str] = {}
     count = 0
     everybody = list(nodes)
     for level in levels:
         if level.spec is None:
-            return Finding(
-                "water levels", Level.WRONG, f"{level.meta.name}: {level.problem}", "mend its spec"
+            return CheckFinding(
+                "water levels", Severity.WRONG, f"{level.meta.name}: {level.problem}", "mend its spec"
             )
         for node in everybody:
             if level.nodes is None or level.nodes.matches(node.name, node.meta.labels):
@@ -448,5 +472,7 @@ def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: flo
         advice = (
             "kubectl describe waterlevels says what is wrong with their source; until then requests count"
         )
-        return Finding("water levels", Level.WRONG if len(stale) == count else Level.NOTE, found, advice)
-    return Finding("water levels", Level.OK, f"{count} nodes are measured, all freshly")
+        return CheckFinding(
+            "water levels", Severity.WRONG if len(stale) == count else Severity.NOTE, found, advice
+        )
+    return CheckFinding("water levels", Severity.OK, f"{count} nodes are measured, all freshly")

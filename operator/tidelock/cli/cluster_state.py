@@ -12,28 +12,28 @@ from tidelock.cli.session import Failure, Session
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.installed import load_plugins
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, Resource
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.informers.informers import OTHERS, OWN
-from tidelock.scheduler.informers.offline import Picture
+from tidelock.scheduler.informers.offline import OfflineScheduler
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
 _NEEDED = {"nodes": NODES, "pods": PODS, "reservations": RESERVATIONS}
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterState:
     """All objects that decisions need, as JSON by resource; `unseen` are resources that may not be listed."""
 
     objects: Mapping[str, list[msgspec.Raw]]
     unseen: tuple[str, ...]
 
-    def picture(self, configuration: Configuration, now: float, without: str = "") -> Picture:
+    def picture(self, configuration: Configuration, now: float, without: str = "") -> OfflineScheduler:
         """Make a decider that knows all this, but for the pod with that uid."""
         try:
-            return Picture.of(configuration, self.objects, now, without)
+            return OfflineScheduler.of(configuration, self.objects, now, without)
         except ConfigurationError as error:
             raise Failure(f"--config: {error}") from error
 
@@ -46,19 +46,19 @@ class World:
         return [f"You may not list {names}: plugins that read them judge as if there were none."]
 
 
-async def look(session: Session) -> World:
+async def look(session: Session) -> ClusterState:
     """List everything that decisions need; what only some plugins read may be forbidden."""
-    others: dict[str, Resource] = {name: resource for name, (resource, _) in {**OTHERS, **OWN}.items()}
+    others: dict[str, ApiResource] = {name: resource for name, (resource, _) in {**OTHERS, **OWN}.items()}
     lists = await asyncio.gather(
         *(list_all(session.client, resource) for resource in _NEEDED.values()),
         *(_if_allowed(session, resource) for resource in others.values()),
     )
     found = dict(zip((*_NEEDED, *others), lists, strict=True))
     unseen = tuple(others[name].plural for name, listed in found.items() if listed is None)
-    return World({name: listed for name, listed in found.items() if listed is not None}, unseen)
+    return ClusterState({name: listed for name, listed in found.items() if listed is not None}, unseen)
 
 
-async def _if_allowed(session: Session, resource: Resource) -> list[msgspec.Raw] | None:
+async def _if_allowed(session: Session, resource: ApiResource) -> list[msgspec.Raw] | None:
     try:
         return await list_all(session.client, resource)
     except (Forbidden, NotFound):

@@ -6,7 +6,7 @@ import typer
 
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.session import Failure, Session, Target, ask
+from tidelock.cli.session import ClusterTarget, Failure, Session, ask
 from tidelock.cli.tables import show, show_plain
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
@@ -16,7 +16,7 @@ from tidelock.model.reservation import Reservation, decode_reservation
 _PATIENCE = 30.0  # seconds for the operator to answer
 
 Name = Annotated[str, typer.Argument(help="Name of the lock.")]
-Token = Annotated[
+CommitToken = Annotated[
     str,
     typer.Option(
         "--token",
@@ -28,18 +28,18 @@ Token = Annotated[
 
 def command(
     name: Name,
-    token: Token = "",
+    token: CommitToken = "",
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
     """Commit a lock that was reserved with --commit-within, and wait for the answer; else status 1."""
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    lock, end = ask(target, lambda session: _commit(session, name, token))
-    seen = Seen(lock)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    reservation, end = ask(target, lambda session: _commit(session, name, token))
+    seen = Seen(reservation)
     if output in (Output.JSON, Output.YAML):
-        show_plain(plain(lock), output)
+        show_plain(plain(reservation), output)
     else:
         show(f"reservation/{name} {seen.phase}: {end or sentence(seen)}")
     if not committed(seen):
@@ -67,17 +67,17 @@ async def _commit(session: Session, name: str, token: str) -> tuple[Reservation,
         RESERVATIONS,
         decode_reservation,
         patched,
-        lambda lock: answered(Seen(lock)),
+        lambda reservation: answered(Seen(reservation)),
         seconds=_PATIENCE,
     )
 
 
-def held_token(lock: Reservation) -> str:
+def held_token(reservation: Reservation) -> str:
     """Give the token of the room that a lock has now; raises Failure if there is none to commit."""
-    name, seen = f"reservation {lock.key}", Seen(lock)
-    if lock.spec is not None and lock.spec.commit is None:
+    name, seen = f"reservation {reservation.key}", Seen(reservation)
+    if reservation.spec is not None and reservation.spec.commit is None:
         raise Failure(f"{name} is no lock in two phases: such are made by reserve --commit-within")
-    token = lock.status.get("commit", {}).get("token")
+    token = reservation.status.get("commit", {}).get("token")
     if token is None:
         raise Failure(f"{name} has no room that could be committed, it is {seen.phase}: {seen.why}")
     return str(token)
@@ -102,16 +102,16 @@ def sentence(seen: Seen) -> str:
     """Say what became of a commit."""
     told = seen.condition("Committed")
     if committed(seen):
-        return f"committed, it holds until {seen.lock.status.get('expiresAt', 'it is taken')}"
+        return f"committed, it holds until {seen.reservation.status.get('expiresAt', 'it is taken')}"
     return f"not committed, {told['reason']}: {told.get('message', '')}" if _refused(seen) else seen.why
 
 
-def plain(lock: Reservation) -> dict[str, Any]:
+def plain(reservation: Reservation) -> dict[str, Any]:
     """Write a lock for programs."""
-    namespace, name = lock.key
+    namespace, name = reservation.key
     return {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,
-        "metadata": {"name": name, "namespace": namespace, "uid": lock.meta.uid},
-        "status": lock.status,
+        "metadata": {"name": name, "namespace": namespace, "uid": reservation.meta.uid},
+        "status": reservation.status,
     }

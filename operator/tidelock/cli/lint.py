@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.session import Failure, Session, Target, apply_dry_run, ask
+from tidelock.cli.session import ClusterTarget, Failure, Session, apply_dry_run, ask
 from tidelock.cli.tables import show, show_plain
 from tidelock.framework.config_file import invalid, problem_text
 from tidelock.kube.client import (
@@ -20,7 +20,7 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
-    Resource,
+    ApiResource,
 )
 from tidelock.kube.errors import ApiError, Forbidden, Invalid
 from tidelock.model.api.reservation import ReservationSpec
@@ -31,7 +31,7 @@ from tidelock.model.api.reservation_schedule import ReservationScheduleSpec
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.api.wire import Wire
 
-_KINDS: dict[str, tuple[Resource, type[Wire]]] = {
+_KINDS: dict[str, tuple[ApiResource, type[Wire]]] = {
     f"{resource.api_version} {resource.kind}": (resource, spec)
     for resource, spec in (
         (RESERVATIONS, ReservationSpec),
@@ -46,7 +46,7 @@ _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """What is wrong with a document; no problems: nothing is."""
 
     place: str
@@ -69,12 +69,12 @@ def command(
     Types and values are checked here; the rules between fields by the API server, in a dry run.
     """
     documents = read_documents(filename)
-    findings = [Finding(each.place, problems_of(each)) for each in documents]
+    findings = [LintFinding(each.place, problems_of(each)) for each in documents]
     sound = [each for each, found in zip(documents, findings, strict=True) if not found.problems]
     if sound and not offline:
-        target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+        target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
         told = dict(ask(target, lambda session: _dry_run(session, sound)))
-        findings = [Finding(each.place, told.get(each.place, each.problems)) for each in findings]
+        findings = [LintFinding(each.place, told.get(each.place, each.problems)) for each in findings]
     if output in (Output.JSON, Output.YAML):
         show_plain([{"document": each.place, "problems": list(each.problems)} for each in findings], output)
     else:
@@ -114,10 +114,10 @@ def problems_of(document: Document) -> tuple[str, ...]:
 
 
 async def _dry_run(session: Session, documents: Sequence[Document]) -> list[tuple[str, tuple[str, ...]]]:
-    return [(each.place, await _refusal(session, each)) for each in documents]
+    return [(each.place, await _diagnosis(session, each)) for each in documents]
 
 
-async def _refusal(session: Session, document: Document) -> tuple[str, ...]:
+async def _diagnosis(session: Session, document: Document) -> tuple[str, ...]:
     """Ask the API server for what it has against a document."""
     resource, _ = _KINDS[document.kind]
     namespace = document.namespace or session.home
@@ -134,7 +134,7 @@ async def _refusal(session: Session, document: Document) -> tuple[str, ...]:
     return ()
 
 
-def report(findings: Sequence[Finding], *, offline: bool) -> list[str]:
+def report(findings: Sequence[LintFinding], *, offline: bool) -> list[str]:
     """Say of each document what is wrong, or that nothing is."""
     lines = []
     for each in findings:

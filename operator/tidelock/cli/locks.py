@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidelock.ledger.lifecycle.migration import Plan, read_plan
+from tidelock.ledger.lifecycle.migration import MigrationPlan, read_plan
 from tidelock.model.api.migration import MovePlan
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import parse_instant
@@ -30,17 +30,17 @@ class Seen:
     Instants are seconds since the epoch. `decided` means that the operator has looked at the newest spec.
     """
 
-    lock: Reservation
+    reservation: Reservation
 
     @property
     def phase(self) -> str:
         """The phase; Pending before the operator has looked."""
-        return str(self.lock.status.get("phase") or Phase.PENDING)
+        return str(self.reservation.status.get("phase") or Phase.PENDING)
 
     @property
     def decided(self) -> bool:
         """Whether the operator has looked at the newest spec."""
-        return bool(self.lock.status.get("observedGeneration") == self.lock.meta.generation)
+        return bool(self.reservation.status.get("observedGeneration") == self.reservation.meta.generation)
 
     @property
     def active(self) -> bool:
@@ -55,14 +55,15 @@ class Seen:
     @property
     def node(self) -> str:
         """The node of the room, or the node that the spec names."""
-        spec = self.lock.spec
-        return str(self.lock.status.get("nodeName") or (spec.node_name if spec else "") or "")
+        spec = self.reservation.spec
+        return str(self.reservation.status.get("nodeName") or (spec.node_name if spec else "") or "")
 
     @property
     def owner(self) -> str:
         """Who may take it."""
         return str(
-            self.lock.status.get("owner") or (owner_text(self.lock.spec.owners) if self.lock.spec else "")
+            self.reservation.status.get("owner")
+            or (owner_text(self.reservation.spec.owners) if self.reservation.spec else "")
         )
 
     @property
@@ -78,8 +79,8 @@ class Seen:
     @property
     def why(self) -> str:
         """Why it is not in order, or why it ended; empty for one that holds."""
-        if not self.lock.status.get("conditions"):
-            return self.lock.problem or "the operator has not looked at it yet"
+        if not self.reservation.status.get("conditions"):
+            return self.reservation.problem or "the operator has not looked at it yet"
         for name in ("Violated", "Stalled", "Ready", "Active"):
             condition = self.condition(name)
             bad = name in ("Violated", "Stalled")
@@ -89,21 +90,21 @@ class Seen:
 
     def condition(self, name: str) -> Mapping[str, Any]:
         """Give a condition; empty if it is not there."""
-        conditions = self.lock.status.get("conditions") or ()
+        conditions = self.reservation.status.get("conditions") or ()
         return next((each for each in conditions if each.get("type") == name), {})
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> MigrationPlan | None:
         """Which pods are to be moved for it, if there is such a plan."""
         try:
-            told = self.lock.status.get("plan")
+            told = self.reservation.status.get("plan")
             return None if told is None else read_plan(MovePlan.model_validate(told))
         except ValidationError:
             return None
 
     def occupied_for(self, now: float) -> float:
         """Seconds for which owners have been in it, if it is for reuse."""
-        told, now_in = self.lock.status.get("occupiedSeconds"), self.condition("Occupied")
+        told, now_in = self.reservation.status.get("occupiedSeconds"), self.condition("Occupied")
         before = float(told) if isinstance(told, int) else 0.0
         if now_in.get("status") != "True":
             return before
@@ -113,7 +114,7 @@ class Seen:
             return before
 
     def _amounts(self, name: str) -> Resources:
-        told = self.lock.status.get(name)
+        told = self.reservation.status.get(name)
         try:
             return parse_resources(told) if isinstance(told, dict) else NOTHING
         except QuantityError:
@@ -122,7 +123,7 @@ class Seen:
     def instant(self, name: str) -> float | None:
         """Give an instant of the status, such as `expiresAt`."""
         try:
-            return parse_instant(str(self.lock.status[name]))
+            return parse_instant(str(self.reservation.status[name]))
         except (KeyError, ValueError):
             return None
 

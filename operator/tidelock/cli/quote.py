@@ -21,13 +21,13 @@ from tidelock.cli.options_spec import (
     refuse_unsound,
     seconds,
 )
-from tidelock.cli.session import Failure, Session, Target, create, reach
+from tidelock.cli.session import ClusterTarget, Failure, Session, create, reach
 from tidelock.cli.tables import Table, show, show_plain, span
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
 from tidelock.kube.errors import NotFound
 from tidelock.model.api.reservation import Ask
-from tidelock.model.api.reservation_quote import Occupant, ReservationQuoteStatus
+from tidelock.model.api.reservation_quote import QuoteOccupant, ReservationQuoteStatus
 from tidelock.model.api.wire import Condition
 from tidelock.model.instants import format_instant, from_datetime
 from tidelock.model.reservation_quote import decode_quote
@@ -65,11 +65,13 @@ def command(
     if bool(requests) == bool(filename):
         raise Failure("give either --requests or, with -f, a FILE of Reservations or ReservationQuotes")
     if filename:
-        questions = [Question(each.name, each) for each in read_documents(filename)]
+        questions = [QuoteQuestion(each.name, each) for each in read_documents(filename)]
     else:
-        questions = [Question(requests, _document(asked(requests, node, selector, priority)))]
+        questions = [QuoteQuestion(requests, _document(asked(requests, node, selector, priority)))]
     refuse_unsound([each.document for each in questions], RESERVATIONS.kind, RESERVATIONQUOTES.kind)
-    targets = [Target(kubeconfig=kubeconfig, context=each, namespace=namespace) for each in context or [""]]
+    targets = [
+        ClusterTarget(kubeconfig=kubeconfig, context=each, namespace=namespace) for each in context or [""]
+    ]
     answers = asyncio.run(_ask(targets, questions, seconds("--timeout", timeout)))
     if output in (Output.JSON, Output.YAML):
         show_plain([plain(each) for each in answers], output)
@@ -81,7 +83,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class QuoteQuestion:
     """What is asked: a Reservation or a ReservationQuote, and what it is called on the screen."""
 
     label: str
@@ -97,10 +99,10 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuoteAnswer:
     """What a cluster says, as the status of a quote, or why it says nothing; no context: the current."""
 
-    question: Question
+    question: QuoteQuestion
     context: str = ""
     told: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
@@ -131,24 +133,28 @@ def _document(spec: dict[str, Any]) -> Document:
     return Document("quote", body)
 
 
-async def _ask(targets: Sequence[Target], questions: Sequence[Question], patience: int) -> list[Answer]:
+async def _ask(
+    targets: Sequence[ClusterTarget], questions: Sequence[QuoteQuestion], patience: int
+) -> list[QuoteAnswer]:
     """Ask all clusters at once; where there are several, one that fails hinders none."""
 
-    async def one(target: Target) -> list[Answer]:
-        async def work(session: Session) -> list[Answer]:
-            return [Answer(each, target.context, await _told(session, each, patience)) for each in questions]
+    async def one(target: ClusterTarget) -> list[QuoteAnswer]:
+        async def work(session: Session) -> list[QuoteAnswer]:
+            return [
+                QuoteAnswer(each, target.context, await _told(session, each, patience)) for each in questions
+            ]
 
         try:
             return await reach(target, work)
         except Failure as failure:
             if len(targets) == 1:
                 raise
-            return [Answer(each, target.context, failure=str(failure)) for each in questions]
+            return [QuoteAnswer(each, target.context, failure=str(failure)) for each in questions]
 
     return [answer for told in await asyncio.gather(*map(one, targets)) for answer in told]
 
 
-async def _told(session: Session, question: Question, patience: int) -> dict[str, Any]:
+async def _told(session: Session, question: QuoteQuestion, patience: int) -> dict[str, Any]:
     """Ask, and leave no quote behind; raises Failure if there is no answer."""
     body = {
         "apiVersion": RESERVATIONQUOTES.api_version,
@@ -176,14 +182,14 @@ async def _told(session: Session, question: Question, patience: int) -> dict[str
     return newest.status
 
 
-def plain(answer: Answer) -> dict[str, Any]:
+def plain(answer: QuoteAnswer) -> dict[str, Any]:
     """Write an answer for programs."""
     told: dict[str, Any] = {"context": answer.context} if answer.context else {}
     told |= {"asked": answer.question.label, "feasible": answer.feasible, "spec": answer.question.spec}
     return told | ({"error": answer.failure} if answer.failure else {"status": answer.told})
 
 
-def screen(answers: Sequence[Answer]) -> list[Table | str]:
+def screen(answers: Sequence[QuoteAnswer]) -> list[Table | str]:
     """Make the table, and say below it what is in the way."""
     several = len({each.context for each in answers}) > 1
     columns = ["CONTEXT"] * several + ["ASKED", "FITS", "NODE", "COUNT", "VALID UNTIL"]
@@ -196,13 +202,13 @@ def screen(answers: Sequence[Answer]) -> list[Table | str]:
     return parts
 
 
-def _row(answer: Answer) -> list[str]:
+def _row(answer: QuoteAnswer) -> list[str]:
     status = answer.status
     count = "" if status.count is None else str(status.count)
     return [answer.question.label, _fits(answer), status.node_name or "", count, _instant(status.valid_until)]
 
 
-def _fits(answer: Answer) -> str:
+def _fits(answer: QuoteAnswer) -> str:
     """Say when it fits."""
     status, verdict = answer.status, answer.verdict
     if verdict is None or verdict.status == "Unknown":
@@ -214,7 +220,7 @@ def _fits(answer: Answer) -> str:
     return f"in {span((status.fits_at - status.answered_at).total_seconds())}"
 
 
-def sentences(answer: Answer) -> Iterator[str]:
+def sentences(answer: QuoteAnswer) -> Iterator[str]:
     """Say why it does not fit, and who has what is short on the node that lacks the least."""
     if answer.failure:
         yield answer.failure
@@ -232,7 +238,7 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield from (f"pod {_occupant(each)}" for each in blockers.pods)
 
 
-def _occupant(occupant: Occupant) -> str:
+def _occupant(occupant: QuoteOccupant) -> str:
     until = f" until {_instant(occupant.expires_at)}" if occupant.expires_at else ""
     return f"{occupant.namespace}/{occupant.name} has {_amounts(occupant.resources)} there{until}"
 

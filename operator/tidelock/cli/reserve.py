@@ -24,7 +24,7 @@ from tidelock.cli.options_spec import (
     refuse_unsound,
     seconds,
 )
-from tidelock.cli.session import Failure, Session, Target, ask, create
+from tidelock.cli.session import ClusterTarget, Failure, Session, ask, create
 from tidelock.cli.tables import show, show_plain, tell, terminal
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
@@ -111,7 +111,7 @@ def command(
         )
         documents = [Document(f"reservation/{name}", manifest(wish))]
     refuse_unsound(documents, RESERVATIONS.kind)
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     results = ask(target, lambda session: _reserve(session, documents, wait=wait))
     _show(results, output)
     if wait and not all(result.seen.active for result in results):
@@ -206,18 +206,18 @@ async def _create(session: Session, document: Document) -> bytes:
 
 
 async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None]) -> Result:
-    lock = decode_reservation(raw)
-    deadline = lock.spec.pending_deadline_seconds if lock.spec else 0
+    reservation = decode_reservation(raw)
+    deadline = reservation.spec.pending_deadline_seconds if reservation.spec else 0
     newest, end = await settling(
         session,
         RESERVATIONS,
         decode_reservation,
-        lock,
-        lambda lock: Seen(lock).active or Seen(lock).ended,
+        reservation,
+        lambda reservation: Seen(reservation).active or Seen(reservation).ended,
         seconds=deadline + _GRACE,
         step=step,
     )
-    namespace, name = lock.key
+    namespace, name = reservation.key
     plain = {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,
@@ -244,7 +244,7 @@ def sentence(seen: Seen) -> str:
 
 def _to_commit(seen: Seen) -> str:
     """Say until when a lock in two phases is to be committed, and by which token."""
-    told = seen.lock.status.get("commit", {})
+    told = seen.reservation.status.get("commit", {})
     if seen.condition("Committed").get("status") != "False" or "dueAt" not in told:
         return ""
     return f", if it is committed by {told['dueAt']} with the token {told.get('token')}"
@@ -257,11 +257,11 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
     if not console.is_terminal:
         told: dict[Key, str] = {}
 
-        def say(lock: Reservation) -> None:
-            text = progress(Seen(lock))
-            if told.get(lock.key) != text:
-                told[lock.key] = text
-                tell(f"reservation/{lock.meta.name}: {text}")
+        def say(reservation: Reservation) -> None:
+            text = progress(Seen(reservation))
+            if told.get(reservation.key) != text:
+                told[reservation.key] = text
+                tell(f"reservation/{reservation.meta.name}: {text}")
 
         yield say
         return
@@ -275,11 +275,11 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
     with bar:
         tasks: dict[Key, Any] = {}
 
-        def draw(lock: Reservation) -> None:
-            text = printable(f"reservation/{lock.meta.name}: {progress(Seen(lock))}")
-            if lock.key not in tasks:
-                tasks[lock.key] = bar.add_task(text, total=None)
-            bar.update(tasks[lock.key], description=text)
+        def draw(reservation: Reservation) -> None:
+            text = printable(f"reservation/{reservation.meta.name}: {progress(Seen(reservation))}")
+            if reservation.key not in tasks:
+                tasks[reservation.key] = bar.add_task(text, total=None)
+            bar.update(tasks[reservation.key], description=text)
 
         yield draw
 
@@ -294,4 +294,6 @@ def _show(results: Sequence[Result], output: Output | None) -> None:
 
 def screen(results: Sequence[Result]) -> list[str]:
     """Write a line about each lock."""
-    return [f"reservation/{each.seen.lock.meta.name} {each.seen.phase}: {each.text}" for each in results]
+    return [
+        f"reservation/{each.seen.reservation.meta.name} {each.seen.phase}: {each.text}" for each in results
+    ]

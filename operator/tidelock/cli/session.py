@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelock import __version__
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import ConfigError, load_connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
 
@@ -24,7 +24,7 @@ class Failure(Exception):  # noqa: N818 -- it is the end of a command, not an er
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ClusterTarget:
     """Which cluster and namespace a command is about, as its options say; empty: as the kubeconfig says."""
 
     kubeconfig: str = ""
@@ -48,12 +48,12 @@ class Session:
         return self.namespace
 
 
-def ask(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
+def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) -> T:
     """Do something with a cluster; raises Failure as `reach` does."""
     return asyncio.run(reach(target, work))
 
 
-async def reach(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
+async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) -> T:
     """Do something with a cluster, beside others.
 
     Raises:
@@ -82,7 +82,7 @@ async def reach(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
 
 
 async def create(
-    session: Session, resource: Resource, namespace: str, body: dict[str, Any], **parameters: str
+    session: Session, resource: ApiResource, namespace: str, body: dict[str, Any], **parameters: str
 ) -> bytes:
     """Create an object; a field that nobody knows is an error."""
     parameters |= {"fieldManager": MANAGER, "fieldValidation": "Strict"}
@@ -90,7 +90,7 @@ async def create(
 
 
 async def apply_dry_run(
-    session: Session, resource: Resource, name: str, namespace: str, body: dict[str, Any]
+    session: Session, resource: ApiResource, name: str, namespace: str, body: dict[str, Any]
 ) -> bytes:
     """Have the API server complete and check an object as if it were applied; nothing is written."""
     parameters = {"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"}

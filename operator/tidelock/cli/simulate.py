@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import typer
 
-from tidelock.cli.cluster_state import World, configuration_of, look
+from tidelock.cli.cluster_state import ClusterState, configuration_of, look
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import (
     Context,
@@ -18,20 +18,20 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
-from tidelock.cli.session import Failure, Session, Target, apply_dry_run, ask, create
+from tidelock.cli.session import ClusterTarget, Failure, Session, apply_dry_run, ask, create
 from tidelock.cli.tables import Table, show, show_plain
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
 from tidelock.ledger.owners.matching import POD_TEMPLATE_HASH
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.informers.offline import Picture
+from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _HORIZON = 15.0  # seconds that are played: longer than any backoff
 _MOST_REPLICAS = 1000
@@ -64,7 +64,7 @@ def command(
     configuration = configuration_of(config)
     documents = read_documents(filename)
     shapes = [shape for document in documents for shape in shapes_of(document)]
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     world, stored = ask(target, lambda session: _prepare(session, shapes))
     played = play(world, configuration, stored, SystemClock().now())
     if output in (Output.JSON, Output.YAML):
@@ -88,7 +88,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ObjectOutcome:
     """What would become of one object."""
 
     object: str
@@ -102,7 +102,7 @@ class Outcome:
 class Played:
     """What would happen: to the objects of the file, and besides."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ObjectOutcome] = field(default_factory=list)
     besides: list[str] = field(default_factory=list)
 
 
@@ -139,7 +139,7 @@ def _pod_of(document: Document, template: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
 
 
-async def _prepare(session: Session, shapes: Sequence[Shape]) -> tuple[World, list[Pod | Reservation]]:
+async def _prepare(session: Session, shapes: Sequence[Shape]) -> tuple[ClusterState, list[Pod | Reservation]]:
     stored = [made for shape in shapes for made in _replicas(shape, await _dry_run(session, shape))]
     return await look(session), stored
 
@@ -172,21 +172,21 @@ def _replicas(shape: Shape, raw: bytes) -> Iterator[Pod | Reservation]:
 
 
 def play(
-    world: World, configuration: Configuration, stored: Sequence[Pod | Reservation], now: float
+    world: ClusterState, configuration: Configuration, stored: Sequence[Pod | Reservation], now: float
 ) -> Played:
     """Decide what waits in the cluster already, and then these objects, one after the other."""
     picture = world.picture(configuration, now)
-    feed, decider = picture.feed, picture.decider
-    pods: dict[str, Outcome] = {}
+    event_handlers, decider = picture.event_handlers, picture.decider
+    pods: dict[str, ObjectOutcome] = {}
     _run(picture, now, pods)
     before = len(pods)
     decider.take_preemptions()
-    decider.book.changes.clear()
+    decider.ledger.changes.clear()
     for each in stored:
         if isinstance(each, Reservation):
-            feed.reservations.upsert(None, each)
+            event_handlers.reservations.upsert(None, each)
         else:
-            feed.pods.upsert(None, each)
+            event_handlers.pods.upsert(None, each)
         _run(picture, now, pods)
     _run(picture, now + _HORIZON, pods)
     ours = {each.meta.uid for each in stored}
@@ -195,63 +195,65 @@ def play(
         played.besides.append(f"Pods that wait for Tidelock already, and were decided first: {before}.")
     for each in stored:
         if isinstance(each, Reservation):
-            played.outcomes.append(_of_lock(each, decider.book.entries.get(each.key)))
+            played.outcomes.append(_of_reservation(each, decider.ledger.entries.get(each.key)))
         else:
             played.outcomes.append(pods.get(each.uid) or _left(each, picture))
     played.besides.extend(_besides(picture, ours))
     return played
 
 
-def _run(picture: Picture, until: float, pods: dict[str, Outcome]) -> None:
+def _run(picture: OfflineScheduler, until: float, pods: dict[str, ObjectOutcome]) -> None:
     """Decide until nothing is due, and note what becomes of pods."""
     decider = picture.decider
     while (due := decider.next_due()) is not None and due <= until:
         instant = max(due, picture.now)
         outcome = decider.step(instant)
-        if isinstance(outcome, Assumed):
-            locks = [entry.key for entry in decider.book.used_by(outcome.pod.uid, outcome.node_name)]
-            took = f"takes the room of {', '.join(map(str, locks))}" if locks else ""
+        if isinstance(outcome, AssumedPod):
+            reservations = [entry.key for entry in decider.ledger.used_by(outcome.pod.uid, outcome.node_name)]
+            took = f"takes the room of {', '.join(map(str, reservations))}" if reservations else ""
             decider.bound(outcome, instant)
-            pods[outcome.pod.uid] = Outcome(_name(outcome.pod), "bound", outcome.node_name, took, good=True)
+            pods[outcome.pod.uid] = ObjectOutcome(
+                _name(outcome.pod), "bound", outcome.node_name, took, good=True
+            )
         elif isinstance(outcome, Unschedulable):
             pod = outcome.waiting.pod
             nominated = decider.cache.nominator.node_of(pod.uid)
             word = f"waits for evictions on {nominated}" if nominated else "no room"
-            pods[pod.uid] = Outcome(_name(pod), word, "", outcome.refusal.message, good=False)
+            pods[pod.uid] = ObjectOutcome(_name(pod), word, "", outcome.diagnosis.message, good=False)
 
 
 def _name(of: Pod | Reservation) -> str:
     return f"{'pod' if isinstance(of, Pod) else 'reservation'} {of.meta.key}"
 
 
-def _of_lock(lock: Reservation, entry: Entry | None) -> Outcome:
+def _of_reservation(reservation: Reservation, entry: ReservationInfo | None) -> ObjectOutcome:
     if entry is None:
-        return Outcome(_name(lock), "gone", "", "it is being deleted", good=False)
+        return ObjectOutcome(_name(reservation), "gone", "", "it is being deleted", good=False)
     why = entry.message if entry.phase is not Phase.ACTIVE else ""
     text = f"{entry.reason}: {why}" if why else ""
-    return Outcome(_name(lock), entry.phase.value, entry.node, text, good=entry.phase in _GOOD)
+    return ObjectOutcome(_name(reservation), entry.phase.value, entry.node, text, good=entry.phase in _GOOD)
 
 
-def _left(pod: Pod, picture: Picture) -> Outcome:
+def _left(pod: Pod, picture: OfflineScheduler) -> ObjectOutcome:
     """Tell of a pod that was not decided: it is another scheduler's, has its node already, or is gated."""
     if pod.node_name:
-        return Outcome(_name(pod), "bound", pod.node_name, "as its spec says", good=True)
+        return ObjectOutcome(_name(pod), "bound", pod.node_name, "as its spec says", good=True)
     profile = picture.decider.profiles.get(pod.spec.scheduler_name)
     if profile is None:
         why = f"schedulerName is {pod.spec.scheduler_name}, expected {' or '.join(picture.decider.profiles)}"
-        return Outcome(_name(pod), "not Tidelock's", "", why, good=False)
+        return ObjectOutcome(_name(pod), "not Tidelock's", "", why, good=False)
     gates = (plugin.pre_enqueue(pod) for plugin in profile.pre_enqueue)
     reasons = ", ".join(reason for status in gates if not status.ok for reason in status.reasons)
-    return Outcome(_name(pod), "gated", "", reasons, good=False)
+    return ObjectOutcome(_name(pod), "gated", "", reasons, good=False)
 
 
-def _besides(picture: Picture, ours: set[str]) -> Iterator[str]:
+def _besides(picture: OfflineScheduler, ours: set[str]) -> Iterator[str]:
     """Tell what would happen to others: pods that are evicted, locks that lose their room or end."""
     for attempt in picture.decider.take_preemptions():
         for victim in attempt.victims:
             reason = f"{attempt.kind} {attempt.pod.key}"
             yield f"pod {victim.key} would be evicted from {attempt.node_name} for {reason}."
-    last = {change.meta.key: change for change in picture.decider.book.changes}
+    last = {change.meta.key: change for change in picture.decider.ledger.changes}
     for key, change in last.items():
         if change.meta.uid not in ours and change.phase is not Phase.EXPIRED:  # which it would be anyway
             yield f"reservation {key} would be {change.phase}: {change.message}."

@@ -10,14 +10,14 @@ from rich.live import Live
 
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.session import Session, Target, ask
+from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import Table, lines_of, parts_of, show, show_plain, span, terminal
 from tidelock.cli.watch import News, followed
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
-from tidelock.model.api.water_level import Level, WaterLevelStatus
+from tidelock.model.api.water_level import UsageLevel, WaterLevelStatus
 from tidelock.model.nesting import shallow
 from tidelock.model.quantities import Resources, plus
 from tidelock.model.reservation import Reservation, decode_reservation
@@ -32,7 +32,7 @@ def command(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and show what changes.")] = False,
 ) -> None:
     """Show the locks, what they hold of each node, and the water levels."""
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     if watch:
         ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
         return
@@ -41,17 +41,19 @@ def command(
         plain = {"reservations": [_plain(each) for each in raw], "waterLevels": levels}
         show_plain(plain, output)
         return
-    locks = [decode_reservation(each) for each in raw]
-    show(*screen(locks, levels, SystemClock().now(), everywhere=everywhere, wide=output is Output.WIDE))
+    reservations = [decode_reservation(each) for each in raw]
+    show(
+        *screen(reservations, levels, SystemClock().now(), everywhere=everywhere, wide=output is Output.WIDE)
+    )
 
 
 async def _read(session: Session) -> tuple[list[msgspec.Raw], list[dict[str, Any]]]:
-    locks = await list_all(session.client, RESERVATIONS, session.namespace)
+    reservations = await list_all(session.client, RESERVATIONS, session.namespace)
     try:
         levels = await list_all(session.client, WATERLEVELS)
     except (Forbidden, NotFound):
         levels = []  # who may look at locks alone sees these
-    return locks, [_plain(each) for each in levels]
+    return reservations, [_plain(each) for each in levels]
 
 
 def _plain(raw: msgspec.Raw) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def _plain(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def screen(
-    locks: Iterable[Reservation],
+    reservations: Iterable[Reservation],
     levels: Sequence[Mapping[str, Any]],
     now: float,
     *,
@@ -69,10 +71,10 @@ def screen(
     wide: bool,
 ) -> list[Table | str]:
     """Make the tables; `now` is in seconds since the epoch."""
-    seen = [Seen(each) for each in sorted(locks, key=lambda each: each.key)]
+    seen = [Seen(each) for each in sorted(reservations, key=lambda each: each.key)]
     parts: list[Table | str] = []
     if seen:
-        parts.append(_lock_table(seen, now, everywhere=everywhere, wide=wide))
+        parts.append(_reservation_table(seen, now, everywhere=everywhere, wide=wide))
     else:
         parts.append("No reservations" + ("." if everywhere else " in this namespace; -A shows all."))
     moves = _move_table(seen, everywhere=everywhere)
@@ -86,12 +88,12 @@ def screen(
     return parts
 
 
-LOCK_COLUMNS = ("NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", "ROOM", "ENDS IN", "AGE", "WHY")
+RESERVATION_COLUMNS = ("NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", "ROOM", "ENDS IN", "AGE", "WHY")
 
 
-def lock_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
+def reservation_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
     """Write what LOCK_COLUMNS say of a lock; `wide`: whole messages."""
-    meta, ends = seen.lock.meta, seen.instant("expiresAt")
+    meta, ends = seen.reservation.meta, seen.instant("expiresAt")
     return [
         meta.namespace,
         meta.name,
@@ -105,10 +107,10 @@ def lock_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
     ]
 
 
-def _lock_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: bool) -> Table:
+def _reservation_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: bool) -> Table:
     first = 0 if everywhere else 1
-    rows = [lock_row(each, now, wide=wide)[first:] for each in seen]
-    return Table(LOCK_COLUMNS[first:], rows)
+    rows = [reservation_row(each, now, wide=wide)[first:] for each in seen]
+    return Table(RESERVATION_COLUMNS[first:], rows)
 
 
 def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
@@ -118,10 +120,10 @@ def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
     for each in seen:
         if (plan := each.plan) is not None:
             state = "under way" if plan.under_way else f"approve {plan.token}"
-            lock = [each.lock.meta.namespace, each.lock.meta.name, state]
+            reservation = [each.reservation.meta.namespace, each.reservation.meta.name, state]
             for move in plan.moves:
-                rows.append([*lock[first:], str(move.key), plan.node, move.to])
-                lock = ["", "", ""]
+                rows.append([*reservation[first:], str(move.key), plan.node, move.to])
+                reservation = ["", "", ""]
     return Table(["NAMESPACE", "MOVES FOR", "STATE", "POD", "FROM", "TO"][first:], rows)
 
 
@@ -173,7 +175,7 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
     return Table(columns, rows, right=frozenset({"CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING"}))
 
 
-def _level(level: Level | None) -> str:
+def _level(level: UsageLevel | None) -> str:
     return f"{level.mean}% ({level.min}-{level.max})" if level else ""
 
 

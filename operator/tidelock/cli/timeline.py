@@ -12,7 +12,7 @@ import typer
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.options_spec import seconds
-from tidelock.cli.session import Failure, Session, Target, ask
+from tidelock.cli.session import ClusterTarget, Failure, Session, ask
 from tidelock.cli.tables import show, show_plain, span
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS
@@ -27,7 +27,9 @@ _COLOURS = {"Active": "tab:green", "Bound": "tab:blue", "Consumed": "tab:blue", 
 
 
 def command(
-    node: Annotated[str, typer.Argument(help="Node; default: all that have locks.", show_default=False)] = "",
+    node: Annotated[
+        str, typer.Argument(help="Node; default: all that have reservations.", show_default=False)
+    ] = "",
     namespace: Namespace = "",
     everywhere: Everywhere = False,
     context: Context = "",
@@ -41,10 +43,10 @@ def command(
 ) -> None:
     """Show the locks of nodes over time: those that hold, and those that ended and are retained."""
     back, forth = seconds("--since", since), seconds("--ahead", ahead)
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     raw = ask(target, _read)
     now = SystemClock().now()
-    window = Window(now - back, now + forth, now)
+    window = ShownTime(now - back, now + forth, now)
     spans = spans_of([decode_reservation(each) for each in raw], window, node)
     if png:
         draw(spans, window, png)
@@ -59,7 +61,7 @@ async def _read(session: Session) -> list[msgspec.Raw]:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ShownTime:
     """The time that is shown, in seconds since the epoch."""
 
     start: float
@@ -68,14 +70,14 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ShownSpan:
     """A lock on a node from its activation to its end, which may be to come.
 
     It was idle so far while no owner was in it, and waited before; both in seconds.
     """
 
     node: str
-    lock: str
+    reservation: str
     phase: str
     holds: str
     start: float
@@ -87,28 +89,30 @@ class Span:
 _LIVE = frozenset({Phase.PLANNED, Phase.ACTIVE, Phase.BOUND})
 
 
-def spans_of(locks: Sequence[Reservation], window: Window, node: str = "") -> list[Span]:
+def spans_of(reservations: Sequence[Reservation], window: ShownTime, node: str = "") -> list[ShownSpan]:
     """Find the locks that held, or will hold, room within the window: by node, then by their beginning."""
     spans = []
-    for seen in map(Seen, locks):
-        start = seen.lock.start_at if seen.phase == Phase.PLANNED else seen.instant("activatedAt")
+    for seen in map(Seen, reservations):
+        start = seen.reservation.start_at if seen.phase == Phase.PLANNED else seen.instant("activatedAt")
         end = seen.instant("finishedAt") or seen.instant("expiresAt")
         if start is None or end is None or not seen.node or (node and seen.node != node):
             continue
         if seen.phase == Phase.PENDING or end < window.start or start > window.end:
             continue
         idle = max(min(end, window.now) - start - seen.occupied_for(window.now), 0.0)
-        waited = max(start - seen.lock.meta.created, 0.0)
+        waited = max(start - seen.reservation.meta.created, 0.0)
         holds = amounts(seen.resources)
-        spans.append(Span(seen.node, str(seen.lock.key), seen.phase, holds, start, end, idle, waited))
-    return sorted(spans, key=lambda each: (each.node, each.start, each.lock))
+        spans.append(
+            ShownSpan(seen.node, str(seen.reservation.key), seen.phase, holds, start, end, idle, waited)
+        )
+    return sorted(spans, key=lambda each: (each.node, each.start, each.reservation))
 
 
-def screen(spans: Sequence[Span], window: Window) -> list[str]:
+def screen(spans: Sequence[ShownSpan], window: ShownTime) -> list[str]:
     """Draw a line a lock, under its node; `|` is now."""
     if not spans:
         return ["No lock in this time; --since and --ahead show more of it, -A all namespaces."]
-    width = max(len(each.lock) for each in spans) + 2
+    width = max(len(each.reservation) for each in spans) + 2
     scale = _scale(window)
     lines = []
     for name in dict.fromkeys(each.node for each in spans):
@@ -116,19 +120,19 @@ def screen(spans: Sequence[Span], window: Window) -> list[str]:
         for each in spans:
             if each.node == name:
                 told = f"{each.holds}  {_next(each, window.now)}, idle {span(each.idle)}"
-                lines.append(f"  {each.lock:{width}}{_bar(each, window)}  {told}")
+                lines.append(f"  {each.reservation:{width}}{_bar(each, window)}  {told}")
         lines.append("")
     return [*lines, f"{_PAST} held so far   {_AHEAD} held from now on   {_ENDED} ended   | now"]
 
 
-def _next(lock: Span, now: float) -> str:
+def _next(reservation: ShownSpan, now: float) -> str:
     """Say what comes next for a lock."""
-    if lock.phase == Phase.PLANNED:
-        return f"begins in {span(lock.start - now)}"
-    return f"ends in {span(lock.end - now)}" if lock.phase in _LIVE else lock.phase
+    if reservation.phase == Phase.PLANNED:
+        return f"begins in {span(reservation.start - now)}"
+    return f"ends in {span(reservation.end - now)}" if reservation.phase in _LIVE else reservation.phase
 
 
-def _bar(lock: Span, window: Window) -> str:
+def _bar(reservation: ShownSpan, window: ShownTime) -> str:
     cell = (window.end - window.start) / _CELLS
     cells = []
     here = min(int((window.now - window.start) / cell), _CELLS - 1)
@@ -136,16 +140,16 @@ def _bar(lock: Span, window: Window) -> str:
         begin = window.start + place * cell
         if place == here:
             cells.append("|")
-        elif begin + cell <= lock.start or begin >= lock.end:
+        elif begin + cell <= reservation.start or begin >= reservation.end:
             cells.append(" ")
-        elif lock.phase not in _LIVE:
+        elif reservation.phase not in _LIVE:
             cells.append(_ENDED)
         else:
             cells.append(_PAST if place < here else _AHEAD)
     return "".join(cells)
 
 
-def _scale(window: Window) -> str:
+def _scale(window: ShownTime) -> str:
     """Write times of day (UTC) over the quarters of the window."""
     cells = [" "] * (_CELLS + 5)
     for quarter in range(5):
@@ -156,7 +160,7 @@ def _scale(window: Window) -> str:
     return "".join(cells)
 
 
-def draw(spans: Sequence[Span], window: Window, file: str) -> None:
+def draw(spans: Sequence[ShownSpan], window: ShownTime, file: str) -> None:
     """Draw the locks into a PNG; raises Failure if that can't be."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- slow, and not always there
@@ -179,7 +183,7 @@ def draw(spans: Sequence[Span], window: Window, file: str) -> None:
         )
     axes.axvline(0, color="black", linewidth=1)
     axes.set_xlim((window.start - window.now) / 60, (window.end - window.now) / 60)
-    axes.set_yticks(range(len(spans)), [f"{each.node}: {each.lock}" for each in spans])
+    axes.set_yticks(range(len(spans)), [f"{each.node}: {each.reservation}" for each in spans])
     axes.invert_yaxis()
     axes.set_xlabel(f"minutes from {format_instant(int(window.now))}")
     axes.set_title("Locks on nodes")
@@ -189,10 +193,10 @@ def draw(spans: Sequence[Span], window: Window, file: str) -> None:
         raise Failure(f"--png: {file}: {error.strerror}") from error
 
 
-def _plain(each: Span) -> dict[str, str | int]:
+def _plain(each: ShownSpan) -> dict[str, str | int]:
     return {
         "node": each.node,
-        "reservation": each.lock,
+        "reservation": each.reservation,
         "phase": each.phase,
         "holds": each.holds,
         "start": format_instant(each.start),

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 import typer
 
 from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
-from tidelock.cli.session import Failure, Session, Target, ask, explained
+from tidelock.cli.session import ClusterTarget, Failure, Session, ask, explained
 from tidelock.cli.tables import span
-from tidelock.cli.top_tables import World
+from tidelock.cli.top_tables import TopState
 from tidelock.cli.watch import News, followed
 from tidelock.clock import Clock, SystemClock
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
@@ -38,18 +38,18 @@ def command(
     """Show nodes and locks live: what is used, locked and free, measured levels, time left."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("top needs a terminal; elsewhere use kubectl tidelock status, which goes on with -w")
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     status = ask(target, lambda session: _top(session, everywhere=everywhere))
     raise typer.Exit(status)
 
 
 async def _top(session: Session, *, everywhere: bool) -> int:
-    from tidelock.cli.top_app import Top, View  # noqa: PLC0415 -- textual is slow to import, and needed here alone
+    from tidelock.cli.top_app import NamespaceView, Top  # noqa: PLC0415 -- textual is slow to import, and needed here alone
 
     needed = (NODES, PODS, RESERVATIONS)  # whatever is in the way is told before the screen hides it
     await asyncio.gather(*(session.client.get(each.collection(), {"limit": "1"}) for each in needed))
     async with following(session, SystemClock()) as cluster:
-        screen = Top(cluster, View(session.home, everywhere))
+        screen = Top(cluster, NamespaceView(session.home, everywhere))
         await screen.run_async()
     return screen.return_code or 0
 
@@ -81,7 +81,7 @@ class Requested:
         self.by_node[pod.node_name] = minus(self.by_node[pod.node_name], pod.requests)
 
 
-class Cluster:
+class TopCluster:
     """The live world of the screen, and how it goes with the connection.
 
     Args:
@@ -94,7 +94,7 @@ class Cluster:
     """
 
     def __init__(
-        self, session: Session, clock: Clock, news: News, needed: Sequence[Reflector[Any]], world: World
+        self, session: Session, clock: Clock, news: News, needed: Sequence[Reflector[Any]], world: TopState
     ) -> None:
         self._client = session.client
         self._clock = clock
@@ -106,7 +106,7 @@ class Cluster:
         self._whole = clock.monotonic()  # when the world was last known to be as new as the API server's
 
     @property
-    def world(self) -> World | None:
+    def world(self) -> TopState | None:
         """What is known; None before all of it has been read once."""
         return self._world if all(each.synced.is_set() for each in self._needed) else None
 
@@ -154,17 +154,17 @@ class Cluster:
 
 
 @asynccontextmanager
-async def following(session: Session, clock: Clock) -> AsyncIterator[Cluster]:
+async def following(session: Session, clock: Clock) -> AsyncIterator[TopCluster]:
     """Follow nodes, bound pods, locks and WaterLevels of the whole cluster while the context lasts."""
     news = News()
     requested = Requested(news)
     async with (
         followed(session, NODES, decode_node, news) as nodes,
         followed(session, PODS, decode_pod, requested, field_selector=_BOUND) as pods,
-        followed(session, RESERVATIONS, decode_reservation, news) as locks,
+        followed(session, RESERVATIONS, decode_reservation, news) as reservations,
         followed(session, WATERLEVELS, decode_water_level, news, absent_if=(NotFound,)) as levels,
     ):
-        world = World(nodes.store, requested.by_node, locks.store, levels.store)
-        cluster = Cluster(session, clock, news, (nodes, pods, locks), world)
+        world = TopState(nodes.store, requested.by_node, reservations.store, levels.store)
+        cluster = TopCluster(session, clock, news, (nodes, pods, reservations), world)
         async with background(cluster.pulse()):
             yield cluster

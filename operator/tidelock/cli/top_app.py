@@ -23,17 +23,17 @@ from textual.widgets import Footer, HelpPanel, Input, Static
 from tidelock.cli.tables import shown
 from tidelock.cli.top_tables import (
     Grid,
-    LockLine,
-    LockSort,
     NodeSort,
-    World,
+    ReservationLine,
+    ReservationSort,
+    TopState,
     amount,
     legend,
-    lock_grid,
     node_grid,
     node_lines,
-    sorted_locks,
+    reservation_grid,
     sorted_nodes,
+    sorted_reservations,
     total,
 )
 from tidelock.model.meta import Key
@@ -42,11 +42,11 @@ from tidelock.model.usage_annotations import Measured
 _PERIOD = 1.0  # seconds between two looks at whether there is news, and at the clock
 
 
-class Source(Protocol):
+class StateSource(Protocol):
     """Where the screen has its world from."""
 
     @property
-    def world(self) -> World | None:
+    def world(self) -> TopState | None:
         """What is known; None before all of it has been read once."""
 
     def changed(self) -> bool:
@@ -61,7 +61,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NamespaceView:
     """Which locks are shown: those of a namespace, or, at first too, of all."""
 
     namespace: str
@@ -139,7 +139,7 @@ class Top(App[None]):
         Binding("question_mark", "help", "Help", key_display="?"),
     ]
 
-    def __init__(self, source: Source, view: View) -> None:
+    def __init__(self, source: StateSource, view: NamespaceView) -> None:
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)  # or it would still be grey
         self.animation_level = "none"  # it may be far away
         self._source = source
@@ -147,14 +147,14 @@ class Top(App[None]):
         self._everywhere = view.everywhere
         self._resource: Measured = "cpu"
         self._word = ""
-        self._node_sorts, self._lock_sorts = cycle(NodeSort), cycle(LockSort)
-        self._node_sort, self._lock_sort = next(self._node_sorts), next(self._lock_sorts)
-        self._lines: dict[Key, LockLine] = {}
+        self._node_sorts, self._reservation_sorts = cycle(NodeSort), cycle(ReservationSort)
+        self._node_sort, self._reservation_sort = next(self._node_sorts), next(self._reservation_sorts)
+        self._lines: dict[Key, ReservationLine] = {}
         self._trouble = Static(id="trouble")
         self._summary = Static("reading the cluster …", id="summary")
         self._legend = Static(id="legend")
         self._node_pane = Pane(id="nodes")
-        self._lock_pane = Pane(id="locks")
+        self._reservation_pane = Pane(id="locks")
         self._asked = Input(placeholder="part of a node's, lock's, namespace's or owner's name")
         self._asked.border_title = "Filter (Esc shows all)"
 
@@ -166,7 +166,7 @@ class Top(App[None]):
                 yield self._summary
                 yield self._legend
             yield self._node_pane
-            yield self._lock_pane
+            yield self._reservation_pane
             yield self._asked
         yield Footer()
 
@@ -184,21 +184,21 @@ class Top(App[None]):
         if self._source.changed():
             self._draw()
         else:
-            self._lock_pane.refresh()
+            self._reservation_pane.refresh()
 
     def _draw(self) -> None:
         world = self._source.world
         if world is None:  # there will be news when it is there
             return
         self._draw_nodes(world)
-        self._draw_locks(world)
+        self._draw_reservations(world)
 
-    def _draw_nodes(self, world: World) -> None:
+    def _draw_nodes(self, world: TopState) -> None:
         resource = self._resource
         lines = node_lines(world, resource, self._source.now())
         sums = total(lines)
         told = (
-            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.locked):.0%} locked, "
+            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.reserved):.0%} locked, "
             f"{sums.part(sums.free):.0%} free of {amount(resource, sums.allocatable)} on {len(lines)} nodes"
         )
         self._summary.update(Text(told))
@@ -207,11 +207,13 @@ class Top(App[None]):
         self._node_pane.border_title = _title("Nodes", len(shown), len(lines), self._node_sort)
         self._node_pane.show(partial(node_grid, shown, resource))
 
-    def _draw_locks(self, world: World) -> None:
+    def _draw_reservations(self, world: TopState) -> None:
         known = self._lines
         self._lines = {
-            key: line if (line := known.get(key)) and line.seen.lock is lock else LockLine.of(lock)
-            for key, lock in world.locks.items()
+            key: line
+            if (line := known.get(key)) and line.seen.reservation is reservation
+            else ReservationLine.of(reservation)
+            for key, reservation in world.reservations.items()
         }
         shown = [
             line
@@ -219,11 +221,11 @@ class Top(App[None]):
             if (self._everywhere or key.namespace == self._namespace) and line.speaks_of(self._word)
         ]
         place = "all namespaces" if self._everywhere else self._namespace
-        self._lock_pane.border_title = _title(
-            f"Reservations in {place}", len(shown), len(self._lines), self._lock_sort
+        self._reservation_pane.border_title = _title(
+            f"Reservations in {place}", len(shown), len(self._lines), self._reservation_sort
         )
-        grid = lock_grid(sorted_locks(shown, self._lock_sort), self._source.now)
-        self._lock_pane.show(lambda _width: grid)
+        grid = reservation_grid(sorted_reservations(shown, self._reservation_sort), self._source.now)
+        self._reservation_pane.show(lambda _width: grid)
 
     def action_resource(self, resource: Measured) -> None:
         """Show another resource of nodes."""
@@ -232,8 +234,8 @@ class Top(App[None]):
 
     def action_sort(self) -> None:
         """Sort the table in focus by what comes next."""
-        if self._lock_pane.has_focus:
-            self._lock_sort = next(self._lock_sorts)
+        if self._reservation_pane.has_focus:
+            self._reservation_sort = next(self._reservation_sorts)
         else:
             self._node_sort = next(self._node_sorts)
         self._draw()
@@ -271,6 +273,6 @@ class Top(App[None]):
             self.action_show_help_panel()
 
 
-def _title(what: str, shown: int, there: int, sort: NodeSort | LockSort) -> str:
+def _title(what: str, shown: int, there: int, sort: NodeSort | ReservationSort) -> str:
     count = f"{there}" if shown == there else f"{shown} of {there}"
     return f"{what}: {count}, by {sort.value}"

@@ -8,9 +8,9 @@ from math import inf
 from rich.text import Text
 
 from tidelock.cli.locks import Seen
-from tidelock.cli.status import LOCK_COLUMNS, lock_row
+from tidelock.cli.status import RESERVATION_COLUMNS, reservation_row
 from tidelock.cli.tables import shown
-from tidelock.cli.water import Water, measured, staleness_of
+from tidelock.cli.water import NodeUse, measured, staleness_of
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, NOTHING, Resources, plus
@@ -18,8 +18,8 @@ from tidelock.model.reservation import Reservation
 from tidelock.model.usage_annotations import Measured, Quality
 from tidelock.model.water_level import WaterLevel
 
-USED, LOCKED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
-_COLOURS = {USED: "#4c8dd6", LOCKED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
+USED, RESERVED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
+_COLOURS = {USED: "#4c8dd6", RESERVED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
 _NARROWEST = 10  # cells of a bar
 _GAP = 2  # cells between columns
 _WIDEST = 40  # cells of a lock's name, owner and room
@@ -33,11 +33,11 @@ class NodeSort(StrEnum):
     NAME = "name"
     FREE = "least free"
     USED = "most used"
-    LOCKED = "most locked"
+    RESERVED = "most locked"
     WATER = "highest water"
 
 
-class LockSort(StrEnum):
+class ReservationSort(StrEnum):
     """What locks are sorted by; those that ended, and those without an end, come last."""
 
     ENDS = "soonest end"
@@ -47,12 +47,12 @@ class LockSort(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class TopState:
     """What is known of the cluster: objects by key, what pods request of each node by its name."""
 
     nodes: Mapping[Key, Node]
     used: Mapping[str, Resources]
-    locks: Mapping[Key, Reservation]
+    reservations: Mapping[Key, Reservation]
     levels: Mapping[Key, WaterLevel]
 
 
@@ -62,14 +62,14 @@ class Share:
 
     allocatable: int = 0
     used: int = 0
-    locked: int = 0
+    reserved: int = 0
     water: float | None = None
     stale: bool = False
 
     @property
     def free(self) -> int:
         """What is neither used nor locked; below 0 if there is less than was given."""
-        return self.allocatable - self.used - self.locked
+        return self.allocatable - self.used - self.reserved
 
     def part(self, amount: float) -> float:
         """Give an amount as a part of what is allocatable."""
@@ -83,7 +83,7 @@ class NodeLine:
     name: str
     share: Share
     percent: float | None
-    locks: int
+    reservations: int
     state: str
 
 
@@ -123,11 +123,11 @@ class Grid:
         return line
 
 
-def node_lines(world: World, resource: Measured, now: float) -> list[NodeLine]:
+def node_lines(world: TopState, resource: Measured, now: float) -> list[NodeLine]:
     """Sum up each node; `now` is in seconds since the epoch."""
     held: dict[str, Resources] = {}
     counts: dict[str, int] = {}
-    for seen in map(Seen, world.locks.values()):
+    for seen in map(Seen, world.reservations.values()):
         if seen.active and seen.node:
             held[seen.node] = plus(held.get(seen.node, NOTHING), seen.held)
             counts[seen.node] = counts.get(seen.node, 0) + 1
@@ -146,20 +146,20 @@ def node_lines(world: World, resource: Measured, now: float) -> list[NodeLine]:
 
 
 def _node_line(
-    node: Node, resource: Measured, used: Resources, locked: Resources, locks: int, water: Water
+    node: Node, resource: Measured, used: Resources, reserved: Resources, reservations: int, water: NodeUse
 ) -> NodeLine:
     percent = water.means.get(resource) if water.worth is not Quality.INVALID else None
     share = Share(
         node.allocatable.get(resource, 0),
         used.get(resource, 0),
-        locked.get(resource, 0),
+        reserved.get(resource, 0),
         None if percent is None else node.capacity.get(resource, 0) * percent / 100,
         water.worth is Quality.STALE,
     )
     states = [
         text for text, is_so in (("cordoned", node.unschedulable), ("not ready", not node.ready)) if is_so
     ]
-    return NodeLine(node.name, share, percent, locks, ", ".join(states))
+    return NodeLine(node.name, share, percent, reservations, ", ".join(states))
 
 
 def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
@@ -174,8 +174,8 @@ def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
                 return share.part(share.free)
             case NodeSort.USED:
                 return -share.part(share.used)
-            case NodeSort.LOCKED:
-                return -share.part(share.locked)
+            case NodeSort.RESERVED:
+                return -share.part(share.reserved)
             case NodeSort.WATER:
                 return inf if line.percent is None else -line.percent
 
@@ -184,12 +184,12 @@ def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
 
 def total(lines: Iterable[NodeLine]) -> Share:
     """Sum up all nodes, without what was measured."""
-    allocatable = used = locked = 0
+    allocatable = used = reserved = 0
     for line in lines:
         allocatable += line.share.allocatable
         used += line.share.used
-        locked += line.share.locked
-    return Share(allocatable, used, locked)
+        reserved += line.share.reserved
+    return Share(allocatable, used, reserved)
 
 
 def amount(resource: Measured, units: float) -> str:
@@ -199,10 +199,10 @@ def amount(resource: Measured, units: float) -> str:
 
 def bar(share: Share, width: int) -> Text:
     """Draw what is used, locked and free over so many cells, and where the measured use stands."""
-    used, locked = (units > 0 for units in (share.used, share.locked))
-    first = min(max(round(share.part(share.used) * width), int(used)), width - int(locked))
-    second = min(max(round(share.part(share.used + share.locked) * width), first + int(locked)), width)
-    cells = [USED] * first + [LOCKED] * (second - first) + [FREE] * (width - second)
+    used, reserved = (units > 0 for units in (share.used, share.reserved))
+    first = min(max(round(share.part(share.used) * width), int(used)), width - int(reserved))
+    second = min(max(round(share.part(share.used + share.reserved) * width), first + int(reserved)), width)
+    cells = [USED] * first + [RESERVED] * (second - first) + [FREE] * (width - second)
     drawn = Text()
     at = -1 if share.water is None else min(int(share.part(share.water) * width), width - 1)
     for place, cell in enumerate(cells):
@@ -218,7 +218,7 @@ def bar(share: Share, width: int) -> Text:
 def legend() -> Text:
     """Say what the bars are made of."""
     text = Text()
-    for sign, meaning in ((USED, "used"), (LOCKED, "locked"), (FREE, "free")):
+    for sign, meaning in ((USED, "used"), (RESERVED, "locked"), (FREE, "free")):
         text.append(sign, _COLOURS[sign]).append(f" {meaning}   ")
     return text.append(WATER, "bold").append(f" measured ({OLD_WATER} stale)")
 
@@ -235,9 +235,9 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
     def row(place: int) -> list[Text]:
         line = lines[place]
         share = line.share
-        figures = (share.used, share.locked, share.free, share.allocatable)
+        figures = (share.used, share.reserved, share.free, share.allocatable)
         cells = [Text(amount(resource, units)) for units in figures]
-        if not share.locked:
+        if not share.reserved:
             cells[1] = Text()
         if share.free < 0:
             cells[2].stylize("bold red")
@@ -247,7 +247,7 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
             bar(share, widths[1]),
             *cells,
             Text(water, "dim" if share.stale else ""),
-            Text(str(line.locks or "")),
+            Text(str(line.reservations or "")),
             shown(line.state, "yellow"),
         ]
 
@@ -255,7 +255,7 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
 
 
 @dataclass(frozen=True, slots=True)
-class LockLine:
+class ReservationLine:
     """A lock, with what its row says apart from the time; `ends` is in seconds since the epoch."""
 
     seen: Seen
@@ -263,45 +263,45 @@ class LockLine:
     ends: float
 
     @classmethod
-    def of(cls, lock: Reservation) -> "LockLine":
+    def of(cls, reservation: Reservation) -> "ReservationLine":
         """Read a lock."""
-        seen = Seen(lock)
+        seen = Seen(reservation)
         ends = None if seen.ended else seen.instant("expiresAt")
-        return cls(seen, tuple(lock_row(seen, 0.0)), inf if ends is None else ends)
+        return cls(seen, tuple(reservation_row(seen, 0.0)), inf if ends is None else ends)
 
     def speaks_of(self, word: str) -> bool:
         """Whether its namespace, name, node or owner has this in it."""
         _namespace, _name, _, node, owner, *_ = self.cells
-        return any(word in text for text in (str(self.seen.lock.key), node, owner))
+        return any(word in text for text in (str(self.seen.reservation.key), node, owner))
 
 
-def sorted_locks(lines: Iterable[LockLine], by: LockSort) -> list[LockLine]:
+def sorted_reservations(lines: Iterable[ReservationLine], by: ReservationSort) -> list[ReservationLine]:
     """Sort; locks that are equal stand by namespace and name."""
 
-    def rank(line: LockLine) -> tuple[bool, float | str]:
+    def rank(line: ReservationLine) -> tuple[bool, float | str]:
         match by:
-            case LockSort.ENDS:
+            case ReservationSort.ENDS:
                 return line.seen.ended, line.ends
-            case LockSort.NAME:
+            case ReservationSort.NAME:
                 return False, ""
-            case LockSort.PHASE:
+            case ReservationSort.PHASE:
                 return line.seen.ended, line.seen.phase
-            case LockSort.NODE:
+            case ReservationSort.NODE:
                 return line.seen.ended, line.seen.node
 
-    return sorted(lines, key=lambda line: (rank(line), line.seen.lock.key))
+    return sorted(lines, key=lambda line: (rank(line), line.seen.reservation.key))
 
 
-def lock_grid(lines: Sequence[LockLine], now: Callable[[], float]) -> Grid:
+def reservation_grid(lines: Sequence[ReservationLine], now: Callable[[], float]) -> Grid:
     """Make the table of locks, which count down by `now`, in seconds since the epoch."""
     widths = [
         _TIME_WIDTH if head in _TIMES else max([len(head), *(len(line.cells[column]) for line in lines)])
-        for column, head in enumerate(LOCK_COLUMNS)
+        for column, head in enumerate(RESERVATION_COLUMNS)
     ]
     widths[:-1] = [min(width, _WIDEST) for width in widths[:-1]]
 
     def row(place: int) -> list[Text]:
         seen = lines[place].seen
-        return [shown(cell) for cell in lock_row(seen, now())]
+        return [shown(cell) for cell in reservation_row(seen, now())]
 
-    return Grid(LOCK_COLUMNS, widths, _TIMES, len(lines), row)
+    return Grid(RESERVATION_COLUMNS, widths, _TIMES, len(lines), row)

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any, Generic
 
 from tidelock.cli.session import Session
-from tidelock.kube.client import Resource
-from tidelock.kube.watch import Reflector, Sink, T
+from tidelock.kube.client import ApiResource
+from tidelock.kube.watch import EventHandler, Reflector, T
 from tidelock.running import background
 
 
@@ -35,7 +35,11 @@ class News:
 
 @asynccontextmanager
 async def followed(
-    session: Session, resource: Resource, decode: Callable[[bytes], T], sink: Sink[T], **narrowed: Any
+    session: Session,
+    resource: ApiResource,
+    decode: Callable[[bytes], T],
+    sink: EventHandler[T],
+    **narrowed: Any,
 ) -> AsyncIterator[Reflector[T]]:
     """Follow a resource while the context lasts; `narrowed` are a Reflector's namespace and selectors."""
     rng = Random()  # noqa: S311 -- for jitter
@@ -73,7 +77,7 @@ class _Settling(Generic[T]):
 
 async def settling(
     session: Session,
-    resource: Resource,
+    resource: ApiResource,
     decode: Callable[[bytes], T],
     first: T,
     settled: Callable[[T], bool],

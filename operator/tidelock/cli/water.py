@@ -20,24 +20,24 @@ _STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
 
 
 @dataclass(frozen=True, slots=True)
-class Water:
+class NodeUse:
     """Mean use over the shortest window, in percent of the node's capacity; empty if nothing can be read."""
 
     worth: Quality
     means: Mapping[Measured, float] = field(default_factory=dict)
 
 
-def measured(node: Node, now: float, staleness: float) -> Water:
+def measured(node: Node, now: float, staleness: float) -> NodeUse:
     """Read and judge a node's annotation; `now` is in seconds since the epoch, `staleness` in seconds."""
     text = node.meta.annotations.get(NODE_LEVEL)
     if text is None:
-        return Water(Quality.MISSING)
+        return NodeUse(Quality.MISSING)
     level = decode_node_level(text)
     if not isinstance(level, NodeLevel):
-        return Water(Quality.INVALID)
+        return NodeUse(Quality.INVALID)
     window = next(name for name in WINDOW_SECONDS if level.windows.get(name))
     means = {name: stat.mean for name, stat in level.windows[window].items()}
-    return Water(quality(level.at, now, staleness), means)
+    return NodeUse(quality(level.at, now, staleness), means)
 
 
 def staleness_of(levels: Iterable[WaterLevel], node: Node) -> float:

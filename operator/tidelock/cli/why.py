@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tidelock.cli.cluster_state import World, configuration_of, look
+from tidelock.cli.cluster_state import ClusterState, configuration_of, look
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import (
     Context,
@@ -17,7 +17,7 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
-from tidelock.cli.session import Failure, Session, Target, ask
+from tidelock.cli.session import ClusterTarget, Failure, Session, ask
 from tidelock.cli.tables import Table, show, show_plain
 from tidelock.cli.water import measured, staleness_of
 from tidelock.clock import SystemClock
@@ -25,7 +25,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.config import Configuration
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod
@@ -40,12 +40,12 @@ from tidelock.model.quantities import (
 )
 from tidelock.model.usage_annotations import Quality
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.explain import Opinion, examine
-from tidelock.scheduler.informers.offline import Picture
+from tidelock.scheduler.core.explain import NodeReport, explain
+from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
-_LOCK_WORDS = frozenset({"reservation", "reservations", "rsv"})
-_LOCKS_TOLD = 3
+_RESERVATION_WORDS = frozenset({"reservation", "reservations", "rsv"})
+_RESERVATIONS_TOLD = 3
 
 _LEGEND = (
     "Amounts: used by pods + locked, of allocatable. Points: scores times weights; best node first.{where}"
@@ -72,7 +72,7 @@ def command(
     Every plugin of its profile is asked about every node, as the cluster is now. Nothing is written.
     """
     configuration = configuration_of(config)
-    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     key, world = ask(target, lambda session: _look(session, what))
     answer = answer_for(world, configuration, key, SystemClock().now())
     if output in (Output.JSON, Output.YAML):
@@ -81,54 +81,56 @@ def command(
         show(*screen(answer, limit=limit, wide=output is Output.WIDE))
 
 
-async def _look(session: Session, what: str) -> tuple[tuple[str, Key], World]:
+async def _look(session: Session, what: str) -> tuple[tuple[str, Key], ClusterState]:
     kind, slash, name = what.rpartition("/")
-    if slash and kind not in _POD_WORDS | _LOCK_WORDS:
+    if slash and kind not in _POD_WORDS | _RESERVATION_WORDS:
         raise Failure(f"{what!r}: should be a name, pod/NAME or reservation/NAME")
     word = "" if not slash else "pod" if kind in _POD_WORDS else "reservation"
     return (word, Key(session.home, name)), await look(session)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeCapacity:
     """What a node has, and who has it: pods in use, locks with what each holds."""
 
     allocatable: Resources
     used: Resources
-    locked: Resources
-    locks: Mapping[Key, Resources]
+    reserved: Resources
+    reservations: Mapping[Key, Resources]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """All that is to be told of a pod or a lock; `rooms` are by the nodes' names."""
+class WhyAnswer:
+    """All that is to be told of a pod or a lock; `holdings` are by the nodes' names."""
 
     title: str
     needs: Resources
     story: tuple[str, ...]
-    opinions: Sequence[Opinion]
-    rooms: Mapping[str, Room]
+    opinions: Sequence[NodeReport]
+    holdings: Mapping[str, NodeCapacity]
     levels: Mapping[str, str]
     node: str = ""
 
 
-def answer_for(world: World, configuration: Configuration, what: tuple[str, Key], now: float) -> Answer:
+def answer_for(
+    world: ClusterState, configuration: Configuration, what: tuple[str, Key], now: float
+) -> WhyAnswer:
     """Find the pod or lock in the cluster, and ask all plugins about it; raises Failure."""
     word, key = what
     pod = _pod(world, key) if word != "reservation" else None
     picture = world.picture(configuration, now, without=pod.uid if pod is not None else "")
     if pod is not None:
         return _about_pod(picture, pod, world)
-    entry = picture.decider.book.entries.get(key)
+    entry = picture.decider.ledger.entries.get(key)
     if entry is None or word == "pod":
         kinds = word or "pod and no reservation"
         raise Failure(
             f"there is no {kinds} {key}: name its namespace with -n, and see kubectl tidelock status -A"
         )
-    return _about_lock(picture, entry, world)
+    return _about_reservation(picture, entry, world)
 
 
-def _pod(world: World, key: Key) -> Pod | None:
+def _pod(world: ClusterState, key: Key) -> Pod | None:
     for raw in world.objects["pods"]:
         if msgspec.json.decode(raw, type=_Named).metadata.key == key:
             return decode_pod(raw)
@@ -148,7 +150,7 @@ class _Named(msgspec.Struct, frozen=True):
     metadata: _Meta
 
 
-def _about_pod(picture: Picture, pod: Pod, world: World) -> Answer:
+def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyAnswer:
     decider, story = picture.decider, list(world.remarks)
     profile = decider.profiles.get(pod.spec.scheduler_name)
     if profile is None:
@@ -167,12 +169,12 @@ def _about_pod(picture: Picture, pod: Pod, world: World) -> Answer:
     if scheduled is not None and told and scheduled.message not in closed.values():
         story.append(f"{scheduled.reason}: {scheduled.message}")
     story += [f"{name}: {text}" for name, text in closed.items()]
-    own = decider.book.ownership.of(pod if bound_to else unbound)
+    own = decider.ledger.ownership.of(pod if bound_to else unbound)
     story += [f"Its lock {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
     return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
 
 
-def _about_lock(picture: Picture, entry: Entry, world: World) -> Answer:
+def _about_reservation(picture: OfflineScheduler, entry: ReservationInfo, world: ClusterState) -> WhyAnswer:
     title = f"reservation {entry.key}"
     pod = entry.reservation.pod
     if pod is None:
@@ -184,28 +186,28 @@ def _about_lock(picture: Picture, entry: Entry, world: World) -> Answer:
     return _answer(picture, picture.decider.profile, pod, title, tuple(story), entry, entry.node)
 
 
-def _place(entry: Entry) -> str:
+def _place(entry: ReservationInfo) -> str:
     return f" on {entry.node}, with {amounts(_shown(entry.held))}" if entry.held else ""
 
 
 def _answer(
-    picture: Picture,
+    picture: OfflineScheduler,
     profile: Profile,
     pod: Pod,
     title: str,
     story: tuple[str, ...],
-    lock: Entry | None,
+    reservation: ReservationInfo | None,
     node: str,
-) -> Answer:
+) -> WhyAnswer:
     decider = picture.decider
     try:
-        opinions = examine(decider.cache, decider.book, profile, pod, picture.now, lock)
+        opinions = explain(decider.cache, decider.ledger, profile, pod, picture.now, reservation)
     except PluginError as error:
         raise Failure(f"{title} can't be judged: {error}") from error
     snapshot = decider.cache.snapshot()
     nodes = [opinion.node for opinion in opinions]
     levels = decider.objects.water_levels.all()
-    return Answer(
+    return WhyAnswer(
         title,
         _shown(pod.requests),
         (*story, *(f"Not used, as it can't be read: {each}" for each in picture.unreadable)),
@@ -220,7 +222,7 @@ def _shown(resources: Resources) -> Resources:
     return {name: units for name, units in resources.items() if name != PODS}
 
 
-def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> Room:
+def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> NodeCapacity:
     """Read what a node has from the columns and the ledger."""
     row = snapshot.row(node.name)
     if row is None:
@@ -230,11 +232,11 @@ def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> Room:
         for kind, values in (
             ("allocatable", snapshot.allocatable),
             ("used", snapshot.requested),
-            ("locked", snapshot.locked),
+            ("reserved", snapshot.reserved),
         )
     }
-    locks = {entry.key: _shown(entry.held) for entry in decider.book.rooms.held_on(node.name)}
-    return Room(**amount, locks=locks)
+    reservations = {entry.key: _shown(entry.held) for entry in decider.ledger.holdings.held_on(node.name)}
+    return NodeCapacity(**amount, reservations=reservations)
 
 
 def level_of(node: Node, now: float, staleness: float) -> str:
@@ -248,7 +250,7 @@ def level_of(node: Node, now: float, staleness: float) -> str:
     return f"{uses} ({level.worth.value})" if uses else level.worth.value
 
 
-def screen(answer: Answer, *, limit: int, wide: bool) -> list[Table | str]:
+def screen(answer: WhyAnswer, *, limit: int, wide: bool) -> list[Table | str]:
     """Make the table of nodes and what stands above it."""
     shown = answer.opinions[:limit] if limit else answer.opinions
     fitting = sum(not each.objections for each in answer.opinions)
@@ -269,18 +271,18 @@ def screen(answer: Answer, *, limit: int, wide: bool) -> list[Table | str]:
 
 
 def _row(
-    answer: Answer, opinion: Opinion, resources: Sequence[str], scorers: Sequence[str] | None
+    answer: WhyAnswer, opinion: NodeReport, resources: Sequence[str], scorers: Sequence[str] | None
 ) -> list[str]:
     name = opinion.node.name
-    room = answer.rooms[name]
+    room = answer.holdings[name]
     row = [f"{name} *" if name == answer.node else name]
     row += [_use(room, resource) for resource in resources]
-    lockers = [f"{key} ({amounts(held)})" for key, held in room.locks.items()]
-    more = len(lockers) - _LOCKS_TOLD
-    row.append(", ".join(lockers[:_LOCKS_TOLD]) + (f" and {more} more" if more > 0 else ""))
+    lockers = [f"{key} ({amounts(held)})" for key, held in room.reservations.items()]
+    more = len(lockers) - _RESERVATIONS_TOLD
+    row.append(", ".join(lockers[:_RESERVATIONS_TOLD]) + (f" and {more} more" if more > 0 else ""))
     row.append(answer.levels[name])
     # What lacks room beside locks often lacks it anyway, by the same numbers.
-    told = {each.numbers or ", ".join(each.reasons): each.plugin for each in reversed(opinion.objections)}
+    told = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(opinion.objections)}
     texts = [f"{plugin}: {text}" for text, plugin in reversed(told.items())]
     row.append("; ".join(texts) or "fits")
     if scorers is None:
@@ -293,14 +295,14 @@ def _row(
     return row
 
 
-def _use(room: Room, resource: str) -> str:
-    used, locked, all_ = (
-        format_quantity(resource, of.get(resource, 0)) for of in (room.used, room.locked, room.allocatable)
+def _use(room: NodeCapacity, resource: str) -> str:
+    used, reserved, all_ = (
+        format_quantity(resource, of.get(resource, 0)) for of in (room.used, room.reserved, room.allocatable)
     )
-    return f"{used} + {locked} of {all_}" if room.locked.get(resource) else f"{used} of {all_}"
+    return f"{used} + {reserved} of {all_}" if room.reserved.get(resource) else f"{used} of {all_}"
 
 
-def plain(answer: Answer) -> dict[str, Any]:
+def plain(answer: WhyAnswer) -> dict[str, Any]:
     """Write the answer for programs: amounts as quantities, points by plugin."""
     return {
         "about": answer.title,
@@ -311,22 +313,22 @@ def plain(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _plain_node(answer: Answer, opinion: Opinion) -> dict[str, Any]:
-    room = answer.rooms[opinion.node.name]
+def _plain_node(answer: WhyAnswer, opinion: NodeReport) -> dict[str, Any]:
+    room = answer.holdings[opinion.node.name]
     return {
         "name": opinion.node.name,
         "fits": not opinion.objections,
         "allocatable": format_resources(room.allocatable),
         "used": format_resources(room.used),
-        "locked": format_resources(room.locked),
-        "locks": {str(key): format_resources(held) for key, held in room.locks.items()},
+        "locked": format_resources(room.reserved),
+        "locks": {str(key): format_resources(held) for key, held in room.reservations.items()},
         "waterLevel": answer.levels[opinion.node.name],
         "objections": [
             {
                 "plugin": each.plugin,
                 "reasons": list(each.reasons),
-                "numbers": each.numbers,
-                "evictionsMayHelp": each.resolvable,
+                "numbers": each.detail,
+                "evictionsMayHelp": each.preemption_may_help,
             }
             for each in opinion.objections
         ],

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.affinity_terms import Carriers
+from tidelock.cluster.index.affinity_terms import AffinityTerms
 from tidelock.cluster.index.images import Images
-from tidelock.cluster.index.pod_counts import Query, Tallies
+from tidelock.cluster.index.pod_counts import PodCountQuery, PodCounts
 from tidelock.cluster.index.ports import Ports
 from tidelock.cluster.index.row_counts import Counts
 from tidelock.cluster.nominator import Nominator
@@ -41,7 +41,7 @@ class Placed:
     since: float = 0.0
 
 
-Move = Callable[[Placed, int], None]
+PodMove = Callable[[Placed, int], None]
 """Called with a pod that has come to a node (1) or has left it (-1)."""
 
 
@@ -84,12 +84,12 @@ class Cache:
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._by_key: dict[Key, Placed] = {}
-        self.tallies = Tallies(columns)
-        self.carriers = Carriers(columns)
-        self.reserve_pods = ReservePods(columns, self.carriers, self.ports)
-        self._listeners: list[Move] = []
+        self.pod_counts = PodCounts(columns)
+        self.affinity_terms = AffinityTerms(columns)
+        self.reserve_pods = ReservePods(columns, self.affinity_terms, self.ports)
+        self._listeners: list[PodMove] = []
         self._followers: list[Follower] = []
-        self._parts: tuple[Move, ...] = (
+        self._parts: tuple[PodMove, ...] = (
             *(self._list, self._follow, self._request, self._tally, self._carry, self._open, self._moved),
         )
 
@@ -100,7 +100,7 @@ class Cache:
             self._snapshot = version, Snapshot.of(self.columns)
         return self._snapshot[1]
 
-    def on_move(self, listener: Move) -> None:
+    def on_move(self, listener: PodMove) -> None:
         """Have a function called with each pod that is placed already, and then with each that moves."""
         self._listeners.append(listener)
         for placed in self._placed.values():
@@ -188,8 +188,8 @@ class Cache:
             for placed in self._on_node.get(last.name, {}).values():
                 self.ports.remove(placed.pod.host_ports, end)
                 self.ports.add(placed.pod.host_ports, row)
-            self.tallies.move(end, row)
-            self.carriers.move(end, row)
+            self.pod_counts.move(end, row)
+            self.affinity_terms.move(end, row)
             self.reserve_pods.move(last.name, end, row)
         for follower in self._followers:
             follower.drop_node(row, len(self.columns))
@@ -206,10 +206,10 @@ class Cache:
         """All pods that are placed on a node."""
         return self._on_node[node_name].values() if node_name in self._on_node else ()
 
-    def neighbours(self, query: Query) -> Counts:
+    def neighbours(self, query: PodCountQuery) -> Counts:
         """Count the pods of a query on each node, and the reserve pods; the array is not to be kept."""
-        counts = self.tallies.of(query)
-        return counts + self.reserve_pods.tallies.of(query) if self.reserve_pods else counts
+        counts = self.pod_counts.of(query)
+        return counts + self.reserve_pods.pod_counts.of(query) if self.reserve_pods else counts
 
     def generations(self, node_names: Iterable[str]) -> list[int]:
         """Give for each node a number that is another one whenever the pods there have changed.
@@ -267,11 +267,11 @@ class Cache:
     def _follow(self, placed: Placed, sign: int) -> None:
         """Tell those that know pods."""
         if sign > 0:
-            self.tallies.place(placed)
+            self.pod_counts.place(placed)
             for follower in self._followers:
                 follower.place(placed)
         else:
-            self.tallies.displace(placed)
+            self.pod_counts.displace(placed)
             for follower in self._followers:
                 follower.displace(placed)
 
@@ -310,12 +310,12 @@ class Cache:
     def _tally(self, placed: Placed, sign: int) -> None:
         row = self.columns.row_of.get(placed.node_name)
         if row is not None:
-            self.tallies.count(placed.pod, row, sign)
+            self.pod_counts.count(placed.pod, row, sign)
 
     def _carry(self, placed: Placed, sign: int) -> None:
         row = self.columns.row_of.get(placed.node_name)
         if row is not None:
-            self.carriers.count(placed.pod, row, sign)
+            self.affinity_terms.count(placed.pod, row, sign)
 
     def _open(self, placed: Placed, sign: int) -> None:
         row, ports = self.columns.row_of.get(placed.node_name), placed.pod.host_ports

@@ -34,7 +34,7 @@ Part = slice | Rows | int
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
-NOWHERE = 4
+NO_ROW = 4
 """The column of all resources that no node has: nothing but zeros, so that no amount of any of them fits."""
 _SPARE = ""  # the name of NOWHERE, and of columns that are not in use
 
@@ -114,7 +114,7 @@ class Columns:
 
     def __init__(self, capacity: int = 64) -> None:
         self.resources: list[str] = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS, _SPARE]
-        self.column_of = {name: column for column, name in enumerate(self.resources[:NOWHERE])}
+        self.column_of = {name: column for column, name in enumerate(self.resources[:NO_ROW])}
         self.layout = 0
         self.nodes: list[Node] = []
         self.labels = NodeLabels(self.nodes)
@@ -133,7 +133,7 @@ class Columns:
         shape = (capacity, len(self.resources))
         self.allocatable = _zeros(shape)
         self.requested = _zeros(shape)
-        self.locked = _zeros(shape)
+        self.reserved = _zeros(shape)
         self.nonzero = _zeros((capacity, 2))
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ class Columns:
             self.nodes.append(node)
             self.row_of[node.name] = row
             self.labels.put(row)
-            for column in (self.requested, self.locked, self.nonzero):
+            for column in (self.requested, self.reserved, self.nonzero):
                 column[row] = 0
             self._changed(row)
         else:
@@ -198,7 +198,7 @@ class Columns:
         if row != last:
             self.nodes[row] = moved
             self.row_of[moved.name] = row
-            for column in (self.allocatable, self.requested, self.locked, self.nonzero):
+            for column in (self.allocatable, self.requested, self.reserved, self.nonzero):
                 column[row] = column[last]
             self.labels.move(last, row)
         self.labels.drop(gone)
@@ -220,14 +220,14 @@ class Columns:
             self._tick(row)
             self.freed += sign < 0
 
-    def lock(self, node_name: str, resources: Resources, sign: int) -> None:
+    def reservation(self, node_name: str, resources: Resources, sign: int) -> None:
         """Count what a lock holds of a node (sign 1), or give it back (-1); an unknown node is ignored."""
         if not resources:
             return
         amounts = self.vector(resources)
         row = self.row_of.get(node_name)
         if row is not None:
-            self.locked[row] += sign * amounts
+            self.reserved[row] += sign * amounts
             if not resources.keys() <= self.column_of.keys():
                 for name in resources.keys() - self.column_of.keys():
                     self._put_aside(node_name, name, 0, sign * min(resources[name], CEILING))
@@ -242,7 +242,7 @@ class Columns:
         row = self.row_of.get(node_name)
         if row is None or self.nodes[row].meta.unreadable:
             return {}
-        excess = self.requested[row] + self.locked[row] - self.allocatable[row]
+        excess = self.requested[row] + self.reserved[row] - self.allocatable[row]
         aside = {name: sum(amounts) for name, amounts in self._aside.get(node_name, {}).items()}
         if not aside and not (excess > 0).any():
             return {}
@@ -255,7 +255,7 @@ class Columns:
         row = self.row_of.get(node_name)
         if row is None or any(units > 0 for name, units in resources.items() if name not in self.column_of):
             return False
-        free = self.allocatable[row] - self.requested[row] - self.locked[row]
+        free = self.allocatable[row] - self.requested[row] - self.reserved[row]
         return bool(((amounts <= free) | (amounts == 0)).all())
 
     def changed(self, since: int) -> Rows:
@@ -293,7 +293,7 @@ class Columns:
             self._nodes_with[name] -= units > 0
             if not self._nodes_with[name]:
                 del self._nodes_with[name]
-                if self.column_of.get(name, 0) > NOWHERE:
+                if self.column_of.get(name, 0) > NO_ROW:
                     self._drop_column(name)
 
     def _add_column(self, name: str) -> None:
@@ -304,13 +304,13 @@ class Columns:
             self._unused = list(range(width + more - 1, width - 1, -1))
             self.allocatable = _enlarged(self.allocatable, columns=more)
             self.requested = _enlarged(self.requested, columns=more)
-            self.locked = _enlarged(self.locked, columns=more)
+            self.reserved = _enlarged(self.reserved, columns=more)
         column = self._unused.pop()
         self.column_of[name], self.resources[column] = column, name
         for node_name, aside in tuple(self._aside.items()):
             row, amounts = self.row_of.get(node_name), aside.pop(name, None)
             if amounts is not None and row is not None:
-                self.requested[row, column], self.locked[row, column] = amounts
+                self.requested[row, column], self.reserved[row, column] = amounts
                 self._tick(row)
             if not aside:
                 del self._aside[node_name]
@@ -320,12 +320,12 @@ class Columns:
         column = self.column_of.pop(name)
         self.resources[column] = _SPARE
         self._unused.append(column)
-        taken = self.requested[: len(self), column] | self.locked[: len(self), column]
+        taken = self.requested[: len(self), column] | self.reserved[: len(self), column]
         for row in np.flatnonzero(taken).tolist():
-            amounts = int(self.requested[row, column]), int(self.locked[row, column])
+            amounts = int(self.requested[row, column]), int(self.reserved[row, column])
             self._put_aside(self.nodes[row].name, name, *amounts)
             self._tick(row)
-        for amounts_of in (self.allocatable, self.requested, self.locked):
+        for amounts_of in (self.allocatable, self.requested, self.reserved):
             amounts_of[:, column] = 0
         self._relaid()
 
@@ -334,10 +334,10 @@ class Columns:
         self._traits = None
         self.layout += 1
 
-    def _put_aside(self, node_name: str, name: str, requested: int, locked: int) -> None:
+    def _put_aside(self, node_name: str, name: str, requested: int, reserved: int) -> None:
         amounts = self._aside[node_name].setdefault(name, [0, 0])
         amounts[0] += requested
-        amounts[1] += locked
+        amounts[1] += reserved
         if amounts == [0, 0]:
             del self._aside[node_name][name]
         if not self._aside[node_name]:
@@ -348,7 +348,7 @@ class Columns:
         self.changed_at = np.concatenate([self.changed_at, np.zeros(more, np.int64)])
         self.allocatable = _enlarged(self.allocatable, rows=more)
         self.requested = _enlarged(self.requested, rows=more)
-        self.locked = _enlarged(self.locked, rows=more)
+        self.reserved = _enlarged(self.reserved, rows=more)
         self.nonzero = _enlarged(self.nonzero, rows=more)
 
 

@@ -17,7 +17,7 @@ class Named(Protocol):
 
 T = TypeVar("T", bound=Named)
 
-Change = Callable[[T | None, T | None], None]
+ObjectChange = Callable[[T | None, T | None], None]
 """Called with an object before and after a change; None where there is none."""
 
 
@@ -32,7 +32,7 @@ class Lister(Generic[T]):
     def __init__(self) -> None:
         self.version = 0
         self._objects: defaultdict[str, dict[str, T]] = defaultdict(dict)
-        self._listeners: list[Change[T]] = []
+        self._listeners: list[ObjectChange[T]] = []
 
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
@@ -50,7 +50,7 @@ class Lister(Generic[T]):
         for objects in self._objects.values():
             yield from objects.values()
 
-    def on_change(self, listener: Change[T]) -> None:
+    def on_change(self, listener: ObjectChange[T]) -> None:
         """Have a function called after each change."""
         self._listeners.append(listener)
 

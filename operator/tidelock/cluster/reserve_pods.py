@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.affinity_terms import Carriers
-from tidelock.cluster.index.pod_counts import Tallies
+from tidelock.cluster.index.affinity_terms import AffinityTerms
+from tidelock.cluster.index.pod_counts import PodCounts
 from tidelock.cluster.index.ports import Ports
 from tidelock.cluster.rollback import apply_all, undone_on_failure
 from tidelock.model.pods import Pod, ReservePod
@@ -39,13 +39,13 @@ class ReservePods:
 
     """
 
-    def __init__(self, columns: Columns, carriers: Carriers, ports: Ports) -> None:
+    def __init__(self, columns: Columns, affinity_terms: AffinityTerms, ports: Ports) -> None:
         self._columns = columns
-        self._carriers = carriers
+        self._affinity_terms = affinity_terms
         self._ports = ports
         self._placed: dict[str, Reserved] = {}
         self._on_node: defaultdict[str, dict[str, Reserved]] = defaultdict(dict)
-        self.tallies = Tallies(columns)
+        self.pod_counts = PodCounts(columns)
 
     def __bool__(self) -> bool:
         return bool(self._placed)
@@ -82,17 +82,17 @@ class ReservePods:
         for placed in self._on_node.get(node_name, {}).values():
             self._ports.remove(placed.pod.host_ports, source)
             self._ports.add(placed.pod.host_ports, target)
-        self.tallies.move(source, target)
+        self.pod_counts.move(source, target)
 
     def _list(self, placed: Reserved, sign: int) -> None:
         """Know a reserve pod, or no longer."""
         uid = placed.pod.uid
         if sign > 0:
-            self.tallies.place(placed)
+            self.pod_counts.place(placed)
             self._placed[uid] = placed
             self._on_node[placed.node_name][uid] = placed
             return
-        self.tallies.displace(placed)
+        self.pod_counts.displace(placed)
         del self._placed[uid]
         on_node = self._on_node[placed.node_name]
         del on_node[uid]
@@ -105,10 +105,10 @@ class ReservePods:
             apply_all((self._tally, self._carry, self._open), placed, sign)
 
     def _tally(self, placed: Reserved, sign: int) -> None:
-        self.tallies.count(placed.pod, self._columns.row_of[placed.node_name], sign)
+        self.pod_counts.count(placed.pod, self._columns.row_of[placed.node_name], sign)
 
     def _carry(self, placed: Reserved, sign: int) -> None:
-        self._carriers.count(placed.pod, self._columns.row_of[placed.node_name], sign)
+        self._affinity_terms.count(placed.pod, self._columns.row_of[placed.node_name], sign)
 
     def _open(self, placed: Reserved, sign: int) -> None:
         ports = placed.pod.host_ports

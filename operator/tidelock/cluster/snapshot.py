@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows, Traits
+from tidelock.cluster.columns import NO_ROW, Amounts, Columns, Rows, Traits
 from tidelock.cluster.index.labels import Label
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CEILING, NOTHING, Resources
@@ -25,7 +25,7 @@ Wanted = tuple[tuple[int, int], ...]
 class Snapshot:
     """All nodes: N rows, R resources.
 
-    `allocatable`, `requested` and `locked` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are those in
+    `allocatable`, `requested` and `reserved` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are those in
     the columns: all of them, or those that were taken. What a plugin keeps of all nodes it indexes so.
     `indexes` are 0 to N - 1.
     """
@@ -33,7 +33,7 @@ class Snapshot:
     nodes: Sequence[Node]
     allocatable: Amounts
     requested: Amounts
-    locked: Amounts
+    reserved: Amounts
     nonzero: Amounts
     traits: Traits
     indexes: Rows
@@ -48,7 +48,7 @@ class Snapshot:
             nodes=columns.nodes,
             allocatable=_view(columns.allocatable, count),
             requested=_view(columns.requested, count),
-            locked=_view(columns.locked, count),
+            reserved=_view(columns.reserved, count),
             nonzero=_view(columns.nonzero, count),
             traits=columns.traits(),
             indexes=np.arange(count),
@@ -60,7 +60,7 @@ class Snapshot:
         return len(self.nodes)
 
     def take(self, rows: slice | Rows) -> "Snapshot":
-        """Copy some rows of a whole snapshot; its `requested`, `locked` and `nonzero` may be written.
+        """Copy some rows of a whole snapshot; its `requested`, `reserved` and `nonzero` may be written.
 
         Of a slice, which begins and ends somewhere, no copy is made, and nothing may be written.
         """
@@ -69,7 +69,7 @@ class Snapshot:
             nodes=nodes,
             allocatable=self.allocatable[rows],
             requested=self.requested[rows],
-            locked=self.locked[rows],
+            reserved=self.reserved[rows],
             nonzero=self.nonzero[rows],
             traits=self.traits.take(rows),
             indexes=np.arange(len(nodes)),
@@ -108,13 +108,13 @@ class Snapshot:
 
     def column(self, resource: str) -> int:
         """Column of a resource; NOWHERE if no node has any of it."""
-        return self._columns.column_of.get(resource, NOWHERE)
+        return self._columns.column_of.get(resource, NO_ROW)
 
     def wanted(self, resources: Resources) -> Wanted:
         """Say in which columns how much is wanted: in NOWHERE, what no node has (`absent`)."""
         column_of = self._columns.column_of
         pairs = [
-            (column_of.get(name, NOWHERE), min(units, CEILING))
+            (column_of.get(name, NO_ROW), min(units, CEILING))
             for name, units in resources.items()
             if units > 0
         ]
@@ -128,32 +128,32 @@ class Snapshot:
             return NOTHING
         return {name: units for name, units in resources.items() if units > 0 and name not in column_of}
 
-    def free_for(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
-        """Tell for each node whether it has this much free; locked room is free unless `beside_locks`."""
+    def free_for(self, wanted: Wanted, *, beside_reservations: bool) -> npt.NDArray[np.bool_]:
+        """Tell for each node whether it has this much free, locked or not unless `beside_reservations`."""
         fits = np.ones(len(self), np.bool_)
         for column, units in wanted:
             free = self.allocatable[:, column] - self.requested[:, column]
-            if beside_locks:
-                free -= self.locked[:, column]
+            if beside_reservations:
+                free -= self.reserved[:, column]
             fits &= free >= units
         return fits
 
-    def multiples(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.int64]:
+    def multiples(self, wanted: Wanted, *, beside_reservations: bool) -> npt.NDArray[np.int64]:
         """Tell for each node how many times it has this much free; CEILING if nothing is wanted."""
         counts = np.full(len(self), CEILING, np.int64)
         for column, units in wanted:
             free = self.allocatable[:, column] - self.requested[:, column]
-            if beside_locks:
-                free -= self.locked[:, column]
+            if beside_reservations:
+                free -= self.reserved[:, column]
             np.minimum(counts, free // units, out=counts)
         return np.maximum(counts, 0)
 
-    def has_free(self, wanted: Wanted, row: int, *, beside_locks: bool) -> bool:
+    def has_free(self, wanted: Wanted, row: int, *, beside_reservations: bool) -> bool:
         """Tell the same of one node."""
         for column, units in wanted:
             taken = self.requested.item(row, column)
-            if beside_locks:
-                taken += self.locked.item(row, column)
+            if beside_reservations:
+                taken += self.reserved.item(row, column)
             if self.allocatable.item(row, column) - taken < units:
                 return False
         return True

@@ -23,8 +23,8 @@ from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
@@ -55,7 +55,7 @@ class Status:
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
-    alike: bool = False
+    cacheable: bool = False
     """Of SKIP: the plugin has nothing to say of any pod with this `placement_key`, and is not asked again.
     Of PreFilter's SUCCESS: its Filter judges this pod as if `per_node` were set.
     """
@@ -67,9 +67,9 @@ class Status:
 
 
 SUCCESS = Status()
-SUCCESS_ALIKE = Status(alike=True)
+SUCCESS_ALIKE = Status(cacheable=True)
 SKIP = Status(Code.SKIP)
-SKIP_ALIKE = Status(Code.SKIP, alike=True)
+SKIP_ALIKE = Status(Code.SKIP, cacheable=True)
 
 
 class Api(Protocol):
@@ -98,7 +98,7 @@ class Api(Protocol):
 class Handle:
     """What plugins may use of the scheduler; `api` is None where decisions are only tried out."""
 
-    book: Book
+    ledger: Ledger
     cache: Cache
     objects: Objects = field(default_factory=Objects)
     api: Api | None = None
@@ -121,7 +121,7 @@ class Plugin(ABC):
     the pod's `placement_key` alone: equal pods share the verdict, and only changed nodes are judged again.
     """
 
-    heeds_room: ClassVar[bool] = True
+    depends_on_placement: ClassVar[bool] = True
     """Whether a verdict depends on what is placed on nodes: a Filter that heeds that not is not asked again
     when only pods come and go.
     """
@@ -207,13 +207,13 @@ class Filter(Plugin):
         """Count the reasons of many nodes; a plugin that rules out thousands counts them faster than this."""
         return Counter(reason for row in rows for reason in self.reasons(state, pod, snapshot, int(row)))
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether the eviction of pods might make room on a node that was ruled out."""
         return True
 
-    def resolvables(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
+    def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
         """Tell the same of many nodes; a plugin that rules out thousands tells it faster than this."""
-        told = (self.resolvable(state, pod, snapshot, int(row)) for row in rows)
+        told = (self.preemption_may_help(state, pod, snapshot, int(row)) for row in rows)
         return np.fromiter(told, np.bool_, len(rows))
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts | None:
@@ -239,13 +239,13 @@ class Filter(Plugin):
         del state, pod, snapshot, first
         return counts
 
-    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say by which numbers the node was ruled out; empty if there are none."""
         return ""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NodeView:
     """Nodes as filters have judged them: some rows of a snapshot, with the state that goes with it.
 
     `at` are the same nodes as rows of the whole snapshot.
@@ -258,32 +258,32 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterResult:
     """What the filters found: the nodes that fit, and which filter was the first to rule out which others."""
 
     fits: Mask
     ruled_out: tuple[tuple[Filter, Mask], ...]
     filters: tuple[Filter, ...]
     """The filters that did not skip the pod, to run again on what would be."""
-    crowded: tuple[View, ...] = ()
+    crowded: tuple[NodeView, ...] = ()
     """The nodes that were ruled out as they would be with the pods that are nominated there."""
     rivals: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
     """The pods that are nominated for nodes and that the pod has to yield to, by row."""
 
-    def views(self, mask: Mask, state: CycleState, snapshot: Snapshot) -> Iterator[View]:
+    def views(self, mask: Mask, state: CycleState, snapshot: Snapshot) -> Iterator[NodeView]:
         """Give some of the nodes as they were judged, to ask a filter about them."""
         if self.crowded:
             mask = mask.copy()
             for view in self.crowded:
                 places = mask[view.at].nonzero()[0]
                 if len(places):
-                    yield View(view.state, view.snapshot, view.rows[places], view.at[places])
+                    yield NodeView(view.state, view.snapshot, view.rows[places], view.at[places])
                     mask[view.at] = False
         rows = mask.nonzero()[0]
         if len(rows):
-            yield View(state, snapshot, rows, rows)
+            yield NodeView(state, snapshot, rows, rows)
 
-    def view(self, state: CycleState, snapshot: Snapshot, row: int) -> View:
+    def view(self, state: CycleState, snapshot: Snapshot, row: int) -> NodeView:
         """Give one node so."""
         only = np.zeros(len(self.fits), np.bool_)
         only[row] = True
@@ -295,7 +295,7 @@ class Victims:
     """Who has to go from a node so that a pod fits there, each kind with the most important first."""
 
     pods: tuple[Placed, ...]
-    locks: tuple[Entry, ...] = ()
+    reservations: tuple[ReservationInfo, ...] = ()
     violations: int = 0
     """How many of the pods a PodDisruptionBudget would rather keep."""
     borrowers: bool = False
@@ -339,7 +339,7 @@ class PostFilter(Plugin):
 
     @abstractmethod
     def post_filter(
-        self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
         """Nominate a node, or say why that can't be; a first SUCCESS ends the search.
 
@@ -362,7 +362,7 @@ class Score(Plugin):
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score each of these rows, which ascend, from 0 to MAX_NODE_SCORE after `normalize`."""
 
-    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+    def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one row alike; per-node plugins, asked after every change, do it faster than this."""
         return float(self.score(state, pod, snapshot.take(np.array([row])), np.array([0]))[0])
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidelock.framework.config_file import (
-    API_VERSION,
+    CONFIG_API_VERSION,
     DEFAULT_NAME,
     ConfigurationFile,
     Extender,
@@ -221,9 +221,9 @@ def _args_problems(path: str, config: PluginConfig) -> Iterator[str]:
     kind = f"{config.name}Args"
     if config.args.get("kind", kind) != kind:
         yield invalid(f"{path}.args.kind", config.args["kind"], f"should be '{kind}'")
-    version = config.args.get("apiVersion", API_VERSION)
-    if config.name in _UPSTREAM and version != API_VERSION:
-        yield invalid(f"{path}.args.apiVersion", version, f"should be '{API_VERSION}'")
+    version = config.args.get("apiVersion", CONFIG_API_VERSION)
+    if config.name in _UPSTREAM and version != CONFIG_API_VERSION:
+        yield invalid(f"{path}.args.apiVersion", version, f"should be '{CONFIG_API_VERSION}'")
 
 
 def _backoff_problems(file: ConfigurationFile) -> Iterator[str]:

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-API_VERSION = "kubescheduler.config.k8s.io/v1"
+CONFIG_API_VERSION = "kubescheduler.config.k8s.io/v1"
 DEFAULT_NAME = "default-scheduler"
 
 _LONGEST_VALUE = 80

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DecisionTime:
     """The instant of the decision, in seconds since the epoch; the cycle writes it into every state."""
 
     now: float

@@ -66,11 +66,11 @@ class Action(IntFlag):
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     )
     ACTIVE = auto()
-    """A lock has got room; the object is its `Entry`."""
+    """A lock has got room; the object is its `ReservationInfo`."""
     LENT = auto()
-    """A lock has got room of which other pods use some, which may be evicted; the object is its `Entry`."""
+    """A reservation is active, and pods that can be evicted use some of it; the object as for `ACTIVE`."""
     FREED = auto()
-    """A lock has given room back, or some of it; the object is its `Entry`."""
+    """A lock has given room back, or some of it; the object is its `ReservationInfo`."""
     ALL = ADD | DELETE | UPDATE | ACTIVE | LENT | FREED
 
 

@@ -67,23 +67,23 @@ class _MetaVictims(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ExtenderFailure:
     """Why an extender ruled a node out, and whether evictions might help there."""
 
     reason: str
-    resolvable: bool
+    preemption_may_help: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class ExtenderFilterResult:
     """What one extender left of the nodes, and why not more."""
 
     names: tuple[str, ...]
-    failed: Mapping[str, Failed]
+    failed: Mapping[str, ExtenderFailure]
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ExtenderAdviceData:
     """What all extenders together say of a pod, by the names of nodes.
 
     Attributes:
@@ -96,14 +96,14 @@ class Advice:
     """
 
     names: frozenset[str] = frozenset()
-    failed: Mapping[str, Failed] = field(default_factory=dict)
+    failed: Mapping[str, ExtenderFailure] = field(default_factory=dict)
     scores: Mapping[str, int] = field(default_factory=dict)
     victims: Mapping[str, api.Victims] | None = None
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Victims:
+class ExtenderVictims:
     """The pods to evict from a node, and how many disruption budgets that violates."""
 
     pods: tuple[Pod, ...]
@@ -142,7 +142,7 @@ def nodes_request(extender: Extender, pod: Pod, nodes: Iterable[Node]) -> bytes:
     return msgspec.json.encode({"Pod": raw_of(pod), "Nodes": whole, "NodeNames": names})
 
 
-def read_filtered(extender: Extender, answer: bytes, asked: Iterable[str]) -> Filtered:
+def read_filtered(extender: Extender, answer: bytes, asked: Iterable[str]) -> ExtenderFilterResult:
     """Read an ExtenderFilterResult; raises AnswerError."""
     result = _convert(_fields(_decoded(answer)), _FilterResult)
     if result.error:
@@ -158,9 +158,11 @@ def read_filtered(extender: Extender, answer: bytes, asked: Iterable[str]) -> Fi
             f'extender "{extender.url_prefix}" claims a filtered node "{strange[0]}" '
             "which is not found in the input node list"
         )
-    failed = {name: Failed(text, True) for name, text in (result.failednodes or {}).items()}
-    failed |= {name: Failed(text, False) for name, text in (result.failedandunresolvablenodes or {}).items()}
-    return Filtered(names, failed)
+    failed = {name: ExtenderFailure(text, True) for name, text in (result.failednodes or {}).items()}
+    failed |= {
+        name: ExtenderFailure(text, False) for name, text in (result.failedandunresolvablenodes or {}).items()
+    }
+    return ExtenderFilterResult(names, failed)
 
 
 def read_priorities(extender: Extender, answer: bytes) -> list[tuple[str, int]]:
@@ -185,7 +187,7 @@ def read_binding(answer: bytes) -> None:
         raise AnswerError(result.error)
 
 
-def preemption_request(extender: Extender, pod: Pod, victims: Mapping[str, Victims]) -> bytes:
+def preemption_request(extender: Extender, pod: Pod, victims: Mapping[str, ExtenderVictims]) -> bytes:
     """Write ExtenderPreemptionArgs: the victims by uid or whole."""
 
     def described(by: Callable[[Pod], object]) -> dict[str, object]:
@@ -206,7 +208,7 @@ def preemption_request(extender: Extender, pod: Pod, victims: Mapping[str, Victi
 
 def read_preemption(
     extender: Extender, answer: bytes, pods_on: Callable[[str], Iterable[Pod]]
-) -> dict[str, Victims]:
+) -> dict[str, ExtenderVictims]:
     """Read an ExtenderPreemptionResult; raises AnswerError, also for a pod that is not on its node."""
     chosen = {}
     by_node = _convert(_fields(_decoded(answer)).get("nodenametometavictims"), _BY_NODE) or {}
@@ -222,7 +224,7 @@ def read_preemption(
                 f"extender: {extender.url_prefix} claims to preempt pod (UID: {strange[0]}) on node: {name}, "
                 "but the pod is not found on that node"
             )
-        chosen[name] = Victims(tuple(present[uid] for uid in uids), wanted.numpdbviolations)
+        chosen[name] = ExtenderVictims(tuple(present[uid] for uid in uids), wanted.numpdbviolations)
     return chosen
 
 

@@ -15,7 +15,7 @@ class PluginError(Exception):
     """A plugin could not tell: that is an error of its pod, and no refusal."""
 
 
-class Recorder(Protocol):
+class MetricsRecorder(Protocol):
     """Hears how long extension points and plugins took, in seconds.
 
     Attributes:
@@ -35,7 +35,7 @@ class Recorder(Protocol):
         """Measure a plugin."""
 
 
-class Course:
+class ExtensionPointTimer:
     """Where a decision is; a context manager, whose end ends the last point.
 
     Attributes:
@@ -46,7 +46,7 @@ class Course:
 
     __slots__ = ("_entered", "_plugin", "_point", "_profile", "_recorder", "_since", "code", "sampled")
 
-    def __init__(self, profile: str = "", recorder: Recorder | None = None) -> None:
+    def __init__(self, profile: str = "", recorder: MetricsRecorder | None = None) -> None:
         """Begin a decision for a profile; nothing is measured without a recorder."""
         self._profile = profile
         self._recorder = recorder
@@ -104,7 +104,7 @@ class Course:
         """Give the error of a plugin that has returned one."""
         return PluginError(f'running {self._point} plugin "{plugin.name}": {", ".join(reasons)}')
 
-    def _measure(self, recorder: Recorder, following: Plugin | None) -> None:
+    def _measure(self, recorder: MetricsRecorder, following: Plugin | None) -> None:
         """Measure the plugin that was asked last, and begin with the one that follows."""
         now = recorder.clock()
         if self._plugin is not None:

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from tidelock.framework.config_file import ConfigurationError, refuse
 from tidelock.framework.profile import PluginFactory
 
-GROUP = "tidelock.plugins"
+ENTRY_POINT_GROUP = "tidelock.plugins"
 
 
 def load_plugins(
@@ -27,7 +27,7 @@ def load_plugins(
     """
     points: dict[str, EntryPoint] = {}
     problems = []
-    for point in entry_points(group=GROUP) if offered is None else offered:
+    for point in entry_points(group=ENTRY_POINT_GROUP) if offered is None else offered:
         if point.name in builtin:
             problems.append(f"{_source(point)}: plugin {point.name}: there is a built-in plugin of that name")
         elif point.name in points and points[point.name] != point:

@@ -6,10 +6,10 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.expected_use import Estimate, ExpectedUse
-from tidelock.cluster.usage.levels import Figures, NodeLevels
+from tidelock.cluster.usage.expected_use import ExpectedUse, UseEstimate
+from tidelock.cluster.usage.levels import LevelArray, NodeLevels
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Owner
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey
@@ -18,7 +18,7 @@ _P95 = 1.6448536269514722
 """How many deviations the 95th percentile of a normal distribution is above its mean."""
 
 
-def packing_score(use: Figures, target: Figures | float) -> Figures:
+def packing_score(use: LevelArray, target: LevelArray | float) -> LevelArray:
     """Score use that rises to the target, then falls: 100 at the target, 0 where a node is full.
 
     With u and C in percent: (100 - C) * u / C + C up to C; C * (100 - u) / (100 - C) beyond it; 0 beyond 100.
@@ -28,7 +28,7 @@ def packing_score(use: Figures, target: Figures | float) -> Figures:
     return packing_scores(use[np.newaxis, np.newaxis], np.zeros(1), one * target, one)
 
 
-def packing_scores(use: Figures, more: Figures, target: Figures, weight: Figures) -> Figures:
+def packing_scores(use: LevelArray, more: LevelArray, target: LevelArray, weight: LevelArray) -> LevelArray:
     """Sum weighted `packing_score` of several figures of N nodes.
 
     Args:
@@ -74,7 +74,7 @@ def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snap
 def follow_expected_use(
     handle: Handle,
     *,
-    estimate: Estimate,
+    estimate: UseEstimate,
     history: bool = True,
     measured: bool = False,
     among: Callable[[Pod], bool] | None = None,
@@ -93,7 +93,7 @@ def follow_expected_use(
         among=among,
     )
 
-    def told(entry: Entry) -> None:
+    def told(entry: ReservationInfo) -> None:
         pod = entry.reservation.pod
         if entry.held and not entry.occupants and pod is not None:
             owners = entry.reservation.spec.owners if entry.reservation.spec else ()
@@ -102,7 +102,7 @@ def follow_expected_use(
             residents.release(entry.uid)
 
     handle.cache.follow(residents)
-    handle.book.rooms.on_hold(told)
+    handle.ledger.holdings.on_hold(told)
     return residents
 
 
@@ -118,7 +118,7 @@ def _workload(namespace: str, owners: Iterable[Owner]) -> WorkloadKey | None:
     return None
 
 
-def deviation(levels: NodeLevels) -> Figures:
+def deviation(levels: NodeLevels) -> LevelArray:
     """Draw the standard deviation of the last 15 minutes from mean and 95th percentile: R x N, as parts."""
-    spread: Figures = np.maximum(levels.use("p95")[0] - levels.use("mean")[0], 0.0) / _P95 / MAX_NODE_SCORE
+    spread: LevelArray = np.maximum(levels.use("p95")[0] - levels.use("mean")[0], 0.0) / _P95 / MAX_NODE_SCORE
     return spread

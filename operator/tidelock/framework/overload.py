@@ -30,7 +30,7 @@ class OverloadFilter(PreFilter, Filter):
         within: Mask = np.logical_not(state.expect(self.found).beyond[:, snapshot.rows].any(axis=0))
         return within
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:  # noqa: ARG002 -- as for every filter
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:  # noqa: ARG002 -- as for every filter
         """Evictions change no measurement."""
         return False
 

@@ -6,35 +6,35 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from tidelock.framework.cyclestate import CycleState
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 
 
 @dataclass(frozen=True, slots=True)
-class OwnLocks:
+class OwnReservations:
     """The locks that do not count against a pod; written beforehand where a lock itself is placed.
 
     There may be thousands. Of a group there is one for each node, until the pod is reserved and took one.
     """
 
-    entries: tuple[Entry, ...]
-    on_node: Mapping[str, Sequence[Entry]] = field(init=False, repr=False)
-    _all: frozenset[Entry] = field(init=False, repr=False)
+    entries: tuple[ReservationInfo, ...]
+    on_node: Mapping[str, Sequence[ReservationInfo]] = field(init=False, repr=False)
+    _all: frozenset[ReservationInfo] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        on_node: defaultdict[str, list[Entry]] = defaultdict(list)
+        on_node: defaultdict[str, list[ReservationInfo]] = defaultdict(list)
         for entry in self.entries:
             on_node[entry.node].append(entry)
         object.__setattr__(self, "on_node", dict(on_node))
         object.__setattr__(self, "_all", frozenset(self.entries))
 
-    def __contains__(self, entry: Entry) -> bool:
+    def __contains__(self, entry: ReservationInfo) -> bool:
         return entry in self._all
 
 
 @dataclass(slots=True)
-class ClaimedLocks:
+class ClaimedReservations:
     """The uids of the locks that a pod has taken, and of their groups; written when it is reserved.
 
     They are `unwritten` until a binding says it. Where locks are for any pod of a workload, a pod that took
@@ -46,18 +46,18 @@ class ClaimedLocks:
 
 
 @dataclass(frozen=True, slots=True)
-class AllLocks:
+class AllReservations:
     """The ledger, for whoever asks what locks hold for others; written where any lock holds room."""
 
-    book: Book
+    ledger: Ledger
 
 
-def apart_from_own(book: Book, pod: Pod, state: CycleState) -> AbstractContextManager[None]:
+def without_own_reservations(ledger: Ledger, pod: Pod, state: CycleState) -> AbstractContextManager[None]:
     """Count the reserve pods of a pod's own locks as gone while it is decided, as it comes in their place."""
-    if not book.rooms.neighbourly:
+    if not ledger.holdings.neighbourly:
         return nullcontext()
-    own = state.read(OwnLocks)
+    own = state.read(OwnReservations)
     if own is None:
-        own = OwnLocks(tuple(book.ownership.of(pod)))
+        own = OwnReservations(tuple(ledger.ownership.of(pod)))
         state.write(own)
-    return book.rooms.apart(own.entries)
+    return ledger.holdings.apart(own.entries)

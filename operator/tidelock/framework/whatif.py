@@ -17,12 +17,12 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.nominator import Earmark, Nominator
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Counts, Filter, Mask, PreFilter, Verdict, View
+from tidelock.framework.api import Counts, Filter, FilterResult, Mask, NodeView, PreFilter
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
-from tidelock.framework.extension_point_timer import Course
-from tidelock.framework.own_reservations import AllLocks, OwnLocks
-from tidelock.ledger.reservation_info import Entry
+from tidelock.framework.decision_time import DecisionTime
+from tidelock.framework.extension_point_timer import ExtensionPointTimer
+from tidelock.framework.own_reservations import AllReservations, OwnReservations
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, Resources, covers
 
@@ -47,7 +47,7 @@ class WhatIf:
         self._followers = [each for each in filters if isinstance(each, PreFilter) and _follows(each)]
         self._far = {each for each in self._followers if not each.per_node}
         self.follows = bool(self._followers)
-        self._course = state.read(Course) or Course()
+        self._timer = state.read(ExtensionPointTimer) or ExtensionPointTimer()
         self._state = state.clone()
         self._alone: list[tuple[CycleState, Snapshot]] = []
         if self._far:
@@ -59,19 +59,19 @@ class WhatIf:
         """Have the filters' state count pods on a node as well; amounts are `shift`ed on their own."""
         for other in others:
             for plugin in self._followers:
-                since = self._course.now()
+                since = self._timer.now()
                 for state in self._states(plugin, index):
                     plugin.add_pod(state, self._pod, other, self._whole)
-                self._course.aside(plugin, "PreFilterExtensionAddPod", since)
+                self._timer.aside(plugin, "PreFilterExtensionAddPod", since)
 
     def remove(self, index: int, others: Iterable[Placed]) -> None:
         """Have the filters' state count pods on a node no longer; amounts are `shift`ed on their own."""
         for other in others:
             for plugin in self._followers:
-                since = self._course.now()
+                since = self._timer.now()
                 for state in self._states(plugin, index):
                     plugin.remove_pod(state, self._pod, other, self._whole)
-                self._course.aside(plugin, "PreFilterExtensionRemovePod", since)
+                self._timer.aside(plugin, "PreFilterExtensionRemovePod", since)
 
     def shift(self, amounts: Amounts, sign: int) -> None:
         """Add amounts to the T nodes, or take them off.
@@ -85,7 +85,7 @@ class WhatIf:
         change = np.add if sign > 0 else np.subtract
         for column, shifted in (
             (self.snapshot.requested, amounts[:, :width]),
-            (self.snapshot.locked, amounts[:, width : 2 * width]),
+            (self.snapshot.reserved, amounts[:, width : 2 * width]),
             (self.snapshot.nonzero, amounts[:, 2 * width :]),
         ):
             change(column, shifted, out=column)
@@ -93,7 +93,7 @@ class WhatIf:
     def empty(self) -> None:
         """Count nothing of the T nodes as requested or locked."""
         self.snapshot.requested[:] = 0
-        self.snapshot.locked[:] = 0
+        self.snapshot.reserved[:] = 0
 
     def relieve(self, amounts: Amounts) -> None:
         """Count so much of each of the T nodes as requested no longer: T x R amounts."""
@@ -105,9 +105,9 @@ class WhatIf:
 
     def unlock(self, index: int, resources: Resources) -> None:
         """Count this much of a node as locked no longer."""
-        self.snapshot.locked[index] -= self.snapshot.vector(resources)
+        self.snapshot.reserved[index] -= self.snapshot.vector(resources)
 
-    def judge(self) -> Verdict:
+    def judge(self) -> FilterResult:
         """Run the filters."""
         fits: Mask = np.ones(len(self.snapshot), np.bool_)
         ruled_out = []
@@ -117,13 +117,13 @@ class WhatIf:
             fits &= mask
             if not fits.any():
                 break
-        return Verdict(fits, tuple(ruled_out), tuple(self._filters))
+        return FilterResult(fits, tuple(ruled_out), tuple(self._filters))
 
     def still_fit(self, among: Mask) -> Mask:
         """Tell which of these nodes, where the pod has fitted, it fits after more changes."""
         fits = among.copy()
         for plugin in self._filters:
-            if plugin.heeds_room:
+            if plugin.depends_on_placement:
                 fits &= self._ask(plugin, fits)
         return fits
 
@@ -131,17 +131,17 @@ class WhatIf:
         """Tell for each node how many of the pod fit, one after the other."""
         return capacities(self._filters, self._state, self._pod, self.snapshot)
 
-    def views(self, mask: Mask) -> Iterator[View]:
+    def views(self, mask: Mask) -> Iterator[NodeView]:
         """Give some of the nodes as they would be."""
         indexes, rows = mask.nonzero()[0], self.snapshot.rows
         if not len(indexes) or isinstance(rows, slice):
             return
         if not self._alone:
-            yield View(self._state, self.snapshot, indexes, rows[indexes])
+            yield NodeView(self._state, self.snapshot, indexes, rows[indexes])
             return
         for index in indexes.tolist():
             state, snapshot = self._alone[index]
-            yield View(state, snapshot, _FIRST, rows[index : index + 1])
+            yield NodeView(state, snapshot, _FIRST, rows[index : index + 1])
 
     def _ask(self, plugin: Filter, fits: Mask) -> Mask:
         """Ask a filter about the nodes; about those that fit, if they are asked about one by one."""
@@ -171,17 +171,17 @@ def capacities(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot:
     return counts
 
 
-def fitting_in_the_end(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+def fitting_in_the_end(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
     """Tell which nodes fit, or may fit once equal locks are on others."""
-    fits = verdict.fits
-    for plugin, ruled_out in verdict.ruled_out:
+    fits = filter_result.fits
+    for plugin, ruled_out in filter_result.ruled_out:
         if plugin.relents and ruled_out.any():
-            others = (other for other in verdict.filters if other is not plugin)
+            others = (other for other in filter_result.filters if other is not plugin)
             fits = fits | reduce(and_, (each.filter(state, pod, snapshot) for each in others), ruled_out)
     return fits
 
 
-def tallied(plugin: Filter, pod: Pod, views: Iterable[View]) -> Counter[str]:
+def count_reasons_of_views(plugin: Filter, pod: Pod, views: Iterable[NodeView]) -> Counter[str]:
     """Count a filter's reasons on nodes as they would be."""
     counts: Counter[str] = Counter()
     for view in views:
@@ -189,7 +189,7 @@ def tallied(plugin: Filter, pod: Pod, views: Iterable[View]) -> Counter[str]:
     return counts
 
 
-def crowded(
+def filter_rows_with_nominated_pods(
     filters: Sequence[Filter],
     state: CycleState,
     pod: Pod,
@@ -211,13 +211,13 @@ def crowded(
     whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
     whatif.shift(_room_of(snapshot, there), 1)
     names = [node.name for node in whatif.snapshot.nodes]
-    locks = state.read(AllLocks)
-    if locks is not None:
-        own, ownership = state.expect(OwnLocks).entries, locks.book.ownership
+    reservations = state.read(AllReservations)
+    if reservations is not None:
+        own, ownership = state.expect(OwnReservations).entries, reservations.ledger.ownership
         for place, others in enumerate(there):
             if not pod.borrows:  # who borrows would use what is held for them
                 whatif.unlock(place, ownership.kept_for(others, names[place], own))
-            if whatif.follows and locks.book.rooms.neighbourly:
+            if whatif.follows and reservations.ledger.holdings.neighbourly:
                 theirs = ownership.on_node(others, names[place])
                 whatif.remove(place, reserved([each for each in theirs if each not in own]))
     if whatif.follows:
@@ -226,58 +226,60 @@ def crowded(
     return whatif, indexes
 
 
-def reserved(entries: Iterable[Entry]) -> list[Placed]:
+def reserved(entries: Iterable[ReservationInfo]) -> list[Placed]:
     """List the reserve pods of locks that count on their nodes."""
     found = ((entry.reserve_pod, entry.node) for entry in entries)
     return [Placed(pod, name, assumed=True) for pod, name in found if pod is not None]
 
 
-def yielding(
-    verdict: Verdict, nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
-) -> Verdict:
+def filter_with_nominated_pods(
+    filter_result: FilterResult, nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
+) -> FilterResult:
     """Rule out nodes that a pod fits only as long as those nominated there, not below it, are not there.
 
     Nodes without nominations stay as they were judged. Reasons are those that hold with the nominated pods.
     """
-    rivals = rivals_of(nominator, state, pod, snapshot) if nominator.nodes else None
+    rivals = nominated_above(nominator, state, pod, snapshot) if nominator.nodes else None
     if not rivals:
-        return verdict
-    judged = verdict.fits.copy()
-    for _, mask in verdict.ruled_out:
+        return filter_result
+    judged = filter_result.fits.copy()
+    for _, mask in filter_result.ruled_out:
         judged |= mask
     rows = np.array(sorted(rivals), np.intp)
-    crowd = crowded(verdict.filters, state, pod, snapshot, rows[judged[rows]], rivals)
+    crowd = filter_rows_with_nominated_pods(
+        filter_result.filters, state, pod, snapshot, rows[judged[rows]], rivals
+    )
     if crowd is None:
-        return verdict
+        return filter_result
     whatif, indexes = crowd
     rows, among = rows[judged[rows]][indexes], whatif.judge()
     out = rows[~among.fits]
-    fits = verdict.fits.copy()
+    fits = filter_result.fits.copy()
     fits[out] = False
     masks: dict[Filter, Mask] = {}
-    for plugin, mask in verdict.ruled_out:  # which may name a plugin twice, as PreFilter and as Filter
+    for plugin, mask in filter_result.ruled_out:  # which may name a plugin twice, as PreFilter and as Filter
         masks[plugin] = mask | masks[plugin] if plugin in masks else mask.copy()
         masks[plugin][out] = False
     for plugin, mask in among.ruled_out:
         if mask.any():
             masks.setdefault(plugin, np.zeros(len(snapshot), np.bool_))[rows[mask]] = True
-    everybody = dict.fromkeys((*verdict.filters, *masks))
+    everybody = dict.fromkeys((*filter_result.filters, *masks))
     ordered = tuple((plugin, masks[plugin]) for plugin in everybody if plugin in masks)
-    return Verdict(fits, ordered, verdict.filters, tuple(whatif.views(~among.fits)), rivals)
+    return FilterResult(fits, ordered, filter_result.filters, tuple(whatif.views(~among.fits)), rivals)
 
 
-def rivals_of(
+def nominated_above(
     nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
 ) -> dict[int, Sequence[Pod]]:
     """Give the pods that another must yield to by the row of their node; its own locks are none of them.
 
     Where a lock of its own has all that it asks for, it yields to nobody: that room was given first.
     """
-    own = state.read(OwnLocks)
+    own = state.read(OwnReservations)
     entries = own.entries if own else ()
     rivals = nominator.rivals(pod)
     earmark = nominator.earmark
-    if earmark is not None and _yields(pod, entries, earmark, state.expect(Moment).now):
+    if earmark is not None and _yields(pod, entries, earmark, state.expect(DecisionTime).now):
         rivals[earmark.node_name] = [*rivals.get(earmark.node_name, ()), earmark.pod]
     mine = {entry.uid for entry in entries}
     sheltered = {entry.node for entry in entries if entry.held and covers(entry.held, pod.requests)}
@@ -289,7 +291,7 @@ def rivals_of(
     return found
 
 
-def _yields(pod: Pod, own: Sequence[Entry], earmark: Earmark, now: float) -> bool:
+def _yields(pod: Pod, own: Sequence[ReservationInfo], earmark: Earmark, now: float) -> bool:
     """Whether a pod, or a lock by its stand-in, must leave earmarked room: not if it is gone by then.
 
     Nor if it is above the lock that waits, or of a DaemonSet, which has no other node for it.
@@ -299,7 +301,7 @@ def _yields(pod: Pod, own: Sequence[Entry], earmark: Earmark, now: float) -> boo
     return _needed_until(pod, own, now) > earmark.at
 
 
-def _needed_until(pod: Pod, own: Sequence[Entry], now: float) -> float:
+def _needed_until(pod: Pod, own: Sequence[ReservationInfo], now: float) -> float:
     """Tell until when a pod, or a lock by its stand-in, needs room that it is given now."""
     for entry in own:
         if entry.uid == pod.uid:
@@ -338,7 +340,7 @@ def _only(snapshot: Snapshot, index: int) -> Snapshot:
         nodes=[snapshot.nodes[index]],
         allocatable=snapshot.allocatable[here],
         requested=snapshot.requested[here],
-        locked=snapshot.locked[here],
+        reserved=snapshot.reserved[here],
         nonzero=snapshot.nonzero[here],
         traits=snapshot.traits.take(np.array([index])),
         rows=np.array([index]) if isinstance(snapshot.rows, slice) else snapshot.rows[here],

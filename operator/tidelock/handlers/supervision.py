@@ -19,7 +19,7 @@ from kopf._cogs.structs.references import Insights
 
 from tidelock.handlers.lifecycle import set_on_signals
 from tidelock.kube.backoff import Backoff
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.running import until
 from tidelock.telemetry import Telemetry
@@ -46,7 +46,7 @@ class SupervisedOperator:
     """
 
     def __init__(
-        self, resource: Resource, registry: kopf.OperatorRegistry, telemetry: Telemetry, rng: Random
+        self, resource: ApiResource, registry: kopf.OperatorRegistry, telemetry: Telemetry, rng: Random
     ) -> None:
         """Take the handlers, of this kind alone."""
         self.resource = resource

@@ -20,7 +20,7 @@ from tidelock.model.conditions import Aspect, dated
 
 logger = logging.getLogger(__name__)
 
-INVALID_SPEC = "InvalidSpec"
+INVALID_WATER_LEVEL = "InvalidSpec"
 
 
 def register(
@@ -85,8 +85,8 @@ def refusal(body: dict[str, Any], problem: str, now: float) -> dict[str, Any]:
     """Write the status that a WaterLevel with an invalid spec ought to have."""
     generation = body["metadata"].get("generation", 0)
     conditions = [
-        Aspect("Ready", "False", INVALID_SPEC, problem),
-        Aspect("Stalled", "True", INVALID_SPEC, problem),
+        Aspect("Ready", "False", INVALID_WATER_LEVEL, problem),
+        Aspect("Stalled", "True", INVALID_WATER_LEVEL, problem),
     ]
     return {
         "observedGeneration": generation,

@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """A resource of the API and where its objects are found; the core group is empty."""
 
     group: str
@@ -78,23 +78,23 @@ class Resource:
         return f"{path}/{subresource}" if subresource else path
 
 
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
-WEBHOOKS = Resource(
+PODS = ApiResource("", "v1", "pods", "Pod")
+NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS = ApiResource("events.k8s.io", "v1", "events", "Event")
+WEBHOOKS = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
-RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
-RESERVATIONGROUPS = Resource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
-RESERVATIONSCHEDULES = Resource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")
-RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-RESERVATIONQUOTAS = Resource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
-RESERVATIONQUOTES = Resource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")
-WATERLEVELS = Resource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
+RESERVATIONS = ApiResource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
+RESERVATIONGROUPS = ApiResource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
+RESERVATIONSCHEDULES = ApiResource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")
+RESOURCEQUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
+RESERVATIONQUOTAS = ApiResource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
+RESERVATIONQUOTES = ApiResource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")
+WATERLEVELS = ApiResource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
 
 
 class Stream:
@@ -235,7 +235,7 @@ class KubeClient:
         """Put an object, or a subresource such as its status, in the place of the stored one."""
         return await self.request("PUT", path, params=self._named(), body=body)
 
-    async def replace_status(self, resource: Resource, meta: ObjectMeta, status: object) -> bytes:
+    async def replace_status(self, resource: ApiResource, meta: ObjectMeta, status: object) -> bytes:
         """Put the status of an object in the place of the stored one, if it is still in that version.
 
         Put, as the API server works less on it than on a patch. All but the status it takes from the stored

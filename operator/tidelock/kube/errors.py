@@ -107,7 +107,7 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: float = 0.0
 
 
-class Status(msgspec.Struct, frozen=True):
+class ErrorStatus(msgspec.Struct, frozen=True):
     """The API's own description of a failure, in answers and in ERROR events of a watch."""
 
     kind: str = ""
@@ -117,7 +117,7 @@ class Status(msgspec.Struct, frozen=True):
     details: StatusDetails | None = None
 
 
-_decode_status = bounded(msgspec.json.Decoder(Status).decode)
+_decode_status = bounded(msgspec.json.Decoder(ErrorStatus).decode)
 
 _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
     {
@@ -168,17 +168,17 @@ def _type_of(code: int, reason: str) -> type[ApiError]:
     return _TYPES.get(code, ApiError)
 
 
-def _parse_status(body: bytes) -> Status:
+def _parse_status(body: bytes) -> ErrorStatus:
     try:
         status = _decode_status(body)
     except ValueError:
-        status = Status()
+        status = ErrorStatus()
     if status.kind == "Status":
         return status
-    return Status(message=body[: 4 * _TEXT_LIMIT].decode(errors="replace")[:_TEXT_LIMIT].strip())
+    return ErrorStatus(message=body[: 4 * _TEXT_LIMIT].decode(errors="replace")[:_TEXT_LIMIT].strip())
 
 
-def _requested_delay(status: Status) -> float | None:
+def _requested_delay(status: ErrorStatus) -> float | None:
     return (status.details and status.details.retry_after_seconds) or None
 
 

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -41,7 +41,7 @@ from tidelock.model.meta import ObjectMeta
 
 logger = logging.getLogger(__name__)
 
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 
 _LAST_EPOCH = 999_999_999  # manifests/base/fence.yaml reads nine digits
 _BEGIN = 1_577_836_800  # 2020, in seconds since 1970

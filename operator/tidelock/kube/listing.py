@@ -2,13 +2,15 @@
 
 import msgspec
 
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.wire import parse_page
 
 _PAGE_LIMIT = 500
 
 
-async def list_all(client: KubeClient, resource: Resource, namespace: str | None = None) -> list[msgspec.Raw]:
+async def list_all(
+    client: KubeClient, resource: ApiResource, namespace: str | None = None
+) -> list[msgspec.Raw]:
     """List a resource, in one namespace or in all, page by page; raises an ApiError."""
     objects: list[msgspec.Raw] = []
     token = ""

@@ -1,8 +1,8 @@
 """A local, live copy of one resource: list, then watch, for ever.
 
 The copy follows the server through everything that a watch can suffer: cut and silent connections, expired
-versions, errors within the stream, events that come twice. It delivers to a `Sink` in the very turn of the
-event loop in which the bytes are read, as this is the way from a lock's creation to its decision.
+versions, errors within the stream, events that come twice. It delivers to an `EventHandler` in the very turn
+of the event loop in which the bytes are read, as this is the way from a lock's creation to its decision.
 
 Resource versions are compared as integers, which Kubernetes permits since 1.35 for the objects of one
 resource. A watch sends its events in the order of their versions, so one number, the newest version
@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.backoff import Backoff
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.errors import (
     ApiError,
     Forbidden,
@@ -33,7 +33,7 @@ from tidelock.kube.errors import (
 )
 from tidelock.kube.lines import LineSplitter
 from tidelock.kube.wire import (
-    Page,
+    ListPage,
     parse_event,
     parse_identity,
     parse_page,
@@ -60,7 +60,7 @@ T = TypeVar("T", bound=HasMeta)
 T_contra = TypeVar("T_contra", bound=HasMeta, contravariant=True)
 
 
-class Sink(Protocol[T_contra]):
+class EventHandler(Protocol[T_contra]):
     """Receives changes in order, in the event loop.
 
     An exception costs the object that it is about (`Failures`), which is delivered once more later.
@@ -79,11 +79,11 @@ class Sink(Protocol[T_contra]):
 class Failures(Protocol):
     """Takes the exceptions of sinks and decoders that no code expects."""
 
-    def __call__(self, step: str, about: Resource, meta: ObjectMeta, error: Exception, /) -> float:
+    def __call__(self, step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /) -> float:
         """Mark an object for which a step failed; return the seconds after which to try again."""
 
 
-def _raise(step: str, about: Resource, meta: ObjectMeta, error: Exception, /) -> NoReturn:
+def _raise(step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /) -> NoReturn:
     del step, about, meta
     raise error
 
@@ -141,16 +141,16 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         client: KubeClient,
-        resource: Resource,
+        resource: ApiResource,
         decode: Callable[[bytes], T],
-        sink: Sink[T],
+        sink: EventHandler[T],
         *,
         rng: Random,
         namespace: str | None = None,
         field_selector: str | None = None,
         label_selector: str | None = None,
         absent_if: tuple[type[ApiError], ...] = (),
-        on_faults: Callable[[Resource, ObjectMeta], None] = lambda _resource, _meta: None,
+        on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
         unusable: Callable[[T, str], T | None] = lambda _object, _problem: None,
         settings: WatchSettings = WatchSettings(),
@@ -255,7 +255,7 @@ class Reflector(Generic[T]):
         self._sink.synced()
         self.synced.set()
 
-    async def _fetch_page(self, token: str) -> Page:
+    async def _fetch_page(self, token: str) -> ListPage:
         # Without a resourceVersion the list is as new as etcd itself, never older than what was seen before.
         params = {**self._selectors, "limit": str(self._settings.page_limit)}
         if token:
@@ -264,7 +264,7 @@ class Reflector(Generic[T]):
         self.last_activity = self._clock()
         return parse_page(body)
 
-    async def _deliver_page(self, page: Page, present: set[Key]) -> None:
+    async def _deliver_page(self, page: ListPage, present: set[Key]) -> None:
         for count, raw in enumerate(page.items or (), start=1):
             listed = parse_identity(raw)
             present.add(listed.key)
@@ -291,7 +291,7 @@ class Reflector(Generic[T]):
             self.lost = None
             while chunk := await stream.read():
                 self.last_activity = self._clock()
-                for line in lines.feed(chunk):
+                for line in lines.event_handlers(chunk):
                     self._handle(line)
         return self._version > start
 

@@ -39,7 +39,7 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     token: str = msgspec.field(name="continue", default="")
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page of a list."""
 
     metadata: ListMeta
@@ -61,7 +61,7 @@ class _WithUid(msgspec.Struct, frozen=True):
 _decode_uid = msgspec.json.Decoder(_WithUid).decode
 _decode_event = msgspec.json.Decoder(WatchEvent).decode
 _decode_object = msgspec.json.Decoder(_Object).decode
-_decode_page = msgspec.json.Decoder(Page).decode
+_decode_page = msgspec.json.Decoder(ListPage).decode
 
 
 def parse_event(line: bytes) -> WatchEvent:
@@ -82,7 +82,7 @@ def parse_uid(raw: bytes | msgspec.Raw) -> str:
         return ""
 
 
-def parse_page(body: bytes) -> Page:
+def parse_page(body: bytes) -> ListPage:
     """Read the answer to a list request; raises MalformedAnswer."""
     return _parse(_decode_page, body)
 

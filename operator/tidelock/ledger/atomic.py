@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -14,7 +14,7 @@ class Changing(Protocol):
     """What changes a ledger."""
 
     @property
-    def book(self) -> Book:
+    def ledger(self) -> Ledger:
         """The ledger."""
 
     def time(self) -> float:
@@ -24,16 +24,16 @@ class Changing(Protocol):
 C = TypeVar("C", bound=Changing)
 
 
-def completing(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+def atomic(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
     """Have the locks that a method was changing made anew when it raises, and the error go on."""
 
     @wraps(change)
     def complete(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.book.checkpoint()
+        self.ledger.checkpoint()
         try:
             return change(self, *args, **kwargs)
         except Exception:
-            self.book.recover(self.time())
+            self.ledger.recover(self.time())
             raise
 
     return complete

@@ -1,8 +1,8 @@
 """The ledger of locks: events in, state and a record of changes out; no I/O, no clock of its own.
 
-Where a lock may go is decided by the scheduling cycle, which then calls `admit` or `refuse`; the book keeps
-the columns' `locked` amounts, the list of those that wait, the expiries and the ends. Every call states what
-is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
+Where a lock may go is decided by the scheduling cycle, which then calls `admit` or `refuse`. The ledger
+keeps the columns' `reserved` amounts, the list of those that wait, the expiries and the ends. Every call
+states what is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections import defaultdict
@@ -16,30 +16,30 @@ from msgspec.structs import replace as replace_meta
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.affinity_terms import Carriers
+from tidelock.cluster.index.affinity_terms import AffinityTerms
 from tidelock.cluster.index.ports import Ports
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Earmark, Nominator
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.forecast import Forecast
-from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder
 from tidelock.ledger.lifecycle.alternatives import Alternatives
 from tidelock.ledger.lifecycle.expiry import Ending, ending
-from tidelock.ledger.lifecycle.leases import ask_the_same, followed
-from tidelock.ledger.lifecycle.migration import Plan
+from tidelock.ledger.lifecycle.leases import ask_the_same, lease_followed
+from tidelock.ledger.lifecycle.migration import MigrationPlan
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED, Event, after
-from tidelock.ledger.lifecycle.two_phase import begun, commit_token
+from tidelock.ledger.lifecycle.two_phase import commit_token, two_phase_begun
 from tidelock.ledger.owners.matching import is_for_any
 from tidelock.ledger.owners.ownership import Ownership
-from tidelock.ledger.queue.fair_share import Shares
-from tidelock.ledger.queue.positions import Places
+from tidelock.ledger.queue.fair_share import FairShares
+from tidelock.ledger.queue.positions import QueuePositions
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.queue.waiting import Waitlist
-from tidelock.ledger.reservation_info import Entry
-from tidelock.ledger.restore import adopt
+from tidelock.ledger.queue.waiting import WaitingReservations
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.ledger.restore import restore
 from tidelock.ledger.sets.groups import Group, GroupKey, Groups
 from tidelock.ledger.sets.schedules import Schedules
 from tidelock.model.api.reservation import BoundPod, Phase
@@ -76,7 +76,7 @@ _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLAT
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Transition:
     """A transition of a lock, for events and metrics; `due` is the instant at which it was to happen."""
 
     meta: ObjectMeta
@@ -97,8 +97,8 @@ class Claim:
     """
 
     pod: Pod
-    entries: tuple[Entry, ...]
-    taken: tuple[tuple[Entry, Resources], ...]
+    entries: tuple[ReservationInfo, ...]
+    taken: tuple[tuple[ReservationInfo, Resources], ...]
     failure: str
     unwritten: bool = False
 
@@ -110,7 +110,7 @@ class Claim:
         return [*groups, *(entry.uid for entry in chosen_first)]
 
 
-class Book:
+class Ledger:
     """All Reservations and the room that they hold.
 
     Args:
@@ -152,33 +152,33 @@ class Book:
         move_after: float = 300.0,
         on_failure: OnFailure = raise_failure,
     ) -> None:
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, ReservationInfo] = {}
         self.changed: dict[Key, None] = {}
-        self.changes: list[Change] = []
-        self.ended: list[Entry] = []
-        self.leaving: dict[Key, Entry] = {}
-        self.opened: list[Entry] = []
-        self.hearsay: list[Claim] = []
-        self.planned: dict[Key, Entry] = {}
+        self.changes: list[Transition] = []
+        self.ended: list[ReservationInfo] = []
+        self.leaving: dict[Key, ReservationInfo] = {}
+        self.opened: list[ReservationInfo] = []
+        self.unverified_claims: list[Claim] = []
+        self.planned: dict[Key, ReservationInfo] = {}
         self.touched: set[str] = set()
         self._columns = columns
         self._nominator = nominator or Nominator(columns)
         self.quotas = quotas or Quotas(Lister(), Lister())
         self.quotas.on_change(self._recap)
-        self.shares = Shares(columns, self.quotas)
+        self.shares = FairShares(columns, self.quotas)
         self.groups = Groups()
-        self.waitlist = Waitlist(self.groups)
-        self.quotas.on_room(self.waitlist.try_parked)
+        self.waiting_reservations = WaitingReservations(self.groups)
+        self.quotas.on_room(self.waiting_reservations.try_parked)
         self.schedules = Schedules()
         if reserve_pods is None:
-            reserve_pods = ReservePods(columns, Carriers(columns), Ports())
-        self.rooms = Rooms(columns, reserve_pods, pods_on, self._touch)
-        self.ownership = Ownership(self.entries, self.groups, self.rooms, self._capacity)
+            reserve_pods = ReservePods(columns, AffinityTerms(columns), Ports())
+        self.holdings = Holdings(columns, reserve_pods, pods_on, self._touch)
+        self.ownership = Ownership(self.entries, self.groups, self.holdings, self._capacity)
         self._forecast: Forecast | None = None
-        self.places = Places(self.waitlist, self.shares, self.forecast, self._have_told)
+        self.places = QueuePositions(self.waiting_reservations, self.shares, self.forecast, self._have_told)
         self._pods_on = pods_on
         self._alternatives = Alternatives()
-        self._undecided: dict[Key, Entry] = {}
+        self._undecided: dict[Key, ReservationInfo] = {}
         self._epoch = epoch
         self._move_after = move_after
         self._claims: dict[str, Claim] = {}
@@ -200,7 +200,7 @@ class Book:
 
     def upsert(self, reservation: Reservation, now: float) -> None:
         """Take over a version of a Reservation. One that is being deleted holds nothing any more."""
-        self.waitlist.steady.at(now)
+        self.waiting_reservations.steady.at(now)
         entry = self.find(reservation.key)
         if entry is not None and entry.uid != reservation.meta.uid:
             self.remove(entry.reservation)
@@ -208,14 +208,14 @@ class Book:
         if entry is not None and reservation.meta.version < entry.reservation.meta.version:
             return  # the echo of an earlier write than the last that was acknowledged
         if reservation.meta.deletion_timestamp is not None:
-            self._let_go(entry or adopt(reservation, now), reservation, now)
+            self._let_go(entry or restore(reservation, now), reservation, now)
             return
         if entry is not None and entry.reservation.failure != reservation.failure:
             self._rebuild(entry, reservation, now)
             return
         if entry is None:
             problem = self.groups.problem(reservation)
-            entry = adopt(replace(reservation, problem=problem) if problem else reservation, now)
+            entry = restore(replace(reservation, problem=problem) if problem else reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self._set_aside_for(entry)
@@ -225,13 +225,13 @@ class Book:
                 self.groups.join(entry)
             self.schedules.join(entry)
             self._await_decision(entry)
-            room, entry.room = entry.room, NOTHING
-            self.rooms.hold(entry, room)
-            self.rooms.in_change[entry.key] = entry
+            room, entry.reserved = entry.reserved, NOTHING
+            self.holdings.hold(entry, room)
+            self.holdings.in_change[entry.key] = entry
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _planned_text(entry) if entry.ahead else _held_text(entry)
             if entry.outlasting:
-                self.waitlist.outlasting[entry.key] = entry  # when all quotas are known
+                self.waiting_reservations.outlasting[entry.key] = entry  # when all quotas are known
         else:
             self._revise(entry, reservation, now)
         self.ownership.note(entry)
@@ -247,7 +247,7 @@ class Book:
             self._drop(entry)
         self.changed.pop(entry.key, None)
 
-    def find(self, key: Key) -> Entry | None:
+    def find(self, key: Key) -> ReservationInfo | None:
         """Return the lock of a name, even if it is being deleted."""
         return self.entries.get(key) or self.leaving.get(key)
 
@@ -276,7 +276,7 @@ class Book:
 
     def checkpoint(self) -> None:
         """Note that all changes which were begun are complete."""
-        self.rooms.in_change.clear()
+        self.holdings.in_change.clear()
 
     def recover(self, now: float) -> None:
         """Make the locks anew whose change an exception has cut short, from the objects as they are stored.
@@ -284,14 +284,14 @@ class Book:
         It is what a next process would make of them, with one difference: such a lock gets no room back
         that is not free any more, so no other lock pays for it.
         """
-        cut_short, self.rooms.in_change = self.rooms.in_change, {}
+        cut_short, self.holdings.in_change = self.holdings.in_change, {}
         for entry in cut_short.values():
             known = self.find(entry.key)
             if known is None or known is entry:
                 self._rebuild(entry, entry.reservation if known is not None else None, now)
         self.checkpoint()
 
-    def _rebuild(self, entry: Entry, reservation: Reservation | None, now: float) -> None:
+    def _rebuild(self, entry: ReservationInfo, reservation: Reservation | None, now: float) -> None:
         """Forget an entry, as far as it is known anywhere, and make it anew from a version of its object."""
         self._wipe(entry)
         if reservation is None:
@@ -321,7 +321,7 @@ class Book:
         with Attempt(lambda _error: 0.0) as attempt:
             self.upsert(reservation, now)
             made = self.entries.get(reservation.key)
-            if made is not None and made.room and not made.ahead and self._columns.shortfall(made.node):
+            if made is not None and made.reserved and not made.ahead and self._columns.shortfall(made.node):
                 text = f"{made.node} has no room left for it"
                 self._displace(made, reasons.INSUFFICIENT_CAPACITY, text, now)
         half = self.find(reservation.key)
@@ -329,16 +329,16 @@ class Book:
             self._wipe(half)
         return attempt.error
 
-    def _wipe(self, entry: Entry) -> None:
+    def _wipe(self, entry: ReservationInfo) -> None:
         """Forget an entry in each place on its own, as it may be known in some of them alone."""
         key = entry.key
         steps: tuple[Callable[[], object], ...] = (
-            lambda: self.rooms.hold(entry, NOTHING),
+            lambda: self.holdings.hold(entry, NOTHING),
             lambda: self.end_earmark(entry),
             lambda: self._nominator.remove(entry.uid),
             lambda: self.ownership.end(entry),
             lambda: self._timers.set(key, None),
-            lambda: self.rooms.visited.pop(key, None),
+            lambda: self.holdings.visited.pop(key, None),
             lambda: self.entries.pop(key, None),
             lambda: self.leaving.pop(key, None),
             lambda: self.groups.leave(entry),
@@ -346,7 +346,7 @@ class Book:
             lambda: self._alternatives.leave(entry),
             lambda: self._undecided.pop(key, None),
             lambda: self.quotas.discharge(key),
-            lambda: self.waitlist.drop(entry),
+            lambda: self.waiting_reservations.drop(entry),
         )
         for step in steps:
             with suppress(Exception):  # what it was not known for; the exception before is the one to tell
@@ -354,7 +354,7 @@ class Book:
 
     @contextmanager
     def isolated(
-        self, step: str, kind: str, meta: ObjectMeta, now: float, anew: Entry | None = None
+        self, step: str, kind: str, meta: ObjectMeta, now: float, anew: ReservationInfo | None = None
     ) -> Iterator[Attempt]:
         """Isolate a step: a fault costs its object alone. What it was changing is made anew, and `anew`."""
         self.checkpoint()
@@ -362,10 +362,10 @@ class Book:
             yield attempt
         if attempt.error is not None:
             if anew is not None:
-                self.rooms.in_change[anew.key] = anew
+                self.holdings.in_change[anew.key] = anew
             self.recover(now)
 
-    def _shield(self, entry: Entry, now: float, work: Callable[[], None]) -> None:
+    def _shield(self, entry: ReservationInfo, now: float, work: Callable[[], None]) -> None:
         """Do what is due about a lock; one for which that fails is made anew, and is due again later."""
         with self.isolated("due", "Reservation", entry.reservation.meta, now, entry) as attempt:
             work()
@@ -383,7 +383,7 @@ class Book:
 
     # What the scheduling cycle decides.
 
-    def admit(self, entry: Entry, node: Node, now: float) -> None:
+    def admit(self, entry: ReservationInfo, node: Node, now: float) -> None:
         """Hold the room of a waiting lock on a node where it fits: first admission, growth or move.
 
         What begins later is planned there.
@@ -406,27 +406,27 @@ class Book:
         entry.violation = ""
         if entry.activated_at is None:
             self._begin(entry, now)
-        entry.hold = begun(entry.hold, entry.reservation, now)
+        entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
         self._place(entry, node, requests, now)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
         self._decide(entry, now)
 
     def refuse(
-        self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
+        self, entry: ReservationInfo, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
         """Note why there is no room for a waiting lock, which is tried again when room comes free."""
         self._refuse(entry, reason, message, now, plugins)
-        self.waitlist.set_aside(entry)
+        self.waiting_reservations.set_aside(entry)
 
     def _refuse(
-        self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
+        self, entry: ReservationInfo, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
         """Note why a waiting lock gets no room; why one has lost its room is not overwritten."""
         first, entry.tried = not entry.tried, True
-        self.waitlist.refusers.update(plugins)
-        at = self.waitlist.steady.at(now)
-        news = entry.reason != reason or at >= entry.refused_at + self.waitlist.renewal
-        self.waitlist.moved |= first or news
+        self.waiting_reservations.refusers.update(plugins)
+        at = self.waiting_reservations.steady.at(now)
+        news = entry.reason != reason or at >= entry.refused_at + self.waiting_reservations.renewal
+        self.waiting_reservations.moved |= first or news
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._touch(entry)
@@ -438,16 +438,16 @@ class Book:
         if first and entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
             self._give_up(entry, now)
 
-    def within_quota(self, entry: Entry, now: float) -> bool:
+    def within_quota(self, entry: ReservationInfo, now: float) -> bool:
         """Whether a lock in line is within its namespace's quotas; if not, it waits for these to change."""
         problem = self.quotas.problem(entry)
         if not problem:
-            self.waitlist.try_parked(entry.key.namespace)  # those alike
+            self.waiting_reservations.try_parked(entry.key.namespace)  # those alike
             return True
         self._nominator.remove(entry.uid)
         self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
         if entry.wanting:
-            self.waitlist.park(entry)
+            self.waiting_reservations.park(entry)
         return False
 
     def refuse_together(
@@ -457,11 +457,13 @@ class Book:
         for entry in group.waiting:
             self.refuse(entry, reason, message, now, plugins)
 
-    def preempt(self, entry: Entry, by: str, now: float) -> None:
+    def preempt(self, entry: ReservationInfo, by: str, now: float) -> None:
         """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
         self._displace(entry, reasons.PREEMPTED, f"preempted on {entry.node} by {by}", now)
 
-    def plan_moves(self, entry: Entry, plan: Plan | None, event: Event | None, text: str, now: float) -> None:
+    def plan_moves(
+        self, entry: ReservationInfo, plan: MigrationPlan | None, event: Event | None, text: str, now: float
+    ) -> None:
         """Have a lock that waits have a plan of moves, another one, or none; `text` says why none."""
         if plan is None:
             entry.end_plan()
@@ -472,20 +474,24 @@ class Book:
         if event is not None:
             self._note(entry, event, _MOVE_REASONS[event], text, now, now)
         if event is Event.MOVE:
-            self.waitlist.renew(entry)  # from now on by itself, as what comes free there is for nobody alike
+            self.waiting_reservations.renew(
+                entry
+            )  # from now on by itself, as what comes free there is for nobody alike
         self._touch(entry)
 
-    def set_earmark(self, entry: Entry, node_name: str, at: float, now: float) -> None:
+    def set_earmark(self, entry: ReservationInfo, node_name: str, at: float, now: float) -> None:
         """Keep room for a lock that waits, on a node as it comes free; whoever is gone by `at` may use it."""
         self._keep_room(entry, node_name, at)
         if entry.earmark != node_name:
             entry.earmark = node_name
             text = f"room that comes free on {node_name} is kept for it"
             self._note(entry, Event.EARMARK, reasons.EARMARKED, text, now, now)
-            self.waitlist.renew(entry)  # from now on by itself, as what comes free there is for nobody alike
+            self.waiting_reservations.renew(
+                entry
+            )  # from now on by itself, as what comes free there is for nobody alike
             self._touch(entry)
 
-    def end_earmark(self, entry: Entry) -> None:
+    def end_earmark(self, entry: ReservationInfo) -> None:
         """Keep no room for a lock any more."""
         if entry.earmark:
             entry.earmark = ""
@@ -504,11 +510,11 @@ class Book:
         claim = self._claims[pod.uid] = self._claim(pod, node_name, own, text, failure, now)
         return claim
 
-    def used_by(self, pod_uid: str, node_name: str) -> list[Entry]:
+    def used_by(self, pod_uid: str, node_name: str) -> list[ReservationInfo]:
         """Return the locks that a pod which is being bound has taken, and those for reuse that it is in."""
         claim = self._claims.get(pod_uid)
         reused = (
-            each for each in self.rooms.occupied_on(node_name) if each.sticky and pod_uid in each.occupants
+            each for each in self.holdings.occupied_on(node_name) if each.sticky and pod_uid in each.occupants
         )
         return [*(claim.entries if claim is not None else ()), *reused]
 
@@ -516,13 +522,13 @@ class Book:
         """Take locks back after their owner's binding failed, as far as they live and their room is there."""
         claim = self._claims.pop(pod_uid, None)
         if claim is not None:
-            self.settle_claim(claim, "", now)
+            self.resolve_claim(claim, "", now)
 
     def lose_owner(self, uid: str, now: float) -> None:
         """Take locks back whose owner is gone before it was known to be bound: others would get its room."""
         self.unclaim(uid, now)
         for claim in tuple(self._unheard.get(uid, ())):
-            self.settle_claim(claim, "", now)
+            self.resolve_claim(claim, "", now)
         self.forget_owner(uid)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float, *, gone: bool = False) -> None:
@@ -535,19 +541,19 @@ class Book:
             self._has_chosen.add(pod.uid)
             self._ask(replace(claim, pod=pod, unwritten=True))
         elif claim is not None:
-            self.settle_claim(claim, node_name, now)
+            self.resolve_claim(claim, node_name, now)
         if not gone:
-            self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
+            self.claim_tentatively(pod, node_name, now)  # for locks that came meanwhile
 
     def try_beside(self, owner: Pod) -> None:
         """Have locks for reuse that wait be tried again, as a pod is bound that may use them where it is."""
-        self.waitlist.retry(entry for entry in self.ownership.of(owner, ()) if entry.sticky)
+        self.waiting_reservations.retry(entry for entry in self.ownership.of(owner, ()) if entry.sticky)
 
     def forget_owner(self, uid: str) -> None:
         """Learn that a pod is gone, or was not bound after all."""
         self._has_chosen.discard(uid)
 
-    def hear_bound(self, pod: Pod, node_name: str, now: float) -> None:
+    def claim_tentatively(self, pod: Pod, node_name: str, now: float) -> None:
         """Have a pod that a watch says is bound claim its locks, until the API server has been asked.
 
         The watch of pods may be behind that of Reservations: a lock that it tells nothing of yet may be for a
@@ -569,7 +575,7 @@ class Book:
             if chooses:
                 self._has_chosen.add(pod.uid)
 
-    def settle_claim(self, claim: Claim, node_name: str, now: float) -> None:
+    def resolve_claim(self, claim: Claim, node_name: str, now: float) -> None:
         """End the locks of a claim whose pod is bound to a node; what is not its any more goes back."""
         asked = [each for each in self._unheard.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
         if asked:
@@ -586,7 +592,7 @@ class Book:
             if self.entries.get(entry.key) is entry and _is_taken_by(entry, claim.pod)
         ]
         for entry, _ in returned:
-            self.rooms.hold(entry, NOTHING)
+            self.holdings.hold(entry, NOTHING)
         for entry, held in returned:
             entry.bound_pod = None
             if (over := ending(entry, now)) is not None:
@@ -597,7 +603,7 @@ class Book:
     # What becomes of nodes.
 
     def settle_node(
-        self, name: str, now: float, intruder: Pod | None = None, left: Collection[Entry] = ()
+        self, name: str, now: float, intruder: Pod | None = None, left: Collection[ReservationInfo] = ()
     ) -> None:
         """Bring the locks of a node in line with what the node is now.
 
@@ -605,8 +611,8 @@ class Book:
         """
         node = self._node(name)
         if node is None:
-            self.rooms.drop_rests(name)
-        for entry in list(self.rooms.held_on(name)):
+            self.holdings.drop_rests(name)
+        for entry in list(self.holdings.held_on(name)):
             if node is None or node.meta.is_other(entry.node_uid):
                 self._lose(entry, now)
             elif entry.node_problem != _node_problem(node):
@@ -619,7 +625,7 @@ class Book:
 
         That is taken for the newest pod there, if it was made after a lock.
         """
-        if held := list(self.rooms.held_on(name)):
+        if held := list(self.holdings.held_on(name)):
             self.settle_node(name, now, likely_intruder(self._pods_on(name), held))
 
     # Time.
@@ -627,33 +633,38 @@ class Book:
     def forecast(self, now: float) -> Forecast:
         """Tell what is known of when room comes free, as of a moment ago: 1,000 locks take 2 ms."""
         if self._forecast is None or not self._forecast.is_of(now):
-            self._forecast = Forecast(self._columns, self.rooms, now)
+            self._forecast = Forecast(self._columns, self.holdings, now)
         return self._forecast
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        at_once = self._undecided or self.waitlist.outlasting or self.rooms.visited or self.groups.unsettled
+        at_once = (
+            self._undecided
+            or self.waiting_reservations.outlasting
+            or self.holdings.visited
+            or self.groups.unsettled
+        )
         if at_once:
             return 0.0
         places = self.places.due
         if places is not None:
-            places = max(places, self.waitlist.steady.instant(self._places_from))
+            places = max(places, self.waiting_reservations.steady.instant(self._places_from))
         retries = self._group_retries.next(), self._rebuilds.next()
         return earliest(self._timers.next(), places, *retries)
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
-        self.waitlist.steady.at(now)
+        self.waiting_reservations.steady.at(now)
         self._catch_up()
         due = self.next_deadline()
         if due is None or due > now:
             return
         self._rebuild_again(now)
         self._decide_all(now)
-        outlasting, self.waitlist.outlasting = self.waitlist.outlasting, {}
+        outlasting, self.waiting_reservations.outlasting = self.waiting_reservations.outlasting, {}
         for entry in outlasting.values():
             self._shield(entry, now, partial(self._outlast, entry))
-        visited, self.rooms.visited = self.rooms.visited, {}
+        visited, self.holdings.visited = self.holdings.visited, {}
         for key in visited:
             if (visitee := self.entries.get(key)) is not None:
                 self._shield(visitee, now, partial(self._note_visitors, visitee, now))
@@ -662,18 +673,18 @@ class Book:
                 self.note_fault(key, None)
                 self._shield(due_now, now, partial(self._do_due, due_now, now))
         self._settle_groups(now)
-        if self.waitlist.steady.last >= self._places_from:
+        if self.waiting_reservations.steady.last >= self._places_from:
             with Attempt(partial(self.on_failure, "places", "", ObjectMeta("places"))) as attempt:
                 self.places.renew(now)
-            self._places_from = self.waitlist.steady.last + attempt.pause
+            self._places_from = self.waiting_reservations.steady.last + attempt.pause
 
     # Inside.
 
-    def _outlast(self, entry: Entry) -> None:
+    def _outlast(self, entry: ReservationInfo) -> None:
         self._renew_expiry(entry)
         self._touch(entry)
 
-    def _note_visitors(self, entry: Entry, now: float) -> None:
+    def _note_visitors(self, entry: ReservationInfo, now: float) -> None:
         self._note_occupants(entry, now)
         self._note_borrowers(entry, now)
 
@@ -699,22 +710,25 @@ class Book:
 
     def _catch_up(self) -> None:
         """Have locks leave bad nodes after as many seconds as before, if the clock has been set back."""
-        lost, self._ahead = self.waitlist.steady.ahead - self._ahead, self.waitlist.steady.ahead
+        lost, self._ahead = (
+            self.waiting_reservations.steady.ahead - self._ahead,
+            self.waiting_reservations.steady.ahead,
+        )
         for entry in self.entries.values() if lost else ():
             if entry.move_at is not None:
                 entry.move_at -= lost
                 self._timers.set(entry.key, entry.deadline())
 
-    def _note_plan(self, entry: Entry) -> None:
+    def _note_plan(self, entry: ReservationInfo) -> None:
         if entry.plan is not None:
             self.planned[entry.key] = entry
 
-    def _keep_room(self, entry: Entry, node_name: str, at: float) -> None:
+    def _keep_room(self, entry: ReservationInfo, node_name: str, at: float) -> None:
         pod = entry.reservation.pod
         if pod is not None:
             self._nominator.set_earmark(Earmark(pod, node_name, at))
 
-    def _set_aside_for(self, entry: Entry) -> None:
+    def _set_aside_for(self, entry: ReservationInfo) -> None:
         """Keep room on the node of a plan that is under way, as it comes free, for its lock alone."""
         pod = entry.reservation.pod
         if pod is not None and entry.plan is not None and entry.plan.under_way:
@@ -732,40 +746,42 @@ class Book:
 
     def _ask(self, claim: Claim) -> None:
         """Have the API server be asked whether the pod of a claim is bound."""
-        self.hearsay.append(claim)
+        self.unverified_claims.append(claim)
         self._unheard[claim.pod.uid].append(claim)
 
     def _claim(
-        self, pod: Pod, node_name: str, own: list[Entry], text: str, failure: str, now: float
+        self, pod: Pod, node_name: str, own: list[ReservationInfo], text: str, failure: str, now: float
     ) -> Claim:
-        taken = tuple((entry, entry.room) for entry in own if entry.phase is not Phase.BOUND)
+        taken = tuple((entry, entry.reserved) for entry in own if entry.phase is not Phase.BOUND)
         needed = pod.requests
         try:
             for entry, _ in taken:
                 used = at_most(entry.held, needed) if entry.node == node_name else NOTHING
                 needed = beyond(needed, used)
-                self.rooms.pass_on(entry, used)
+                self.holdings.pass_on(entry, used)
                 entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
                 self._step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
         except Exception:
-            self.rooms.in_change |= {entry.key: entry for entry, _ in taken}  # without a claim none is taken
+            self.holdings.in_change |= {
+                entry.key: entry for entry, _ in taken
+            }  # without a claim none is taken
             raise
         return Claim(pod, tuple(own), taken, failure)
 
-    def _consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
-        self.rooms.hold(entry, NOTHING)
+    def _consume(self, entry: ReservationInfo, pod: Pod, node_name: str, now: float) -> None:
+        self.holdings.hold(entry, NOTHING)
         entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
         message = f"pod {pod.key} is bound to {node_name}"
         self._end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
         self._decide(entry, now)
 
-    def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
-        self.rooms.in_change[entry.key] = entry
+    def _revise(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
+        self.holdings.in_change[entry.key] = entry
         edited = reservation.meta.generation != entry.reservation.meta.generation
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
         priority = entry.priority
-        if entry.room and before is not None and spec is not None and before.owners != spec.owners:
-            self.rooms.retell(entry)
+        if entry.reserved and before is not None and spec is not None and before.owners != spec.owners:
+            self.holdings.retell(entry)
         entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:
             return
@@ -784,41 +800,41 @@ class Book:
         if entry.phase is Phase.REJECTED:
             entry.finished_at = None
             entry.look_ahead(now)
-            entry.lease = followed(None, reservation, now)
+            entry.lease = lease_followed(None, reservation, now)
             entry.wait(now, asked_at if entry.told_rejected else entry.pending_since)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._renew_expiry(entry)
-        self.waitlist.renew(entry)
+        self.waiting_reservations.renew(entry)
         if entry.phase is not Phase.BOUND and (over := ending(entry, now)) is not None:
             self._expire(entry, over, now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
 
-    def _hold_for_others(self, entry: Entry, now: float) -> None:
+    def _hold_for_others(self, entry: ReservationInfo, now: float) -> None:
         """Have a lock hold what it must, as others may be its owners now; no other lock pays for that.
 
         What a former owner goes on to use of its node is not free for it.
         """
-        if not entry.room:
+        if not entry.reserved:
             return
         held = entry.held
-        self.rooms.hold(entry, entry.room)
+        self.holdings.hold(entry, entry.reserved)
         if not covers(held, entry.held) and self._columns.shortfall(entry.node):
             text = f"{entry.node} has no room for it beside its former owners"
             self._displace(entry, reasons.WAITING, text, now)
 
-    def _reprioritise(self, entry: Entry, before: int) -> None:
+    def _reprioritise(self, entry: ReservationInfo, before: int) -> None:
         """Wake those that a lock whose priority was edited kept from room, and have places in line follow."""
         if entry.priority == before:
             return
-        self.waitlist.moved |= entry.tried
+        self.waiting_reservations.moved |= entry.tried
         kept = self._nominator.earmark
         if entry.earmark and kept is not None and kept.pod.uid == entry.uid:
             self._keep_room(entry, kept.node_name, kept.at)
         if entry.priority < before and entry.held:
-            self.rooms.offer(entry)
+            self.holdings.offer(entry)
 
-    def _do_due(self, entry: Entry, now: float) -> None:
+    def _do_due(self, entry: ReservationInfo, now: float) -> None:
         """Do what is due about a lock."""
         if entry.phase in SETTLED:
             self.changed[entry.key] = None
@@ -834,42 +850,42 @@ class Book:
             entry.move_at, entry.moving = None, True
             self._touch(entry)
 
-    def _open(self, entry: Entry, now: float) -> None:
+    def _open(self, entry: ReservationInfo, now: float) -> None:
         """Begin the window of a lock: what was planned is held, unless who was to be gone is there yet."""
         begins, entry.ahead = entry.begins_at, False
         self.opened.append(entry)
         if entry.phase is not Phase.PLANNED:
-            self.waitlist.renew(entry)
+            self.waiting_reservations.renew(entry)
             self._touch(entry)
             return
         entry.activated_at, entry.epoch = begins, self._epoch
         entry.end_as_asked()
-        entry.hold = begun(entry.hold, entry.reservation, now)
-        self.rooms.hold(entry, entry.room)
+        entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
+        self.holdings.hold(entry, entry.reserved)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
-        self.rooms.retell(entry)
+        self.holdings.retell(entry)
         self._displace_overcommitted(entry.node, now, None)
         self._decide(entry, now)
 
-    def _renew_expiry(self, entry: Entry) -> None:
+    def _renew_expiry(self, entry: ReservationInfo) -> None:
         """Have a lock that has begun end as its spec says, but later only if its quota allows that."""
         entry.resize_problem = ""
         if entry.outlasting and (problem := self.quotas.problem(entry)):
             entry.resize_problem = problem
-            self.waitlist.park(entry)
+            self.waiting_reservations.park(entry)
         else:
             entry.end_as_asked()
 
     def _recap(self, namespace: str) -> None:
         """Learn that the quotas of a namespace have changed."""
         ceiling = self.quotas.ceiling(namespace)
-        self.rooms.reprioritise()
+        self.holdings.reprioritise()
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
-                self.waitlist.moved = True
+                self.waiting_reservations.moved = True
 
-    def _begin(self, entry: Entry, now: float) -> None:
+    def _begin(self, entry: ReservationInfo, now: float) -> None:
         """Have the time of a lock count from now, or from when its group was first active."""
         group = self.groups.of(entry.reservation)
         began = group.began if group is not None else None
@@ -885,9 +901,9 @@ class Book:
                 self._expire(entry, over, now)
         if not group.complete:
             self._break_up(group, now)
-        elif not group.given and any(entry.missed for entry in group.holding):
+        elif not group.group_committed and any(entry.missed for entry in group.holding):
             self._give_up_together(group, now)
-        elif not group.given and group.stored:
+        elif not group.group_committed and group.stored:
             group.give(given=True)
             for entry in group.holding:
                 self._touch(entry)
@@ -908,9 +924,9 @@ class Book:
                 self._timers.set(entry.key, entry.deadline())
         elif group.standing != group.tried_with:  # who has come or gone may be what it waited for
             group.tried_with = group.standing
-            self.waitlist.retry(group.waiting)
+            self.waiting_reservations.retry(group.waiting)
 
-    def _give_up(self, entry: Entry, now: float) -> None:
+    def _give_up(self, entry: ReservationInfo, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
 
     def _give_up_together(self, group: Group, now: float) -> None:
@@ -920,7 +936,7 @@ class Book:
         for entry in group.waiting:
             self._give_up(entry, now)
 
-    def _reject_if_unreadable(self, entry: Entry, now: float) -> None:
+    def _reject_if_unreadable(self, entry: ReservationInfo, now: float) -> None:
         """Reject a lock that waits though its spec cannot be read; what is held stays held."""
         if entry.reservation.failure:
             return
@@ -929,13 +945,13 @@ class Book:
         elif entry.problem and entry.phase is Phase.REJECTED:
             entry.reason, entry.message = reasons.INVALID_SPEC, entry.problem
 
-    def _resize(self, entry: Entry, now: float) -> None:
+    def _resize(self, entry: ReservationInfo, now: float) -> None:
         """Shrink at once what is asked less of; what is asked more of waits for its admission."""
         spec = entry.reservation.spec
         if spec is not None and spec.node_name not in (None, entry.node):
             self._displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
-        self.rooms.hold(entry, entry.kept_of(entry.room))
+        self.holdings.hold(entry, entry.kept_of(entry.reserved))
         if not entry.outlasting:
             entry.resize_problem = ""
         if not entry.violation:
@@ -943,7 +959,7 @@ class Book:
         elif not entry.growing:
             self._restore(entry, now)
 
-    def _take_back(self, entry: Entry, held: Resources, failure: str, now: float) -> None:
+    def _take_back(self, entry: ReservationInfo, held: Resources, failure: str, now: float) -> None:
         node = self._node(entry.node)
         held = entry.kept_of(held)  # the spec may have shrunk meanwhile
         if not held:
@@ -961,20 +977,20 @@ class Book:
             text = f"{failure} and {entry.node} has no room left"
             self._displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
-    def _beside_borrowers(self, entry: Entry, room: Resources) -> Resources:
+    def _beside_borrowers(self, entry: ReservationInfo, room: Resources) -> Resources:
         """Tell what of this room has to be free on a lock's node for it, as borrowers may use the rest."""
-        return minus(room, self.rooms.credit(entry, entry.node, room)) if entry.borrowable else room
+        return minus(room, self.holdings.credit(entry, entry.node, room)) if entry.borrowable else room
 
     def _displace_overcommitted(
-        self, name: str, now: float, intruder: Pod | None, left: Collection[Entry] = ()
+        self, name: str, now: float, intruder: Pod | None, left: Collection[ReservationInfo] = ()
     ) -> None:
         """Take room from locks until the node's pods and locks fit: lowest priority first, then newest.
 
         Those that an intruder has left lose theirs before all others, but for what is kept beside bindings.
         """
-        if self.rooms.rests and self._columns.shortfall(name):
-            self.rooms.drop_rests(name)
-        while (found := first_loser(self._columns, self.rooms, name, left)) is not None:
+        if self.holdings.rests and self._columns.shortfall(name):
+            self.holdings.drop_rests(name)
+        while (found := first_loser(self._columns, self.holdings, name, left)) is not None:
             loser, shortfall = found
             if intruder is None:
                 text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
@@ -982,26 +998,26 @@ class Book:
             else:
                 self._violate(loser, intruder, shortfall, now)
 
-    def _violate(self, entry: Entry, intruder: Pod, shortfall: Resources, now: float) -> None:
+    def _violate(self, entry: ReservationInfo, intruder: Pod, shortfall: Resources, now: float) -> None:
         """Give up the room of a lock that a pod has taken; the lock keeps the rest of it, or moves."""
-        taken = at_most(entry.held, shortfall) or at_most(entry.room, shortfall)  # all of it may be lent
-        left = minus(entry.room, taken)
+        taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
+        left = minus(entry.reserved, taken)
         text = f"pod {intruder.key} took {_amounts_text(taken)} locked on {entry.node}"
         entry.violation = text
         if left and not entry.moves_when_violated:
-            self.rooms.hold(entry, left)
+            self.holdings.hold(entry, left)
             self._step(entry, Event.VIOLATE, reasons.VIOLATED, text, now)
         else:
             self._displace(entry, reasons.VIOLATED, text, now)
 
-    def _restore(self, entry: Entry, now: float) -> None:
+    def _restore(self, entry: ReservationInfo, now: float) -> None:
         """Note that a lock has all its room again, if others had taken some."""
         if entry.violation:
             entry.violation = ""
             self._step(entry, Event.RESTORE, reasons.RESTORED, _held_text(entry), now)
 
     def _displace(
-        self, entry: Entry, reason: str, message: str, now: float, since: float | None = None
+        self, entry: ReservationInfo, reason: str, message: str, now: float, since: float | None = None
     ) -> None:
         """Have a lock wait for room again, since `since` or now, if it was told to have room before."""
         self._unplace(entry)
@@ -1019,19 +1035,19 @@ class Book:
         self._reject_if_unreadable(entry, now)
         self._await_decision(entry)  # of its set another may be chosen now
 
-    def _lose(self, entry: Entry, now: float) -> None:
+    def _lose(self, entry: ReservationInfo, now: float) -> None:
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
         if entry.pinned:
-            self.rooms.hold(entry, NOTHING)
+            self.holdings.hold(entry, NOTHING)
             self._end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
         else:
             self._displace(entry, reasons.NODE_LOST, text, now)
 
-    def _follow_lease(self, entry: Entry, now: float) -> None:
+    def _follow_lease(self, entry: ReservationInfo, now: float) -> None:
         """Take over what the spec says of the lease: most often, that it was renewed."""
         if entry.phase is Phase.REJECTED:
             return
-        before, entry.lease = entry.lease, followed(entry.lease, entry.reservation, now)
+        before, entry.lease = entry.lease, lease_followed(entry.lease, entry.reservation, now)
         if (
             before is not None
             and before.lost_at is not None
@@ -1039,7 +1055,7 @@ class Book:
         ):
             self._note(entry, Event.RENEW, reasons.RENEWED, "the lease was renewed", now, now)
 
-    def _await_decision(self, entry: Entry) -> None:
+    def _await_decision(self, entry: ReservationInfo) -> None:
         """Have a lock be looked at once all are known: it may be committed, or one of its set be chosen."""
         self._alternatives.join(entry)
         if entry.hold is not None or entry.key in self._alternatives:
@@ -1051,7 +1067,7 @@ class Book:
         for entry in sorted(undecided.values(), key=lambda entry: entry.order):
             self._shield(entry, now, partial(self._decide, entry, now))
 
-    def _decide(self, entry: Entry, now: float) -> None:
+    def _decide(self, entry: ReservationInfo, now: float) -> None:
         """Commit a lock whose spec has the token of its hold; once one of a set is chosen all others end."""
         self._end_outdone(entry, now)
         if entry.hold is None or entry.phase not in GIVEN:
@@ -1063,32 +1079,38 @@ class Book:
             self._touch(entry)
             self._end_outdone(entry, now)
 
-    def _end_outdone(self, entry: Entry, now: float) -> None:
+    def _end_outdone(self, entry: ReservationInfo, now: float) -> None:
         """End all locks of a set but the one that was chosen; one that is being claimed, if that fails."""
         chosen = self._alternatives.chosen(entry)
         if chosen is None:
             return
         for other in self._alternatives.others(chosen):
             if other.phase not in SETTLED:
-                other.outdone_by = chosen.key.name
+                other.superseded_by = chosen.key.name
                 if other.phase is not Phase.BOUND and (over := ending(other, now)) is not None:
                     self._expire(other, over, now)
 
-    def _lapse(self, entry: Entry, now: float) -> None:
+    def _lapse(self, entry: ReservationInfo, now: float) -> None:
         """Begin the grace of a lease; it leaves the lock as it is."""
         if entry.lease is not None:
             due, entry.lease = entry.lease.due, entry.lease.lapsed()
             self._note(entry, Event.LAPSE, reasons.NOT_RENEWED, entry.lease.text, now, due)
             self._touch(entry)
 
-    def _expire(self, entry: Entry, over: Ending, now: float) -> None:
-        self.rooms.hold(entry, NOTHING)
+    def _expire(self, entry: ReservationInfo, over: Ending, now: float) -> None:
+        self.holdings.hold(entry, NOTHING)
         self._end(entry, over.event, over.reason, over.message, now, over.due)
 
     def _end(
-        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
+        self,
+        entry: ReservationInfo,
+        event: Event,
+        reason: str,
+        message: str,
+        now: float,
+        due: float | None = None,
     ) -> None:
-        self.rooms.in_change[entry.key] = entry
+        self.holdings.in_change[entry.key] = entry
         self._count_use(entry, now, occupied=False)
         entry.finished_at = now
         entry.ahead = False
@@ -1098,7 +1120,13 @@ class Book:
         self.ownership.end(entry)
 
     def _step(
-        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
+        self,
+        entry: ReservationInfo,
+        event: Event,
+        reason: str,
+        message: str,
+        now: float,
+        due: float | None = None,
     ) -> None:
         self._note(entry, event, reason, message, now, now if due is None else due)
         entry.reason, entry.message = reason, message
@@ -1107,22 +1135,24 @@ class Book:
             entry.moving = False
         self._touch(entry)
 
-    def _note(self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float) -> None:
+    def _note(
+        self, entry: ReservationInfo, event: Event, reason: str, message: str, now: float, due: float
+    ) -> None:
         """Go to the phase that an event leads to, and have it told."""
-        self.rooms.in_change[entry.key] = entry
+        self.holdings.in_change[entry.key] = entry
         entry.phase = after(entry.phase, event)
-        self.changes.append(Change(entry.reservation.meta, event, entry.phase, reason, message, now, due))
+        self.changes.append(Transition(entry.reservation.meta, event, entry.phase, reason, message, now, due))
 
-    def _place(self, entry: Entry, node: Node, requests: Resources, now: float) -> None:
+    def _place(self, entry: ReservationInfo, node: Node, requests: Resources, now: float) -> None:
         self._unplace(entry)
         entry.node, entry.node_uid, entry.epoch = node.name, node.meta.uid, self._epoch
         entry.node_problem = entry.move_at = None
         entry.moving = False
         self._note_problem(entry, node, now)
-        self.rooms.hold(entry, requests)
-        self.rooms.in_change[entry.key] = entry
+        self.holdings.hold(entry, requests)
+        self.holdings.in_change[entry.key] = entry
 
-    def _note_problem(self, entry: Entry, node: Node, now: float) -> None:
+    def _note_problem(self, entry: ReservationInfo, node: Node, now: float) -> None:
         """Note what is wrong with a lock's node; a lock for any node leaves it if that lasts for long."""
         problem = _node_problem(node)
         if problem is None:
@@ -1131,12 +1161,12 @@ class Book:
             entry.move_at = now + self._move_after
         entry.node_problem = problem
 
-    def _unplace(self, entry: Entry) -> None:
-        self.rooms.hold(entry, NOTHING)
-        self.rooms.in_change[entry.key] = entry  # until it says so
+    def _unplace(self, entry: ReservationInfo) -> None:
+        self.holdings.hold(entry, NOTHING)
+        self.holdings.in_change[entry.key] = entry  # until it says so
         entry.node = entry.node_uid = ""
 
-    def _note_occupants(self, entry: Entry, now: float) -> None:
+    def _note_occupants(self, entry: ReservationInfo, now: float) -> None:
         """Note who is in a lock for reuse, once they have been seen there."""
         if entry.phase is not Phase.ACTIVE or not entry.sticky:
             return
@@ -1154,7 +1184,7 @@ class Book:
                 self._note(entry, Event.VACATE, reasons.VACANT, text, now, now)
         self._touch(entry)
 
-    def _note_borrowers(self, entry: Entry, now: float) -> None:
+    def _note_borrowers(self, entry: ReservationInfo, now: float) -> None:
         """Note whether pods use room of a borrowable lock, once they have been seen there."""
         if entry.phase is not Phase.ACTIVE or not entry.borrowable:
             return
@@ -1170,36 +1200,36 @@ class Book:
                 self._note(entry, Event.REPAY, reasons.NOT_LENT, text, now, now)
         self._touch(entry)
 
-    def _count_use(self, entry: Entry, now: float, *, occupied: bool) -> None:
+    def _count_use(self, entry: ReservationInfo, now: float, *, occupied: bool) -> None:
         """Begin or end to count for how long owners are in a lock for reuse."""
         was, _ = entry.transition_times.get("Occupied", ("False", now))
         if was != str(occupied):
             entry.occupied_seconds = round(entry.occupied_for(now))
             entry.transition_times["Occupied"] = (str(occupied), now)
 
-    def _touch(self, entry: Entry) -> None:
+    def _touch(self, entry: ReservationInfo) -> None:
         """Renew what follows from an entry's state: its timer, whether it waits, its status."""
         key = entry.key
-        self.rooms.in_change[key] = entry
+        self.holdings.in_change[key] = entry
         if entry.plan is not None and entry.phase is not Phase.PENDING:
             entry.end_plan()
             self._nominator.remove(entry.uid)
         self.changed[key] = None
         self.touched.add(key.namespace)
         self._timers.set(key, entry.deadline())
-        self.rooms.time(entry)
+        self.holdings.time(entry)
         self.groups.note(entry)
         self.schedules.note(entry)
         self.quotas.charge(entry)
-        self.waitlist.note(entry)
+        self.waiting_reservations.note(entry)
         if entry.phase is not Phase.PENDING:
             entry.place = None
             self.end_earmark(entry)
         if not entry.wanting:
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
-        self.rooms.in_change.pop(key, None)  # each change ends here
+        self.holdings.in_change.pop(key, None)  # each change ends here
 
-    def _let_go(self, entry: Entry, reservation: Reservation, now: float) -> None:
+    def _let_go(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
         """Give up a lock that is being deleted, and have its status say so for as long as it is there."""
         if self.entries.get(entry.key) is entry:
             self._drop(entry)
@@ -1208,26 +1238,26 @@ class Book:
         self.leaving[entry.key] = entry
         self.changed[entry.key] = None
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: ReservationInfo) -> None:
         if entry.phase not in SETTLED:
             self.ended.append(entry)
-        self.rooms.hold(entry, NOTHING)
+        self.holdings.hold(entry, NOTHING)
         self.end_earmark(entry)
         self._nominator.remove(entry.uid)
         self.ownership.end(entry)
         self._timers.set(entry.key, None)
         self.changed.pop(entry.key, None)
         self.touched.add(entry.key.namespace)
-        self.rooms.visited.pop(entry.key, None)
+        self.holdings.visited.pop(entry.key, None)
         del self.entries[entry.key]
         self.groups.leave(entry)
         self.schedules.leave(entry)
         self._alternatives.leave(entry)
         self._undecided.pop(entry.key, None)
         self.quotas.discharge(entry.key)
-        self.waitlist.drop(entry)
+        self.waiting_reservations.drop(entry)
 
-    def _have_told(self, entry: Entry) -> None:
+    def _have_told(self, entry: ReservationInfo) -> None:
         """Have the status of a lock be written."""
         self.changed[entry.key] = None
 
@@ -1240,14 +1270,14 @@ class Book:
         return None if row is None else self._columns.nodes[row]
 
 
-def _is_taken_by(entry: Entry, pod: Pod) -> bool:
+def _is_taken_by(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a pod has claimed a lock, and it is not known yet whether it is bound."""
     return entry.phase is Phase.BOUND and entry.bound_pod is not None and entry.bound_pod.uid == pod.uid
 
 
 def _says(pod: Pod) -> bool:
     """Whether the binding of a pod says which locks it took."""
-    return pod.claimed_locks is not None
+    return pod.claimed_reservations is not None
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:
@@ -1262,19 +1292,19 @@ def _amounts_text(resources: Resources) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in format_resources(resources).items())
 
 
-def _held_text(entry: Entry) -> str:
-    amounts = {name: units for name, units in entry.room.items() if name != PODS}
+def _held_text(entry: ReservationInfo) -> str:
+    amounts = {name: units for name, units in entry.reserved.items() if name != PODS}
     return f"{_amounts_text(amounts) or 'a place for a pod'} held on {entry.node}"
 
 
-def _planned_text(entry: Entry) -> str:
+def _planned_text(entry: ReservationInfo) -> str:
     begins, ends = entry.begins_at, entry.ends_at
     since = f" from {format_instant(begins)}" if begins is not None else ""
     until = f" until {format_instant(ends)}" if ends is not None else ""
     return f"{_held_text(entry)}{since}{until}"
 
 
-def _given_up_text(entry: Entry) -> str:
+def _given_up_text(entry: ReservationInfo) -> str:
     spec = entry.reservation.spec
     field = f"spec.pendingDeadlineSeconds ({spec.pending_deadline_seconds if spec else 0})"
     if entry.tried:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.timeline import Span
 from tidelock.ledger.capacity.usage import Occupant
-from tidelock.ledger.lifecycle.leases import Lease
-from tidelock.ledger.lifecycle.migration import Plan, asked
+from tidelock.ledger.lifecycle.leases import LeaseState
+from tidelock.ledger.lifecycle.migration import MigrationPlan, migration_asked
 from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED, Event, after
-from tidelock.ledger.lifecycle.two_phase import Hold
+from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
 from tidelock.model.api.reservation import BoundPod, Membership, Phase
 from tidelock.model.instants import earliest
 from tidelock.model.lifetimes import expiry_from, removable_at, too_late_at
@@ -24,7 +24,7 @@ Order = tuple[int, float, Key]
 """What locks of a namespace are ordered by: smaller ones come first."""
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """A place in line, counted from 1, of so many; and when there may be room at the earliest, if known."""
 
     position: int
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class ReservationInfo:
     """The state of a lock; the ledger alone changes it.
 
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
@@ -45,7 +45,7 @@ class Entry:
     node on which room is kept for it as it comes free, if it has waited for long. `deleted` means that the
     API server has taken the deletion, of which the watch will tell. `violation` tells who took room that was
     locked, until the lock has all of it again. A member of a group is told to be active once that is `given`.
-    `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
+    `hold` tells how a lock in two phases stands, `superseded_by` which lock of its set was chosen instead.
     `plan` tells which pods are to move for it, `moved` how many were evicted by earlier plans, and
     `move_problem` why there is no plan. `fault` says that the operator failed in a step about it.
 
@@ -53,7 +53,7 @@ class Entry:
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
     when the last one left.
     A lock that is `ahead` begins later: it has no owners yet, and its room is for whoever is gone by then.
-    The window of a schedule stays for as long as it is `untold`: nothing else tells yet that it has begun.
+    The window of a schedule stays while its `start_unacknowledged`: nothing else tells that it has begun.
     """
 
     reservation: Reservation
@@ -64,7 +64,7 @@ class Entry:
     problem: str = ""
     node: str = ""
     node_uid: str = ""
-    room: Resources = field(default_factory=dict)
+    reserved: Resources = field(default_factory=dict)
     held: Resources = field(default_factory=dict)
     occupants: dict[str, Occupant] = field(default_factory=dict)
     occupied_seconds: int = 0
@@ -72,15 +72,15 @@ class Entry:
     pending_since: float = 0.0
     tried: bool = False
     refused_at: float = 0.0
-    place: Place | None = None
+    place: QueuePosition | None = None
     placed_at: float = -inf
     earmark: str = ""
     activated_at: float | None = None
     expires_at: float | None = None
-    lease: Lease | None = None
-    hold: Hold | None = None
-    outdone_by: str = ""
-    plan: Plan | None = None
+    lease: LeaseState | None = None
+    hold: TwoPhaseState | None = None
+    superseded_by: str = ""
+    plan: MigrationPlan | None = None
     moved: int = 0
     move_problem: str = ""
     finished_at: float | None = None
@@ -92,9 +92,9 @@ class Entry:
     violation: str = ""
     fault: str = ""
     deleted: bool = False
-    given: bool = True
+    group_committed: bool = True
     ahead: bool = False
-    untold: bool = False
+    start_unacknowledged: bool = False
     ceiling: int = 0
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     asked_at: float = field(init=False)
@@ -183,7 +183,7 @@ class Entry:
         A window that is ahead keeps amounts alone, as pods that are gone by then may be there until then.
         """
         pod = self.reservation.pod
-        if pod is None or not self.room or self.ahead or (self.sticky and self.occupants):
+        if pod is None or not self.reserved or self.ahead or (self.sticky and self.occupants):
             return None
         return pod if pod.neighbourly else None
 
@@ -196,12 +196,12 @@ class Entry:
     def may_move(self) -> bool:
         """Whether pods may be moved for it, which it waits for, if that makes room."""
         waits = self.phase is Phase.PENDING and not self.ahead and self.membership is None
-        return waits and self.reservation.pod is not None and asked(self.reservation) is not None
+        return waits and self.reservation.pod is not None and migration_asked(self.reservation) is not None
 
     @property
     def moves_left(self) -> int:
         """How many more pods may be evicted for it."""
-        asks = asked(self.reservation)
+        asks = migration_asked(self.reservation)
         return 0 if asks is None else max(asks.max_pods - self.moved, 0)
 
     @property
@@ -239,7 +239,7 @@ class Entry:
         self.phase = after(self.phase, Event.DELETE)
         self.reason, self.message = reasons.TERMINATING, "the object is being deleted, and holds no room"
         self.finished_at = now
-        self.room, self.ahead, self.violation, self.resize_problem = NOTHING, False, "", ""
+        self.reserved, self.ahead, self.violation, self.resize_problem = NOTHING, False, "", ""
         self.bound_pod = self.node_problem = self.place = None
         self.end_plan()
 
@@ -275,7 +275,7 @@ class Entry:
     def growing(self) -> bool:
         """Whether the spec asks for more than the lock has."""
         pod = self.reservation.pod
-        return self.phase is Phase.ACTIVE and pod is not None and not covers(self.room, pod.requests)
+        return self.phase is Phase.ACTIVE and pod is not None and not covers(self.reserved, pod.requests)
 
     @property
     def outlasting(self) -> bool:
@@ -374,7 +374,12 @@ class Entry:
         What is untold may not be deleted yet, and what is being deleted not again.
         """
         spec, meta = self.reservation.spec, self.reservation.meta
-        if self.finished_at is None or spec is None or self.untold or meta.deletion_timestamp is not None:
+        if (
+            self.finished_at is None
+            or spec is None
+            or self.start_unacknowledged
+            or meta.deletion_timestamp is not None
+        ):
             return None
         return removable_at(spec, self.phase, self.finished_at)
 

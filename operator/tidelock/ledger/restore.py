@@ -8,27 +8,29 @@ from pydantic import ValidationError
 
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import two_phase
-from tidelock.ledger.lifecycle.leases import followed, stored
+from tidelock.ledger.lifecycle.leases import lease_followed, lease_of
 from tidelock.ledger.lifecycle.migration import read_plan
 from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED
-from tidelock.ledger.reservation_info import Entry, Place
+from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model.api.reservation import Phase, ReservationStatus
 from tidelock.model.instants import from_datetime
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
 from tidelock.model.reservation import Reservation
 
 
-def adopt(reservation: Reservation, now: float) -> Entry:
+def restore(reservation: Reservation, now: float) -> ReservationInfo:
     """Make the entry of an object that is seen for the first time."""
     since = reservation.meta.created or now
-    entry = Entry(reservation, seen_waiting_at=now, pending_since=since, problem=reservation.problem)
+    entry = ReservationInfo(
+        reservation, seen_waiting_at=now, pending_since=since, problem=reservation.problem
+    )
     status = _readable(reservation)
     if status is None or status.phase is None:
         # What was never looked at has been waiting, and not been active, from its beginning.
         entry.transition_times = {"Active": ("False", since), "Reconciling": ("True", since)}
     else:
         _resume(entry, status, now)
-        entry.lease = stored(status.lease)
+        entry.lease = lease_of(status.lease)
     _resume_hold(entry, status, now)
     if reservation.failure and entry.phase is Phase.PENDING:
         entry.reason, entry.message = reasons.INTERNAL_ERROR, reservation.failure
@@ -39,7 +41,7 @@ def adopt(reservation: Reservation, now: float) -> Entry:
     elif entry.phase is Phase.PENDING:
         entry.look_ahead(now)
     if entry.phase not in SETTLED:
-        entry.lease = followed(entry.lease, reservation, now)
+        entry.lease = lease_followed(entry.lease, reservation, now)
     return entry
 
 
@@ -50,7 +52,7 @@ def _readable(reservation: Reservation) -> ReservationStatus | None:
         return None  # written by no version of Tidelock: the lock starts anew
 
 
-def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
+def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> None:
     entry.transition_times = {
         condition.type: (condition.status, from_datetime(condition.last_transition_time))
         for condition in status.conditions
@@ -82,11 +84,11 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
         entry.violation = violations[0] if violations else ""
 
 
-def _resume_hold(entry: Entry, status: ReservationStatus | None, now: float) -> None:
+def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: float) -> None:
     """Hold what is to be committed, or was; room that is held but was never told to be is so from now on."""
-    hold = two_phase.stored(entry.reservation, status.commit if status is not None else None)
+    hold = two_phase.two_phase_of(entry.reservation, status.commit if status is not None else None)
     if hold is not None and entry.phase is Phase.ACTIVE and hold.due is None:
-        hold = two_phase.begun(hold, entry.reservation, now)
+        hold = two_phase.two_phase_begun(hold, entry.reservation, now)
     elif hold is not None and entry.phase is Phase.PENDING:
         hold = hold.lost()
     entry.hold = hold
@@ -101,11 +103,11 @@ def _held(status: ReservationStatus) -> Resources:
         return NOTHING
 
 
-def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> None:
+def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resources) -> None:
     """Hold what was held; what is asked less of since then is shrunk at once."""
     entry.ahead = status.phase is Phase.PLANNED
     entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
-    entry.room = entry.kept_of(held)
+    entry.reserved = entry.kept_of(held)
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)
@@ -118,7 +120,7 @@ def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> No
             entry.resize_problem = condition.message
 
 
-def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
+def _resume_ended(entry: ReservationInfo, status: ReservationStatus, now: float) -> None:
     entry.phase = status.phase or Phase.PENDING
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     entry.bound_pod = status.bound_pod
@@ -126,18 +128,18 @@ def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
     _resume_reason(entry, status)
 
 
-def _resume_since(entry: Entry) -> None:
+def _resume_since(entry: ReservationInfo) -> None:
     """Count the time for which it may wait from when its status says that it has waited."""
     _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
 
 
-def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
+def _resume_waiting(entry: ReservationInfo, status: ReservationStatus) -> None:
     _resume_since(entry)
     _resume_reason(entry, status)
     if status.queue is not None:
         told = status.queue.estimated_start
         start = None if told is None else from_datetime(told)
-        entry.place = Place(status.queue.position, status.queue.length, start)
+        entry.place = QueuePosition(status.queue.position, status.queue.length, start)
         entry.earmark = status.queue.earmark or ""
     entry.plan = read_plan(status.plan)
     for condition in status.conditions:
@@ -145,7 +147,7 @@ def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
             entry.move_problem = condition.message
 
 
-def _resume_reason(entry: Entry, status: ReservationStatus) -> None:
+def _resume_reason(entry: ReservationInfo, status: ReservationStatus) -> None:
     for condition in status.conditions:
         if condition.type == "Active":
             entry.reason, entry.message = condition.reason, condition.message

@@ -6,14 +6,14 @@ import ssl
 
 import msgspec
 
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.errors import ApiError
 from tidelock.load.prometheus import Access
 from tidelock.load.source import SourceError, Trouble
 from tidelock.model.api.water_level import SecretReference
 from tidelock.model.nesting import bounded
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 
 
 class _Secret(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from tidelock.kube.client import NODES, KubeClient, Resource
+from tidelock.kube.client import NODES, ApiResource, KubeClient
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Use
@@ -17,10 +17,10 @@ from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     POD_USAGE,
     CraneMetric,
+    CraneReading,
     Measured,
     NodeLevel,
     PodUsage,
-    Reading,
     WindowName,
     Windows,
     encode_crane,
@@ -56,10 +56,10 @@ _RESOURCES: Mapping[str, str] = {
 }
 
 
-def workload_resource(kind: str, api_version: str) -> Resource:
+def workload_resource(kind: str, api_version: str) -> ApiResource:
     """Give the resource of a workload's kind."""
     group, _, version = api_version.rpartition("/")
-    return Resource(group, version, _RESOURCES[kind], kind)
+    return ApiResource(group, version, _RESOURCES[kind], kind)
 
 
 class Annotated(NamedTuple):
@@ -68,7 +68,7 @@ class Annotated(NamedTuple):
     Without `measured` it ought to have none of ours; `more` are those that it gets beside.
     """
 
-    resource: Resource
+    resource: ApiResource
     name: str
     namespace: str
     uid: str
@@ -101,7 +101,7 @@ class Annotator:
         for uid in self._written.keys() - uids:
             del self._written[uid]
 
-    def is_news(self, resource: Resource, uid: str, measured: NodeLevel | PodUsage, age: float) -> bool:
+    def is_news(self, resource: ApiResource, uid: str, measured: NodeLevel | PodUsage, age: float) -> bool:
         """Tell whether a measurement is worth a write: it moved enough, or what is written is too old."""
         written = self._written.get(uid)
         if written is None:
@@ -192,11 +192,11 @@ def crane_annotations(level: NodeLevel, last: Use, hot: int) -> dict[str, str]:
         "mem_usage_max_avg_1d": _highest(level, "1d", "memory"),
     }
     written: dict[str, str] = {
-        name: encode_crane(Reading(value / FULL, level.at))
+        name: encode_crane(CraneReading(value / FULL, level.at))
         for name, value in values.items()
         if value is not None
     }
-    return written | {CRANE_HOT_VALUE: encode_crane_hot_value(Reading(hot, level.at))}
+    return written | {CRANE_HOT_VALUE: encode_crane_hot_value(CraneReading(hot, level.at))}
 
 
 def hot_value(pods: Iterable[Pod], now: float) -> int:

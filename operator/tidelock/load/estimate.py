@@ -9,15 +9,15 @@ import numpy as np
 
 from tidelock.load.cooperative import paced
 from tidelock.load.history import History, Sample
-from tidelock.load.source import Reading, Use
+from tidelock.load.source import Use, UseReading
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import (
     Measured,
+    MeasuredUses,
     NodeLevel,
     PodMeans,
     PodUsage,
     Stat,
-    Uses,
     WindowName,
     Windows,
     WorkloadKey,
@@ -62,7 +62,7 @@ class Estimate:
         self._pods: History[str] = History(2)
         self._workloads: History[WorkloadKey] = History(4)
         self.levels: Mapping[str, NodeLevel] = {}
-        self.uses = Uses({}, {})
+        self.uses = MeasuredUses({}, {})
 
     @property
     def _all(self) -> tuple[History[str], History[str], History[WorkloadKey]]:
@@ -78,7 +78,7 @@ class Estimate:
         return self._nodes.unread()
 
     def absorb(
-        self, at: float, reading: Reading, known: Callable[[str], bool], identify: Identify
+        self, at: float, reading: UseReading, known: Callable[[str], bool], identify: Identify
     ) -> Iterator[None]:
         """Take in a reading of this instant, a slice at a time; call `advance` before.
 
@@ -124,7 +124,7 @@ class Estimate:
         yield from _collect_means(self._pods, pods)
         workloads: dict[WorkloadKey, PodUsage] = {}
         yield from _collect(self._workloads, PodUsage, workloads)
-        self.levels, self.uses = levels, Uses(pods, workloads)
+        self.levels, self.uses = levels, MeasuredUses(pods, workloads)
         yield from self._workloads.retain(workloads.__contains__)
 
 

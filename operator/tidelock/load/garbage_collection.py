@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from tidelock.kube.client import NODES
 from tidelock.load.annotator import Annotated, Annotator, workload_resource
 from tidelock.load.cooperative import in_slices, paced
-from tidelock.load.groups import Group, selector_of
+from tidelock.load.groups import MeasuredGroup, selector_of
 from tidelock.load.workloads import Known, Workloads
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL
@@ -22,7 +22,7 @@ LOOK_SECONDS = 15.0
 """Seconds between two looks."""
 
 
-class Leftovers:
+class GarbageCollector:
     """Removes annotations of nodes that no WaterLevel selects, and of workloads that nobody measures."""
 
     def __init__(
@@ -37,7 +37,9 @@ class Leftovers:
         # What is left of a node's annotation is somebody else's: it is removed once, by the node's uid.
         self._removed: dict[str, str] = {}
 
-    async def remove(self, stored: Collection[WaterLevel], groups: Collection[Group], now: float) -> bool:
+    async def remove(
+        self, stored: Collection[WaterLevel], groups: Collection[MeasuredGroup], now: float
+    ) -> bool:
         """Look once, when all nodes are known; whether workloads were forgotten.
 
         `stored` are the WaterLevels of the API server, `groups` those that are measured. A refused write is
@@ -60,7 +62,7 @@ class Leftovers:
         return bool(gone)
 
     def _nodes_left(
-        self, stored: Collection[WaterLevel], groups: Collection[Group], into: list[Annotated]
+        self, stored: Collection[WaterLevel], groups: Collection[MeasuredGroup], into: list[Annotated]
     ) -> Iterator[None]:
         """Find annotated nodes that no WaterLevel selects; none while the spec of one can't be read.
 

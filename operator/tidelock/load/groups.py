@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelock.load.estimate import Estimate
-from tidelock.load.source import Reading, Source, SourceError
+from tidelock.load.source import Source, SourceError, UseReading
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node
@@ -14,7 +14,7 @@ from tidelock.model.selectors import LabelSelector
 
 
 @dataclass
-class Group:
+class MeasuredGroup:
     """A WaterLevel and all that is known of its nodes.
 
     Attributes:
@@ -33,7 +33,7 @@ class Group:
     spec: WaterLevelSpec
     source: Source | None = None
     estimate: Estimate = field(default_factory=Estimate)
-    reading: Reading | None = None
+    reading: UseReading | None = None
     failure: SourceError | None = None
     past_from: float = 0.0
     task: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ def selector_of(spec: WaterLevelSpec) -> LabelSelector:
     return LabelSelector() if spec.node_selector is None else spec.node_selector.read
 
 
-def members(group: Group, groups: Iterable[Group], nodes: Iterable[Node]) -> dict[str, Node]:
+def members(group: MeasuredGroup, groups: Iterable[MeasuredGroup], nodes: Iterable[Node]) -> dict[str, Node]:
     """Give the nodes of a group: those that it selects and no older one does."""
     wanted = group.selector
     older = [each.selector for each in groups if each.rank < group.rank]

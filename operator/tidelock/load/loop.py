@@ -28,14 +28,14 @@ from tidelock.load.annotator import (
 )
 from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
 from tidelock.load.estimate import Identify, Subject
-from tidelock.load.garbage_collection import LOOK_SECONDS, Leftovers
-from tidelock.load.groups import Group, members
+from tidelock.load.garbage_collection import LOOK_SECONDS, GarbageCollector
+from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
 from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
 from tidelock.load.restore import stored_uses
-from tidelock.load.source import Reading, Source, SourceError, Use
-from tidelock.load.status import METRICS_STALE, Census, aspects, render
+from tidelock.load.source import Source, SourceError, Use, UseReading
+from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
 from tidelock.model.conditions import Aspect, failed
@@ -43,7 +43,7 @@ from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
-from tidelock.model.usage_annotations import PodMeans, Uses, WorkloadKey
+from tidelock.model.usage_annotations import MeasuredUses, PodMeans, WorkloadKey
 from tidelock.model.water_level import decode_water_level
 from tidelock.model.workloads import Workload
 
@@ -85,16 +85,16 @@ class LoadLoop:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
-        self._listeners: list[Callable[[Uses], None]] = []
+        self._listeners: list[Callable[[MeasuredUses], None]] = []
         self._annotator = Annotator(client, metrics, busy)
         self._ready = ready
         self._isolation = isolation
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, MeasuredGroup] = {}
         self._workloads = Workloads()
-        self._leftovers = Leftovers(self._annotator, lambda: cache.columns.nodes, self._workloads)
+        self._leftovers = GarbageCollector(self._annotator, lambda: cache.columns.nodes, self._workloads)
         self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
 
-    def on_uses(self, listener: Callable[[Uses], None]) -> None:
+    def on_uses(self, listener: Callable[[MeasuredUses], None]) -> None:
         """Have a function called after each reading with all that is known of pods and workloads."""
         self._listeners.append(listener)
 
@@ -132,14 +132,14 @@ class LoadLoop:
                 return
             _stop(group)
             if group.spec.source != spec.source:
-                group = Group(body, spec)
+                group = MeasuredGroup(body, spec)
             group.spec = spec
         else:
             if group is not None:
                 if _version(body) < _version(group.body):
                     return
                 self.forget(name, group.uid)
-            group = Group(body, spec)
+            group = MeasuredGroup(body, spec)
         self._groups[name] = group
         self._start(group)
 
@@ -175,7 +175,7 @@ class LoadLoop:
         if await self._leftovers.remove(stored, self._groups.values(), self._clock.now()):
             self._publish_uses()
 
-    def _start(self, group: Group) -> None:
+    def _start(self, group: MeasuredGroup) -> None:
         if self._running is not None:
             tasks, session = self._running
             source = group.source = group.source or self._source(group.spec, session)
@@ -202,7 +202,7 @@ class LoadLoop:
         row = columns.row_of.get(name)
         return None if row is None else columns.nodes[row].capacity
 
-    async def _follow(self, group: Group, source: Source) -> NoReturn:
+    async def _follow(self, group: MeasuredGroup, source: Source) -> NoReturn:
         due = self._clock.monotonic()
         while True:
             started = self._clock.monotonic()
@@ -216,7 +216,7 @@ class LoadLoop:
             due = max(due + group.spec.refresh_seconds, ended)
             await asyncio.sleep(due - ended)
 
-    async def _refresh(self, group: Group, source: Source) -> None:
+    async def _refresh(self, group: MeasuredGroup, source: Source) -> None:
         """Read once, and tell all who want to know."""
         first = group.reading is None
         nodes = members(group, self._groups.values(), self._cache.columns.nodes)
@@ -226,7 +226,7 @@ class LoadLoop:
             reading = await source.read(now)
         except SourceError as error:
             self._failed(group, error)
-            group.reading = Reading()
+            group.reading = UseReading()
         else:
             if group.failure is not None:
                 logger.info("a source is read again", extra={"waterlevel": group.name})
@@ -240,7 +240,7 @@ class LoadLoop:
         await self._tell(group, nodes)
 
     async def _read_past(
-        self, group: Group, source: Source, nodes: Mapping[str, Node], identify: Identify
+        self, group: MeasuredGroup, source: Source, nodes: Mapping[str, Node], identify: Identify
     ) -> None:
         """Read what was missed: before the start, or while the source could not be read."""
         if self._clock.monotonic() < group.past_from:
@@ -256,7 +256,7 @@ class LoadLoop:
                 logger.warning("the past of a source was not read", extra=fields)
                 return
 
-    def _failed(self, group: Group, error: SourceError) -> None:
+    def _failed(self, group: MeasuredGroup, error: SourceError) -> None:
         self._metrics.read_errors.labels(error.trouble.value).inc()
         if group.failure is None or group.failure.trouble is not error.trouble:
             fields = {"waterlevel": group.name, "reason": error.trouble.value, "error": str(error)}
@@ -281,7 +281,7 @@ class LoadLoop:
 
         return identify
 
-    async def _tell(self, group: Group, nodes: Mapping[str, Node]) -> None:
+    async def _tell(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
         """Work out the levels; hand them to the scheduler, and write them to objects."""
         estimate, cache = group.estimate, self._cache
 
@@ -311,10 +311,10 @@ class LoadLoop:
             pods |= group.estimate.uses.pods
         self._workloads.learn(group.estimate.uses.workloads for group in ordered)
         for listener in self._listeners:
-            listener(Uses(pods, self._workloads.uses))
+            listener(MeasuredUses(pods, self._workloads.uses))
 
     def _news_of_nodes(
-        self, group: Group, nodes: Mapping[str, Node], into: list[Annotated]
+        self, group: MeasuredGroup, nodes: Mapping[str, Node], into: list[Annotated]
     ) -> Iterator[None]:
         age = group.spec.staleness_seconds * _REWRITE_PART
         readings = group.reading.nodes if group.reading is not None else {}
@@ -333,7 +333,7 @@ class LoadLoop:
                 more = crane_annotations(level, readings.get(name, Use(level.at)), hot)
             into.append(Annotated(NODES, name, "", node.meta.uid, level, more))
 
-    def _news_of_workloads(self, group: Group, into: list[Annotated]) -> Iterator[None]:
+    def _news_of_workloads(self, group: MeasuredGroup, into: list[Annotated]) -> Iterator[None]:
         older = [each.estimate.uses.workloads for each in self._groups.values() if each.rank < group.rank]
         for item in paced(group.estimate.uses.workloads.items()):
             if item is None:
@@ -347,9 +347,9 @@ class LoadLoop:
             if self._annotator.is_news(resource, owner.uid, usage, WORKLOAD_SECONDS):
                 into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage))
 
-    async def _write_status(self, group: Group, nodes: Mapping[str, Node]) -> None:
+    async def _write_status(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
         """Write the status if it is news; a refused write is made up for at the next refresh."""
-        reading = group.reading or Reading()
+        reading = group.reading or UseReading()
         now = self._clock.now()
         census = Census(group.spec, reading.invalid, now)
         for item in paced(nodes):
@@ -362,16 +362,16 @@ class LoadLoop:
         stored, generation = group.body.get("status", {}), _generation(group.body)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
-        if await self._put_status(group, render(stored, generation, found, conditions, now)):
+        if await self._put_status(group, render_level(stored, generation, found, conditions, now)):
             self._tell_transitions(group, stored, conditions)
 
-    async def _tell_fault(self, group: Group, error: Exception) -> None:
+    async def _tell_fault(self, group: MeasuredGroup, error: Exception) -> None:
         """Have the status say that a step failed, until one does not."""
         stored, note = group.body.get("status", {}), failure_note(error)
         told = failed(stored, _generation(group.body), "InternalError", note, self._clock.now())
         await self._put_status(group, told)
 
-    async def _put_status(self, group: Group, wanted: dict[str, Any]) -> bool:
+    async def _put_status(self, group: MeasuredGroup, wanted: dict[str, Any]) -> bool:
         """Write a status if it is news; return whether that was done."""
         stored = group.body.get("status", {})
         if stored == wanted:
@@ -390,7 +390,9 @@ class LoadLoop:
         group.body = msgspec.json.decode(answer)  # the next status may be written before the watch tells
         return True
 
-    def _tell_transitions(self, group: Group, stored: Mapping[str, Any], conditions: list[Aspect]) -> None:
+    def _tell_transitions(
+        self, group: MeasuredGroup, stored: Mapping[str, Any], conditions: list[Aspect]
+    ) -> None:
         before = told_before(stored)
         about = ObjectReference(WATERLEVELS.api_version, WATERLEVELS.kind, group.name, uid=group.uid)
         for each in conditions:
@@ -414,7 +416,7 @@ def _version(body: Mapping[str, Any]) -> int:
     return int(body["metadata"]["resourceVersion"])
 
 
-def _stop(group: Group) -> None:
+def _stop(group: MeasuredGroup) -> None:
     if group.task is not None:
         group.task.cancel()
         group.task = None

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidelock.load.status import Survey
+from tidelock.load.status import LevelSurvey
 from tidelock.model.usage_annotations import Quality
 
 
@@ -16,7 +16,7 @@ class LoadMetrics(Collector):
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float]) -> None:
         """Register the metrics; `now` gives the seconds since the epoch."""
         self._now = now
-        self._surveys: dict[str, Survey] = {}
+        self._surveys: dict[str, LevelSurvey] = {}
         self.read_errors = Counter(
             "tidelock_water_level_read_errors_total",
             "Readings of sources that failed, by reason.",
@@ -42,7 +42,7 @@ class LoadMetrics(Collector):
         )
         registry.register(self)
 
-    def surveyed(self, group: str, found: Survey) -> None:
+    def surveyed(self, group: str, found: LevelSurvey) -> None:
         """Show a group from now on."""
         self._surveys[group] = found
 

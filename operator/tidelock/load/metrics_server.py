@@ -6,15 +6,15 @@ from typing import Protocol
 
 import msgspec
 
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError, MalformedAnswer, Unreachable
 from tidelock.load.cooperative import in_slices, paced
 from tidelock.load.source import (
     Capacities,
-    Reading,
     SourceError,
     Trouble,
     Use,
+    UseReading,
     cores,
     percent,
     size,
@@ -25,8 +25,8 @@ from tidelock.model.meta import Key
 from tidelock.model.nesting import bounded
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 
-NODE_METRICS = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
-POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+NODE_METRICS = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
+POD_METRICS = ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 
 _MILLI = 1000
 
@@ -70,9 +70,9 @@ class MetricsServerSource:
         self._api = api
         self._capacity = capacity
 
-    async def read(self, now: float) -> Reading:  # noqa: ARG002 -- it knows no other time
+    async def read(self, now: float) -> UseReading:  # noqa: ARG002 -- it knows no other time
         """Measure everything as it is now."""
-        reading = Reading()
+        reading = UseReading()
         nodes, pods = await asyncio.gather(
             self._list(NODE_METRICS), self._list(POD_METRICS), return_exceptions=True
         )
@@ -87,13 +87,13 @@ class MetricsServerSource:
             await in_slices(_read_pods(pods, reading))
         return reading
 
-    async def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:  # noqa: ARG002 -- none is kept
+    async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:  # noqa: ARG002 -- none is kept
         """Tell nothing: the past is not kept."""
-        nothing: tuple[tuple[float, Reading], ...] = ()
+        nothing: tuple[tuple[float, UseReading], ...] = ()
         for each in nothing:
             yield each
 
-    async def _list(self, resource: Resource) -> list[msgspec.Raw]:
+    async def _list(self, resource: ApiResource) -> list[msgspec.Raw]:
         try:
             return _decode_list(await self._api.get(resource.collection())).items or []
         except (MalformedAnswer, msgspec.MsgspecError) as error:
@@ -106,7 +106,7 @@ class MetricsServerSource:
         except ApiError as error:
             raise SourceError(Trouble.REFUSED, f"{resource.api_version}: {error}") from error
 
-    def _read_nodes(self, items: list[msgspec.Raw], reading: Reading) -> Iterator[None]:
+    def _read_nodes(self, items: list[msgspec.Raw], reading: UseReading) -> Iterator[None]:
         for raw in paced(items):
             if raw is None:
                 yield
@@ -137,7 +137,7 @@ def _part(resource: str, usage: Mapping[str, str], capacity: Mapping[str, int]) 
         raise ValueError(f"{resource}: {error}") from error
 
 
-def _read_pods(items: list[msgspec.Raw], reading: Reading) -> Iterator[None]:
+def _read_pods(items: list[msgspec.Raw], reading: UseReading) -> Iterator[None]:
     for raw in paced(items):
         if raw is None:
             yield

@@ -25,7 +25,7 @@ import aiohttp
 import msgspec
 
 from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
-from tidelock.load.source import Reading, SourceError, Trouble, Use, cores, percent, size
+from tidelock.load.source import SourceError, Trouble, Use, UseReading, cores, percent, size
 from tidelock.model.meta import Key
 from tidelock.model.nesting import bounded
 
@@ -156,7 +156,7 @@ class PrometheusSource:
         self._labels = (node_label,) if node_label else _NODE_LABELS
         self.settling = _SETTLING if queries.pod_cpu == POD_CPU else 0.0
 
-    async def read(self, now: float) -> Reading:
+    async def read(self, now: float) -> UseReading:
         """Measure everything as it is now."""
         access = await self._access()
         queries = self._queries
@@ -169,7 +169,7 @@ class PrometheusSource:
         nodes = [answers.get(name) for name in ("node_cpu", "node_memory")]
         if not any(isinstance(answer, Vector) for answer in nodes):
             raise next(answer for answer in nodes if isinstance(answer, BaseException))
-        reading = Reading()
+        reading = UseReading()
         vectors = {name: _checked(name, answer, reading) for name, answer in answers.items()}
         names = _Names(self._labels, self._known_nodes())
         await in_slices(names.learn(vectors.get("node_names", ())))
@@ -188,7 +188,7 @@ class PrometheusSource:
         reading.problems.extend(names.problems())
         return reading
 
-    async def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:
+    async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
         """Measure everything as it was, some instants a query."""
         access = await self._access()
         for first in range(0, len(times), _INSTANTS):
@@ -207,7 +207,7 @@ class PrometheusSource:
                     answer = await self._query("query_range", access, {"query": text} | span)
                     await in_slices(_read_past(what, answer.series, names, latest), AT_LEISURE)
             for instant in some:
-                reading, at = Reading(), float(instant)
+                reading, at = UseReading(), float(instant)
                 cpu, memory = known["node_cpu"][at], known["node_memory"][at]
                 await in_slices(_join(cpu[0], memory[0], reading.nodes), AT_LEISURE)
                 cpu, memory = known["pod_cpu"][at], known["pod_memory"][at]
@@ -255,7 +255,7 @@ def _vector(status: int, body: bytes) -> Vector:
     return Vector(answer.data.result, answer.warnings)
 
 
-def _checked(name: str, answer: Vector | BaseException | None, reading: Reading) -> Sequence[msgspec.Raw]:
+def _checked(name: str, answer: Vector | BaseException | None, reading: UseReading) -> Sequence[msgspec.Raw]:
     """Give the series of an answer; what is wrong with it is a problem of the reading."""
     if isinstance(answer, Vector):
         reading.problems.extend(f"{_camel(name)}: {each}" for each in answer.warnings)
@@ -336,7 +336,7 @@ def _read_nodes(
     series: Sequence[msgspec.Raw],
     names: _Names,
     times: Mapping[str, float] | None,
-    reading: Reading,
+    reading: UseReading,
     latest: "_Latest[str]",
 ) -> Iterator[None]:
     for raw in paced(series):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.wire import parse_page
 from tidelock.load.annotator import workload_resource
@@ -28,7 +28,7 @@ _PAGE = "500"
 _VERSIONS = {"apps.kruise.io": "v1alpha1"}
 
 
-class Stored(NamedTuple):
+class StoredUse(NamedTuple):
     """What a workload says of one pod of it, and the workload as its pods refer to it."""
 
     usage: PodUsage
@@ -46,9 +46,9 @@ class _Object(msgspec.Struct, frozen=True):
     metadata: _Meta
 
 
-async def stored_uses(client: KubeClient) -> dict[WorkloadKey, Stored]:
+async def stored_uses(client: KubeClient) -> dict[WorkloadKey, StoredUse]:
     """Read the annotations of all workloads; a kind that can't be listed is left out and told of."""
-    found: dict[WorkloadKey, Stored] = {}
+    found: dict[WorkloadKey, StoredUse] = {}
     for kind, group in WORKLOAD_KINDS.items():
         try:
             await _read(client, kind, f"{group}/{_VERSIONS.get(group, 'v1')}", found)
@@ -59,7 +59,7 @@ async def stored_uses(client: KubeClient) -> dict[WorkloadKey, Stored]:
     return found
 
 
-async def _read(client: KubeClient, kind: str, api_version: str, found: dict[WorkloadKey, Stored]) -> None:
+async def _read(client: KubeClient, kind: str, api_version: str, found: dict[WorkloadKey, StoredUse]) -> None:
     resource, token = workload_resource(kind, api_version), ""
     while True:
         params = {"limit": _PAGE} | ({"continue": token} if token else {})
@@ -70,7 +70,9 @@ async def _read(client: KubeClient, kind: str, api_version: str, found: dict[Wor
             return
 
 
-def _decode(resource: Resource, items: list[msgspec.Raw], found: dict[WorkloadKey, Stored]) -> Iterator[None]:
+def _decode(
+    resource: ApiResource, items: list[msgspec.Raw], found: dict[WorkloadKey, StoredUse]
+) -> Iterator[None]:
     kind = resource.kind
     for raw in paced(items):
         if raw is None:
@@ -86,4 +88,4 @@ def _decode(resource: Resource, items: list[msgspec.Raw], found: dict[WorkloadKe
             logger.warning("stored use of pods is unreadable", extra=fields)
         else:
             owner = OwnerReference(resource.api_version, kind, meta.name, meta.uid)
-            found[WorkloadKey(kind, meta.namespace, meta.name)] = Stored(usage, owner)
+            found[WorkloadKey(kind, meta.namespace, meta.name)] = StoredUse(usage, owner)

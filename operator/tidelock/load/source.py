@@ -56,7 +56,7 @@ _NOTHING = Use(0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class UseReading:
     """One look at everything.
 
     Attributes:
@@ -100,7 +100,7 @@ class Source(Protocol):
 
     settling: float
 
-    async def read(self, now: float) -> Reading:
+    async def read(self, now: float) -> UseReading:
         """Measure everything as it is now.
 
         Raises:
@@ -108,7 +108,7 @@ class Source(Protocol):
 
         """
 
-    def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:
+    def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
         """Measure everything as it was at some instants, in order; nothing where the past is not kept.
 
         Raises:

@@ -42,7 +42,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Survey:
+class LevelSurvey:
     """A group of nodes as it was measured.
 
     Attributes:
@@ -101,14 +101,14 @@ class Census:
             for resource, stat in level.windows.get(self._window, {}).items():
                 self._values[resource].append(stat.mean)
 
-    def survey(self) -> Survey:
+    def survey(self) -> LevelSurvey:
         """Sum up."""
         spreads = {
             resource: _spread(values, self._spec.target)
             for resource, values in self._values.items()
             if values
         }
-        return Survey(self._qualities, spreads, self._sampled_at)
+        return LevelSurvey(self._qualities, spreads, self._sampled_at)
 
 
 def shortest_window(spec: WaterLevelSpec) -> WindowName:
@@ -128,7 +128,7 @@ def _target(target: Target, mean: float, lowest: float) -> float:
     return min((mean + weight * lowest) / (1 + weight), _FULL)
 
 
-def aspects(found: Survey, failure: SourceError | None, problems: Iterable[str]) -> list[Aspect]:
+def aspects(found: LevelSurvey, failure: SourceError | None, problems: Iterable[str]) -> list[Aspect]:
     """Say in conditions how a group is measured."""
     counts = found.counts
     nodes = len(found.qualities)
@@ -154,8 +154,8 @@ def aspects(found: Survey, failure: SourceError | None, problems: Iterable[str])
     return [ready, stale]
 
 
-def render(
-    stored: Mapping[str, Any], generation: int, found: Survey, conditions: Iterable[Aspect], now: float
+def render_level(
+    stored: Mapping[str, Any], generation: int, found: LevelSurvey, conditions: Iterable[Aspect], now: float
 ) -> dict[str, Any]:
     """Write a status; numbers that moved by less than a point stay as they are stored.
 

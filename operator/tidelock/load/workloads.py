@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from tidelock.load.restore import Stored
+from tidelock.load.restore import StoredUse
 from tidelock.model.meta import OwnerReference
 from tidelock.model.usage_annotations import PodUsage, WorkloadKey, WorkloadUses
 
@@ -31,7 +31,7 @@ class Workloads:
         self.uses: WorkloadUses = {}
         self.owners: dict[WorkloadKey, OwnerReference] = {}
 
-    def restore(self, stored: Mapping[WorkloadKey, Stored]) -> None:
+    def restore(self, stored: Mapping[WorkloadKey, StoredUse]) -> None:
         """Take over what an earlier process wrote down."""
         self.uses = {key: each.usage for key, each in stored.items()}
         self.owners |= {key: each.owner for key, each in stored.items()}

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_
 
 import msgspec
 
-from tidelock.model.meta import Fault, ObjectMeta, Stored, field_path
+from tidelock.model.meta import Fault, ObjectMeta, StoredObject, field_path
 from tidelock.model.nesting import DEEPEST, bounded, cut, is_flat
 from tidelock.model.quantities import QuantityError, capped_quantity
 
@@ -64,7 +64,7 @@ class Reader(Generic[T]):
         self.kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
         self._check = check
-        self._keeps_plain = issubclass(kind, Stored)
+        self._keeps_plain = issubclass(kind, StoredObject)
         spare = spare or ("status.*" if self._keeps_plain else "")
         self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
 

@@ -94,7 +94,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
         return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredObject(msgspec.Struct, frozen=True):
     """An object of Tidelock's: its spec and its status as plain JSON values."""
 
     metadata: ObjectMeta

@@ -41,7 +41,7 @@ RUN_SECONDS = "tidelock.dev/run-seconds"
 START_SECONDS = 60.0
 """Within so many seconds of its binding a pod is taken to be started, from when its deadline counts."""
 BORROWS = "tidelock.dev/borrows"
-CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
+CLAIMED_RESERVATIONS = "tidelock.dev/claimed-locks"
 """Annotation that comes with a binding: the uids of the locks that the pod took, separated by commas."""
 
 # The API server takes annotations of up to 256 KiB, and thousands of locks may name one pod. No more are
@@ -51,7 +51,7 @@ _MOST_CLAIMS = 1000
 
 def claims_annotation(uids: Sequence[str]) -> dict[str, str]:
     """Give the annotation that says which locks a pod took."""
-    return {CLAIMED_LOCKS: ",".join(uids[:_MOST_CLAIMS])}
+    return {CLAIMED_RESERVATIONS: ",".join(uids[:_MOST_CLAIMS])}
 
 
 class PreferredTerm(msgspec.Struct, frozen=True):
@@ -336,9 +336,9 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return self.metadata.annotations.get(BORROWS) == "true"
 
     @cached_property
-    def claimed_locks(self) -> frozenset[str] | None:
+    def claimed_reservations(self) -> frozenset[str] | None:
         """Uids of the locks that it took, and of their groups; None if it is not bound or does not say."""
-        claims = self.metadata.annotations.get(CLAIMED_LOCKS) if self.node_name else None
+        claims = self.metadata.annotations.get(CLAIMED_RESERVATIONS) if self.node_name else None
         if claims is None:
             return None
         return frozenset(filter(None, claims.split(",", _MOST_CLAIMS)[:_MOST_CLAIMS]))
@@ -597,7 +597,7 @@ class ReservePod(Pod, frozen=True, dict=True):
         return _ENCODER.encode((labels, near, far, self.spec.topology_spread_constraints))
 
 
-def stand_in(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> ReservePod:
+def reserve_pod_of(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> ReservePod:
     """Make the pod that a lock is placed as, with these requests instead of those of its containers."""
     pod = ReservePod(metadata=meta, spec=spec)
     pod.__dict__["requests"] = requests
@@ -613,4 +613,4 @@ def assigned_to(pod: Pod, node_name: str) -> Pod:
 
 def pinned_to(pod: ReservePod, node_name: str) -> ReservePod:
     """Make the same reserve pod for one node alone."""
-    return stand_in(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)
+    return reserve_pod_of(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)

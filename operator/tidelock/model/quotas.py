@@ -10,7 +10,7 @@ import pydantic
 from tidelock.model.api.reservation_quota import ReservationQuotaSpec, ReservationQuotaStatus
 from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import ObjectMeta, Stored
+from tidelock.model.meta import ObjectMeta, StoredObject
 from tidelock.model.quantities import Resources, capped_quantity, parse_quantity, parse_resources
 
 _NO_LIMITS = ReservationQuotaSpec()
@@ -32,7 +32,7 @@ class ReservationQuota:
     status: dict[str, Any] = field(default_factory=dict)
 
 
-_READ = Reader(Stored)
+_READ = Reader(StoredObject)
 
 
 def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:
@@ -55,7 +55,7 @@ def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:
     )
 
 
-class Limit(NamedTuple):
+class QuotaLimit(NamedTuple):
     """What there may be at most of a resource, and what there is."""
 
     name: str
@@ -72,7 +72,7 @@ class ResourceQuota:
     """
 
     meta: ObjectMeta
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[QuotaLimit, ...] = ()
 
 
 class _Scoped(msgspec.Struct, frozen=True, rename="camel"):
@@ -106,7 +106,7 @@ def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
     return ResourceQuota(stored.metadata, tuple(_limits(stored)))
 
 
-def _limits(stored: _Core) -> Iterator[Limit]:
+def _limits(stored: _Core) -> Iterator[QuotaLimit]:
     """Read what a lock can ask for: cpu is another name for requests.cpu, count/pods counts pods as well.
 
     Of a quota that can't be read in full, a resource without its limit has a limit of 0, and one without its
@@ -117,6 +117,6 @@ def _limits(stored: _Core) -> Iterator[Limit]:
         resource = name.removeprefix("requests.").removeprefix("count/")
         most = hard.get(name, "0")
         amounts = most, used.get(name, most if lost else "0")
-        yield Limit(
+        yield QuotaLimit(
             name, resource, *(parse_quantity(resource, capped_quantity(resource, each)) for each in amounts)
         )

@@ -11,9 +11,9 @@ from tidelock.model.api.reservation import Ask, ReservationSpec, spec_problems
 from tidelock.model.instants import from_datetime, parse_instant
 from tidelock.model.label_keys import with_label_keys
 from tidelock.model.lenient import Reader, convert
-from tidelock.model.meta import Key, ObjectMeta, Stored
+from tidelock.model.meta import Key, ObjectMeta, StoredObject
 from tidelock.model.pod_limits import excess
-from tidelock.model.pods import PodSpec, ReservePod, stand_in
+from tidelock.model.pods import PodSpec, ReservePod, reserve_pod_of
 from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
 from tidelock.model.requests import Container, ResourceRequirements, total_requests
 
@@ -100,7 +100,7 @@ class _Meta(ObjectMeta, frozen=True, rename="camel"):
         return parse_instant(last) if last else 0.0
 
 
-class _Stored(Stored, frozen=True):
+class _Stored(StoredObject, frozen=True):
     metadata: _Meta
 
 
@@ -117,7 +117,7 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
         problem = spec.conflict or stored.problem
         if not problem:
             members = spec.group.members if spec.group is not None else 1
-            pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy, members)
+            pod = make_reserve_pod(stored.metadata, spec, stored.spec, spec.preemption_policy, members)
     except pydantic.ValidationError as error:
         spec, problem = _legible(stored.spec, error), spec_problems(error)
     except (QuantityError, msgspec.ValidationError) as error:
@@ -135,7 +135,7 @@ def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> Reservat
         return None
 
 
-def stand_in_pod(
+def make_reserve_pod(
     meta: ObjectMeta,
     spec: Ask,
     plain: dict[str, Any],
@@ -183,7 +183,7 @@ def stand_in_pod(
         # An ephemeral volume's claim comes with the pod.
         volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )
-    pod = stand_in(msgspec.structs.replace(meta, labels=labels, annotations={}), pinned, requests)
+    pod = reserve_pod_of(msgspec.structs.replace(meta, labels=labels, annotations={}), pinned, requests)
     if too_much := excess(pod, members):
         raise msgspec.ValidationError(f"the template's pod is too large: {too_much}")
     return pod

@@ -12,7 +12,7 @@ from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.instants import stored_instant
 from tidelock.model.lenient import Reader
 from tidelock.model.lifetimes import removable_at, too_late_at
-from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
+from tidelock.model.meta import Key, ObjectMeta, StoredObject, controlled_by
 
 _API_VERSION = "tidelock.dev/v1alpha1"
 _OWN = ("name", "count")
@@ -83,7 +83,7 @@ class ReservationGroup:
         }
 
 
-_READ = Reader(Stored)
+_READ = Reader(StoredObject)
 
 
 def decode_group(raw: bytes | msgspec.Raw) -> ReservationGroup:

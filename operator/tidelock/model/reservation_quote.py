@@ -10,10 +10,10 @@ from tidelock.model.api.reservation_quote import ReservationQuoteSpec, Reservati
 from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.instants import stored_instant
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import Key, ObjectMeta, Stored
+from tidelock.model.meta import Key, ObjectMeta, StoredObject
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import QuantityError
-from tidelock.model.reservation import stand_in_pod
+from tidelock.model.reservation import make_reserve_pod
 
 _ORDINARY = ReservationQuoteSpec()
 
@@ -51,7 +51,7 @@ class Quote:
         return None if answered is None else answered + self.spec.ttl_seconds
 
 
-_READ = Reader(Stored)
+_READ = Reader(StoredObject)
 
 
 def decode_quote(raw: bytes | msgspec.Raw) -> Quote:
@@ -65,7 +65,7 @@ def decode_quote(raw: bytes | msgspec.Raw) -> Quote:
     if stored.problem:
         return Quote(stored.metadata, spec, problem=stored.problem, status=status)
     try:
-        pod = stand_in_pod(stored.metadata, spec, stored.spec)
+        pod = make_reserve_pod(stored.metadata, spec, stored.spec)
     except (QuantityError, msgspec.ValidationError) as error:
         return Quote(stored.metadata, spec, problem=f"spec: {error}", status=status)
     return Quote(stored.metadata, spec, pod, status=status)

@@ -13,12 +13,12 @@ from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.cron import Timetable
 from tidelock.model.instants import format_instant, stored_instant
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
+from tidelock.model.meta import Key, ObjectMeta, StoredObject, controlled_by
 
 TEMPLATE_ANNOTATION = "tidelock.dev/schedule-template"
 """Tells of a window which template it was made of."""
 
-KIND = "ReservationSchedule"
+SCHEDULE_KIND = "ReservationSchedule"
 _API_VERSION = "tidelock.dev/v1alpha1"
 _MINUTE = 60
 
@@ -92,14 +92,14 @@ class ReservationSchedule:
                 "namespace": self.meta.namespace,
                 "labels": metadata.get("labels", {}),
                 "annotations": annotations,
-                "ownerReferences": [controlled_by(self.meta, _API_VERSION, KIND)],
+                "ownerReferences": [controlled_by(self.meta, _API_VERSION, SCHEDULE_KIND)],
             },
             "spec": self.template["spec"]
             | {"startAt": format_instant(start), "expireAt": format_instant(end)},
         }
 
 
-_READ = Reader(Stored)
+_READ = Reader(StoredObject)
 
 
 def decode_schedule(raw: bytes | msgspec.Raw) -> ReservationSchedule:

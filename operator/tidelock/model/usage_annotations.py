@@ -109,7 +109,7 @@ WorkloadUses = Mapping[WorkloadKey, PodUsage]
 """Use of one pod of each measured workload."""
 
 
-class Uses(NamedTuple):
+class MeasuredUses(NamedTuple):
     """What was measured below the nodes.
 
     The load loop hands a new one to the scheduler after each reading, by a `Callable[[Uses], None]`; neither
@@ -235,25 +235,25 @@ _MOST_HOT = 1e6
 _CRANE_DIGITS = 5
 
 
-class Reading(msgspec.Struct, frozen=True):
+class CraneReading(msgspec.Struct, frozen=True):
     """One number and its time."""
 
     value: float
     at: float
 
 
-def encode_crane(reading: Reading) -> str:
+def encode_crane(reading: CraneReading) -> str:
     """Write a value of crane's: `0.63012,2023-10-17T15:04:32Z`, in UTC and whole seconds."""
     value = f"{reading.value:.{_CRANE_DIGITS}f}"
     return f"{value},{format_instant(int(reading.at))}"
 
 
-def encode_crane_hot_value(reading: Reading) -> str:
+def encode_crane_hot_value(reading: CraneReading) -> str:
     """Write crane's hot value: `3,2023-10-17T15:04:32Z`."""
     return f"{_compact(reading.value, _CRANE_DIGITS)},{format_instant(int(reading.at))}"
 
 
-def decode_crane(text: str) -> Reading | Unreadable:
+def decode_crane(text: str) -> CraneReading | Unreadable:
     """Read a value of crane's six: a fraction, 0 to 1.
 
     crane-scheduler itself writes local time with a Z behind it; where its clock is not in UTC, its values
@@ -262,12 +262,12 @@ def decode_crane(text: str) -> Reading | Unreadable:
     return _decode_reading(text, 1.0)
 
 
-def decode_crane_hot_value(text: str) -> Reading | Unreadable:
+def decode_crane_hot_value(text: str) -> CraneReading | Unreadable:
     """Read crane's hot value."""
     return _decode_reading(text, _MOST_HOT)
 
 
-def _decode_reading(text: str, most: float) -> Reading | Unreadable:
+def _decode_reading(text: str, most: float) -> CraneReading | Unreadable:
     number, comma, instant = text.partition(",")
     if not comma:
         return Unreadable(f"{text!r} is not a number and a time, such as 0.63012,2023-10-17T15:04:32Z")
@@ -277,4 +277,4 @@ def _decode_reading(text: str, most: float) -> Reading | Unreadable:
         return Unreadable(str(error))
     if value > most:
         return Unreadable(f"{number} is not between 0 and {most:g}")
-    return Reading(value, at)
+    return CraneReading(value, at)

@@ -6,7 +6,7 @@ crash knows which it has used up, even if the pod has been deleted meanwhile and
 
 from tidelock.framework.api import SUCCESS, Bind, Code, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.own_reservations import ClaimedLocks
+from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.model.pods import Pod, claims_annotation
 
 
@@ -19,7 +19,7 @@ class DefaultBinder(Bind):
         """Post the binding, with the pod's uid as its condition; raises the API server's errors."""
         if self.handle.api is None:
             return Status(Code.ERROR, ("there is no API server to write to",))
-        meta, claims = pod.meta, state.read(ClaimedLocks)
+        meta, claims = pod.meta, state.read(ClaimedReservations)
         annotated = {"annotations": claims_annotation(claims.uids)} if claims is not None else {}
         body = {
             "apiVersion": "v1",

@@ -25,26 +25,31 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
-from tidelock.cluster.index.pods_by_importance import Crew, Residents, rank, started
+from tidelock.cluster.index.pods_by_importance import PodsByImportance, PodsOfNodes, rank, started
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,
     Code,
+    FilterResult,
     Handle,
     Mask,
     PostFilter,
     PostFilterResult,
     Status,
-    Verdict,
     Victims,
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.disruptions import violating
-from tidelock.framework.extender import Advice
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.extender import ExtenderAdviceData
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args
-from tidelock.framework.whatif import WhatIf, crowded, reserved, tallied
-from tidelock.ledger.reservation_info import Entry
+from tidelock.framework.whatif import (
+    WhatIf,
+    count_reasons_of_views,
+    filter_rows_with_nominated_pods,
+    reserved,
+)
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pod_limits import looks_around
 from tidelock.model.pods import Pod
 
@@ -87,7 +92,7 @@ class _Tenants:
 
     """
 
-    who: Sequence[Sequence[Placed | Entry]]
+    who: Sequence[Sequence[Placed | ReservationInfo]]
     place: npt.NDArray[np.intp]
     there: _Matrix
     priority: npt.NDArray[np.int64]
@@ -126,9 +131,9 @@ class _Candidates:
         columns = np.flatnonzero(self.gone[index]).tolist()
         going = [tenants.who[index][tenants.place[index, column]] for column in columns]
         pods = sorted((each for each in going if isinstance(each, Placed)), key=rank)
-        locks = tuple(each for each in going if isinstance(each, Entry))
+        reservations = tuple(each for each in going if isinstance(each, ReservationInfo))
         violations = int((self.gone[index] & tenants.guarded[index]).sum())
-        return self.snapshot.nodes[self.rows[index]].name, Victims(tuple(pods), locks, violations)
+        return self.snapshot.nodes[self.rows[index]].name, Victims(tuple(pods), reservations, violations)
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
@@ -147,7 +152,7 @@ class DefaultPreemption(PostFilter):
         """Take how many candidates are enough: a share of the possible nodes in percent, and a number."""
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
-        self._residents = Residents(handle.cache)
+        self._residents = PodsByImportance(handle.cache)
         self._reached: dict[str, int] = {}
         self._budgeted: dict[str, tuple[object, list[bool]]] = {}
         self._percentage = read.min_candidate_nodes_percentage
@@ -160,17 +165,17 @@ class DefaultPreemption(PostFilter):
             raise ValueError(f"pluginConfig of {self.name}: {_PERCENTAGE} and {_ABSOLUTE} are both 0")
 
     def post_filter(
-        self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
         """Find the victims whose eviction makes room, if the pod may evict any and none are on their way."""
-        if obstacle := self._obstacle(state, pod, snapshot, verdict):
+        if obstacle := self._obstacle(state, pod, snapshot, filter_result):
             return _refused(obstacle)
-        advice = state.read(Advice)
+        advice = state.read(ExtenderAdviceData)
         if advice is not None and advice.victims is not None:
             return self._advised(advice.victims, advice.error)
-        rows = self._possible(state, pod, snapshot, verdict)
+        rows = self._possible(state, pod, snapshot, filter_result)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
-        if pod.spec.priority <= min(self._residents.lowest, self.handle.book.rooms.lowest()):
+        if pod.spec.priority <= min(self._residents.lowest, self.handle.ledger.holdings.lowest()):
             counts[_NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         all_rows, rows = rows, self._some(pod, rows)
         counts[_LATER] = len(all_rows) - len(rows)
@@ -181,7 +186,7 @@ class DefaultPreemption(PostFilter):
         while missing and start < len(rows):
             size = missing + missing // _SPARE + _FEW
             found.append(
-                self._try(state, pod, snapshot, verdict, rows[start : start + size], counts, obstacles)
+                self._try(state, pod, snapshot, filter_result, rows[start : start + size], counts, obstacles)
             )
             start, missing = start + size, _missing(found, enough)
         harms = np.concatenate([_NONE, *(batch.harms for batch in found)])
@@ -198,28 +203,28 @@ class DefaultPreemption(PostFilter):
         """Choose among what extenders have left of the candidates."""
         if error:
             return _refused(error)
-        cache, book = self.handle.cache, self.handle.book
+        cache, ledger = self.handle.cache, self.handle.ledger
         left = {}
         for node_name, victims in candidates.items():
-            here = {entry.uid for entry in book.rooms.held_on(node_name)}
+            here = {entry.uid for entry in ledger.holdings.held_on(node_name)}
             placed = (cache.get(each.pod.uid) for each in victims.pods)
             pods = tuple(each for each in placed if each is not None and each.node_name == node_name)
-            locks = tuple(entry for entry in victims.locks if entry.uid in here)
-            if pods or locks:  # else they have gone meanwhile, which wakes the pod
-                left[node_name] = replace(victims, pods=pods, locks=locks)
+            reservations = tuple(entry for entry in victims.reservations if entry.uid in here)
+            if pods or reservations:  # else they have gone meanwhile, which wakes the pod
+                left[node_name] = replace(victims, pods=pods, reservations=reservations)
         if not left:
             return _refused("no candidate node for preemption")
         node_name, victims = min(left.items(), key=lambda candidate: _harm(candidate[1]))
         return PostFilterResult(SUCCESS, node_name, victims)
 
-    def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> str:
+    def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult) -> str:
         """Say why the pod may evict nobody now; empty if it may."""
         if not pod.spec.may_preempt:
             return _BY_POLICY
         cache = self.handle.cache
         node_name = cache.nominator.node_of(pod.uid)
         row = snapshot.row(node_name)
-        if row is None or not _resolvable(state, pod, snapshot, verdict, row):
+        if row is None or not _resolvable(state, pod, snapshot, filter_result, row):
             return ""
         going = any(
             placed.pod.spec.priority < pod.spec.priority
@@ -228,12 +233,12 @@ class DefaultPreemption(PostFilter):
         )
         return _BY_TERMINATING if going else ""
 
-    def _possible(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> Rows:
+    def _possible(self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult) -> Rows:
         """List the rows where evictions might help, by name, from an offset of the pod's own."""
         possible = np.zeros(len(snapshot), np.bool_)
-        for plugin, mask in verdict.ruled_out:
-            for view in verdict.views(mask, state, snapshot):
-                possible[view.at] = plugin.resolvables(view.state, pod, view.snapshot, view.rows)
+        for plugin, mask in filter_result.ruled_out:
+            for view in filter_result.views(mask, state, snapshot):
+                possible[view.at] = plugin.preemption_may_help_on(view.state, pod, view.snapshot, view.rows)
         by_name = np.empty(len(snapshot), np.intp)
         by_name[snapshot.traits.name_rank] = np.arange(len(snapshot))
         rows = by_name[possible[by_name]]
@@ -260,16 +265,16 @@ class DefaultPreemption(PostFilter):
         state: CycleState,
         pod: Pod,
         snapshot: Snapshot,
-        verdict: Verdict,
+        filter_result: FilterResult,
         rows: Rows,
         counts: Counter[str],
         obstacles: set[str],
     ) -> _Candidates:
         """Try evictions on some rows; count the reasons why they don't help on others, and note whose."""
-        filters = verdict.filters
-        tenants = self._tenants(pod, snapshot, rows, state.read(OwnLocks))
+        filters = filter_result.filters
+        tenants = self._tenants(pod, snapshot, rows, state.read(OwnReservations))
         trial = _Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
-        crowd = crowded(filters, state, pod, snapshot, rows, verdict.rivals)
+        crowd = filter_rows_with_nominated_pods(filters, state, pod, snapshot, rows, filter_result.rivals)
         if crowd is not None:
             trial.add_world(*crowd)
         fits, reasons = trial.evict(pod)
@@ -280,11 +285,11 @@ class DefaultPreemption(PostFilter):
         counts[_NO_VICTIMS] += int(fits.sum()) - len(indexes)
         return _Candidates(snapshot, rows, tenants, gone, indexes, _harms(tenants, gone)[indexes])
 
-    def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnLocks | None) -> _Tenants:
+    def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None) -> _Tenants:
         """Lay out who might have to go from some nodes."""
         crew, width = self._residents.of(rows), len(snapshot.resources)
-        locks = self._locks_below(pod, snapshot, rows, own) if own is not None else {}
-        shape = (len(rows), crew.there.shape[1] + max(map(len, locks.values()), default=0))
+        reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
+        shape = (len(rows), crew.there.shape[1] + max(map(len, reservations.values()), default=0))
         pods = (slice(None), slice(crew.there.shape[1]))
         order = np.full(shape, _NOBODY, np.int8)
         order[pods][crew.there & (crew.priority < pod.spec.priority)] = _POD
@@ -296,10 +301,10 @@ class DefaultPreemption(PostFilter):
         amounts[pods][..., :width] = crew.amounts[..., :width]
         amounts[pods][..., -2:] = crew.amounts[..., width:]
         amounts[order == _NOBODY] = 0
-        who: list[Sequence[Placed | Entry]] = list(crew.pods)
+        who: list[Sequence[Placed | ReservationInfo]] = list(crew.pods)
         if len(self.handle.objects.pod_disruption_budgets):
             order[pods][self._guarded(snapshot, rows, crew, order[pods] == _POD)] = _GUARDED
-        for index, entries in locks.items():
+        for index, entries in reservations.items():
             here = slice(len(who[index]), len(who[index]) + len(entries))
             order[index, here] = _LOCK
             priority[index, here] = [entry.priority for entry in entries]
@@ -320,13 +325,13 @@ class DefaultPreemption(PostFilter):
         )
 
     def _sheltered(
-        self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: Crew, own: OwnLocks
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
         """Give the places of the pods on some rows that are in a lock which is not below the pod."""
-        if not self.handle.book.rooms.reused:
+        if not self.handle.ledger.holdings.reused:
             return
         for index, row in enumerate(rows.tolist()):
-            entries = self.handle.book.rooms.occupied_on(snapshot.nodes[row].name)
+            entries = self.handle.ledger.holdings.occupied_on(snapshot.nodes[row].name)
             safe = [
                 each
                 for each in entries
@@ -337,16 +342,18 @@ class DefaultPreemption(PostFilter):
                 if placed.pod.uid in uids:
                     yield index, column
 
-    def _locks_below(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnLocks) -> dict[int, list[Entry]]:
+    def _reservations_below(
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations
+    ) -> dict[int, list[ReservationInfo]]:
         """List the locks below a pod on each of some rows where there are any, the most important first."""
         found = {}
-        for index in np.flatnonzero(snapshot.locked[rows].any(axis=1)).tolist():
-            rooms, name = self.handle.book.rooms, snapshot.nodes[rows[index]].name
-            if rooms.timeline.shares(name):
+        for index in np.flatnonzero(snapshot.reserved[rows].any(axis=1)).tolist():
+            holdings, name = self.handle.ledger.holdings, snapshot.nodes[rows[index]].name
+            if holdings.timeline.shares(name):
                 continue  # what one gives up may be another's at that time
             entries = [
                 entry
-                for entry in rooms.held_on(name)
+                for entry in holdings.held_on(name)
                 if entry.priority < pod.spec.priority
                 and entry not in own
                 and not entry.lends_to(pod)  # it is free room to the pod as it is
@@ -356,7 +363,7 @@ class DefaultPreemption(PostFilter):
                 found[index] = entries
         return found
 
-    def _guarded(self, snapshot: Snapshot, rows: Rows, crew: Crew, below: _Matrix) -> _Matrix:
+    def _guarded(self, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, below: _Matrix) -> _Matrix:
         """Tell whose eviction, after that of the more important on its node, would violate a budget."""
         guarded = np.zeros(below.shape, np.bool_)
         budgets = self.handle.objects.pod_disruption_budgets
@@ -408,13 +415,13 @@ class _Trial:
                 for place, index in enumerate(world.indexes.tolist()):
                     for column in np.flatnonzero(there[index]).tolist():
                         world.whatif.remove(place, self._tenants.pods(index, column))
-            verdict = world.whatif.judge()
-            for plugin, mask in verdict.ruled_out:
+            filter_result = world.whatif.judge()
+            for plugin, mask in filter_result.ruled_out:
                 still = mask & fits[world.indexes]
                 if still.any():
                     self.obstacles.add(plugin.name)
-                    reasons += tallied(plugin, pod, world.whatif.views(still))
-            fits[world.indexes] &= verdict.fits
+                    reasons += count_reasons_of_views(plugin, pod, world.whatif.views(still))
+            fits[world.indexes] &= filter_result.fits
         return fits, reasons
 
     def reprieve(self, where: Mask) -> _Matrix:
@@ -463,7 +470,7 @@ def _harms(tenants: _Tenants, gone: _Matrix) -> npt.NDArray[np.float64]:
 def _harm(victims: Victims) -> tuple[float, ...]:
     """Weigh victims as `_harms` does."""
     going = [(each.pod.spec.priority, started(each)) for each in victims.pods]
-    going += [(entry.priority, entry.activated_at or inf) for entry in victims.locks]
+    going += [(entry.priority, entry.activated_at or inf) for entry in victims.reservations]
     highest = max(priority for priority, _ in going)
     oldest = min(since for priority, since in going if priority == highest)
     total = sum(priority + _LIFT for priority, _ in going)
@@ -494,12 +501,14 @@ def _all_victims(found: Sequence[_Candidates]) -> dict[str, Victims]:
     return dict(batch.victims(place) for batch, place in _each(found))
 
 
-def _resolvable(state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict, row: int) -> bool:
+def _resolvable(
+    state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult, row: int
+) -> bool:
     """Whether evictions might make a row fit, by the filter that ruled it out."""
-    view = verdict.view(state, snapshot, row)
+    view = filter_result.view(state, snapshot, row)
     return any(
-        plugin.resolvable(view.state, pod, view.snapshot, int(view.rows[0]))
-        for plugin, mask in verdict.ruled_out
+        plugin.preemption_may_help(view.state, pod, view.snapshot, int(view.rows[0]))
+        for plugin, mask in filter_result.ruled_out
         if mask[row]
     )
 

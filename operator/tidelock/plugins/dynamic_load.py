@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import Figures, NodeColumns
+from tidelock.cluster.usage.levels import LevelArray, NodeColumns
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -28,7 +28,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.measured_use import follow_expected_use, in_whole
 from tidelock.framework.overload import Beyond, OverloadFilter
@@ -39,9 +39,9 @@ from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
     CraneMetric,
+    CraneReading,
     Measured,
     NodeLevel,
-    Reading,
     WindowName,
     decode_crane,
     decode_node_level,
@@ -86,7 +86,7 @@ class CraneColumns(NodeColumns):
     def __init__(self) -> None:
         super().__init__(2 * len(CRANE_METRICS), (NODE_LEVEL, *CRANE_METRICS))
 
-    def read(self, node: Node) -> Figures:
+    def read(self, node: Node) -> LevelArray:
         """Read crane's annotations, and Tidelock's where there is none."""
         annotations = node.meta.annotations
         text = annotations.get(NODE_LEVEL)
@@ -95,15 +95,15 @@ class CraneColumns(NodeColumns):
         numbers = np.full((2, len(CRANE_METRICS)), np.nan)
         for place, metric in enumerate(CRANE_METRICS):
             reading = decode_crane(annotations[metric]) if metric in annotations else _own(own, metric)
-            if isinstance(reading, Reading):
+            if isinstance(reading, CraneReading):
                 numbers[:, place] = reading.value, reading.at
         return numbers.ravel()
 
 
-def _own(level: NodeLevel | None, metric: CraneMetric) -> Reading | None:
+def _own(level: NodeLevel | None, metric: CraneMetric) -> CraneReading | None:
     window, resource, statistic = _OWN[metric]
     stat = level.windows.get(window, {}).get(resource) if level is not None else None
-    return Reading(getattr(stat, statistic) / _FULL, level.at) if stat is not None and level else None
+    return CraneReading(getattr(stat, statistic) / _FULL, level.at) if stat is not None and level else None
 
 
 class _Beyond(Beyond):
@@ -160,7 +160,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         left = np.nan_to_num(1 - self._use(state), nan=0.0)
         points = np.floor(np.round(MAX_NODE_SCORE * (self._weights @ left) / self._weights.sum(), 6))
-        hot = self._hot_value(state.expect(Moment).now, len(snapshot))
+        hot = self._hot_value(state.expect(DecisionTime).now, len(snapshot))
         scores: Scores = np.clip(points - np.floor(_POINTS_A_UNIT * hot), 0, MAX_NODE_SCORE)[rows]
         return scores
 
@@ -169,13 +169,13 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         node = Action.ADD | Action.UPDATE_NODE_ANNOTATION
         return (Registration(ClusterEvent(Resource.NODE, node)),)
 
-    def _use(self, state: CycleState) -> Figures:
+    def _use(self, state: CycleState) -> LevelArray:
         """Give the metrics that count, metrics x N; NaN for those that don't."""
         values, at = np.split(self._columns.values, 2)
-        fresh = np.less(np.abs(state.expect(Moment).now - at), self._lifetimes)
+        fresh = np.less(np.abs(state.expect(DecisionTime).now - at), self._lifetimes)
         return np.where(fresh, values, np.nan)
 
-    def _hot_value(self, now: float, count: int) -> Figures:
+    def _hot_value(self, now: float, count: int) -> LevelArray:
         rows, bound_at = self._bindings.bound_at()
         hot = np.zeros(count)
         for each in self._hot_values:

@@ -18,7 +18,7 @@ import numpy as np
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Codes, Counts, Label, NodeLabels
-from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection, Term
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -133,9 +133,9 @@ class _Required:
 
     """
 
-    sought: Query | None
+    sought: PodCountQuery | None
     near_keys: frozenset[str]
-    shunned: tuple[tuple[str, Query], ...]
+    shunned: tuple[tuple[str, PodCountQuery], ...]
     namespace_labels: Labels
     near: _Domains
     promised: _Domains
@@ -180,28 +180,30 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         near = _required(affinity.pod_affinity if affinity else None)
         far = _required(affinity.pod_anti_affinity if affinity else None)
         cache = self.handle.cache
-        if not near and not far and not cache.carriers.shunned:
+        if not near and not far and not cache.affinity_terms.shunned:
             return SKIP
         required = _Required(
-            sought=Query(tuple(self._choice(pod, term) for term in near)) if near else None,
+            sought=PodCountQuery(tuple(self._choice(pod, term) for term in near)) if near else None,
             near_keys=frozenset(term.topology_key for term in near),
-            shunned=tuple((term.topology_key, Query((self._choice(pod, term),))) for term in far),
+            shunned=tuple((term.topology_key, PodCountQuery((self._choice(pod, term),))) for term in far),
             namespace_labels=self._namespace_labels(pod),
             near=self._domains(),
             promised=self._domains(),
             far=self._domains(),
             shunning=self._domains(),
         )
-        for key, carriers in cache.carriers.shunned.meaning(pod, required.namespace_labels).items():
-            required.shunning.add(key, carriers)
+        for key, affinity_terms in cache.affinity_terms.shunned.meaning(
+            pod, required.namespace_labels
+        ).items():
+            required.shunning.add(key, affinity_terms)
         if not near and not far and not required.shunning:
             return SKIP
         if required.sought:
-            tally = cache.tallies.of(required.sought)
+            tally = cache.pod_counts.of(required.sought)
             for key in required.near_keys:
                 required.near.add(key, tally)
             if cache.reserve_pods:
-                tally = cache.reserve_pods.tallies.of(required.sought)
+                tally = cache.reserve_pods.pod_counts.of(required.sought)
                 for key in required.near_keys:
                     required.promised.add(key, tally)
         for key, query in required.shunned:
@@ -247,7 +249,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         masks = _judged(state.expect(_Required), pod, snapshot)
         return (_AFFINITY if not masks.near[row] else _ANTI_AFFINITY if not masks.far[row] else _EXISTING,)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Say that no eviction brings the pods that an affinity seeks."""
         return bool(_judged(state.expect(_Required), pod, snapshot).near[row])
 
@@ -268,25 +270,25 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Sum the weights of all wishes in each domain; skip pods of which nobody wishes anything."""
-        affinity, carriers = pod.spec.affinity, self.handle.cache.carriers
+        affinity, affinity_terms = pod.spec.affinity, self.handle.cache.affinity_terms
         near = affinity.pod_affinity.preferred if affinity and affinity.pod_affinity else ()
         far = affinity.pod_anti_affinity.preferred if affinity and affinity.pod_anti_affinity else ()
         prefers = bool(near or far)
         asked = prefers or not self._args.ignore_preferred_terms_of_existing_pods
-        if not prefers and not (asked and (carriers.wished or carriers.sought)):
+        if not prefers and not (asked and (affinity_terms.wished or affinity_terms.sought)):
             return SKIP
         weights = self._domains()
         for wishes, sign in ((near, 1), (far, -1)):
             for wish in wishes:
                 term = wish.pod_affinity_term
-                tally = self.handle.cache.neighbours(Query((self._choice(pod, term),)))
+                tally = self.handle.cache.neighbours(PodCountQuery((self._choice(pod, term),)))
                 weights.add(term.topology_key, tally, sign * wish.weight)
         namespace_labels = self._namespace_labels(pod)
-        for key, by_node in carriers.wished.meaning(pod, namespace_labels).items():
+        for key, by_node in affinity_terms.wished.meaning(pod, namespace_labels).items():
             weights.add(key, by_node)
         hard = self._args.hard_pod_affinity_weight
         if hard:
-            for key, by_node in carriers.sought.meaning(pod, namespace_labels).items():
+            for key, by_node in affinity_terms.sought.meaning(pod, namespace_labels).items():
                 weights.add(key, by_node, hard)
         if not weights:
             return SKIP

@@ -16,7 +16,14 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.usage.levels import (
+    MEASURED_RESOURCES,
+    NEVER,
+    WINDOWS,
+    LevelArray,
+    Mask,
+    NodeLevels,
+)
 from tidelock.cluster.usage.sums import Slots, Sums
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -30,7 +37,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.measured_use import follow_expected_use, in_whole
 from tidelock.framework.overload import Beyond, OverloadFilter
@@ -88,7 +95,7 @@ _OF_PRODUCTION = {"LSE": True, "LSR": True, "LS": True, "SYSTEM": True, "BE": Fa
 class _Beyond(Beyond):
     """Use beyond a threshold, R x N; the use, the thresholds (R), and of which kind they are."""
 
-    percent: Figures
+    percent: LevelArray
     thresholds: Sequence[float]
     kind: str
 
@@ -107,8 +114,10 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         if not read.resource_weights:
             raise ValueError(f"pluginConfig of {self.name}: resourceWeights: expected cpu, memory or both")
         factors = _FACTORS | read.estimated_scaling_factors
-        self._factors = tuple(factors[name] / _FULL for name in RESOURCES)
-        self._weights = np.array([read.resource_weights.get(name, 0) for name in RESOURCES], np.float64)
+        self._factors = tuple(factors[name] / _FULL for name in MEASURED_RESOURCES)
+        self._weights = np.array(
+            [read.resource_weights.get(name, 0) for name in MEASURED_RESOURCES], np.float64
+        )
         self._thresholds = _by_resource(read.aggregated.usage_thresholds or read.usage_thresholds)
         self._prod_thresholds = _by_resource(read.prod_usage_thresholds)
         self._levels = NodeLevels()
@@ -149,16 +158,16 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Name the first resource, in Koordinator's words."""
         beyond = self.beyond(state, snapshot, row)
         kind = state.expect(_Beyond).kind
-        return (f"node(s) {RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
+        return (f"node(s) {MEASURED_RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
 
-    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say how much would be used, and what the threshold is."""
         beyond = self.beyond(state, snapshot, row)
         found = state.expect(_Beyond)
         percent = found.percent[:, snapshot.rows][:, row]
         return ", ".join(
             f"{name} {percent[index]:.0f} % with the pod, threshold {found.thresholds[index]:.0f} %"
-            for index, name in enumerate(RESOURCES)
+            for index, name in enumerate(MEASURED_RESOURCES)
             if beyond[index]
         )
 
@@ -192,39 +201,39 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         )
 
     def _fresh(self, state: CycleState) -> Mask:
-        now = state.expect(Moment).now
+        now = state.expect(DecisionTime).now
         return self._levels.fresh(now, self._args.node_metric_expiration_seconds)
 
-    def _used(self, state: CycleState, pod: Pod, statistic: str, window: str) -> Figures:
+    def _used(self, state: CycleState, pod: Pod, statistic: str, window: str) -> LevelArray:
         """Give what is used with the pod, R x N in units; NaN where there is no fresh measurement."""
         levels = self._levels
         measured = levels.use(_STATISTIC[statistic])[WINDOWS.index(window)] * levels.capacity / _FULL
         return self._with(pod, measured + self._summed(self._arrivals), state)
 
-    def _used_by_production(self, state: CycleState, pod: Pod) -> Figures:
+    def _used_by_production(self, state: CycleState, pod: Pod) -> LevelArray:
         """Give what production pods use with this one, R x N in units; NaN as above."""
         if self._production is None:
             raise LookupError("the use of production pods is not kept")
         return self._with(pod, self._summed(self._production), state)
 
-    def _with(self, pod: Pod, used: Figures, state: CycleState) -> Figures:
+    def _with(self, pod: Pod, used: LevelArray, state: CycleState) -> LevelArray:
         wanted = np.array(self._estimated(pod))[:, np.newaxis]
         return np.where(self._fresh(state), used + wanted, np.nan)
 
-    def _summed(self, sums: Sums) -> Figures:
+    def _summed(self, sums: Sums) -> LevelArray:
         """Give the sums of the shortest window, R x N in units."""
         levels = self._levels
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        summed: Figures = sums.of(at, np.zeros_like(levels.capacity))[0]
+        summed: LevelArray = sums.of(at, np.zeros_like(levels.capacity))[0]
         return summed
 
-    def _unreported(self, slots: Slots) -> Figures:
+    def _unreported(self, slots: Slots) -> LevelArray:
         """Count what is expected of pods that the sample may lack, beyond what was measured of them."""
         own = np.where(np.isnan(slots.own), 0.0, slots.own)
         more = np.maximum(slots.expected - own, 0.0)
         return np.where(self._young(slots), more, 0.0)
 
-    def _of_production(self, slots: Slots) -> Figures:
+    def _of_production(self, slots: Slots) -> LevelArray:
         """Count what was measured of pods, or what is expected if that is more or nothing was measured."""
         most = np.fmax(slots.own, slots.expected)
         return np.where(self._young(slots) | np.isnan(slots.own), most, slots.own)
@@ -238,7 +247,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         limits = _limits(pod)
         return tuple(
             _estimate(pod.requests.get(name, 0), limits.get(name, 0), factor, default)
-            for name, factor, default in zip(RESOURCES, self._factors, _DEFAULTS, strict=True)
+            for name, factor, default in zip(MEASURED_RESOURCES, self._factors, _DEFAULTS, strict=True)
         )
 
 
@@ -251,7 +260,7 @@ def _is_production(pod: Pod) -> bool:
     if named in _PRIORITIES:
         return named == _PRODUCTION
     limits = _limits(pod)
-    best_effort = not any(pod.requests.get(name) or limits.get(name) for name in RESOURCES)
+    best_effort = not any(pod.requests.get(name) or limits.get(name) for name in MEASURED_RESOURCES)
     return _OF_PRODUCTION.get(labels.get(_QOS_CLASS, ""), not best_effort)
 
 
@@ -259,9 +268,9 @@ def _limits(pod: Pod) -> dict[str, int]:
     return lasting_use(pod.spec, lambda amounts: parse_resources(amounts.limits))
 
 
-def _by_resource(percent: Mapping[_Name, int]) -> Figures:
+def _by_resource(percent: Mapping[_Name, int]) -> LevelArray:
     """Lay thresholds out by resource; none is infinite."""
-    return np.array([percent.get(name, 0) or np.inf for name in RESOURCES])
+    return np.array([percent.get(name, 0) or np.inf for name in MEASURED_RESOURCES])
 
 
 def _estimate(request: int, limit: int, factor: float, default: float) -> float:
@@ -272,6 +281,6 @@ def _estimate(request: int, limit: int, factor: float, default: float) -> float:
     return min(estimate, limit) if limit else estimate
 
 
-def _room(snapshot: Snapshot) -> Figures:
-    columns = [snapshot.column(name) for name in RESOURCES]
+def _room(snapshot: Snapshot) -> LevelArray:
+    columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
     return snapshot.allocatable[:, columns].T.astype(np.float64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import RESOURCES, Figures, NodeLevels
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, LevelArray, NodeLevels
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -25,7 +25,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.measured_use import deviation, in_whole
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.pods import Pod
@@ -39,11 +39,11 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
     staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 180
 
 
-def balance(mu: Figures, sigma: Figures, margin: float, sensitivity: float) -> Figures:
+def balance(mu: LevelArray, sigma: LevelArray, margin: float, sensitivity: float) -> LevelArray:
     """Score a resource by mean and deviation of its use, both as parts of a node and cut off at 0 and 1."""
     root = np.inf if sensitivity == 0 else 1 / sensitivity
     risky = np.clip(margin * np.clip(sigma, 0, 1) ** root, 0, 1)
-    points: Figures = MAX_NODE_SCORE * (1 - (np.clip(mu, 0, 1) + risky) / 2)
+    points: LevelArray = MAX_NODE_SCORE * (1 - (np.clip(mu, 0, 1) + risky) / 2)
     return points
 
 
@@ -61,7 +61,7 @@ class LoadVariationRiskBalancing(PreScore, Score):
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if no node was measured lately."""
-        fresh = self._levels.fresh(state.expect(Moment).now, self._args.staleness_seconds)
+        fresh = self._levels.fresh(state.expect(DecisionTime).now, self._args.staleness_seconds)
         return SUCCESS if fresh.any() else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
@@ -69,15 +69,17 @@ class LoadVariationRiskBalancing(PreScore, Score):
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels, args = self._levels, self._args
         mean, sigma = levels.use("mean")[0], deviation(levels)
-        columns = [snapshot.column(name) for name in RESOURCES]
+        columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
         room = snapshot.allocatable[:, columns].T.astype(np.float64)
-        wanted = np.array([pod.requests.get(name, 0) for name in RESOURCES], np.float64)[:, np.newaxis]
+        wanted = np.array([pod.requests.get(name, 0) for name in MEASURED_RESOURCES], np.float64)[
+            :, np.newaxis
+        ]
         mu = np.clip(mean / _FULL, 0, 1) + wanted / np.where(room > 0, room, np.inf)
         points = balance(mu, sigma, args.safe_variance_margin, args.safe_variance_sensitivity)
         points = np.where(room > 0, points, 0.0)
         # A resource that was not measured has no say.
         unknown = np.isnan(points)
         lower = np.where(unknown, np.inf, points).min(axis=0)
-        fresh = levels.fresh(state.expect(Moment).now, args.staleness_seconds) & ~unknown.all(axis=0)
+        fresh = levels.fresh(state.expect(DecisionTime).now, args.staleness_seconds) & ~unknown.all(axis=0)
         scores: Scores = np.where(fresh, np.floor(lower + 0.5), 0.0)[rows]
         return scores

@@ -54,12 +54,12 @@ class _Named:
     names: frozenset[str]
 
 
-class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
+class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     """Rules out nodes that required terms do not match; prefers those that preferred terms do."""
 
     name = "NodeAffinity"
     per_node = True
-    heeds_room = False
+    depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `addedAffinity`; raises ValueError for other args."""
@@ -119,7 +119,7 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             return Counter({_REASON: len(rows)})
         return super().tally(state, pod, snapshot, rows)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Say that no eviction changes what a node is."""
         return False
 
@@ -134,7 +134,7 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             sums[matching_term(term.preference, snapshot)] += term.weight
         return sums[rows]
 
-    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+    def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Sum those of one node."""
         name, labels = snapshot.nodes[row].name, snapshot.nodes[row].meta.labels
         return sum(term.weight for term in self._preferred(pod) if term.preference.matches(name, labels))

@@ -28,7 +28,7 @@ class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
 
     name = "NodeDeclaredFeatures"
     per_node = True
-    heeds_room = False
+    depends_on_placement = False
     reason = "node(s) didn't match Pod's required features"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -41,7 +41,7 @@ class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
         declared = (needed.issubset(node.declared_features) for node in snapshot.nodes)
         return np.fromiter(declared, np.bool_, len(snapshot))
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction gives a node a feature."""
         return False
 

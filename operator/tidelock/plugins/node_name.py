@@ -24,7 +24,7 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
 
     name = "NodeName"
     per_node = True
-    heeds_room = False
+    depends_on_placement = False
     reason = "node(s) didn't match the requested node name"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -43,7 +43,7 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
         """Tell whether it is the named node."""
         return snapshot.nodes[row].name == pod.spec.node_name
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction changes a node's name."""
         return False
 

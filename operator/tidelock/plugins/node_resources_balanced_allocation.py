@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Part, Rows, amount
-from tidelock.cluster.index.cached_column import Kept, Values
+from tidelock.cluster.index.cached_column import CachedColumn, Values
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework import scalars
 from tidelock.framework.api import (
@@ -56,7 +56,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         if len(set(names)) < len(names) or any(resource.counts != 1 for resource in self._resources):
             raise ValueError(f"pluginConfig of {self.name}: resources must differ and have weight 1")
         super().__init__(handle, {})
-        self._before: dict[_Columns, Kept] = {}
+        self._before: dict[_Columns, CachedColumn] = {}
         self._resources = [each for each in self._resources or CPU_AND_MEMORY if each.name != PODS]
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
@@ -74,7 +74,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         scores: Scores = _gain(before, shares.evenness(wanted), np)
         return scores if few or len(rows) == len(snapshot) else scores[rows]
 
-    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+    def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
         columns, wanted = self._counted(pod)
         shares = _Shares(columns, snapshot, row, scalars)
@@ -95,7 +95,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         whole = self.handle.cache.snapshot()
         kept = self._before.get(columns)
         if kept is None:
-            kept = self._before[columns] = Kept(self.handle.columns)
+            kept = self._before[columns] = CachedColumn(self.handle.columns)
         return kept.renewed(
             whole,
             lambda part: np.asarray(_Shares(columns, part, slice(None), np).evenness()),
@@ -112,9 +112,9 @@ class _Shares:
     """What is taken of resources, on a part of the nodes with NumPy, or on one of them with `scalars`."""
 
     def __init__(self, columns: _Columns, snapshot: Snapshot, part: Part, xp: ModuleType) -> None:
-        traits, requested, locked = snapshot.traits, snapshot.requested, snapshot.locked
-        self._taken = [amount(requested, part, each) + amount(locked, part, each) for each in columns]
-        self._rooms = [amount(traits.room, part, each) for each in columns]
+        traits, requested, reserved = snapshot.traits, snapshot.requested, snapshot.reserved
+        self._taken = [amount(requested, part, each) + amount(reserved, part, each) for each in columns]
+        self._holdings = [amount(traits.room, part, each) for each in columns]
         pair = len(columns) == _PAIR and traits.least[columns[0]] > 0 and traits.least[columns[1]] > 0
         self._rate = _of_pairs if pair else _of_all
         self._xp = xp
@@ -124,29 +124,29 @@ class _Shares:
         taken = self._taken
         if wanted is not None:
             taken = [each + more for each, more in zip(taken, wanted, strict=True)]
-        return self._rate(taken, self._rooms, self._xp)
+        return self._rate(taken, self._holdings, self._xp)
 
 
-def _of_pairs(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:
+def _of_pairs(taken: Sequence[Any], holdings: Sequence[Any], xp: ModuleType) -> Any:
     """Score evenness of nodes that all have both of two resources."""
-    spread = xp.minimum(taken[0] / rooms[0], 1.0)
-    spread = spread - xp.minimum(taken[1] / rooms[1], 1.0)
+    spread = xp.minimum(taken[0] / holdings[0], 1.0)
+    spread = spread - xp.minimum(taken[1] / holdings[1], 1.0)
     return xp.floor((1 - abs(spread) / 2) * MAX_NODE_SCORE)
 
 
-def _of_all(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:
+def _of_all(taken: Sequence[Any], holdings: Sequence[Any], xp: ModuleType) -> Any:
     """Score evenness; a node with only one of the resources is even."""
-    return xp.floor((1 - _deviation(np.array(taken), np.array(rooms))) * MAX_NODE_SCORE)
+    return xp.floor((1 - _deviation(np.array(taken), np.array(holdings))) * MAX_NODE_SCORE)
 
 
-def _deviation(taken: Scores, rooms: Scores) -> Scores:
+def _deviation(taken: Scores, holdings: Scores) -> Scores:
     """Give the standard deviation of the shares of each node; both arrays are resources x nodes.
 
     For one node they have no second axis. The order of operations is upstream's, so that no rounding differs;
     of two shares it is half of what they differ by. A node's resources of which it has nothing do not count.
     """
-    has = rooms > 0
-    shares = np.where(has, np.minimum(taken / np.maximum(rooms, 1), 1.0), 0.0)
+    has = holdings > 0
+    shares = np.where(has, np.minimum(taken / np.maximum(holdings, 1), 1.0), 0.0)
     count = np.maximum(has.sum(axis=0), 1)
     mean = sum(shares, np.zeros(shares.shape[1:])) / count
     squares = sum(np.where(has, (shares - mean) ** 2, 0.0), np.zeros(shares.shape[1:]))

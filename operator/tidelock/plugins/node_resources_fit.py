@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import NOWHERE, Part, Rows, amount
+from tidelock.cluster.columns import NO_ROW, Part, Rows, amount
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework import scalars
 from tidelock.framework.api import (
@@ -39,7 +39,7 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.plugin_args import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.ledger.owners.matching import is_owner
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity
@@ -118,15 +118,15 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes whose allocatable covers the requests of their pods and of this one."""
-        return snapshot.free_for(state.expect(_Wanted).amounts, beside_locks=False)
+        return snapshot.free_for(state.expect(_Wanted).amounts, beside_reservations=False)
 
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
-        return snapshot.has_free(state.expect(_Wanted).amounts, row, beside_locks=False)
+        return snapshot.has_free(state.expect(_Wanted).amounts, row, beside_reservations=False)
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
         """Tell how many times the requests are free; what is locked is not asked of this plugin."""
-        return snapshot.multiples(state.expect(_Wanted).amounts, beside_locks=False)
+        return snapshot.multiples(state.expect(_Wanted).amounts, beside_reservations=False)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
@@ -137,21 +137,21 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         wanted = state.expect(_Wanted)
         counts = Counter({_reason(resource): len(rows) for resource in wanted.absent})
         for column, needed in wanted.amounts:
-            if column == NOWHERE:
+            if column == NO_ROW:
                 continue
             free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
             if short := int((free[rows] < needed).sum()):
                 counts[_reason(snapshot.resources[column])] = short
         return counts
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether an empty node of this size would do."""
         return all(
             resource == PODS or needed <= snapshot.allocatable[row, snapshot.column(resource)]
             for resource, needed, _ in _shortages(state.expect(_Wanted), snapshot, row)
         )
 
-    def resolvables(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
+    def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
         """Tell the same of many nodes."""
         large = np.ones(len(rows), np.bool_)
         for column, needed in state.expect(_Wanted).amounts:
@@ -159,7 +159,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
                 large &= needed <= snapshot.allocatable[rows, column]
         return large
 
-    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed and free."""
         return ", ".join(
             f"{resource} {format_quantity(resource, needed)} needed, {format_quantity(resource, free)} free"
@@ -175,7 +175,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         picked: Scores = scores if few or len(rows) == len(snapshot) else scores[rows]
         return picked
 
-    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+    def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
         return float(self._mean(pod, snapshot, row, scalars))
 
@@ -212,7 +212,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         has: Any = True
         if not traits.least[column]:
             has, room = room > 0, xp.maximum(room, 1)
-        used = taken + amount(snapshot.locked, part, column)
+        used = taken + amount(snapshot.reserved, part, column)
         used += wanted
         points = self._points(xp.minimum(used, room), room)
         if self._nothing_is_no_vote:
@@ -302,7 +302,7 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
     return [
         (snapshot.resources[column], needed, int(free[column]))
         for column, needed in wanted.amounts
-        if free[column] < needed and column != NOWHERE
+        if free[column] < needed and column != NO_ROW
     ] + [(resource, needed, 0) for resource, needed in wanted.absent.items()]
 
 
@@ -325,6 +325,6 @@ def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
     )
 
 
-def _may_reclaim(pod: Pod, _: Entry | None, new: Entry) -> bool:
+def _may_reclaim(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:
     """Whether a pod owns the lock, so that those who borrow of it can be evicted."""
     return is_owner(pod, new.key, new.reservation.spec)

@@ -20,7 +20,7 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
 
     name = "NodeUnschedulable"
     per_node = True
-    heeds_room = False
+    depends_on_placement = False
     reason = "node(s) were unschedulable"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -33,7 +33,7 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
         """Tell the same of one node."""
         return not snapshot.nodes[row].unschedulable or _tolerates(pod)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction uncordons a node."""
         return False
 

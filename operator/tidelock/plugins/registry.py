@@ -12,7 +12,7 @@ from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.load_aware import LoadAware
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
 from tidelock.plugins.low_risk_over_commitment.plugin import LowRiskOverCommitment
-from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_affinity import NodeAffinityPlugin
 from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_ports import NodePorts
@@ -22,7 +22,7 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits
 from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.target_load_packing import TargetLoadPacking
@@ -41,7 +41,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeUnschedulable,
     NodeName,
     TaintToleration,
-    NodeAffinity,
+    NodeAffinityPlugin,
     NodePorts,
     NodeResourcesFit,
     VolumeRestrictions,
@@ -54,7 +54,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     ImageLocality,
     DefaultBinder,
     NodeDeclaredFeatures,
-    Reservation,
+    ReservationPlugin,
     DefaultPreemption,
     WaterLevelBalance,
     TargetLoadPacking,
@@ -77,7 +77,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeUnschedulable.name),
     Enabled(NodeName.name),
     Enabled(TaintToleration.name, 3),
-    Enabled(NodeAffinity.name, 2),
+    Enabled(NodeAffinityPlugin.name, 2),
     Enabled(NodePorts.name),
     Enabled(NodeResourcesFit.name),
     Enabled(VolumeRestrictions.name),
@@ -92,14 +92,14 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(WaterLevelBalance.name, 20),
     Enabled(DefaultBinder.name),
     Enabled(NodeDeclaredFeatures.name),
-    Enabled(Reservation.name, 5000),
+    Enabled(ReservationPlugin.name, 5000),
     Enabled(DefaultPreemption.name),
 )
 
 BUILTINS = Builtins(
     registry=REGISTRY,
     defaults=DEFAULT_PLUGINS,
-    kept=frozenset({DynamicResources.name, UnreadableObjects.name, Reservation.name}),
-    needed={Reservation.name: ("preFilter", "filter", "reserve")},
-    counting=(NodeResourcesFit.name, Reservation.name),
+    kept=frozenset({DynamicResources.name, UnreadableObjects.name, ReservationPlugin.name}),
+    needed={ReservationPlugin.name: ("preFilter", "filter", "reserve")},
+    counting=(NodeResourcesFit.name, ReservationPlugin.name),
 )

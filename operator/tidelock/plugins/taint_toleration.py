@@ -39,7 +39,7 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
 
     name = "TaintToleration"
     per_node = True
-    heeds_room = False
+    depends_on_placement = False
     reason = "node(s) had untolerated taint(s)"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -50,11 +50,11 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
         """Tell the same of one node."""
         return untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD) is None
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction takes a taint away."""
         return False
 
-    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Name the first taint that is in the way."""
         taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
         return f"taint {taint.key}={taint.value}:{taint.effect}" if taint else ""
@@ -71,7 +71,7 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
         scores: Scores = counts[snapshot.traits.taint_set_of[rows]]
         return scores
 
-    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+    def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Count those of one node."""
         return _disliked(pod, snapshot.nodes[row].taints)
 

@@ -12,18 +12,18 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import NEVER, RESOURCES, NodeLevels
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, NodeLevels
 from tidelock.cluster.usage.sums import since_sample
 from tidelock.framework.api import SKIP, SUCCESS, Handle, PreScore, Score, Scores, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.measured_use import follow_expected_use, in_whole, packing_score
 from tidelock.framework.plugin_args import quantity_of, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, Resources, parse_quantity
 from tidelock.model.requests import ResourceRequirements, lasting_use
 
-_CPU = RESOURCES.index("cpu")
+_CPU = MEASURED_RESOURCES.index("cpu")
 _REPORTED_WITHIN = 60.0
 
 
@@ -55,13 +55,13 @@ class TargetLoadPacking(PreScore, Score):
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if no node was measured lately."""
-        return SUCCESS if self._levels.fresh(state.expect(Moment).now, self._staleness).any() else SKIP
+        return SUCCESS if self._levels.fresh(state.expect(DecisionTime).now, self._staleness).any() else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the mean of the last 15 minutes; 0 for nodes that were not measured lately."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels = self._levels
-        fresh = levels.fresh(state.expect(Moment).now, self._staleness)
+        fresh = levels.fresh(state.expect(DecisionTime).now, self._staleness)
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
         arrivals = self._arrivals.of(at, np.zeros_like(levels.capacity))[0, _CPU]
         capacity = levels.capacity[_CPU]

@@ -70,7 +70,7 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         names = self._pods.keys() | self._csi_nodes if pod.claims else self._pods.keys()
         return ~(snapshot.traits.unreadable | snapshot.called(names))
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction makes an object readable: it would be chosen by what is not known."""
         return False
 

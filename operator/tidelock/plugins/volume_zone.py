@@ -61,7 +61,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
     """Rules out nodes outside of the zones and regions of the pod's volumes."""
 
     name = "VolumeZone"
-    heeds_room = False
+    depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         super().__init__(handle, args)
@@ -97,7 +97,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         """Say that the node is elsewhere."""
         return (_REASON,)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction moves a volume."""
         return False
 

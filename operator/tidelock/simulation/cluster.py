@@ -14,13 +14,13 @@ from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import Configuration
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod
-from tidelock.model.usage_annotations import Uses
+from tidelock.model.usage_annotations import MeasuredUses
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
-from tidelock.simulation.world import Machine, Workload, World
+from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 
 NAMESPACE = "simulation"
 SCHEDULER = "simulated"
@@ -46,11 +46,14 @@ class VirtualClock:
         return self.now()
 
 
-class Cluster:
+class SimulatedCluster:
     """The API objects of a world, and the scheduler that is told of them."""
 
     def __init__(
-        self, world: World, configuration: Configuration, water_level: Mapping[str, Any] | None = None
+        self,
+        world: SimulatedWorld,
+        configuration: Configuration,
+        water_level: Mapping[str, Any] | None = None,
     ) -> None:
         """Make the objects; `water_level` is the spec of the WaterLevel that all nodes are in."""
         self.clock = VirtualClock()
@@ -75,9 +78,9 @@ class Cluster:
         )
         vars(new).update(vars(old))  # what was worked out of its size and conditions
         self.nodes[row] = new
-        self._feed.nodes.upsert(old, new)
+        self._event_handlers.nodes.upsert(old, new)
 
-    def learn(self, uses: Uses) -> None:
+    def learn(self, uses: MeasuredUses) -> None:
         """Have the use of pods and workloads read."""
         at_once(self._decider.measurements.take(uses))
 
@@ -90,11 +93,11 @@ class Cluster:
         )
         pod = msgspec.structs.replace(template, metadata=meta)
         self.pods[name] = pod
-        self._feed.pods.upsert(None, pod)
+        self._event_handlers.pods.upsert(None, pod)
 
     def end_pod(self, number: int) -> None:
         """Have a pod deleted."""
-        self._feed.pods.remove(self.pods.pop(pod_name(number)))
+        self._event_handlers.pods.remove(self.pods.pop(pod_name(number)))
 
     def decide(self) -> Iterator[tuple[int, str]]:
         """Decide all that is due now; yields each pod that was bound, and its node."""
@@ -102,7 +105,7 @@ class Cluster:
         while (due := self._decider.next_due()) is not None and due <= now:
             outcome = self._decider.step(now)
             self._decider.take_preemptions()  # all pods have one priority: there is nobody to evict
-            if isinstance(outcome, Assumed):
+            if isinstance(outcome, AssumedPod):
                 self._bind(outcome)
                 yield int(outcome.pod.meta.name.removeprefix("pod-")), outcome.node_name
 
@@ -111,21 +114,21 @@ class Cluster:
         due = self._decider.next_due()
         return None if due is None else due - EPOCH
 
-    def _bind(self, assumed: Assumed) -> None:
+    def _bind(self, assumed: AssumedPod) -> None:
         now = self.clock.now()
         old = self.pods[assumed.pod.meta.name]
         status = PodStatus(phase="Running", start_time=_instant(now))
         new = msgspec.structs.replace(assigned_to(old, assumed.node_name), status=status)
         self.pods[new.meta.name] = new
         self._decider.bound(assumed, now)
-        self._feed.pods.upsert(old, new)
+        self._event_handlers.pods.upsert(old, new)
 
     def _start(self) -> None:
         self._decider = decider = self._make()
         replica_sets = decider.objects.replica_sets
-        self._feed = feed = Feed(
+        self._event_handlers = event_handlers = EventHandlers(
             decider.cache,
-            decider.book,
+            decider.ledger,
             decider.queue,
             decider.waiting_pods,
             self.clock,
@@ -137,13 +140,13 @@ class Cluster:
         for water_level in self._water_levels:
             decider.objects.water_levels.upsert(None, water_level)
         for node in self.nodes:
-            feed.nodes.upsert(None, node)
+            event_handlers.nodes.upsert(None, node)
         for pod in self.pods.values():
-            feed.pods.upsert(None, pod)
-        feed.nodes.synced()
-        feed.pods.synced()
-        feed.reservations.synced()
-        for sink in feed.others.values():
+            event_handlers.pods.upsert(None, pod)
+        event_handlers.nodes.synced()
+        event_handlers.pods.synced()
+        event_handlers.reservations.synced()
+        for sink in event_handlers.others.values():
             sink.synced()
 
 
@@ -165,7 +168,7 @@ def node_of(machine: Machine) -> Node:
     return decode_node(msgspec.json.encode(body))
 
 
-def _replica_set(workload: Workload) -> Controller:
+def _replica_set(workload: SimulatedWorkload) -> Controller:
     body = {
         "metadata": {
             "name": workload.name,
@@ -187,7 +190,7 @@ def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
     return decoded
 
 
-def _pod(workload: Workload) -> Pod:
+def _pod(workload: SimulatedWorkload) -> Pod:
     """Give what all pods of a workload have."""
     requests = {"cpu": f"{workload.cpu}m", "memory": str(workload.memory)}
     limits = {"cpu": f"{workload.cpu_limit}m", "memory": str(workload.memory_limit)}
@@ -214,7 +217,7 @@ def _pod(workload: Workload) -> Pod:
     return decode_pod(msgspec.json.encode(body))
 
 
-def _owner(kind: str, workload: Workload) -> dict[str, object]:
+def _owner(kind: str, workload: SimulatedWorkload) -> dict[str, object]:
     return {
         "apiVersion": "apps/v1",
         "kind": kind,

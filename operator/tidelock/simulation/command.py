@@ -13,14 +13,14 @@ from tidelock.model.printable import printable
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.measuring import FAULTS, LAG
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.results import Figures, as_numbers, figures
+from tidelock.simulation.results import RunFigures, as_numbers, figures
 from tidelock.simulation.traces import (
     TraceError,
     read_openb_nodes,
     read_openb_pods,
     read_planetlab,
 )
-from tidelock.simulation.world import World
+from tidelock.simulation.world import SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, Setting, openb_world, synthetic_load, world_of
 
 _EXTRA = "pip install 'tidelock[simulation]'"
@@ -100,7 +100,7 @@ def _policies(text: str) -> list[str]:
     return names
 
 
-def _world(arguments: argparse.Namespace) -> World:
+def _world(arguments: argparse.Namespace) -> SimulatedWorld:
     setting = Setting(
         nodes=arguments.nodes,
         cores=arguments.cores,
@@ -126,7 +126,9 @@ def _world(arguments: argparse.Namespace) -> World:
     return openb_world(f"openb, {title}", machines, pods, load, setting, arguments.seed)
 
 
-def _play(world: World, name: str, arguments: argparse.Namespace, advance: Callable[[str], None]) -> Run:
+def _play(
+    world: SimulatedWorld, name: str, arguments: argparse.Namespace, advance: Callable[[str], None]
+) -> Run:
     simulation = Simulation(
         world, POLICIES[name], arguments.seed, lag=arguments.lag, faults=FAULTS[arguments.fault]
     )
@@ -144,7 +146,7 @@ def _progress(steps: int) -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.update(task, advance=1, description=name)
 
 
-def _show(world: World, results: dict[str, Figures]) -> None:
+def _show(world: SimulatedWorld, results: dict[str, RunFigures]) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -158,7 +160,7 @@ def _show(world: World, results: dict[str, Figures]) -> None:
     Console(markup=False).print(table)
 
 
-def _write(world: World, seed: int, results: dict[str, Figures], file: Path) -> None:
+def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], file: Path) -> None:
     told = {
         "world": {
             "title": world.title,

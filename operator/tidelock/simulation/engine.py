@@ -13,15 +13,15 @@ from itertools import count
 import numpy as np
 
 from tidelock.model.usage_annotations import NODE_LEVEL, encode_node_level
-from tidelock.simulation.cluster import EPOCH, Cluster
-from tidelock.simulation.measuring import LAG, NO_FAULTS, Faults, Measurements
-from tidelock.simulation.policies import Policy
-from tidelock.simulation.world import STEP, Floats, Indices, World
+from tidelock.simulation.cluster import EPOCH, SimulatedCluster
+from tidelock.simulation.measuring import LAG, NO_FAULTS, MetricsFaults, SimulatedMetrics
+from tidelock.simulation.policies import SimulatedPolicy
+from tidelock.simulation.world import STEP, Floats, Indices, SimulatedWorld
 
 Progress = Callable[[int], None]
 """Called with the number of steps that have been played."""
 
-NOWHERE = -1
+NOT_PLACED = -1
 
 _CORE = 1000.0
 
@@ -65,7 +65,13 @@ class Simulation:
     """One world under one policy."""
 
     def __init__(
-        self, world: World, policy: Policy, seed: int = 0, *, lag: float = LAG, faults: Faults = NO_FAULTS
+        self,
+        world: SimulatedWorld,
+        policy: SimulatedPolicy,
+        seed: int = 0,
+        *,
+        lag: float = LAG,
+        faults: MetricsFaults = NO_FAULTS,
     ) -> None:
         """Make the cluster and its scheduler; `lag` is how many seconds late measurements are."""
         self._world = world
@@ -73,12 +79,12 @@ class Simulation:
         self._seed = seed
         self._lag = lag
         self._faults = faults
-        self._measurements = Measurements(world, faults, np.random.default_rng(seed))
-        self._cluster = Cluster(world, policy.configuration(seed), policy.water_level)
+        self._measurements = SimulatedMetrics(world, faults, np.random.default_rng(seed))
+        self._cluster = SimulatedCluster(world, policy.configuration(seed), policy.water_level)
         self._row_of = {machine.name: row for row, machine in enumerate(world.machines)}
         self._capacity = np.array([machine.cpu for machine in world.machines], np.float64)
         self._memory = np.array([machine.memory for machine in world.machines], np.float64)
-        self._node = np.full(world.pods, NOWHERE, np.intp)
+        self._node = np.full(world.pods, NOT_PLACED, np.intp)
         self._bound = np.full(world.pods, np.inf)
         self._ended = np.full(world.pods, np.inf)
         self._waiting = 0

@@ -14,17 +14,17 @@ import numpy as np
 from tidelock.model.usage_annotations import (
     WINDOW_SECONDS,
     Measured,
+    MeasuredUses,
     NodeLevel,
     PodMeans,
     PodUsage,
     Stat,
-    Uses,
     WindowName,
     Windows,
     WorkloadKey,
 )
 from tidelock.simulation.cluster import NAMESPACE, pod_name
-from tidelock.simulation.world import STEP, Floats, Indices, World
+from tidelock.simulation.world import STEP, Floats, Indices, SimulatedWorld
 
 LAG = 300.0
 """Seconds between a sample and the moment at which it can be read."""
@@ -34,7 +34,7 @@ _SHORTEST = 60.0 / STEP  # share of a step that a pod must have run for its rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
+class MetricsFaults:
     """What goes wrong with the measurements and the scheduler; times are seconds of the world.
 
     Attributes:
@@ -53,19 +53,19 @@ class Faults:
     restarts: tuple[float, ...] = ()
 
 
-NO_FAULTS = Faults()
+NO_FAULTS = MetricsFaults()
 
 _NOON = 43_200.0
 
-FAULTS: Mapping[str, Faults] = MappingProxyType(
+FAULTS: Mapping[str, MetricsFaults] = MappingProxyType(
     {
         "none": NO_FAULTS,
-        "down": Faults(down=(_NOON, _NOON + 1800)),
-        "nan": Faults(nan=0.2),
-        "missing": Faults(missing=0.5),
-        "ahead": Faults(skew=1800),
-        "behind": Faults(skew=-1800),
-        "restart": Faults(restarts=(_NOON / 2, _NOON, _NOON * 3 / 2)),
+        "down": MetricsFaults(down=(_NOON, _NOON + 1800)),
+        "nan": MetricsFaults(nan=0.2),
+        "missing": MetricsFaults(missing=0.5),
+        "ahead": MetricsFaults(skew=1800),
+        "behind": MetricsFaults(skew=-1800),
+        "restart": MetricsFaults(restarts=(_NOON / 2, _NOON, _NOON * 3 / 2)),
     }
 )
 """What may go wrong, by name.
@@ -75,14 +75,14 @@ half an hour off, three new processes.
 """
 
 
-class Measurements:
+class SimulatedMetrics:
     """The samples of a world; K samples so far, N nodes, P pods, W workloads.
 
     What could not be sampled is NaN. The use of a workload's pod is the mean of its pods that run, so it is
     known as long as the workload has had any.
     """
 
-    def __init__(self, world: World, faults: Faults, rng: np.random.Generator) -> None:
+    def __init__(self, world: SimulatedWorld, faults: MetricsFaults, rng: np.random.Generator) -> None:
         self._workload = world.workload
         self._workloads = [WorkloadKey("Deployment", NAMESPACE, each.name) for each in world.workloads]
         self._faults = faults
@@ -150,7 +150,7 @@ class Measurements:
         for row in np.flatnonzero(readable).tolist():
             yield row, NodeLevel(at, windows[row])
 
-    def uses(self, step: int, epoch: float, pods: Indices) -> Uses:
+    def uses(self, step: int, epoch: float, pods: Indices) -> MeasuredUses:
         """Give the use of these pods, which run, and of one pod of each workload.
 
         Of workloads the rest than the mean is NaN: nobody asks for it.
@@ -170,7 +170,7 @@ class Measurements:
         means[:, :, 1] = self._pod_memory[pods, np.newaxis]
         names = map(self._pod_names.__getitem__, pods.tolist())
         figures = means.reshape(len(pods), 2 * len(WINDOW_SECONDS)).tolist()
-        return Uses(
+        return MeasuredUses(
             {name: PodMeans(at, of_pod) for name, of_pod in zip(names, figures, strict=True)},
             {
                 key: PodUsage(at, _known(_windows(*means)))

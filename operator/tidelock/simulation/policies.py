@@ -67,7 +67,7 @@ class RandomScore(Score):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SimulatedPolicy:
     """A policy by its name.
 
     Attributes:
@@ -118,12 +118,12 @@ def _water_level(
     windows: Sequence[Args] = (),
     weight: int = _WEIGHT,
     **args: Any,
-) -> Policy:
+) -> SimulatedPolicy:
     """Give WaterLevelBalance over cpu alone, as cpu is what is compared."""
     spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 0.2}}
     if windows:
         spec["windows"] = list(windows)
-    return Policy(
+    return SimulatedPolicy(
         name,
         about,
         WaterLevelBalance.name,
@@ -140,15 +140,15 @@ def _static(percent: float) -> Args:
 _SHORT_WINDOW = [{"duration": "15m", "weight": 1}]
 
 
-def _named(policies: Iterable[Policy]) -> dict[str, Policy]:
+def _named(policies: Iterable[SimulatedPolicy]) -> dict[str, SimulatedPolicy]:
     return {policy.name: policy for policy in policies}
 
 
-POLICIES: dict[str, Policy] = _named(
+POLICIES: dict[str, SimulatedPolicy] = _named(
     (
-        Policy("random", "any node that fits", RandomScore.name, weight=1000, measures=False),
-        Policy("default", "the default profile: by requests", by_requests=True, measures=False),
-        Policy(
+        SimulatedPolicy("random", "any node that fits", RandomScore.name, weight=1000, measures=False),
+        SimulatedPolicy("default", "the default profile: by requests", by_requests=True, measures=False),
+        SimulatedPolicy(
             "shipped",
             "the default profile under a WaterLevel, as installed",
             WaterLevelBalance.name,
@@ -156,19 +156,19 @@ POLICIES: dict[str, Policy] = _named(
             weight=_SHIPPED_WEIGHT,
             by_requests=True,
         ),
-        Policy(
+        SimulatedPolicy(
             "target-load-packing",
             "Trimaran's, target 40",
             TargetLoadPacking.name,
             {"stalenessSeconds": _STALENESS},
         ),
-        Policy(
+        SimulatedPolicy(
             "load-variation-risk-balancing",
             "Trimaran's, margin and sensitivity 1",
             LoadVariationRiskBalancing.name,
             {"stalenessSeconds": _STALENESS},
         ),
-        Policy(
+        SimulatedPolicy(
             "dynamic-load",
             "crane's, by its metrics of cpu",
             DynamicLoad.name,
@@ -181,7 +181,7 @@ POLICIES: dict[str, Policy] = _named(
                 "syncPeriodSeconds": {"cpu_usage_avg_5m": _STALENESS},
             },
         ),
-        Policy(
+        SimulatedPolicy(
             "load-aware",
             "Koordinator's, by cpu",
             LoadAware.name,

@@ -17,7 +17,7 @@ _INTERVAL = (2.5, 97.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunFigures:
     """Figures of a run after its warm-up, of true cpu use in percent of the nodes' sizes.
 
     Attributes:
@@ -39,7 +39,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RatioEstimate:
     """A mean of paired values with its 95 % interval (bootstrap over the pairs)."""
 
     mean: float
@@ -50,7 +50,7 @@ class Estimate:
         return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-def figures(run: Run, warm_up: float = WARM_UP) -> Figures:
+def figures(run: Run, warm_up: float = WARM_UP) -> RunFigures:
     """Sum a run up.
 
     Raises:
@@ -63,7 +63,7 @@ def figures(run: Run, warm_up: float = WARM_UP) -> Figures:
         raise ValueError(
             f"{run.title}: {len(run.cpu)} steps of five minutes are no longer than the warm-up of {first}"
         )
-    return Figures(
+    return RunFigures(
         spread=float(cpu.std(axis=1).mean()),
         range=float((cpu.max(axis=1) - cpu.min(axis=1)).mean()),
         mean=float(cpu.mean()),
@@ -73,23 +73,23 @@ def figures(run: Run, warm_up: float = WARM_UP) -> Figures:
     )
 
 
-def averaged(several: Sequence[Figures]) -> Figures:
+def averaged(several: Sequence[RunFigures]) -> RunFigures:
     """Give the mean of each figure."""
-    return Figures(
-        **{name: float(np.mean([getattr(each, name) for each in several])) for name in Figures.__slots__}
+    return RunFigures(
+        **{name: float(np.mean([getattr(each, name) for each in several])) for name in RunFigures.__slots__}
     )
 
 
-def as_numbers(of: Figures) -> dict[str, float]:
+def as_numbers(of: RunFigures) -> dict[str, float]:
     """Give the figures by name, rounded for people and files."""
     return {name: round(value, 3) for name, value in asdict(of).items()}
 
 
-def estimate(values: Sequence[float] | Floats, seed: int = 0) -> Estimate:
+def estimate(values: Sequence[float] | Floats, seed: int = 0) -> RatioEstimate:
     """Estimate a mean from values of independent worlds; raises ValueError without any."""
     if not len(values):
         raise ValueError("no values to estimate a mean of")
     array = np.asarray(values, np.float64)
     draws = np.random.default_rng(seed).integers(len(array), size=(_RESAMPLES, len(array)))
     low, high = np.percentile(array[draws].mean(axis=1), _INTERVAL)
-    return Estimate(float(array.mean()), float(low), float(high))
+    return RatioEstimate(float(array.mean()), float(low), float(high))

@@ -25,7 +25,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class SimulatedWorkload:
     """A Deployment: what each of its pods asks for, in millicores and bytes; a limit of 0 is none."""
 
     name: str
@@ -36,7 +36,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class SimulatedWorld:
     """A cluster and its day; P pods, T steps of five minutes.
 
     Attributes:
@@ -53,7 +53,7 @@ class World:
 
     title: str
     machines: tuple[Machine, ...]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[SimulatedWorkload, ...]
     workload: Indices
     arrives: Floats
     lives: Floats

@@ -11,7 +11,15 @@ from math import inf
 import numpy as np
 
 from tidelock.simulation.traces import MEBIBYTE, TracedPod
-from tidelock.simulation.world import STEP, Floats, Indices, Loads, Machine, Workload, World
+from tidelock.simulation.world import (
+    STEP,
+    Floats,
+    Indices,
+    Loads,
+    Machine,
+    SimulatedWorkload,
+    SimulatedWorld,
+)
 
 STEPS_A_DAY = 288
 
@@ -76,7 +84,7 @@ class _Stay:
     lives: float
 
 
-def world_of(title: str, load: Loads, setting: Setting, seed: int) -> World:
+def world_of(title: str, load: Loads, setting: Setting, seed: int) -> SimulatedWorld:
     """Make a world whose workloads take rows of measured load (rows x steps, from 0 to 1).
 
     Raises:
@@ -97,7 +105,7 @@ def world_of(title: str, load: Loads, setting: Setting, seed: int) -> World:
     shares = load[rng.choice(rows, setting.workloads, replace=False), : setting.steps]
     sizes = rng.choice(_SIZES, setting.workloads)
     workloads = tuple(
-        Workload(
+        SimulatedWorkload(
             name=f"app-{number:04}",
             cpu=int(size),
             memory=int(size) * _MEMORY_A_CORE // _CORE,
@@ -118,7 +126,7 @@ def openb_world(
     load: Loads,
     setting: Setting,
     seed: int,
-) -> World:
+) -> SimulatedWorld:
     """Make a world of a production cluster's nodes and pods; of the setting, noise and steps count.
 
     The trace has few pods at any time and spans months, so the pods' creations are squeezed into the world's
@@ -133,7 +141,7 @@ def openb_world(
     rng = np.random.default_rng(seed)
     kinds = {kind: number for number, kind in enumerate(sorted({(pod.cpu, pod.memory) for pod in pods}))}
     workloads = tuple(
-        Workload(name=f"app-{number:04}", cpu=cpu, memory=memory, cpu_limit=cpu, memory_limit=memory)
+        SimulatedWorkload(name=f"app-{number:04}", cpu=cpu, memory=memory, cpu_limit=cpu, memory_limit=memory)
         for (cpu, memory), number in kinds.items()
     )
     shares = load[rng.integers(len(load), size=len(kinds)), : setting.steps]
@@ -210,12 +218,12 @@ def _stays(rng: np.random.Generator, replicas: Indices, setting: Setting) -> Ite
 def _assembled(
     title: str,
     machines: tuple[Machine, ...],
-    workloads: tuple[Workload, ...],
+    workloads: tuple[SimulatedWorkload, ...],
     stays: Sequence[_Stay],
     shares: Loads,
     noise: float,
     rng: np.random.Generator,
-) -> World:
+) -> SimulatedWorld:
     workload = np.array([stay.workload for stay in stays], np.intp)
     limits = np.array([each.cpu_limit for each in workloads], np.float32)
     wanted = shares[workload]
@@ -224,7 +232,7 @@ def _assembled(
         factors = rng.normal(0, steady, (len(stays), 1)) + rng.normal(0, fickle, wanted.shape)
         wanted = np.minimum(wanted * np.exp(factors - noise**2 / 2), 1)
     memory = np.array([each.memory for each in workloads], np.float64)
-    return World(
+    return SimulatedWorld(
         title=title,
         machines=machines,
         workloads=workloads,
@@ -236,7 +244,7 @@ def _assembled(
     )
 
 
-def mean_level(world: World) -> Floats:
+def mean_level(world: SimulatedWorld) -> Floats:
     """Give the share of all cores that the pods want in each step if each starts as it arrives; T."""
     starts = np.arange(world.steps) * STEP
     present = (world.arrives[:, None] <= starts) & (starts < (world.arrives + world.lives)[:, None])
@@ -244,16 +252,16 @@ def mean_level(world: World) -> Floats:
     return total
 
 
-def burst_world(nodes: int, replicas: int, *, at: float, steps: int, apart: bool = False) -> World:
+def burst_world(nodes: int, replicas: int, *, at: float, steps: int, apart: bool = False) -> SimulatedWorld:
     """Make a world of equal nodes under equal load to which many pods come within 30 seconds.
 
     Each node has five pods' worth of a Deployment that lasts. Those that come are the replicas of another
     one, or `apart`, each a Deployment by itself: then only the nodes' levels tell where they should go.
     """
     a_node, cores = 5, 16
-    steady = Workload("steady", _CORE, _MEMORY_A_CORE, 2 * _CORE)
+    steady = SimulatedWorkload("steady", _CORE, _MEMORY_A_CORE, 2 * _CORE)
     surges = tuple(
-        Workload(f"surge-{number:04}", _CORE // 4, _MEMORY_A_CORE // 8, _CORE)
+        SimulatedWorkload(f"surge-{number:04}", _CORE // 4, _MEMORY_A_CORE // 8, _CORE)
         for number in range(replicas if apart else 1)
     )
     stays = [_Stay(0, float(number) * 0.1, inf) for number in range(nodes * a_node)]

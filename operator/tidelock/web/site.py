@@ -20,7 +20,7 @@ from tidelock.clock import Clock
 from tidelock.listening import Handler
 from tidelock.running import until
 from tidelock.serving import MetricsToken
-from tidelock.web.view import BadQueryError, Page, Query, read_query
+from tidelock.web.view import BadQueryError, ViewPage, ViewQuery, read_query
 
 MOST_STREAMS = 16
 """How many browsers can look at once: the decision loop pays for them."""
@@ -73,7 +73,7 @@ class Standing:
     silence: int = 0
 
 
-Look = Callable[[Query, float], Generator[None, None, Page]]
+Look = Callable[[ViewQuery, float], Generator[None, None, ViewPage]]
 """Makes a page in slices; see `tidelock.web.view.View.look`."""
 
 
@@ -122,7 +122,7 @@ class Site:
             self._streams -= Counter([client])  # an address without a stream is forgotten
         return response
 
-    async def _tell(self, response: web.StreamResponse, query: Query) -> None:
+    async def _tell(self, response: web.StreamResponse, query: ViewQuery) -> None:
         """Tell what is to be seen, for ever; what has not changed since the last time is not told again."""
         told = b""
         while True:
@@ -136,7 +136,7 @@ class Site:
             told = news
             await asyncio.sleep(pause_after(spent, self._streams.total()))
 
-    async def _page(self, query: Query) -> tuple[bytes, float]:
+    async def _page(self, query: ViewQuery) -> tuple[bytes, float]:
         """Make a page, letting all else run between the slices; gives its JSON, and the seconds it took."""
         slices, spent = self._look(query, self._clock.now()), 0.0
         while True:

@@ -16,18 +16,18 @@ import numpy as np
 from tidelock.cluster.columns import Amounts as Column
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, NodeLevels
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray, NodeLevels
 from tidelock.ledger import reasons
 from tidelock.ledger.output.status import shown_resources
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
 from tidelock.model.usage_annotations import Quality, quality
-from tidelock.plugins.water_level_balance.usage_policies import UNLIMITED, Groups, Policy
+from tidelock.plugins.water_level_balance.usage_policies import UNLIMITED, UsagePolicies, UsagePolicy
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.views.recent_decisions import Decision, Recent
+from tidelock.scheduler.views.recent_decisions import Decision, RecentDecisions
 
 ROWS = 50
 """Rows of a page of nodes, and of locks."""
@@ -56,13 +56,13 @@ _URGENCY: Mapping[Phase, int] = {
 }
 
 # Of nodes that no WaterLevel selects nothing counts but when their measurement is stale.
-_REST = Policy(
+_REST = UsagePolicy(
     windows=(1.0,) * len(WINDOWS),
     percent=None,
     min_weight=0.0,
-    limits=(UNLIMITED,) * len(RESOURCES),
+    limits=(UNLIMITED,) * len(MEASURED_RESOURCES),
     staleness=WaterLevelSpec.model_fields["staleness_seconds"].default,
-    defaults=(0.0,) * len(RESOURCES),
+    defaults=(0.0,) * len(MEASURED_RESOURCES),
 )
 
 Amounts = tuple[int, int, int]
@@ -73,7 +73,7 @@ class BadQueryError(Exception):
     """A parameter of a request is wrong: which, how, and what is expected."""
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class ViewQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody wants to see.
 
     Attributes:
@@ -89,21 +89,21 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     sort: str = _BY_NAME
     reverse: bool = False
     nodes: int = 0
-    locks: int = 0
+    reservations: int = 0
 
 
-def read_query(parameters: Mapping[str, str]) -> Query:
-    """Read `text`, `sort` (with a minus: reversed), `nodes` and `locks`; raises BadQueryError."""
+def read_query(parameters: Mapping[str, str]) -> ViewQuery:
+    """Read `text`, `sort` (with a minus: reversed), `nodes` and `reservations`; raises BadQueryError."""
     unknown = sorted(parameters.keys() - {"text", "sort", "nodes", "locks"})
     if unknown:
         raise BadQueryError(f"{unknown[0]}: unknown parameter: expected text, sort, nodes or locks")
     sort = _read_text(parameters, "sort") or _BY_NAME
-    return Query(
+    return ViewQuery(
         text=_read_text(parameters, "text").strip().lower(),
         sort=sort.removeprefix("-"),
         reverse=sort.startswith("-"),
         nodes=_read_number(parameters, "nodes"),
-        locks=_read_number(parameters, "locks"),
+        reservations=_read_number(parameters, "locks"),
     )
 
 
@@ -136,7 +136,7 @@ class NodeRow(_Row, frozen=True):
     measured_at: float | None
 
 
-class LockRow(_Row, frozen=True):
+class ReservationRow(_Row, frozen=True):
     """A lock: `until` it holds or waits, `ended_at` it was over, in seconds since the epoch."""
 
     name: str
@@ -161,7 +161,7 @@ class DecisionRow(_Row, frozen=True):
     why: str
 
 
-class Water(_Row, frozen=True):
+class WaterRow(_Row, frozen=True):
     """The use of a resource over the nodes that are freshly measured, in percent."""
 
     mean: float
@@ -169,7 +169,7 @@ class Water(_Row, frozen=True):
     most: float
 
 
-class Part(_Row, frozen=True):
+class ListPart(_Row, frozen=True):
     """Which part of a list is shown: all there are, those that match, and how many come before the first."""
 
     total: int
@@ -177,7 +177,7 @@ class Part(_Row, frozen=True):
     first: int
 
 
-class Page(_Row, frozen=True):
+class ViewPage(_Row, frozen=True):
     """All that is shown at once.
 
     Attributes:
@@ -191,37 +191,37 @@ class Page(_Row, frozen=True):
 
     resources: list[str]
     totals: list[Amounts]
-    water: list[Water | None]
+    water: list[WaterRow | None]
     measured: int
     phases: dict[str, int]
     nodes: list[NodeRow]
-    nodes_part: Part
-    locks: list[LockRow]
-    locks_part: Part
+    nodes_part: ListPart
+    reservations: list[ReservationRow]
+    reservations_part: ListPart
     decisions: list[DecisionRow]
 
 
-class View:
+class WebView:
     """Looks at the state of the scheduler."""
 
-    def __init__(self, decider: Decider, recent: Recent) -> None:
+    def __init__(self, decider: Decider, recent: RecentDecisions) -> None:
         """Take what is looked at; the levels of nodes are followed from now on."""
-        self._cache, self._book = decider.cache, decider.book
+        self._cache, self._ledger = decider.cache, decider.ledger
         self._recent = recent
         self._levels = NodeLevels()
         self._cache.follow(self._levels)
-        self._groups = Groups(decider.objects.water_levels, _REST)
+        self._groups = UsagePolicies(decider.objects.water_levels, _REST)
 
-    def look(self, query: Query, now: float) -> Generator[None, None, Page]:
+    def look(self, query: ViewQuery, now: float) -> Generator[None, None, ViewPage]:
         """Make a page, which is what the generator returns, in slices of about a millisecond.
 
         Decisions may be made between the slices: a lock that has come meanwhile is not among those that are
         looked at.
         """
         phases: Counter[str] = Counter()
-        found: list[Entry] = []
+        found: list[ReservationInfo] = []
         places = array("d")
-        entries = tuple(self._book.entries.values())
+        entries = tuple(self._ledger.entries.values())
         for start in range(0, len(entries), _SLICE):
             for entry in entries[start : start + _SLICE]:
                 phases[entry.phase.value] += 1
@@ -229,16 +229,21 @@ class View:
                     found.append(entry)
                     places.append(_place(entry))
             yield
-        part = _part(len(entries), len(found), query.locks)
+        part = _part(len(entries), len(found), query.reservations)
         order = np.argsort(np.array(places), kind="stable")[part.first : part.first + ROWS]
-        shown = (self._book.entries.get(found[index].key) for index in order.tolist())
-        locks = [_lock_row(entry) for entry in shown if entry is not None]
+        shown = (self._ledger.entries.get(found[index].key) for index in order.tolist())
+        reservations = [_reservation_row(entry) for entry in shown if entry is not None]
         yield
-        return self._page(query, now, locks, part, phases)
+        return self._page(query, now, reservations, part, phases)
 
     def _page(
-        self, query: Query, now: float, locks: list[LockRow], locks_part: Part, phases: Mapping[str, int]
-    ) -> Page:
+        self,
+        query: ViewQuery,
+        now: float,
+        reservations: list[ReservationRow],
+        reservations_part: ListPart,
+        phases: Mapping[str, int],
+    ) -> ViewPage:
         snapshot = self._cache.snapshot()
         resources = _resources_of(snapshot)
         staleness = self._groups.of(snapshot).staleness
@@ -247,8 +252,8 @@ class View:
         rows = self._rows(query, snapshot, np.where(fresh, water, np.nan))
         part = _part(len(snapshot), len(rows), query.nodes)
         columns = [snapshot.column(resource) for resource in resources]
-        kinds = (snapshot.allocatable, snapshot.requested, snapshot.locked)
-        return Page(
+        kinds = (snapshot.allocatable, snapshot.requested, snapshot.reserved)
+        return ViewPage(
             resources=resources,
             totals=_triples(*(each[:, columns].sum(axis=0) for each in kinds)),
             water=[_spread(each[fresh]) for each in water],
@@ -259,12 +264,12 @@ class View:
                 for row in rows[part.first : part.first + ROWS].tolist()
             ],
             nodes_part=part,
-            locks=locks,
-            locks_part=locks_part,
+            reservations=reservations,
+            reservations_part=reservations_part,
             decisions=_decision_rows(self._recent, query.text),
         )
 
-    def _rows(self, query: Query, snapshot: Snapshot, water: Figures) -> Rows:
+    def _rows(self, query: ViewQuery, snapshot: Snapshot, water: LevelArray) -> Rows:
         """Give the rows of the nodes that match, in the order that is asked for."""
         rank = snapshot.traits.name_rank
         if query.sort == _BY_NAME:
@@ -280,7 +285,7 @@ class View:
     def _node_row(
         self, snapshot: Snapshot, row: int, columns: Sequence[int], staleness: float, now: float
     ) -> NodeRow:
-        kinds = (snapshot.allocatable, snapshot.requested, snapshot.locked)
+        kinds = (snapshot.allocatable, snapshot.requested, snapshot.reserved)
         at = float(self._levels.at[row])
         return NodeRow(
             name=snapshot.nodes[row].name,
@@ -292,15 +297,15 @@ class View:
         )
 
 
-def _part(total: int, matching: int, first: int) -> Part:
+def _part(total: int, matching: int, first: int) -> ListPart:
     """Begin where it is asked for, or with the last page if that is beyond the end."""
     last = max(matching - 1, 0) // ROWS * ROWS
-    return Part(total, matching, min(first, last))
+    return ListPart(total, matching, min(first, last))
 
 
-def _triples(allocatable: Column, requested: Column, locked: Column) -> list[Amounts]:
+def _triples(allocatable: Column, requested: Column, reserved: Column) -> list[Amounts]:
     """Pair up the amounts of each resource; each is R."""
-    return list(zip(allocatable.tolist(), requested.tolist(), locked.tolist(), strict=True))
+    return list(zip(allocatable.tolist(), requested.tolist(), reserved.tolist(), strict=True))
 
 
 # Nodes.
@@ -315,20 +320,20 @@ def _resources_of(snapshot: Snapshot) -> list[str]:
     return [CPU, MEMORY, *devices[:_MOST_DEVICES]]
 
 
-def _height(sort: str, snapshot: Snapshot, water: Figures) -> Figures:
+def _height(sort: str, snapshot: Snapshot, water: LevelArray) -> LevelArray:
     """Give what nodes are sorted by, N: the share of a resource that is taken, or the water; -1 without any.
 
     `water` is R x N, in percent, and NaN where it is not fresh.
     """
     if sort == _BY_WATER:
-        height: Figures = np.nan_to_num(water, nan=-1.0).max(axis=0)
+        height: LevelArray = np.nan_to_num(water, nan=-1.0).max(axis=0)
         return height
     if sort not in snapshot.resources:
         return np.full(len(snapshot), -1.0)
     column = snapshot.column(sort)
     room = snapshot.allocatable[:, column]
-    taken = snapshot.requested[:, column] + snapshot.locked[:, column]
-    share: Figures = np.where(room > 0, taken / np.maximum(room, 1), -1.0)
+    taken = snapshot.requested[:, column] + snapshot.reserved[:, column]
+    share: LevelArray = np.where(room > 0, taken / np.maximum(room, 1), -1.0)
     return share
 
 
@@ -338,12 +343,12 @@ def _state(node: Node) -> str:
     return "Cordoned" if node.unschedulable else ""
 
 
-def _spread(percent: Figures) -> Water | None:
+def _spread(percent: LevelArray) -> WaterRow | None:
     there = percent[~np.isnan(percent)]
     if not len(there):
         return None
     mean, least, most = (round(float(each), _DIGITS) for each in (there.mean(), there.min(), there.max()))
-    return Water(mean, least, most)
+    return WaterRow(mean, least, most)
 
 
 def _figure(percent: float) -> float | None:
@@ -353,11 +358,11 @@ def _figure(percent: float) -> float | None:
 # Locks.
 
 
-def _mentions(entry: Entry, text: str) -> bool:
+def _mentions(entry: ReservationInfo, text: str) -> bool:
     return any(text in each.lower() for each in (str(entry.key), entry.phase, entry.node, _owner(entry)))
 
 
-def _place(entry: Entry) -> float:
+def _place(entry: ReservationInfo) -> float:
     """Say where a lock stands: who waits first, then what lives, the next to end first, and what is over."""
     start = _URGENCY[entry.phase] * _AGES
     if entry.finished_at is not None:
@@ -366,15 +371,15 @@ def _place(entry: Entry) -> float:
     return start + (_AGES / 2 if until is None else until)
 
 
-def _until(entry: Entry) -> float | None:
+def _until(entry: ReservationInfo) -> float | None:
     """Tell until when a lock holds, or waits."""
     return entry.deadline() if entry.phase is Phase.PENDING else entry.ends_at
 
 
-def _lock_row(entry: Entry) -> LockRow:
+def _reservation_row(entry: ReservationInfo) -> ReservationRow:
     amounts = {name: units for name, units in shown_resources(entry).items() if name != PODS}
     why, trouble = _why(entry)
-    return LockRow(
+    return ReservationRow(
         name=str(entry.key),
         phase=entry.phase,
         node=entry.node,
@@ -387,12 +392,12 @@ def _lock_row(entry: Entry) -> LockRow:
     )
 
 
-def _owner(entry: Entry) -> str:
+def _owner(entry: ReservationInfo) -> str:
     spec = entry.reservation.spec
     return "" if spec is None else owner_text(spec.owners)
 
 
-def _why(entry: Entry) -> tuple[str, bool]:
+def _why(entry: ReservationInfo) -> tuple[str, bool]:
     """Say what is to be said of a lock, and whether that is trouble."""
     live = entry.phase in (Phase.ACTIVE, Phase.BOUND)
     if entry.problem and not entry.final:

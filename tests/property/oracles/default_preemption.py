@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -17,7 +17,7 @@ class Room:
 
     node: Node
     pods: list[Pod] = field(default_factory=list)
-    locks: list[Entry] = field(default_factory=list)
+    reservations: list[ReservationInfo] = field(default_factory=list)
     nominated: list[Pod] = field(default_factory=list)
 
 
@@ -26,24 +26,29 @@ class Plan:
     """Who has to go from a node, the most important first, and how bad that is: smaller is better."""
 
     pods: list[str]
-    locks: list[str]
+    reservations: list[str]
     cost: tuple[float, ...]
 
 
 def plans(
-    rooms: Sequence[Room], wanting: Pod, own: Sequence[Entry], budgets: Sequence[PodDisruptionBudget]
+    holdings: Sequence[Room],
+    wanting: Pod,
+    own: Sequence[ReservationInfo],
+    budgets: Sequence[PodDisruptionBudget],
 ) -> dict[str, Plan]:
     """Give the plan of each node on which evictions help."""
-    found = {room.node.name: plan(room, wanting, own, budgets) for room in rooms}
+    found = {room.node.name: plan(room, wanting, own, budgets) for room in holdings}
     return {name: made for name, made in found.items() if made is not None}
 
 
 def plan(
-    room: Room, wanting: Pod, own: Sequence[Entry], budgets: Sequence[PodDisruptionBudget]
+    room: Room, wanting: Pod, own: Sequence[ReservationInfo], budgets: Sequence[PodDisruptionBudget]
 ) -> Plan | None:
     below = [pod for pod in room.pods if pod.spec.priority < wanting.spec.priority]
-    weaker = [entry for entry in room.locks if entry.priority < wanting.spec.priority and entry not in own]
-    everybody: list[Pod | Entry] = [*room.pods, *room.locks]
+    weaker = [
+        entry for entry in room.reservations if entry.priority < wanting.spec.priority and entry not in own
+    ]
+    everybody: list[Pod | ReservationInfo] = [*room.pods, *room.reservations]
     stay = [each for each in everybody if each not in below and each not in weaker]
     if not below and not weaker:
         return None
@@ -52,8 +57,12 @@ def plan(
     below.sort(key=importance)
     weaker.sort(key=importance)
     protected = [pod for pod in below if pod.uid in violating(below, budgets)]
-    gone: list[Pod | Entry] = []
-    ordered: list[Pod | Entry] = [*protected, *(pod for pod in below if pod not in protected), *weaker]
+    gone: list[Pod | ReservationInfo] = []
+    ordered: list[Pod | ReservationInfo] = [
+        *protected,
+        *(pod for pod in below if pod not in protected),
+        *weaker,
+    ]
     for each in ordered:
         if fits(room, [*stay, each], wanting, own):
             stay.append(each)
@@ -62,7 +71,9 @@ def plan(
     return weigh(gone, sum(pod in gone for pod in protected)) if gone else None
 
 
-def fits(room: Room, there: Sequence[Pod | Entry], wanting: Pod, own: Sequence[Entry]) -> bool:
+def fits(
+    room: Room, there: Sequence[Pod | ReservationInfo], wanting: Pod, own: Sequence[ReservationInfo]
+) -> bool:
     """Whether the pod may run beside these, with and without those nominated that it must yield to."""
     mine = {entry.uid for entry in own}
     rivals = [
@@ -72,7 +83,7 @@ def fits(room: Room, there: Sequence[Pod | Entry], wanting: Pod, own: Sequence[E
     ]
     return all(
         suits(room.node, wanting)
-        and (not wanting.requires_reservation or any(entry in room.locks for entry in own))
+        and (not wanting.requires_reservation or any(entry in room.reservations for entry in own))
         and has_room(room.node, [*there, *more], wanting, own)
         for more in (rivals, [])
     )
@@ -83,7 +94,9 @@ def suits(node: Node, wanting: Pod) -> bool:
     return not node.unschedulable and wanting.spec.node_selector.items() <= labels.items()
 
 
-def has_room(node: Node, there: Sequence[Pod | Entry], wanting: Pod, own: Sequence[Entry]) -> bool:
+def has_room(
+    node: Node, there: Sequence[Pod | ReservationInfo], wanting: Pod, own: Sequence[ReservationInfo]
+) -> bool:
     taken: dict[str, int] = {}
     for each in there:
         if each not in own:
@@ -96,7 +109,7 @@ def has_room(node: Node, there: Sequence[Pod | Entry], wanting: Pod, own: Sequen
     )
 
 
-def amounts(tenant: Pod | Entry) -> Resources:
+def amounts(tenant: Pod | ReservationInfo) -> Resources:
     return tenant.requests if isinstance(tenant, Pod) else tenant.held
 
 
@@ -119,28 +132,28 @@ def violating(below: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> s
     return uids
 
 
-def importance(tenant: Pod | Entry) -> tuple[object, ...]:
+def importance(tenant: Pod | ReservationInfo) -> tuple[object, ...]:
     return -priority(tenant), started(tenant), tenant.key
 
 
-def priority(tenant: Pod | Entry) -> int:
+def priority(tenant: Pod | ReservationInfo) -> int:
     return tenant.spec.priority if isinstance(tenant, Pod) else tenant.priority
 
 
-def started(tenant: Pod | Entry) -> float:
+def started(tenant: Pod | ReservationInfo) -> float:
     if isinstance(tenant, Pod):
         return tenant.status.start_time.timestamp() if tenant.status.start_time else inf
     return tenant.activated_at or inf
 
 
-def weigh(gone: Sequence[Pod | Entry], violations: int) -> Plan:
+def weigh(gone: Sequence[Pod | ReservationInfo], violations: int) -> Plan:
     highest = max(map(priority, gone))
     oldest = min(started(each) for each in gone if priority(each) == highest)
     lifted = sum(priority(each) + 2**31 for each in gone)
     pods = sorted((each for each in gone if isinstance(each, Pod)), key=importance)
-    locks = sorted((each for each in gone if isinstance(each, Entry)), key=importance)
+    reservations = sorted((each for each in gone if isinstance(each, ReservationInfo)), key=importance)
     return Plan(
         [pod.meta.name for pod in pods],
-        [entry.key.name for entry in locks],
+        [entry.key.name for entry in reservations],
         (violations, highest, lifted, len(gone), -oldest),
     )

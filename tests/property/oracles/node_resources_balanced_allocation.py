@@ -17,14 +17,14 @@ def score(
         for name in wanted
         if allocatable.get(name, 0) and (wanted[name] or name in ("cpu", "memory", "ephemeral-storage"))
     ]
-    rooms = [allocatable[name] for name in counted]
+    holdings = [allocatable[name] for name in counted]
     before = [requested.get(name, 0) for name in counted]
     after = [taken + wanted[name] for taken, name in zip(before, counted, strict=True)]
-    return 50 + (50 + evenness(after, rooms) - evenness(before, rooms)) // 2
+    return 50 + (50 + evenness(after, holdings) - evenness(before, holdings)) // 2
 
 
-def evenness(taken: Sequence[int], rooms: Sequence[int]) -> int:
-    shares = [min(used / room, 1.0) for used, room in zip(taken, rooms, strict=True)]
+def evenness(taken: Sequence[int], holdings: Sequence[int]) -> int:
+    shares = [min(used / room, 1.0) for used, room in zip(taken, holdings, strict=True)]
     deviation = 0.0
     if len(shares) == 2:
         deviation = abs((shares[0] - shares[1]) / 2)

@@ -30,7 +30,7 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 @pytest.fixture
-def lock(tmp_path: Path) -> Path:
+def reservation(tmp_path: Path) -> Path:
     path = tmp_path / "requirements.lock"
     path.write_text(GOOD)
     return path
@@ -73,19 +73,19 @@ def test_what_the_oldest_python_can_not_install_is_named() -> None:
 
 
 def test_a_vulnerability_fails_and_says_what_fixes_it(
-    answer: Answer, lock: Path, capsys: pytest.CaptureFixture[str]
+    answer: Answer, reservation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(report({"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}))
-    assert audit.main([lock]) == 1
-    assert f"{lock}: a 1: CVE-1, fixed in 2" in capsys.readouterr().out
+    assert audit.main([reservation]) == 1
+    assert f"{reservation}: a 1: CVE-1, fixed in 2" in capsys.readouterr().out
 
 
 def test_one_that_was_accepted_does_not(
-    answer: Answer, lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answer: Answer, reservation: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(audit, "ACCEPTED", {"CVE-1": "not that function"})
     answer(report({"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}))
-    assert audit.main([lock]) == 0
+    assert audit.main([reservation]) == 0
     assert "0 known vulnerabilities in 1 packages" in capsys.readouterr().out
 
 
@@ -95,22 +95,22 @@ def test_one_that_was_accepted_does_not(
     ids=["no answer", "a mirror that knows of nothing"],
 )
 def test_data_that_cannot_be_reached_are_no_clean_bill(
-    answer: Answer, lock: Path, capsys: pytest.CaptureFixture[str], text: str
+    answer: Answer, reservation: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     answer(text)
-    assert audit.main([lock]) == 0
+    assert audit.main([reservation]) == 0
     told = capsys.readouterr().out
     assert "only pins and hashes were checked" in told
     assert "known vulnerabilities" not in told
 
 
 def test_without_data_a_missing_hash_still_fails(
-    answer: Answer, lock: Path, capsys: pytest.CaptureFixture[str]
+    answer: Answer, reservation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lock.write_text("aiohttp==3.14.5\n")
+    reservation.write_text("aiohttp==3.14.5\n")
     answer("")
-    assert audit.main([lock]) == 1
-    assert f"{lock}: aiohttp==3.14.5: has no sha256 hash" in capsys.readouterr().out
+    assert audit.main([reservation]) == 1
+    assert f"{reservation}: aiohttp==3.14.5: has no sha256 hash" in capsys.readouterr().out
 
 
 def test_whatever_is_installed_is_installed_by_its_hashes() -> None:

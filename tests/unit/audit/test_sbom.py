@@ -17,12 +17,12 @@ def test_the_bill_of_materials_names_what_is_installed(
     assert capsys.readouterr().out == f"{bill}\n"
     content = json.loads(bill.read_text())
     named = {f"{each['name']}=={each['version']}" for each in content["components"]}
-    locked = dict(requirements(_LOCK.read_text()))
+    reserved = dict(requirements(_LOCK.read_text()))
     assert (content["bomFormat"], content["metadata"]["component"]["name"]) == ("CycloneDX", "tidelock")
-    assert named == locked.keys()
+    assert named == reserved.keys()
     for each in content["components"]:
         hashes = [f"sha256:{known['content']}" for known in each["hashes"]]
-        assert sorted(hashes) == sorted(locked[f"{each['name']}=={each['version']}"])
+        assert sorted(hashes) == sorted(reserved[f"{each['name']}=={each['version']}"])
 
 
 def test_the_same_lock_file_gives_the_same_bill(tmp_path: Path) -> None:

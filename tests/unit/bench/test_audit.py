@@ -1,4 +1,4 @@
-from bench.audit import of_locks, of_pods, overcommitted
+from bench.audit import of_pods, of_reservations, overcommitted
 
 _NODE = {"metadata": {"name": "node-a"}, "status": {"allocatable": {"cpu": "2", "pods": "2"}}}
 
@@ -7,7 +7,7 @@ def _pod(cpu: str, node: str | None = "node-a") -> dict[str, object]:
     return {"spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}}
 
 
-def _lock(cpu: str, active: str) -> dict[str, object]:
+def _reservation(cpu: str, active: str) -> dict[str, object]:
     conditions = [{"type": "Active", "status": active}]
     return {
         "spec": {"resources": {"cpu": cpu}},
@@ -34,5 +34,8 @@ def test_pods_without_a_node_take_nothing() -> None:
 
 
 def test_active_locks_count_beside_pods() -> None:
-    taken = [*of_pods([_pod("1500m")]), *of_locks([_lock("1", "True"), _lock("1", "False")])]
+    taken = [
+        *of_pods([_pod("1500m")]),
+        *of_reservations([_reservation("1", "True"), _reservation("1", "False")]),
+    ]
     assert overcommitted([_NODE], taken, "taken") == ["node-a has 2500 cpu taken and 2000 allocatable"]

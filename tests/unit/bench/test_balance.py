@@ -16,17 +16,19 @@ from bench.balance import (
     report_burst,
     setting,
 )
-from tidelock.simulation.results import Figures
+from tidelock.simulation.results import RunFigures
 from tidelock.simulation.traces import TraceError
 
 _REPORTED, _TUNED = "20110309", TUNED_ON[0]
 
 
-def of(spread: float, *, p99: float = 50.0, pending: float = 0.0) -> Figures:
-    return Figures(spread=spread, range=3 * spread, mean=30.0, p99=p99, hot=0.0, pending=pending)
+def of(spread: float, *, p99: float = 50.0, pending: float = 0.0) -> RunFigures:
+    return RunFigures(spread=spread, range=3 * spread, mean=30.0, p99=p99, hot=0.0, pending=pending)
 
 
-def outcome(day: str, ours: Figures, *, default: float = 10.0, rival: float = 8.0, seed: int = 0) -> Outcome:
+def outcome(
+    day: str, ours: RunFigures, *, default: float = 10.0, rival: float = 8.0, seed: int = 0
+) -> Outcome:
     figures = {"default": of(default), "least-used": of(rival), "load-aware": of(rival + 1), OURS: ours}
     return Outcome(Case(day, seed, 0.0), figures)
 
@@ -40,7 +42,7 @@ def outcome(day: str, ours: Figures, *, default: float = 10.0, rival: float = 8.
         (of(7.0, pending=0.1), False),
     ],
 )
-def test_a_day_is_met_only_if_all_holds(ours: Figures, *, met: bool) -> None:
+def test_a_day_is_met_only_if_all_holds(ours: RunFigures, *, met: bool) -> None:
     (verdict,) = day_verdicts([outcome(_REPORTED, ours)], ["load-aware", "least-used"])
 
     assert verdict.rival == "least-used"

@@ -13,7 +13,7 @@ def pod(name: str, node: str = "", refused: bool = False, event: str = "MODIFIED
     return _event(event, name, {"nodeName": node}, {"conditions": conditions})
 
 
-def lock(name: str, active: str, reason: str = "", node: str = "") -> bytes:
+def reservation(name: str, active: str, reason: str = "", node: str = "") -> bytes:
     condition = {"type": "Active", "status": active, "reason": reason}
     return _event(
         "MODIFIED", name, {"nodeName": "what it asks for"}, {"nodeName": node, "conditions": [condition]}
@@ -30,7 +30,7 @@ def test_the_first_answer_counts_whatever_comes_later() -> None:
     assert seen.take_pod(pod("a"), 1.0) == "7"
     seen.take_pod(pod("a", refused=True), 2.0)
     seen.take_pod(pod("a", node="n"), 3.0)
-    seen.take_lock(lock("b", "False", "InsufficientCapacity"), 4.0)
+    seen.take_reservation(reservation("b", "False", "InsufficientCapacity"), 4.0)
     assert seen.answered == {"a": 2.0, "b": 4.0}
     assert seen.won == {"a": "n"}
     assert seen.faults == []
@@ -38,7 +38,7 @@ def test_the_first_answer_counts_whatever_comes_later() -> None:
 
 def test_a_lock_that_has_not_been_looked_at_has_no_answer() -> None:
     seen = witness("a")
-    seen.take_lock(lock("a", "False", "Waiting"), 1.0)
+    seen.take_reservation(reservation("a", "False", "Waiting"), 1.0)
     assert seen.answered == {}
 
 
@@ -47,14 +47,14 @@ def test_a_node_that_more_are_given_than_fit_is_a_fault() -> None:
     for name in ("a", "b"):
         seen.take_pod(pod(name, node="n"), 1.0)
     assert seen.faults == []
-    seen.take_lock(lock("c", "True", "Admitted", "n"), 2.0)
+    seen.take_reservation(reservation("c", "True", "Admitted", "n"), 2.0)
     assert seen.faults == ["n was given to 3 claimants and has room for 2"]
 
 
 def test_room_that_is_given_and_taken_back_is_a_fault() -> None:
     seen = witness("a")
-    seen.take_lock(lock("a", "True", "Admitted", "n"), 1.0)
-    seen.take_lock(lock("a", "False", "Overcommitted"), 2.0)
+    seen.take_reservation(reservation("a", "True", "Admitted", "n"), 1.0)
+    seen.take_reservation(reservation("a", "False", "Overcommitted"), 2.0)
     (fault,) = seen.faults
     assert fault.startswith("a was Active and is not any more")
 

@@ -3,7 +3,7 @@ import pytest
 from bench.cycle import Growth, parse, table
 from bench.decisions import DecisionError, furnished, pods, seconds_a_decision, workloads
 
-_BY_NAME = {workload.name: workload for workload in workloads(locks=20)}
+_BY_NAME = {workload.name: workload for workload in workloads(reservations=20)}
 
 
 def test_pods_that_are_alike_share_their_placement_key_and_others_do_not() -> None:
@@ -15,18 +15,18 @@ def test_pods_that_are_alike_share_their_placement_key_and_others_do_not() -> No
 
 @pytest.mark.parametrize("name", ["fit", "default", "locks"])
 def test_decisions_are_booked(name: str) -> None:
-    decider, feed = furnished(_BY_NAME[name], nodes=4, placed=8)
-    assert len(decider.book.entries) == _BY_NAME[name].locks
-    assert seconds_a_decision(decider, feed, pods(_BY_NAME[name], 10, alike=False), limit=60.0) > 0
+    decider, event_handlers = furnished(_BY_NAME[name], nodes=4, placed=8)
+    assert len(decider.ledger.entries) == _BY_NAME[name].reservations
+    assert seconds_a_decision(decider, event_handlers, pods(_BY_NAME[name], 10, alike=False), limit=60.0) > 0
     requested = decider.columns.requested[:4, decider.columns.column_of["pods"]]
     assert requested.sum() == 18
-    assert not decider.book.waitlist.waiting
+    assert not decider.ledger.waiting_reservations.waiting
 
 
 def test_a_pod_that_does_not_fit_is_no_figure() -> None:
-    decider, feed = furnished(_BY_NAME["default"], nodes=1, placed=110)
+    decider, event_handlers = furnished(_BY_NAME["default"], nodes=1, placed=110)
     with pytest.raises(DecisionError, match="decision 1"):
-        seconds_a_decision(decider, feed, pods(_BY_NAME["default"], 1, alike=True), limit=60.0)
+        seconds_a_decision(decider, event_handlers, pods(_BY_NAME["default"], 1, alike=True), limit=60.0)
 
 
 def test_sets_differ_in_their_plugins() -> None:

@@ -17,12 +17,12 @@ def machines(count: int) -> list[Machine]:
     return [Machine(f"node-{number}", 64_000, 256 * GIB, gpus=8) for number in range(count)]
 
 
-def played(*, locks: bool) -> Tally:
-    return Play(machines(6), SHAPES, SETTING, locks=locks, members=3).run()
+def played(*, reservations: bool) -> Tally:
+    return Play(machines(6), SHAPES, SETTING, reservations=reservations, members=3).run()
 
 
 def test_with_locks_every_job_finds_its_room_and_without_some_do_not() -> None:
-    without, having = played(locks=False), played(locks=True)
+    without, having = played(reservations=False), played(reservations=True)
     assert without.stranded > 0
     assert having.stranded == 0
     assert (len(without.stuck), len(having.stuck)) == (without.stranded, 0)
@@ -33,7 +33,7 @@ def test_with_locks_every_job_finds_its_room_and_without_some_do_not() -> None:
 
 
 def test_the_same_is_played_again() -> None:
-    assert played(locks=True) == played(locks=True)
+    assert played(reservations=True) == played(reservations=True)
 
 
 def test_a_member_holds_room_for_a_job_that_has_not_come() -> None:
@@ -41,8 +41,8 @@ def test_a_member_holds_room_for_a_job_that_has_not_come() -> None:
     bound: list[Job] = []
     member = Member(machines(1), clock, bound.append)
     first, second = (Job(name, 1000, GIB, 8, 60.0) for name in ("first", "second"))
-    assert member.lock(first, 30)
-    assert not member.lock(second, 30)
+    assert member.reservation(first, 30)
+    assert not member.reservation(second, 30)
     assert member.held == 8
     member.create(second)
     member.decide()
@@ -63,7 +63,7 @@ def test_a_lock_for_a_job_that_never_comes_expires() -> None:
     clock = VirtualClock()
     bound: list[Job] = []
     member = Member(machines(1), clock, bound.append)
-    assert member.lock(Job("first", 1000, GIB, 8, 60.0), 30)
+    assert member.reservation(Job("first", 1000, GIB, 8, 60.0), 30)
     clock.elapsed = 31.0
     member.decide()
     assert (member.held, bound) == (0, [])

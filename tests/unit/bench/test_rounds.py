@@ -6,7 +6,7 @@ from bench.comparison import Comparison
 from bench.rounds import Round, figures, rate
 from bench.scenarios import Scenario, Sizes, scenarios
 
-_SIZES = Sizes(drain_nodes=[10], pods=10, gated=0, locks=0, placed=10, open_loop_seconds=1)
+_SIZES = Sizes(drain_nodes=[10], pods=10, gated=0, reservations=0, placed=10, open_loop_seconds=1)
 _BY_NAME = {scenario.name: scenario for scenario in scenarios(_SIZES)}
 
 

@@ -22,7 +22,7 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import REGISTRY
 
-_SIZES = Sizes(drain_nodes=[40, 80], pods=100, gated=30, locks=20, placed=10, open_loop_seconds=2)
+_SIZES = Sizes(drain_nodes=[40, 80], pods=100, gated=30, reservations=20, placed=10, open_loop_seconds=2)
 _ALL = scenarios(_SIZES)
 
 

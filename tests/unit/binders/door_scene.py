@@ -16,11 +16,11 @@ from builders import Json, node, pod_json
 from devcluster.keys import Keys
 from devcluster.loopback import HOST
 from isolating import Isolating
-from tidelock.binders.admission_check import Guard
-from tidelock.binders.certificate_rotator import Keeper
+from tidelock.binders.admission_check import AdmissionCheck
+from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.endpoint import SERVICE, Endpoint
-from tidelock.binders.server import Door
-from tidelock.binders.unbound_pods import Arrivals
+from tidelock.binders.server import BinderServer
+from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import SystemClock
 from tidelock.model.meta import Key
 from tidelock.telemetry import Telemetry
@@ -36,15 +36,15 @@ class DoorScene:
         self.core = Core(node("a", cpu="2"))
         self.api = ClusterStore()
         self.telemetry = Telemetry(self.core.clock.monotonic, Random(1))  # noqa: S311 -- no secret
-        self.guard = Guard(self.core.decider)
-        self.arrivals = Arrivals(self.core.feed.pods, self.guard, self.core.clock)
+        self.guard = AdmissionCheck(self.core.decider)
+        self.arrivals = UnboundPods(self.core.event_handlers.pods, self.guard, self.core.clock)
         self.ready = True
         self.woken = asyncio.Event()
         with socket.create_server((HOST, 0)) as free:
             self.port = free.getsockname()[1]
-        self.keeper = Keeper(self.api, Key("system", "tls"), (HOST,), SystemClock())
+        self.keeper = CertificateRotator(self.api, Key("system", "tls"), (HOST,), SystemClock())
         self.keeper.trust(schedulers.authority)
-        self.door = Door(
+        self.door = BinderServer(
             self.guard,
             self.arrivals,
             self.keeper,

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from builders import NOW
-from tidelock.binders.certificates import LIFETIME, Certificates, renewed
+from tidelock.binders.certificates import CERTIFICATE_LIFETIME, Certificates, renewed
 
 NAMES = ("tidelock.tidelock-system.svc", "127.0.0.1")
-LIFE = LIFETIME.total_seconds()
+LIFE = CERTIFICATE_LIFETIME.total_seconds()
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ async def test_a_scheduler_is_answered(scene: DoorScene) -> None:
 
 
 async def test_a_scheduler_waits_for_what_it_is_binding_itself(scene: DoorScene) -> None:
-    scene.core.lock(owner="nobody")
+    scene.core.reservation(owner="nobody")
     scene.core.step()
     nodes = {"NodeNames": ["a"]}
     first, second = ({"Pod": pod_json(name), **nodes} for name in ("first", "second"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, TOO_DEEP, Json, node, node_json, pod_json
-from tidelock.binders.admission_check import Guard
+from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.extending import VERBS, BadRequestError
 from tidelock.model.pods import decode_pod
 from unit.scheduler.machinery import Core
@@ -16,14 +16,14 @@ from unit.scheduler.machinery import Core
 def core() -> Core:
     """Two nodes, the first of which is locked for web-0."""
     core = Core(node("a", cpu="2"), node("b", cpu="2"))
-    core.lock(resources={"cpu": "2"}, nodeName="a", owner="web-0")
+    core.reservation(resources={"cpu": "2"}, nodeName="a", owner="web-0")
     core.step()
     return core
 
 
 def ask(core: Core, verb: str, **args: Any) -> Any:
     body = json.dumps(args).encode()
-    return json.loads(VERBS[verb](Guard(core.decider), body, NOW, False) or b"null")
+    return json.loads(VERBS[verb](AdmissionCheck(core.decider), body, NOW, False) or b"null")
 
 
 def test_names_are_answered_with_names(core: Core) -> None:
@@ -88,7 +88,7 @@ def test_victims_are_answered_by_uid_where_they_suffice(core: Core, capable: boo
 )
 def test_what_no_scheduler_sends_is_refused(core: Core, verb: str, body: bytes) -> None:
     with pytest.raises(BadRequestError):
-        VERBS[verb](Guard(core.decider), body, NOW, False)
+        VERBS[verb](AdmissionCheck(core.decider), body, NOW, False)
 
 
 def test_a_quantity_that_is_none_is_named(core: Core) -> None:

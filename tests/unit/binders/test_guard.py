@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, node, pod, pod_json
-from tidelock.binders.admission_check import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
-from tidelock.binders.unbound_pods import Arrivals
-from tidelock.ledger.reservation_info import Entry
+from tidelock.binders.admission_check import (
+    CHOOSING_SECONDS,
+    UNSEEN_SECONDS,
+    AdmissionCheck,
+    CheckResult,
+)
+from tidelock.binders.unbound_pods import UnboundPods
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
@@ -26,16 +31,16 @@ class Scene(Core):
 
     def __init__(self, **cpu_of: str) -> None:
         super().__init__(*(node(name, cpu=cpu) for name, cpu in cpu_of.items()))
-        self.guard = Guard(self.decider)
-        self.arrivals = Arrivals(self.feed.pods, self.guard, self.clock)
+        self.guard = AdmissionCheck(self.decider)
+        self.arrivals = UnboundPods(self.event_handlers.pods, self.guard, self.clock)
 
     def arrive(self, *pods: Pod) -> None:
         for each in pods:
             self.arrivals.upsert(None, each)
 
-    def held(self, name: str = "lock", **fields: Any) -> Entry:
+    def held(self, name: str = "lock", **fields: Any) -> ReservationInfo:
         """Have a lock that holds room."""
-        entry = self.lock(name, **fields)
+        entry = self.reservation(name, **fields)
         self.step()
         assert entry.phase is Phase.ACTIVE
         return entry
@@ -46,7 +51,7 @@ class Scene(Core):
     def filter(self, each: Pod, *names: str) -> tuple[str, ...]:
         return self.told(each, *(names or "ab")).names
 
-    def told(self, each: Pod, *names: str) -> Filtered:
+    def told(self, each: Pod, *names: str) -> CheckResult:
         found = self.guard.filter(each, names, self.clock.now())
         assert found is not None
         return found
@@ -77,7 +82,7 @@ def test_what_is_admitted_counts_at_once() -> None:
     scene = Scene(a="2")
     assert scene.admit(foreign("first", "2")) == ""
     assert scene.admit(foreign("second", "1")).startswith("a: Insufficient cpu")
-    entry = scene.lock(owner="nobody")
+    entry = scene.reservation(owner="nobody")
     scene.step()
     assert (entry.phase, scene.used("a")) == (Phase.PENDING, 2000)
 
@@ -98,7 +103,7 @@ def test_an_owner_is_admitted_into_its_lock_and_ends_it_when_it_is_seen() -> Non
     owner = foreign("web-0", "2")
     scene.arrive(owner)
     assert scene.admit(owner) == ""
-    assert (entry.phase, scene.locked("a"), scene.used("a")) == (Phase.BOUND, 0, 2000)
+    assert (entry.phase, scene.reserved("a"), scene.used("a")) == (Phase.BOUND, 0, 2000)
     scene.arrivals.upsert(owner, bound(owner))
     assert (entry.phase, scene.used("a")) == (Phase.CONSUMED, 2000)
     assert not scene.guard.lapse(NOW + UNSEEN_SECONDS)
@@ -110,7 +115,7 @@ def test_what_is_never_seen_gives_back_its_room_and_its_lock() -> None:
     scene.admit(foreign("web-0", "2"))
     assert not scene.guard.lapse(NOW + UNSEEN_SECONDS - 0.1)
     assert scene.guard.lapse(NOW + UNSEEN_SECONDS)
-    assert (entry.phase, scene.locked("a"), scene.used("a")) == (Phase.ACTIVE, 2000, 0)
+    assert (entry.phase, scene.reserved("a"), scene.used("a")) == (Phase.ACTIVE, 2000, 0)
 
 
 def test_a_pod_that_goes_before_it_is_bound_gives_back_its_lock() -> None:
@@ -215,7 +220,7 @@ def test_they_count_on_their_nodes_when_nodes_come_and_go() -> None:
     scene = Scene(a="9", b="3", c="3")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="c")
     scene.filter(foreign("first"), "c")
-    scene.feed.nodes.remove(node("a"))
+    scene.event_handlers.nodes.remove(node("a"))
     assert scene.filter(foreign("second"), "b", "c") == ("b",)
 
 
@@ -228,7 +233,7 @@ def test_the_patient_are_not_refused_for_bindings_under_way() -> None:
     assert scene.guard.filter(second, "a", NOW, patient=True) is None
     scene.arrive(bound(first))
     refused = scene.guard.filter(second, "a", NOW, patient=True)
-    assert refused == Filtered((), {"a": "Insufficient cpu beside reservations"}, {})
+    assert refused == CheckResult((), {"a": "Insufficient cpu beside reservations"}, {})
 
 
 def test_a_pod_that_is_asked_about_again_does_not_count_against_itself() -> None:
@@ -292,7 +297,7 @@ def test_room_that_awaits_a_replacement_is_the_replacements_alone() -> None:
     first = foreign("web-0", "2")
     assert scene.admit(first) == ""
     scene.arrive(bound(first))
-    assert (scene.used("a"), scene.locked("a")) == (2000, 0)
+    assert (scene.used("a"), scene.reserved("a")) == (2000, 0)
 
     scene.arrivals.remove(bound(first))
     stranger, second = foreign("stranger"), foreign("web-0", "2", uid="second")
@@ -300,10 +305,10 @@ def test_room_that_awaits_a_replacement_is_the_replacements_alone() -> None:
     assert "2 locked by shop/lock" in scene.admit(stranger)
     assert scene.filter(second, "a") == ("a",)
     assert scene.admit(second) == ""
-    assert (scene.used("a"), scene.locked("a")) == (2000, 0)
+    assert (scene.used("a"), scene.reserved("a")) == (2000, 0)
 
     scene.guard.gone(second.uid, scene.clock.now())
-    assert (scene.used("a"), scene.locked("a")) == (0, 2000)
+    assert (scene.used("a"), scene.reserved("a")) == (0, 2000)
 
 
 def test_an_admitted_owner_that_never_came_finds_who_took_its_room() -> None:
@@ -314,7 +319,7 @@ def test_an_admitted_owner_that_never_came_finds_who_took_its_room() -> None:
     assert scene.admit(owner) == ""
     scene.arrive(foreign("stranger", node_name="a", created=NOW + 1))
     scene.guard.gone(owner.uid, scene.clock.now())
-    assert (entry.violation, scene.locked("a")) == ("pod shop/stranger took cpu 1 locked on a", 1000)
+    assert (entry.violation, scene.reserved("a")) == ("pod shop/stranger took cpu 1 locked on a", 1000)
 
 
 def test_a_borrower_of_another_scheduler_gets_what_locks_lend() -> None:
@@ -324,7 +329,7 @@ def test_a_borrower_of_another_scheduler_gets_what_locks_lend() -> None:
     assert scene.filter(foreign("plain", "3")) == ("a",)
     assert scene.filter(borrower) == ("a", "b")
     assert scene.admit(borrower, "b") == ""
-    assert (scene.used("b"), scene.locked("b")) == (3000, 0)
+    assert (scene.used("b"), scene.reserved("b")) == (3000, 0)
     assert "Insufficient cpu" in scene.admit(foreign("plain", "2"), "b")
 
 
@@ -332,7 +337,7 @@ def test_an_admitted_pod_with_a_deadline_runs_from_when_it_was_admitted() -> Non
     """It was taken to be overdue, and so to stay for ever, until its binding was seen."""
     scene = Scene(a="4")
     assert scene.admit(foreign("batch", "4", activeDeadlineSeconds=600)) == ""
-    entry = scene.lock("later", resources={"cpu": "3"}, startAt=format_instant(NOW + 3600))
+    entry = scene.reservation("later", resources={"cpu": "3"}, startAt=format_instant(NOW + 3600))
     scene.step()
     assert entry.phase is Phase.PLANNED
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from devcluster.keys import make_keys
-from tidelock.binders.certificate_rotator import WEBHOOK_NAMES, ClientsError, Keeper
-from tidelock.binders.certificates import LIFETIME
-from tidelock.binders.tokens import LIFETIME as LIFETIME_OF_TOKENS
+from tidelock.binders.certificate_rotator import WEBHOOK_NAMES, CertificateRotator, ClientsError
+from tidelock.binders.certificates import CERTIFICATE_LIFETIME
 from tidelock.binders.tokens import OVERLAP
+from tidelock.binders.tokens import TOKEN_LIFETIME as LIFETIME_OF_TOKENS
 from tidelock.kube.errors import Conflict, NotFound, ServerError
 from tidelock.model.meta import Key
 from unit.binders.cluster_store import SECRET, WEBHOOKS, ClusterStore, HandClock
@@ -23,8 +23,8 @@ class Scene:
         self.api, self.clock = ClusterStore(), HandClock()
         self.keeper = self.another()
 
-    def another(self) -> Keeper:
-        return Keeper(self.api, Key("system", "tls"), ("localhost",), self.clock)
+    def another(self) -> CertificateRotator:
+        return CertificateRotator(self.api, Key("system", "tls"), ("localhost",), self.clock)
 
     def token(self) -> str:
         """Read the token by which the API server calls."""
@@ -71,13 +71,13 @@ async def test_a_second_process_serves_with_the_same(scene: Scene) -> None:
 async def test_a_successor_is_trusted_by_the_webhooks_before_it_serves(scene: Scene) -> None:
     await scene.keeper.renew()
     first = scene.data
-    scene.clock.time += LIFETIME.total_seconds() * 0.7
+    scene.clock.time += CERTIFICATE_LIFETIME.total_seconds() * 0.7
     await scene.keeper.renew()
     await scene.keeper.introduce()
     assert (scene.data["tls.crt"], scene.data["tls.key"]) == (first["tls.crt"], first["tls.key"])
     assert base64.b64decode(scene.bundle()).startswith(base64.b64decode(first["ca.crt"]))
     second = scene.data["next.crt"]
-    scene.clock.time += LIFETIME.total_seconds() * 0.15
+    scene.clock.time += CERTIFICATE_LIFETIME.total_seconds() * 0.15
     await scene.keeper.renew()
     await scene.keeper.introduce()
     assert scene.data["tls.crt"] == second

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import TOO_DEEP, Json, pod_json
-from tidelock.binders.reviews import BadReviewError, Question, answer, read_review
+from tidelock.binders.reviews import BadReviewError, BindingReview, answer, read_review
 from tidelock.model.meta import Key
 
 POD_KEY = Key("shop", "web-0")
@@ -35,12 +35,12 @@ def binding(**metadata: str) -> Json:
 
 def test_a_binding_names_pod_and_node() -> None:
     body = review("pods", "binding", name="web-0", object=binding(name="web-0", uid="uid-web-0"))
-    assert read_review(body) == Question("question", POD_KEY, "a", pod_uid="uid-web-0")
+    assert read_review(body) == BindingReview("question", POD_KEY, "a", pod_uid="uid-web-0")
 
 
 def test_the_older_way_to_bind_is_read_alike() -> None:
     body = review("bindings", object=binding(name="web-0"), dryRun=True)
-    assert read_review(body) == Question("question", POD_KEY, "a", dry_run=True)
+    assert read_review(body) == BindingReview("question", POD_KEY, "a", dry_run=True)
 
 
 def test_a_pod_that_names_its_node_comes_whole() -> None:
@@ -71,7 +71,7 @@ def test_what_is_not_reviewed_is_an_error(body: bytes, message: str) -> None:
 
 
 def test_an_answer_carries_the_question_and_the_reason() -> None:
-    question = Question("question", POD_KEY, "a")
+    question = BindingReview("question", POD_KEY, "a")
     head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
     assert json.loads(answer(question, "")) == head | {"response": {"uid": "question", "allowed": True}}
     status = {"code": 403, "reason": "Forbidden", "message": "no room"}

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from builders import NOW, Json, encode, level, node_json, pod_json, reservation_json
-from tidelock.cli.cluster_state import World
+from tidelock.cli.cluster_state import ClusterState
 from tidelock.model.instants import format_instant
 from tidelock.model.reservation import Reservation, decode_reservation
 
@@ -148,7 +148,9 @@ def world(
     *more: Json,
     nodes: tuple[Json, ...] = NODES,
     pods: tuple[Json, ...] = PODS,
-    locks: tuple[Json, ...] = LOCKS,
-) -> World:
+    reservations: tuple[Json, ...] = LOCKS,
+) -> ClusterState:
     """Give that cluster; `more` are pods."""
-    return World({"nodes": raw(*nodes), "pods": raw(*pods, *more), "reservations": raw(*locks)}, ())
+    return ClusterState(
+        {"nodes": raw(*nodes), "pods": raw(*pods, *more), "reservations": raw(*reservations)}, ()
+    )

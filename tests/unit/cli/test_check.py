@@ -5,9 +5,9 @@ import pytest
 
 from builders import NOW, level, node, reservation, water_level
 from tidelock.cli.check import (
-    Finding,
-    Level,
-    Place,
+    CheckFinding,
+    Installation,
+    Severity,
     admission_finding,
     clock_finding,
     crd_finding,
@@ -22,7 +22,7 @@ from tidelock.model.instants import format_instant
 from unit.cli.scenes import active_json, condition, lock, pending_json
 from unit.cli.screens import assert_screen
 
-PLACE = Place("tidelock-system", "tidelock", "tidelock")
+PLACE = Installation("tidelock-system", "tidelock", "tidelock")
 SERVED = {"conditions": [{"type": "Established", "status": "True"}]}
 
 
@@ -30,33 +30,33 @@ def definition(**status: Any) -> dict[str, Any]:
     return {**copy.deepcopy(RESERVATION.definition()), "status": status or SERVED}
 
 
-def crd(stored: dict[str, Any]) -> Finding:
+def crd(stored: dict[str, Any]) -> CheckFinding:
     return crd_finding("CRD", RESERVATION.definition(), stored)
 
 
 def test_the_definition_of_this_version_is_in_order() -> None:
-    assert crd(definition()).level is Level.OK
+    assert crd(definition()).level is Severity.OK
 
 
 def test_a_definition_that_is_not_served_says_why() -> None:
     names = {"type": "NamesAccepted", "status": "False", "message": "rsv is taken"}
     found = crd(definition(conditions=[names]))
-    assert (found.level, found.found) == (Level.WRONG, "is not served: rsv is taken")
+    assert (found.level, found.found) == (Severity.WRONG, "is not served: rsv is taken")
 
 
 def test_a_definition_of_another_version_is_told() -> None:
     stored = definition()
     stored["spec"]["versions"][0]["name"] = "v1"
-    assert (crd(stored).level, crd(stored).found) == (Level.WRONG, "has versions v1, not v1alpha1")
+    assert (crd(stored).level, crd(stored).found) == (Severity.WRONG, "has versions v1, not v1alpha1")
 
 
 def test_a_definition_that_differs_is_noted() -> None:
     stored = definition()
     stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "of old"
-    assert crd(stored).level is Level.NOTE
+    assert crd(stored).level is Severity.NOTE
 
 
-def lease(**fields: Any) -> Finding:
+def lease(**fields: Any) -> CheckFinding:
     spec = {
         "holderIdentity": "pod_1",
         "renewTime": format_instant(NOW - 2),
@@ -67,7 +67,7 @@ def lease(**fields: Any) -> Finding:
 
 
 def test_a_lease_that_is_held_is_in_order() -> None:
-    assert lease() == Finding("Lease", Level.OK, "pod_1 leads, in leadership 3")
+    assert lease() == CheckFinding("Lease", Severity.OK, "pod_1 leads, in leadership 3")
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_a_lease_that_is_held_is_in_order() -> None:
 )
 def test_a_lease_that_nobody_renews_is_wrong(fields: dict[str, Any], told: str) -> None:
     found = lease(**fields)
-    assert found.level is Level.WRONG
+    assert found.level is Severity.WRONG
     assert told in found.found
     assert "logs deployment/tidelock" in found.advice
 
 
 def test_a_lease_that_is_not_there_is_wrong() -> None:
-    assert lease_finding(PLACE, None, NOW).level is Level.WRONG
+    assert lease_finding(PLACE, None, NOW).level is Severity.WRONG
 
 
 TOKEN = f"/admission/{64 * 'a'}"
@@ -95,65 +95,68 @@ TOKEN = f"/admission/{64 * 'a'}"
 @pytest.mark.parametrize(
     ("bundle", "path", "policy", "expected"),
     [
-        ("Y2E=", TOKEN, "Fail", Level.OK),
-        ("Y2E=", TOKEN, "Ignore", Level.NOTE),
-        ("", TOKEN, "Fail", Level.WRONG),
-        ("Y2E=", "/admission", "Fail", Level.WRONG),
-        ("Y2E=", "", "Ignore", Level.WRONG),
+        ("Y2E=", TOKEN, "Fail", Severity.OK),
+        ("Y2E=", TOKEN, "Ignore", Severity.NOTE),
+        ("", TOKEN, "Fail", Severity.WRONG),
+        ("Y2E=", "/admission", "Fail", Severity.WRONG),
+        ("Y2E=", "", "Ignore", Severity.WRONG),
     ],
 )
-def test_the_webhook(bundle: str, path: str, policy: str, expected: Level) -> None:
+def test_the_webhook(bundle: str, path: str, policy: str, expected: Severity) -> None:
     hook = {"clientConfig": {"caBundle": bundle, "service": {"path": path}}, "failurePolicy": policy}
     assert admission_finding({"webhooks": [hook]}).level is expected
 
 
 def test_a_clock_that_is_off_is_noted() -> None:
-    assert clock_finding(NOW, NOW, NOW + 0.1).level is Level.OK
+    assert clock_finding(NOW, NOW, NOW + 0.1).level is Severity.OK
     found = clock_finding(NOW + 10, NOW, NOW + 0.1)
-    assert (found.level, found.found) == (Level.NOTE, "the API server's clock is +9.9s from this machine's")
+    assert (found.level, found.found) == (
+        Severity.NOTE,
+        "the API server's clock is +9.9s from this machine's",
+    )
 
 
 def test_objects_that_can_be_read() -> None:
     found = objects_finding([], 12)
-    assert found == Finding("objects", Level.OK, "all 12 that decisions go by can be read")
+    assert found == CheckFinding("objects", Severity.OK, "all 12 that decisions go by can be read")
 
 
 def test_objects_that_cannot_be_read_are_named_with_the_field() -> None:
     nodes = [node(f"node-{number}", cpu="?") for number in range(4)]
     found = objects_finding([("nodes", each.meta) for each in nodes], 9)
-    assert found.level is Level.WRONG
+    assert found.level is Severity.WRONG
     assert found.found.startswith(
         "4 can't be used: nodes node-0: status.allocatable.cpu: cpu: '?' is not a quantity"
     )
     assert found.found.endswith(" and 1 more")
     part = node("node-a", annotations={"a": 1})
     noted = objects_finding([("nodes", part.meta)], 9)
-    assert noted.level is Level.NOTE
+    assert noted.level is Severity.NOTE
     assert "nodes node-a: metadata.annotations.a: Expected `str`, got `int`" in noted.found
 
 
 def test_locks_that_are_as_they_should_be() -> None:
-    locks = [lock(active_json("a")), lock(pending_json()), reservation("new", created=NOW)]
-    found = reservations_finding(locks, NOW + 5)
-    assert found == Finding("reservations", Level.OK, "3 there, 1 active, all as they should be")
+    reservations = [lock(active_json("a")), lock(pending_json()), reservation("new", created=NOW)]
+    found = reservations_finding(reservations, NOW + 5)
+    assert found == CheckFinding("reservations", Severity.OK, "3 there, 1 active, all as they should be")
 
 
 def test_locks_that_nobody_looks_at_are_wrong() -> None:
-    locks = [reservation(f"new-{number}", created=NOW - 60) for number in range(5)]
-    found = reservations_finding(locks, NOW)
-    assert found.level is Level.WRONG
+    reservations = [reservation(f"new-{number}", created=NOW - 60) for number in range(5)]
+    found = reservations_finding(reservations, NOW)
+    assert found.level is Severity.WRONG
     assert found.found == "not looked at for 30s: shop/new-0, shop/new-1, shop/new-2 and 2 more"
 
 
 def test_locks_that_outlive_their_end_are_wrong() -> None:
     found = reservations_finding([lock(active_json("a", ends=NOW - 60))], NOW)
-    assert (found.level, found.found) == (Level.WRONG, "past their end and not ended: shop/a")
+    assert (found.level, found.found) == (Severity.WRONG, "past their end and not ended: shop/a")
 
 
 def test_violations_are_noted() -> None:
     plain = active_json("a")
     plain["status"]["conditions"] = [condition("Violated", "True", "RoomTaken", "x")]
-    assert reservations_finding([lock(plain)], NOW).level is Level.NOTE
+    assert reservations_finding([lock(plain)], NOW).level is Severity.NOTE
 
 
 def test_measurements() -> None:
@@ -162,18 +165,18 @@ def test_measurements() -> None:
     odd = node("odd", annotations={"tidelock.dev/water-level": "{}"})
     none = node("none")
 
-    assert levels_finding([water_level()], [fresh], NOW).level is Level.OK
+    assert levels_finding([water_level()], [fresh], NOW).level is Severity.OK
     some = levels_finding([water_level()], [fresh, old, odd, none], NOW)
-    assert some.level is Level.NOTE
+    assert some.level is Severity.NOTE
     assert some.found == "3 of 4 nodes have no fresh measurement: none missing, odd invalid, old stale"
-    assert levels_finding([water_level()], [old, none], NOW).level is Level.WRONG
-    assert levels_finding([water_level(refreshSeconds=0)], [], NOW).level is Level.WRONG
+    assert levels_finding([water_level()], [old, none], NOW).level is Severity.WRONG
+    assert levels_finding([water_level(refreshSeconds=0)], [], NOW).level is Severity.WRONG
 
 
 def test_nodes_that_no_level_selects_need_no_measurement() -> None:
     selecting = water_level(nodeSelector={"matchLabels": {"zone": "a"}})
     found = levels_finding([selecting], [node("other")], NOW)
-    assert (found.level, found.found) == (Level.OK, "0 nodes are measured, all freshly")
+    assert (found.level, found.found) == (Severity.OK, "0 nodes are measured, all freshly")
 
 
 def test_the_report() -> None:
@@ -181,7 +184,7 @@ def test_the_report() -> None:
         crd(definition()),
         lease(holderIdentity=""),
         admission_finding({"webhooks": []}),
-        Finding("rights", Level.UNKNOWN, "not allowed to look: no", "ask an admin"),
+        CheckFinding("rights", Severity.UNKNOWN, "not allowed to look: no", "ask an admin"),
         reservations_finding([], NOW),
     ]
     assert_screen("check", report(findings))

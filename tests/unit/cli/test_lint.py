@@ -5,7 +5,7 @@ import pytest
 
 from builders import reservation_json
 from tidelock.cli.documents import Document, read_documents
-from tidelock.cli.lint import Finding, problems_of, report
+from tidelock.cli.lint import LintFinding, problems_of, report
 from tidelock.cli.session import Failure
 from unit.cli.screens import assert_screen
 
@@ -78,8 +78,8 @@ def test_a_problem_names_field_value_and_what_is_expected(document: Document, to
 
 def test_the_report() -> None:
     findings = [
-        Finding("file.yaml: document 1 (Reservation/web-0)", ()),
-        Finding(
+        LintFinding("file.yaml: document 1 (Reservation/web-0)", ()),
+        LintFinding(
             "file.yaml: document 2 (Reservation/web-1)", problems_of(lock(ttlSeconds=0, priority="high"))
         ),
     ]

@@ -4,17 +4,17 @@ import pytest
 
 from builders import NOW, Json, encode, level, node, node_json, water_level
 from tidelock.cli.top_tables import (
-    LockLine,
-    LockSort,
     NodeSort,
+    ReservationLine,
+    ReservationSort,
     Share,
-    World,
+    TopState,
     amount,
     bar,
-    lock_grid,
     node_lines,
-    sorted_locks,
+    reservation_grid,
     sorted_nodes,
+    sorted_reservations,
     total,
 )
 from tidelock.model.nodes import decode_node
@@ -47,11 +47,11 @@ def test_amounts_stand_below_each_other() -> None:
     assert amount("memory", 7.5 * 2**30) == "7.5Gi"
 
 
-def world(*locks: Json, **annotations: str) -> World:
+def world(*reservations: Json, **annotations: str) -> TopState:
     one = node("node-a", cpu="4", memory="16Gi", annotations=annotations)
-    known = [lock(each) for each in locks]
+    known = [lock(each) for each in reservations]
     used = parse_resources({"cpu": "1500m", "memory": "2Gi"})
-    return World({one.meta.key: one}, {"node-a": used}, {each.key: each for each in known}, {})
+    return TopState({one.meta.key: one}, {"node-a": used}, {each.key: each for each in known}, {})
 
 
 def test_a_node_is_summed_up() -> None:
@@ -59,7 +59,7 @@ def test_a_node_is_summed_up() -> None:
         world(active_json("a"), active_json("b", cpu="500m"), pending_json(), consumed_json()), "cpu", NOW
     )
     assert line.share == Share(4000, 1500, 2500)
-    assert line.locks == 2
+    assert line.reservations == 2
     (line,) = node_lines(world(active_json("a")), "memory", NOW)
     assert line.share == Share(16 * 2**30, 2 * 2**30, 2**30)
 
@@ -68,14 +68,14 @@ def test_room_that_an_owner_uses_is_not_counted_beside_it() -> None:
     occupied = active_json("a", reuse="Always")
     occupied["status"]["used"] = {"cpu": "1500m", "memory": "1Gi"}
     (line,) = node_lines(world(occupied), "cpu", NOW)
-    assert (line.share, line.locks) == (Share(4000, 1500, 500), 1)
+    assert (line.share, line.reservations) == (Share(4000, 1500, 500), 1)
 
 
 def test_measured_use_is_a_part_of_the_capacity() -> None:
     plain = node_json("node-a", cpu="4", annotations={NODE_LEVEL: level(50, 25)})
     plain["status"]["capacity"] = {"cpu": "8"}
     one = decode_node(encode(plain))
-    (line,) = node_lines(World({one.meta.key: one}, {}, {}, {}), "cpu", NOW)
+    (line,) = node_lines(TopState({one.meta.key: one}, {}, {}, {}), "cpu", NOW)
     assert line.percent == 50
     assert line.share.water == 4000
 
@@ -104,7 +104,7 @@ def test_all_nodes_together() -> None:
         (NodeSort.NAME, ["a", "b", "c"]),
         (NodeSort.FREE, ["b", "c", "a"]),
         (NodeSort.USED, ["c", "b", "a"]),
-        (NodeSort.LOCKED, ["b", "a", "c"]),
+        (NodeSort.RESERVED, ["b", "a", "c"]),
         (NodeSort.WATER, ["c", "a", "b"]),  # what was not measured comes last
     ],
 )
@@ -121,15 +121,15 @@ def test_sorting_nodes(by: NodeSort, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("by", "names"),
     [
-        (LockSort.ENDS, ["soon", "late", "large", "used"]),
-        (LockSort.NAME, ["large", "late", "soon", "used"]),
-        (LockSort.PHASE, ["late", "soon", "large", "used"]),
-        (LockSort.NODE, ["large", "soon", "late", "used"]),
+        (ReservationSort.ENDS, ["soon", "late", "large", "used"]),
+        (ReservationSort.NAME, ["large", "late", "soon", "used"]),
+        (ReservationSort.PHASE, ["late", "soon", "large", "used"]),
+        (ReservationSort.NODE, ["large", "soon", "late", "used"]),
     ],
 )
-def test_sorting_locks(by: LockSort, names: list[str]) -> None:
+def test_sorting_locks(by: ReservationSort, names: list[str]) -> None:
     lines = [
-        LockLine.of(lock(each))
+        ReservationLine.of(lock(each))
         for each in (
             active_json("late", "node-b", ends=NOW + 900),
             pending_json(),
@@ -137,21 +137,21 @@ def test_sorting_locks(by: LockSort, names: list[str]) -> None:
             active_json("soon", "node-a"),
         )
     ]
-    assert [line.seen.lock.meta.name for line in sorted_locks(lines, by)] == names
+    assert [line.seen.reservation.meta.name for line in sorted_reservations(lines, by)] == names
 
 
 def test_a_lock_is_found_by_its_namespace_name_node_or_owner() -> None:
-    line = LockLine.of(lock(active_json("web-0", "node-b", owner="frontend")))
+    line = ReservationLine.of(lock(active_json("web-0", "node-b", owner="frontend")))
     assert all(map(line.speaks_of, ("", "shop/web", "node-b", "front")))
     assert not line.speaks_of("backend")
 
 
 def test_no_locks_have_headings_all_the_same() -> None:
-    grid = lock_grid([], lambda: NOW)
+    grid = reservation_grid([], lambda: NOW)
     assert grid.count == 0
     assert grid.head().plain.split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
 
 
 def test_what_is_too_long_is_cut() -> None:
-    grid = lock_grid([LockLine.of(lock(active_json("x" * 60)))], lambda: NOW)
+    grid = reservation_grid([ReservationLine.of(lock(active_json("x" * 60)))], lambda: NOW)
     assert f"{'x' * 39}…  Active" in grid.line(0).plain

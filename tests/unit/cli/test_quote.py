@@ -6,35 +6,35 @@ import pytest
 
 from builders import Json, reservation_json
 from tidelock.cli.documents import Document
-from tidelock.cli.quote import Answer, Question, plain, screen
+from tidelock.cli.quote import QuoteAnswer, QuoteQuestion, plain, screen
 from unit.cli.quotes import FITS, LATER, NEVER, UNKNOWN
 from unit.cli.screens import assert_screen
 
 
-def question(label: str = "web-0", **body: Any) -> Question:
+def question(label: str = "web-0", **body: Any) -> QuoteQuestion:
     quote = {"kind": "ReservationQuote", "spec": {"resources": {"cpu": "2"}}}
-    return Question(label, Document(label, quote | body))
+    return QuoteQuestion(label, Document(label, quote | body))
 
 
 def test_the_answer_of_a_cluster() -> None:
-    assert_screen("quote", screen([Answer(question("cpu=2"), told=FITS)]))
+    assert_screen("quote", screen([QuoteAnswer(question("cpu=2"), told=FITS)]))
 
 
 def test_answers_of_several_clusters() -> None:
     web, gpu = question(), question("gpu-0")
     answers = [
-        Answer(web, "east", FITS),
-        Answer(gpu, "east", LATER),
-        Answer(web, "west", NEVER),
-        Answer(gpu, "west", UNKNOWN),
-        Answer(web, "north", failure="no answer from https://north"),
+        QuoteAnswer(web, "east", FITS),
+        QuoteAnswer(gpu, "east", LATER),
+        QuoteAnswer(web, "west", NEVER),
+        QuoteAnswer(gpu, "west", UNKNOWN),
+        QuoteAnswer(web, "north", failure="no answer from https://north"),
     ]
     assert_screen("quote-contexts", screen(answers))
 
 
 @pytest.mark.parametrize(("told", "feasible"), [(FITS, True), (LATER, False), (UNKNOWN, False), ({}, False)])
 def test_only_a_lock_that_fits_now_is_feasible(told: Json, feasible: bool) -> None:
-    assert Answer(question(), told=told).feasible is feasible
+    assert QuoteAnswer(question(), told=told).feasible is feasible
 
 
 def test_a_reservation_is_asked_for_by_what_it_asks_of_the_cluster() -> None:
@@ -57,13 +57,13 @@ def test_a_quote_is_asked_as_it_is() -> None:
 
 def test_an_answer_for_programs() -> None:
     spec = {"ttlSeconds": 60, "resources": {"cpu": "2"}}
-    assert plain(Answer(question(), told=FITS)) == {
+    assert plain(QuoteAnswer(question(), told=FITS)) == {
         "asked": "web-0",
         "feasible": True,
         "spec": spec,
         "status": FITS,
     }
-    assert plain(Answer(question(), "west", failure="no")) == {
+    assert plain(QuoteAnswer(question(), "west", failure="no")) == {
         "context": "west",
         "asked": "web-0",
         "feasible": False,

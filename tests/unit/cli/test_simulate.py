@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node_json, pod, pod_json, reservation
-from tidelock.cli.cluster_state import World, configuration_of
+from tidelock.cli.cluster_state import ClusterState, configuration_of
 from tidelock.cli.documents import Document
 from tidelock.cli.session import Failure
 from tidelock.cli.simulate import Played, play, screen, shapes_of
@@ -11,13 +11,13 @@ from unit.cli.scenes import active_json, world
 from unit.cli.screens import assert_screen
 
 
-def played(*stored: Any, cluster: World | None = None) -> Played:
+def played(*stored: Any, cluster: ClusterState | None = None) -> Played:
     return play(cluster or world(), configuration_of(""), stored, NOW)
 
 
-def small(*pods: Any, locks: tuple[Any, ...] = ()) -> World:
+def small(*pods: Any, reservations: tuple[Any, ...] = ()) -> ClusterState:
     """Give one node of 4 cores."""
-    return world(nodes=(node_json("a", cpu="4"),), pods=pods, locks=locks)
+    return world(nodes=(node_json("a", cpu="4"),), pods=pods, reservations=reservations)
 
 
 def test_locks_and_pods_in_turn() -> None:
@@ -46,7 +46,7 @@ def test_evictions_and_broken_locks_are_told() -> None:
     low = pod_json("low", requests={"cpu": "3"}, node_name="a", priority=-10)
     told = played(
         pod("high", requests={"cpu": "4"}, priority=10, uid="high"),
-        cluster=small(low, locks=(active_json("batch", "a", cpu="1"),)),
+        cluster=small(low, reservations=(active_json("batch", "a", cpu="1"),)),
     )
 
     assert told.outcomes[0].outcome == "waits for evictions on a"
@@ -58,7 +58,7 @@ def test_evictions_and_broken_locks_are_told() -> None:
 
 
 def test_an_edit_of_a_lock_is_tried_out() -> None:
-    cluster = small(locks=(active_json("batch", "a", cpu="2"),))
+    cluster = small(reservations=(active_json("batch", "a", cpu="2"),))
     larger = reservation("batch", resources={"cpu": "3"}, generation=2, version=1, nodeName="a")
     told = played(larger, pod("rest", requests={"cpu": "2"}), cluster=cluster)
 
@@ -67,7 +67,7 @@ def test_an_edit_of_a_lock_is_tried_out() -> None:
 
 def test_a_pod_that_is_its_locks_owner_takes_it() -> None:
     told = played(
-        pod("other", requests={"cpu": "2"}), cluster=small(locks=(active_json("batch", "a", cpu="4"),))
+        pod("other", requests={"cpu": "2"}), cluster=small(reservations=(active_json("batch", "a", cpu="4"),))
     )
     assert [(each.outcome, each.why) for each in told.outcomes] == [("bound", "takes the room of shop/batch")]
     assert told.besides == ["reservation shop/batch would be Consumed: pod shop/other is bound to a."]

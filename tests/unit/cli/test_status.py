@@ -28,13 +28,13 @@ LEVELS: list[Json] = [
 
 
 def test_locks_nodes_and_levels() -> None:
-    locks = [lock(each) for each in (*LOCKS, active_json("second", cpu="1", ends=NOW + 90))]
-    assert_screen("status", screen(locks, LEVELS, NOW + 30, everywhere=False, wide=False))
+    reservations = [lock(each) for each in (*LOCKS, active_json("second", cpu="1", ends=NOW + 90))]
+    assert_screen("status", screen(reservations, LEVELS, NOW + 30, everywhere=False, wide=False))
 
 
 def test_all_namespaces_and_whole_messages() -> None:
-    locks = [lock(each) for each in (*LOCKS, active_json("batch", namespace="bank"))]
-    assert_screen("status-wide", screen(locks, [], NOW + 30, everywhere=True, wide=True))
+    reservations = [lock(each) for each in (*LOCKS, active_json("batch", namespace="bank"))]
+    assert_screen("status-wide", screen(reservations, [], NOW + 30, everywhere=True, wide=True))
 
 
 def test_nothing_to_show() -> None:
@@ -53,8 +53,8 @@ def moving_json(name: str, **plan: Json | str) -> Json:
 
 def test_which_pods_would_move_and_how_that_is_approved() -> None:
     begun = moving_json("begun", begunAt=format_instant(NOW))
-    locks = [lock(each) for each in (moving_json("asks"), begun, moving_json("odd", token="x" * 99))]
-    _, _, table = screen(locks, [], NOW, everywhere=False, wide=False)
+    reservations = [lock(each) for each in (moving_json("asks"), begun, moving_json("odd", token="x" * 99))]
+    _, _, table = screen(reservations, [], NOW, everywhere=False, wide=False)
     assert isinstance(table, Table)
     assert table.rows == [
         ["asks", "approve 5b1f0a9c3d27", "shop/web-1", "node-a", "node-b"],
@@ -62,7 +62,7 @@ def test_which_pods_would_move_and_how_that_is_approved() -> None:
         ["begun", "under way", "shop/web-1", "node-a", "node-b"],
         ["", "", "shop/web-2", "node-a", "node-b"],
     ]
-    _, _, table = screen(locks[:1], [], NOW, everywhere=True, wide=False)
+    _, _, table = screen(reservations[:1], [], NOW, everywhere=True, wide=False)
     assert isinstance(table, Table)
     assert table.rows[0][:2] == ["shop", "asks"]
 

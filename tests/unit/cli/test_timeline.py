@@ -4,15 +4,15 @@ import pytest
 
 from builders import NOW, reservation
 from tidelock.cli.session import Failure
-from tidelock.cli.timeline import Span, Window, draw, screen, spans_of
+from tidelock.cli.timeline import ShownSpan, ShownTime, draw, screen, spans_of
 from unit.cli.scenes import active_json, consumed_json, lock, pending_json
 from unit.cli.screens import assert_screen
 
-WINDOW = Window(NOW - 1800, NOW + 1800, NOW + 300)
+WINDOW = ShownTime(NOW - 1800, NOW + 1800, NOW + 300)
 
 
-def spans(node: str = "") -> list[Span]:
-    locks = [
+def spans(node: str = "") -> list[ShownSpan]:
+    reservations = [
         lock(active_json("batch")),
         lock(active_json("second", "node-b", ends=NOW + 3600)),
         lock(active_json("old", ends=NOW - 3600)),
@@ -20,7 +20,7 @@ def spans(node: str = "") -> list[Span]:
         lock(consumed_json()),
         reservation("new"),
     ]
-    return spans_of(locks, WINDOW, node)
+    return spans_of(reservations, WINDOW, node)
 
 
 def test_locks_by_node() -> None:
@@ -28,7 +28,7 @@ def test_locks_by_node() -> None:
 
 
 def test_one_node() -> None:
-    assert [each.lock for each in spans("node-b")] == ["shop/used", "shop/second"]
+    assert [each.reservation for each in spans("node-b")] == ["shop/used", "shop/second"]
 
 
 def test_nothing_to_draw() -> None:
@@ -39,11 +39,11 @@ def test_nothing_to_draw() -> None:
 
 @pytest.mark.filterwarnings("default")  # those of matplotlib's own imports
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
-    file = tmp_path / "locks.png"
+    file = tmp_path / "reservations.png"
     draw(spans(), WINDOW, str(file))
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"--png: .*No such file or directory"):
-        draw(spans(), WINDOW, str(tmp_path / "none" / "locks.png"))
+        draw(spans(), WINDOW, str(tmp_path / "none" / "reservations.png"))

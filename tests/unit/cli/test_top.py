@@ -10,8 +10,8 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from builders import NOW, Json, level, node
-from tidelock.cli.top_app import Pane, Top, View
-from tidelock.cli.top_tables import World
+from tidelock.cli.top_app import NamespaceView, Pane, Top
+from tidelock.cli.top_tables import TopState
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources, parse_resources
 from tidelock.model.usage_annotations import NODE_LEVEL
@@ -53,14 +53,14 @@ LOCKS = (
 
 def world(
     nodes: Iterable[tuple[Node, Resources]] = SHOP,
-    locks: Iterable[Json] = LOCKS,
+    reservations: Iterable[Json] = LOCKS,
     levels: Iterable[WaterLevel] = (),
-) -> World:
+) -> TopState:
     nodes = list(nodes)
-    return World(
+    return TopState(
         {each.meta.key: each for each, _ in nodes},
         {each.name: used for each, used in nodes},
-        {each.key: each for each in map(lock, locks)},
+        {each.key: each for each in map(lock, reservations)},
         {each.meta.key: each for each in levels},
     )
 
@@ -68,7 +68,7 @@ def world(
 class Scene:
     """A source whose world a test exchanges."""
 
-    def __init__(self, world: World | None) -> None:
+    def __init__(self, world: TopState | None) -> None:
         self.world = world
         self.trouble = ""
         self.instant = NOW + 30
@@ -83,7 +83,7 @@ class Scene:
 
 
 def screen(scene: Scene, *, everywhere: bool = True) -> Top:
-    return Top(scene, View("shop", everywhere))
+    return Top(scene, NamespaceView("shop", everywhere))
 
 
 def shown(app: App[None]) -> list[str]:
@@ -207,7 +207,7 @@ async def test_time_left_counts_down_and_news_are_shown() -> None:
     ],
 )
 async def test_nodes_are_sorted_by_what_is_asked_for(presses: int, expected: list[int]) -> None:
-    app = screen(Scene(world(locks=())))
+    app = screen(Scene(world(reservations=())))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press(*["s"] * presses)
         await settle(pilot)

@@ -12,7 +12,7 @@ from aiohttp import web
 from builders import Json, node_json, pod_json
 from tidelock.cli import top
 from tidelock.cli.session import Session, explained
-from tidelock.cli.top import Cluster, following
+from tidelock.cli.top import TopCluster, following
 from tidelock.clock import SystemClock
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.config import load_connection
@@ -75,7 +75,7 @@ async def session(
 
 
 @pytest.fixture
-async def cluster(session: Session) -> AsyncIterator[Cluster]:
+async def cluster(session: Session) -> AsyncIterator[TopCluster]:
     async with following(session, SystemClock()) as cluster:
         await until(lambda: cluster.world is not None)
         yield cluster
@@ -87,13 +87,13 @@ async def until(accept: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def used(cluster: Cluster) -> dict[str, int]:
+def used(cluster: TopCluster) -> dict[str, int]:
     """Give the millicores that are requested, by node, where any are."""
     assert cluster.world is not None
     return {name: amounts["cpu"] for name, amounts in cluster.world.used.items() if amounts.get("cpu")}
 
 
-async def test_pods_are_added_up_as_they_come_change_and_go(world: World, cluster: Cluster) -> None:
+async def test_pods_are_added_up_as_they_come_change_and_go(world: World, cluster: TopCluster) -> None:
     assert used(cluster) == {"node-a": 2000}
     second = pod_json("second", requests={"cpu": "500m"}, node_name="node-b")
 
@@ -110,12 +110,12 @@ async def test_pods_are_added_up_as_they_come_change_and_go(world: World, cluste
     await until(lambda: used(cluster) == {"node-a": 2000})
 
 
-async def test_only_bound_pods_that_go_on_are_asked_for(server: ScriptedServer, cluster: Cluster) -> None:
+async def test_only_bound_pods_that_go_on_are_asked_for(server: ScriptedServer, cluster: TopCluster) -> None:
     selectors = {each.query["fieldSelector"] for each in server.asked if each.path == PODS.collection()}
     assert selectors == {"spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 
 
-async def test_an_api_server_that_fails_is_told_until_it_answers(world: World, cluster: Cluster) -> None:
+async def test_an_api_server_that_fails_is_told_until_it_answers(world: World, cluster: TopCluster) -> None:
     await until(lambda: cluster.trouble == "")
     world.broken["/version"] = fails(503, "ServiceUnavailable", "etcd is away")
     await until(lambda: cluster.trouble.endswith("s ago; trying again: etcd is away."))
@@ -125,7 +125,7 @@ async def test_an_api_server_that_fails_is_told_until_it_answers(world: World, c
     await until(lambda: cluster.trouble == "")
 
 
-async def test_an_api_server_that_is_silent_is_told(world: World, cluster: Cluster) -> None:
+async def test_an_api_server_that_is_silent_is_told(world: World, cluster: TopCluster) -> None:
     async def silence(_request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3600)
         raise AssertionError
@@ -134,7 +134,7 @@ async def test_an_api_server_that_is_silent_is_told(world: World, cluster: Clust
     await until(lambda: "no answer from http://127.0.0.1:" in cluster.trouble)
 
 
-async def test_a_right_that_is_taken_away_is_told(world: World, cluster: Cluster) -> None:
+async def test_a_right_that_is_taken_away_is_told(world: World, cluster: TopCluster) -> None:
     path = NODES.collection()
     world.broken[path] = fails(403, "Forbidden", "may not watch nodes")
     world.watch(path).put_nowait(None)  # the stream ends
@@ -149,7 +149,7 @@ async def test_who_may_not_look_is_told_before_the_screen_opens(world: World, se
     assert "you have not the right: may not list pods" in explained(told.value, "")
 
 
-async def test_time_is_the_api_servers(world: World, cluster: Cluster) -> None:
+async def test_time_is_the_api_servers(world: World, cluster: TopCluster) -> None:
     ours = SystemClock().now()
     assert abs(cluster.now() - ours) < 60
     ahead = {"Date": "Fri, 15 Jan 2100 08:00:00 GMT"}

@@ -3,15 +3,15 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, NOW, node_json, pod_json, reservation_json
-from tidelock.cli.cluster_state import World, configuration_of
+from tidelock.cli.cluster_state import ClusterState, configuration_of
 from tidelock.cli.session import Failure
-from tidelock.cli.why import Answer, answer_for, plain, screen
+from tidelock.cli.why import WhyAnswer, answer_for, plain, screen
 from tidelock.model.meta import Key
 from unit.cli.scenes import LOCKS, active_json, raw, world
 from unit.cli.screens import assert_screen
 
 
-def about(name: str, word: str = "", cluster: World | None = None) -> Answer:
+def about(name: str, word: str = "", cluster: ClusterState | None = None) -> WhyAnswer:
     return answer_for(cluster or world(), configuration_of(""), (word, Key(NAMESPACE, name)), NOW)
 
 
@@ -34,7 +34,7 @@ def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
 
     assert told.node == "node-d"
     assert told.story[0] == "It is bound to node-d; the table is of the cluster without it."
-    assert told.rooms["node-d"].used["cpu"] == 0
+    assert told.holdings["node-d"].used["cpu"] == 0
     assert [each.node.name for each in told.opinions if not each.objections] == ["node-d"]
 
 
@@ -68,7 +68,7 @@ def test_a_pod_of_another_scheduler_is_judged_all_the_same() -> None:
 
 
 def test_a_pod_goes_before_a_lock_of_its_name() -> None:
-    cluster = world(locks=(*LOCKS, active_json("web-0")))
+    cluster = world(reservations=(*LOCKS, active_json("web-0")))
     assert about("web-0", cluster=cluster).title == "pod shop/web-0"
     assert about("web-0", "reservation", cluster).title == "reservation shop/web-0"
 
@@ -89,7 +89,7 @@ def test_what_is_not_there_is_told(name: str, word: str, told: str) -> None:
 def test_a_lock_whose_spec_cannot_be_read_is_told() -> None:
     bad = reservation_json("bad", ttlSeconds=0)
     with pytest.raises(Failure, match=r"reservation shop/bad can't be read: spec\.ttlSeconds: "):
-        about("bad", cluster=world(locks=(bad,)))
+        about("bad", cluster=world(reservations=(bad,)))
 
 
 def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
@@ -112,7 +112,7 @@ def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
 
 def test_what_may_not_be_listed_is_told() -> None:
     objects = {**world().objects, "nodes": raw(node_json("a", cpu="1"))}
-    told = about("web-0", cluster=World(objects, ("csinodes", "services")))
+    told = about("web-0", cluster=ClusterState(objects, ("csinodes", "services")))
     assert told.story[0] == (
         "You may not list csinodes, services: plugins that read them judge as if there were none."
     )

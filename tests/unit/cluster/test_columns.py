@@ -28,12 +28,12 @@ def test_rows_grow_and_keep_what_they_say() -> None:
     for index in range(5):
         columns.put(node(f"node-{index}", cpu=str(index + 1)))
         columns.request(f"node-{index}", {"cpu": index}, (index, index), 1)
-        columns.lock(f"node-{index}", {"cpu": 10 * index}, 1)
+        columns.reservation(f"node-{index}", {"cpu": 10 * index}, 1)
 
     cpu = columns.column_of["cpu"]
     assert columns.allocatable[:5, cpu].tolist() == [1000, 2000, 3000, 4000, 5000]
     assert columns.requested[:5, cpu].tolist() == [0, 1, 2, 3, 4]
-    assert columns.locked[:5, cpu].tolist() == [0, 10, 20, 30, 40]
+    assert columns.reserved[:5, cpu].tolist() == [0, 10, 20, 30, 40]
     assert columns.nonzero[:5].tolist() == [[index, index] for index in range(5)]
 
 
@@ -66,14 +66,14 @@ def test_the_last_row_moves_to_the_place_of_a_node_that_goes() -> None:
     for index, name in enumerate(("node-a", "node-b", "node-c")):
         columns.put(node(name, cpu=str(index + 1)))
         columns.request(name, {"cpu": index}, (index, index), 1)
-        columns.lock(name, {"pods": index}, 1)
+        columns.reservation(name, {"pods": index}, 1)
     columns.drop("node-a")
 
     assert columns.row_of == {"node-c": 0, "node-b": 1}
     assert [each.name for each in columns.nodes] == ["node-c", "node-b"]
     assert of(columns, columns.allocatable, "node-c")["cpu"] == 3000
     assert of(columns, columns.requested, "node-c") == {"cpu": 2}
-    assert of(columns, columns.locked, "node-c") == {"pods": 2}
+    assert of(columns, columns.reserved, "node-c") == {"pods": 2}
     assert columns.nonzero[0].tolist() == [2, 2]
 
 
@@ -81,12 +81,12 @@ def test_a_node_that_takes_over_a_row_begins_empty() -> None:
     columns = Columns()
     columns.put(node("node-a"))
     columns.request("node-a", {"cpu": 5}, (5, 5), 1)
-    columns.lock("node-a", {"cpu": 7}, 1)
+    columns.reservation("node-a", {"cpu": 7}, 1)
     columns.drop("node-a")
     columns.put(node("node-b"))
 
     assert of(columns, columns.requested, "node-b") == {}
-    assert of(columns, columns.locked, "node-b") == {}
+    assert of(columns, columns.reserved, "node-b") == {}
     assert columns.nonzero[0].tolist() == [0, 0]
 
 
@@ -95,23 +95,23 @@ def test_what_was_counted_can_be_given_back_without_a_rest() -> None:
     columns.put(node("node-a"))
     for sign in (1, -1):
         columns.request("node-a", {"cpu": 5, GPU: 1}, (5, 7), sign)
-        columns.lock("node-a", {"cpu": 3}, sign)
+        columns.reservation("node-a", {"cpu": 3}, sign)
 
     assert of(columns, columns.requested, "node-a") == {}
-    assert of(columns, columns.locked, "node-a") == {}
+    assert of(columns, columns.reserved, "node-a") == {}
     assert not columns.nonzero.any()
 
 
 def test_a_node_that_is_not_known_is_ignored() -> None:
     columns = Columns()
     columns.request("node-x", {GPU: 5}, (5, 5), 1)
-    columns.lock("node-x", {"cpu": 5}, 1)
+    columns.reservation("node-x", {"cpu": 5}, 1)
     columns.drop("node-x")
 
     assert columns.shortfall("node-x") == {}
     assert not columns.fits("node-x", {})
     assert not columns.requested.any()
-    assert not columns.locked.any()
+    assert not columns.reserved.any()
     assert columns.version == 0
 
 
@@ -119,10 +119,10 @@ def test_the_shortfall_is_what_pods_and_locks_have_too_much() -> None:
     columns = Columns()
     columns.put(node("node-a", cpu="4", memory="1Ki"))
     columns.request("node-a", {"cpu": 3000, "memory": 1024}, (0, 0), 1)
-    columns.lock("node-a", {"cpu": 1000}, 1)
+    columns.reservation("node-a", {"cpu": 1000}, 1)
     assert columns.shortfall("node-a") == {}
 
-    columns.lock("node-a", {"cpu": 500, GPU: 2}, 1)
+    columns.reservation("node-a", {"cpu": 500, GPU: 2}, 1)
     assert columns.shortfall("node-a") == {"cpu": 500, GPU: 2}
 
 
@@ -141,7 +141,7 @@ def test_what_neither_pods_nor_locks_have_is_free(wanted: dict[str, int], fits: 
     columns = Columns()
     columns.put(node("node-a", cpu="4"))
     columns.request("node-a", {"cpu": 2000}, (0, 0), 1)
-    columns.lock("node-a", {"cpu": 1000}, 1)
+    columns.reservation("node-a", {"cpu": 1000}, 1)
 
     assert columns.fits("node-a", wanted) is fits
 
@@ -161,7 +161,7 @@ def test_the_version_changes_with_the_nodes_but_not_with_what_is_taken_of_them()
     version = columns.version
     columns.put(node("node-a", version=2))
     columns.request("node-a", {"cpu": 1}, (0, 0), 1)
-    columns.lock("node-a", {"cpu": 1}, 1)
+    columns.reservation("node-a", {"cpu": 1}, 1)
     assert columns.version == version
 
     columns.put(node("node-a", cordoned=True))
@@ -175,14 +175,14 @@ def test_freed_counts_whatever_may_let_something_fit() -> None:
     columns.put(node("node-a"))
     freed = columns.freed
     columns.request("node-a", {"cpu": 1}, (1, 0), 1)
-    columns.lock("node-a", {"cpu": 1}, 1)
-    columns.lock("node-a", {}, -1)
+    columns.reservation("node-a", {"cpu": 1}, 1)
+    columns.reservation("node-a", {}, -1)
     columns.request("node-x", {"cpu": 1}, (1, 0), -1)
     assert columns.freed == freed
 
     columns.request("node-a", {"cpu": 1}, (1, 0), -1)
     assert columns.freed == freed + 1
-    columns.lock("node-a", {"cpu": 1}, -1)
+    columns.reservation("node-a", {"cpu": 1}, -1)
     assert columns.freed == freed + 2
     columns.put(node("node-a", cpu="5"))
     assert columns.freed == freed + 3
@@ -232,7 +232,7 @@ def test_a_resource_that_no_node_has_gets_no_column() -> None:
     width = columns.requested.shape[1]
     for sign in (1, 1, -1):
         columns.request("node-a", names, (0, 0), sign)
-        columns.lock("node-a", names, sign)
+        columns.reservation("node-a", names, sign)
         columns.vector(names)
 
     assert columns.requested.shape[1] == width == len(columns.resources)
@@ -247,13 +247,13 @@ def test_what_was_taken_of_a_resource_counts_when_a_node_gets_some() -> None:
     columns.put(node("node-a"))
     columns.put(node("node-b"))
     columns.request("node-a", {GPU: 3}, (0, 0), 1)
-    columns.lock("node-a", {GPU: 2}, 1)
+    columns.reservation("node-a", {GPU: 2}, 1)
     columns.request("node-b", {GPU: 1}, (0, 0), 1)
     before = columns.clock
     columns.put(node("node-c", **{GPU: "8"}))
 
     assert of(columns, columns.requested, "node-a") == {GPU: 3}
-    assert of(columns, columns.locked, "node-a") == {GPU: 2}
+    assert of(columns, columns.reserved, "node-a") == {GPU: 2}
     assert of(columns, columns.requested, "node-b") == {GPU: 1}
     assert columns.changed(before).tolist() == [0, 1, 2]
     columns.put(node("node-a", **{GPU: "4"}))
@@ -267,7 +267,7 @@ def test_a_column_is_given_up_with_the_last_node_that_has_the_resource() -> None
     columns.put(node("node-a", **{GPU: "4"}))
     columns.put(node("node-b", **{GPU: "4"}))
     columns.request("node-a", {GPU: 3}, (0, 0), 1)
-    columns.lock("node-a", {GPU: 1}, 1)
+    columns.reservation("node-a", {GPU: 1}, 1)
     columns.drop("node-b")
     assert GPU in columns.column_of
     columns.put(node("node-a"))
@@ -281,7 +281,7 @@ def test_a_column_is_given_up_with_the_last_node_that_has_the_resource() -> None
     assert of(columns, columns.allocatable, "node-c")["example.com/fpga"] == 1
     columns.put(node("node-a", **{GPU: "4"}))
     assert of(columns, columns.requested, "node-a") == {GPU: 3}
-    assert of(columns, columns.locked, "node-a") == {GPU: 1}
+    assert of(columns, columns.reserved, "node-a") == {GPU: 1}
 
 
 def test_what_was_taken_on_a_node_goes_with_it() -> None:

@@ -8,7 +8,7 @@ from tidelock.cluster.usage.measurements import at_once
 from tidelock.cluster.usage.sums import Sums, own_use, uncovered
 from tidelock.framework.measured_use import follow_expected_use
 from tidelock.model.pods import Pod
-from tidelock.model.usage_annotations import Uses
+from tidelock.model.usage_annotations import MeasuredUses
 from unit.plugins.scene import Scene
 
 
@@ -28,7 +28,9 @@ def test_pods_may_go_between_the_slices_of_a_reading() -> None:
     for name, where in (("one", "node-a"), ("two", "node-a"), ("three", "node-b")):
         scene.cache.assume(pod(name, controller="apps/v1/ReplicaSet/web-abc"), where)
     with patch.object(expected_use, "_SLICE", 1), patch.object(expected_use, "_NODES_A_SLICE", 1):
-        slices = iter(scene.measurements.take(Uses({"uid-one": pod_use(3), "uid-three": pod_use(5)}, {})))
+        slices = iter(
+            scene.measurements.take(MeasuredUses({"uid-one": pod_use(3), "uid-three": pod_use(5)}, {}))
+        )
         next(slices)
         scene.cache.remove("uid-two")
         scene.cache.drop_node("node-b")
@@ -40,7 +42,7 @@ def test_who_goes_by_estimates_alone_takes_nothing_from_a_reading() -> None:
     scene = Scene(node("node-a"))
     followed = follow_expected_use(scene.handle, estimate=likely, history=False).summed(uncovered)
     scene.cache.assume(pod("one"), "node-a")
-    at_once(scene.measurements.take(Uses({"uid-one": pod_use(3)}, {})))
+    at_once(scene.measurements.take(MeasuredUses({"uid-one": pod_use(3)}, {})))
     assert cpu_of(scene, followed) == [1000]
 
 

@@ -5,7 +5,7 @@ from builders import NOW, pod_use, usage
 from tidelock.cluster.usage import measurements
 from tidelock.cluster.usage.levels import NEVER
 from tidelock.cluster.usage.measurements import Measurements, at_once
-from tidelock.model.usage_annotations import Uses, WorkloadKey
+from tidelock.model.usage_annotations import MeasuredUses, WorkloadKey
 
 
 class Counting:
@@ -21,7 +21,7 @@ class Counting:
 def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
     readings, reader = Measurements(), Counting()
     readings.read_by(reader)
-    uses = Uses({f"uid-{number}": pod_use(1, at=NOW - number) for number in range(5)}, {})
+    uses = MeasuredUses({f"uid-{number}": pod_use(1, at=NOW - number) for number in range(5)}, {})
     assert readings.at == NEVER
     with patch.object(measurements, "_SLICE", 2):
         steps = iter(readings.take(uses))
@@ -35,8 +35,8 @@ def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
 def test_history_of_workloads_is_no_reading_of_pods_and_time_does_not_run_back() -> None:
     readings = Measurements()
     history = {WorkloadKey("Job", "shop", "sums"): usage(1, at=NOW)}
-    at_once(readings.take(Uses({}, history)))
+    at_once(readings.take(MeasuredUses({}, history)))
     assert readings.at == NEVER
-    at_once(readings.take(Uses({"uid-a": pod_use(1, at=NOW - 5)}, history)))
-    at_once(readings.take(Uses({}, {})))
+    at_once(readings.take(MeasuredUses({"uid-a": pod_use(1, at=NOW - 5)}, history)))
+    at_once(readings.take(MeasuredUses({}, {})))
     assert readings.at == NOW - 5

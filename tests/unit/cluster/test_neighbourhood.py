@@ -6,7 +6,7 @@ from builders import node, pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index import labels, pod_counts, pod_labels
-from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.model.selectors import Requirement
@@ -24,12 +24,12 @@ def small() -> Cache:
 
 def test_tallies_that_nobody_asks_for_are_given_up() -> None:
     cache = small()
-    first = Query((Choice(None, WEB),))
-    assert cache.tallies.of(first).tolist() == [0, 0, 0]
+    first = PodCountQuery((Choice(None, WEB),))
+    assert cache.pod_counts.of(first).tolist() == [0, 0, 0]
     for number in range(pod_counts._TALLIES):
-        cache.tallies.of(Query((Choice(None, Selection((("app", str(number)),))),)))
-    assert len(cache.tallies._tallies) == pod_counts._TALLIES
-    assert first not in cache.tallies._tallies
+        cache.pod_counts.of(PodCountQuery((Choice(None, Selection((("app", str(number)),))),)))
+    assert len(cache.pod_counts._pod_counts) == pod_counts._TALLIES
+    assert first not in cache.pod_counts._pod_counts
 
 
 def test_a_narrow_snapshot_has_the_labels_of_its_rows() -> None:
@@ -82,38 +82,38 @@ def test_label_values_that_no_pod_has_any_more_are_forgotten() -> None:
     cache = small()
     cache.assume(pod("web-0", labels={"app": "web"}, namespace="ci-1"), "a")
     cache.assume(pod("web-1", labels={"app": "api"}, namespace="ci-1"), "a")
-    cache.tallies.of(Query((Choice(frozenset({"ci-1"}), WEB),)))
+    cache.pod_counts.of(PodCountQuery((Choice(frozenset({"ci-1"}), WEB),)))
 
     cache.remove("uid-web-0")
 
     for number in range(2 * pod_labels._SPARE_VALUES):
         cache.upsert(pod("job", labels={"app": f"job-{number}"}, node_name="b", version=number + 1))
-    cache.tallies.of(Query((Choice(frozenset({"ci-2"}), WEB),)))
+    cache.pod_counts.of(PodCountQuery((Choice(frozenset({"ci-2"}), WEB),)))
 
-    assert len(cache.tallies._pods._coded["app"].code_of) == 2
+    assert len(cache.pod_counts._pods._coded["app"].code_of) == 2
 
 
 def test_what_a_tally_is_made_from_does_not_outlive_its_pods() -> None:
     cache = small()
     cache.assume(pod(labels={"app": "web"}, namespace="ci-1"), "a")
-    assert cache.tallies.of(Query((Choice(frozenset({"ci-1"}), WEB),))).sum() == 1
-    assert "app" in cache.tallies._pods._coded
+    assert cache.pod_counts.of(PodCountQuery((Choice(frozenset({"ci-1"}), WEB),))).sum() == 1
+    assert "app" in cache.pod_counts._pods._coded
 
     cache.remove("uid-web-0")
 
-    assert "app" not in cache.tallies._pods._coded
+    assert "app" not in cache.pod_counts._pods._coded
 
 
 def test_a_new_label_of_a_bound_pod_moves_it_to_another_tally() -> None:
     """It takes as much of its node as before, so nothing else would count it again."""
     cache = small()
-    web, api = (Query((Choice(None, Selection((("app", app),))),)) for app in ("web", "api"))
+    web, api = (PodCountQuery((Choice(None, Selection((("app", app),))),)) for app in ("web", "api"))
     cache.upsert(pod(labels={"app": "web"}, node_name="b"))
-    assert [cache.tallies.of(query).sum() for query in (web, api)] == [1, 0]
+    assert [cache.pod_counts.of(query).sum() for query in (web, api)] == [1, 0]
 
     cache.upsert(pod(labels={"app": "api"}, node_name="b", version=2))
 
-    assert [cache.tallies.of(query).sum() for query in (web, api)] == [0, 1]
+    assert [cache.pod_counts.of(query).sum() for query in (web, api)] == [0, 1]
 
 
 def test_terms_that_no_pod_carries_any_more_are_forgotten() -> None:
@@ -125,10 +125,10 @@ def test_terms_that_no_pod_carries_any_more_are_forgotten() -> None:
     cache.assume(pod("web-1", affinity=affinity), "b")
 
     cache.remove("uid-web-0")
-    assert cache.carriers.shunned
+    assert cache.affinity_terms.shunned
 
     cache.remove("uid-web-1")
-    assert not cache.carriers.shunned
+    assert not cache.affinity_terms.shunned
 
 
 def carrier(name: str, count: int, key: str = ZONE) -> Any:
@@ -151,7 +151,7 @@ def test_thousands_of_terms_of_one_pod_are_summed_up_by_topology_key() -> None:
     cache.assume(carrier("web-0", 1000), "a")
     cache.assume(carrier("web-1", 10), "b")
 
-    found = cache.carriers.shunned.meaning(pod("other"), {})
+    found = cache.affinity_terms.shunned.meaning(pod("other"), {})
 
     assert {key: sums.tolist() for key, sums in found.items()} == {ZONE: [1000, 10, 0]}
 
@@ -160,9 +160,9 @@ def test_a_term_whose_topology_key_no_node_has_costs_nothing() -> None:
     cache = small()
     cache.assume(carrier("web-0", 300, key="example.com/none"), "a")
 
-    assert cache.carriers.shunned.meaning(pod("other"), {}) == {}
+    assert cache.affinity_terms.shunned.meaning(pod("other"), {}) == {}
     cache.put_node(node("c", labels={"example.com/none": "x"}, version=2))
-    assert cache.carriers.shunned.meaning(pod("other"), {})["example.com/none"].tolist() == [300, 0, 0]
+    assert cache.affinity_terms.shunned.meaning(pod("other"), {})["example.com/none"].tolist() == [300, 0, 0]
 
 
 def test_a_term_of_many_pods_follows_them_and_their_nodes() -> None:
@@ -174,7 +174,7 @@ def test_a_term_of_many_pods_follows_them_and_their_nodes() -> None:
     cache.remove("uid-web-0")
     cache.drop_node("n-00")
 
-    (sums,) = cache.carriers.shunned.meaning(pod("other"), {}).values()
+    (sums,) = cache.affinity_terms.shunned.meaning(pod("other"), {}).values()
 
     assert (len(sums), sums.sum(), sums[0], sums[7]) == (99, 98, 1, 0)
 
@@ -202,11 +202,13 @@ def test_a_choice_of_every_kind_selects_what_its_selectors_match() -> None:
         )
         pairs = ((random.choice("xyz"), f"v-{random.randrange(3)}"),) if random.random() < 0.5 else ()
         namespaces = random.choice([None, frozenset({"n-1"}), frozenset({"n-0", "n-2", "n-9"})])
-        query = Query((Choice(namespaces, Selection(pairs, requirements)),), deleted=random.random() < 0.5)
+        query = PodCountQuery(
+            (Choice(namespaces, Selection(pairs, requirements)),), deleted=random.random() < 0.5
+        )
 
         expected = Counter(each.node_name for each in there if query.selects(each.pod))
 
-        assert cache.tallies.of(query).tolist() == [expected[name] for name in "abc"]
+        assert cache.pod_counts.of(query).tolist() == [expected[name] for name in "abc"]
 
 
 def test_a_term_leaves_nothing_on_a_node_that_goes() -> None:
@@ -216,4 +218,4 @@ def test_a_term_leaves_nothing_on_a_node_that_goes() -> None:
     cache.remove("uid-web-1")
     cache.drop_node("c")
 
-    assert cache.carriers.shunned.meaning(pod("other"), {})[ZONE].tolist() == [1, 0]
+    assert cache.affinity_terms.shunned.meaning(pod("other"), {})[ZONE].tolist() == [1, 0]

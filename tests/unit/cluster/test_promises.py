@@ -5,7 +5,7 @@ from storage import claim, drop, put
 from tidelock.cluster.objects import Objects
 from tidelock.model.meta import Key
 from tidelock.model.storage import PersistentVolumeClaim
-from tidelock.plugins.volume_binding.assume_cache import Promises
+from tidelock.plugins.volume_binding.assume_cache import AssumeCache
 
 KEY = Key(NAMESPACE, "data")
 
@@ -17,56 +17,58 @@ class Book:
         self.objects = Objects()
         put(self.objects, claim(version=5))
         lister = self.objects.persistent_volume_claims
-        self.nodes: Promises[PersistentVolumeClaim, str] = Promises(lister, lambda each: each.selected_node)
+        self.nodes: AssumeCache[PersistentVolumeClaim, str] = AssumeCache(
+            lister, lambda each: each.selected_node
+        )
         self.nodes.make(KEY, "node-a", "uid-p")
 
 
 def test_a_promise_is_kept_while_the_object_says_nothing_of_it() -> None:
-    book = Book()
-    put(book.objects, claim(version=6), claim("other", selected_node="node-b"))
-    assert book.nodes.get(KEY) == "node-a"
-    assert list(book.nodes.items()) == [(KEY, "node-a")]
+    ledger = Book()
+    put(ledger.objects, claim(version=6), claim("other", selected_node="node-b"))
+    assert ledger.nodes.get(KEY) == "node-a"
+    assert list(ledger.nodes.items()) == [(KEY, "node-a")]
 
 
 def test_a_promise_ends_when_the_object_shows_a_value_of_its_own() -> None:
-    book = Book()
-    put(book.objects, claim(version=6, selected_node="node-b"))
-    assert book.nodes.get(KEY) is None
+    ledger = Book()
+    put(ledger.objects, claim(version=6, selected_node="node-b"))
+    assert ledger.nodes.get(KEY) is None
 
 
 def test_a_promise_ends_with_the_object_or_its_successor() -> None:
-    book = Book()
-    drop(book.objects, claim())
-    assert book.nodes.get(KEY) is None
+    ledger = Book()
+    drop(ledger.objects, claim())
+    assert ledger.nodes.get(KEY) is None
 
-    book = Book()
+    ledger = Book()
     stored = claim(version=9)
     successor = msgspec.structs.replace(stored, metadata=msgspec.structs.replace(stored.meta, uid="another"))
-    put(book.objects, successor)
-    assert book.nodes.get(KEY) is None
+    put(ledger.objects, successor)
+    assert ledger.nodes.get(KEY) is None
 
 
 def test_what_is_written_is_kept_until_it_is_seen_even_if_nobody_wants_it() -> None:
-    book = Book()
-    book.nodes.wrote(KEY, 7)
-    book.nodes.release(KEY, "uid-p")
-    put(book.objects, claim(version=6))
-    assert book.nodes.get(KEY) == "node-a"
-    put(book.objects, claim(version=8))
-    assert book.nodes.get(KEY) is None
+    ledger = Book()
+    ledger.nodes.wrote(KEY, 7)
+    ledger.nodes.release(KEY, "uid-p")
+    put(ledger.objects, claim(version=6))
+    assert ledger.nodes.get(KEY) == "node-a"
+    put(ledger.objects, claim(version=8))
+    assert ledger.nodes.get(KEY) is None
 
 
 def test_the_last_pod_ends_a_promise() -> None:
-    book = Book()
-    book.nodes.make(KEY, "node-a", "uid-q")
-    book.nodes.release(KEY, "uid-p")
-    assert book.nodes.get(KEY) == "node-a"
+    ledger = Book()
+    ledger.nodes.make(KEY, "node-a", "uid-q")
+    ledger.nodes.release(KEY, "uid-p")
+    assert ledger.nodes.get(KEY) == "node-a"
     for _ in range(2):
-        book.nodes.release(KEY, "uid-q")
-    assert book.nodes.get(KEY) is None
+        ledger.nodes.release(KEY, "uid-q")
+    assert ledger.nodes.get(KEY) is None
 
 
 def test_what_is_not_promised_is_not_noted_as_written() -> None:
-    book = Book()
-    book.nodes.wrote(Key(NAMESPACE, "other"), 7)
-    assert book.nodes.get(Key(NAMESPACE, "other")) is None
+    ledger = Book()
+    ledger.nodes.wrote(Key(NAMESPACE, "other"), 7)
+    assert ledger.nodes.get(Key(NAMESPACE, "other")) is None

@@ -9,22 +9,22 @@ from builders import NOW, node, pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index import pods_by_importance as module
-from tidelock.cluster.index.pods_by_importance import Crew, Residents
+from tidelock.cluster.index.pods_by_importance import PodsByImportance, PodsOfNodes
 from tidelock.model.instants import format_instant
 
 
-def cluster(*names: str) -> tuple[Cache, Residents]:
+def cluster(*names: str) -> tuple[Cache, PodsByImportance]:
     cache = Cache(Columns())
     for name in names:
         cache.put_node(node(name))
-    return cache, Residents(cache)
+    return cache, PodsByImportance(cache)
 
 
 def put(cache: Cache, name: str, node_name: str = "node-a", **fields: Any) -> None:
     cache.upsert(pod(name, node_name=node_name, **fields))
 
 
-def names(crew: Crew, index: int = 0) -> list[str]:
+def names(crew: PodsOfNodes, index: int = 0) -> list[str]:
     return [placed.pod.meta.name for placed in crew.pods[index]]
 
 

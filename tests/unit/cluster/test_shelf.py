@@ -6,7 +6,7 @@ from storage import ZONE, claim, labelled, on_nodes, volume
 from tidelock.cluster.columns import Columns
 from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim
 from tidelock.plugins.volume_binding.label_rows import LabelRows
-from tidelock.plugins.volume_binding.unbound_volumes import Shelf
+from tidelock.plugins.volume_binding.unbound_volumes import UnboundVolumes
 
 HOST = "kubernetes.io/hostname"
 SIZE = 30
@@ -20,7 +20,7 @@ class Store:
         for row in range(SIZE):
             self.columns.put(node(f"n{row}", labels={HOST: f"n{row}", ZONE: "ab"[row % 2]}))
         self.labels = LabelRows(self.columns)
-        self.shelf = Shelf()
+        self.shelf = UnboundVolumes()
         for each in volumes:
             self.shelf.put(each)
 

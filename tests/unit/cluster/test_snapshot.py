@@ -1,7 +1,7 @@
 import pytest
 
 from builders import node
-from tidelock.cluster.columns import NOWHERE, Columns
+from tidelock.cluster.columns import NO_ROW, Columns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.model.quantities import CEILING
 
@@ -13,7 +13,7 @@ def columns() -> Columns:
     columns.put(node("node-a", cpu="4"))
     columns.put(node("node-b", cpu="4"))
     columns.request("node-a", {"cpu": 1000}, (1000, 0), 1)
-    columns.lock("node-a", {"cpu": 2000}, 1)
+    columns.reservation("node-a", {"cpu": 2000}, 1)
     return columns
 
 
@@ -22,7 +22,7 @@ def test_a_snapshot_shows_the_rows_in_use(columns: Columns) -> None:
 
     assert len(snapshot) == 2
     assert [each.name for each in snapshot.nodes] == ["node-a", "node-b"]
-    assert snapshot.allocatable.shape == snapshot.requested.shape == snapshot.locked.shape == (2, 5)
+    assert snapshot.allocatable.shape == snapshot.requested.shape == snapshot.reserved.shape == (2, 5)
     assert snapshot.nonzero.shape == (2, 2)
     assert list(snapshot.resources) == ["cpu", "memory", "ephemeral-storage", "pods", ""]
     assert (snapshot.row("node-b"), snapshot.row("node-x")) == (1, None)
@@ -32,7 +32,7 @@ def test_a_snapshot_shows_the_rows_in_use(columns: Columns) -> None:
 def test_a_snapshot_refuses_to_be_written(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
 
-    for array in (snapshot.allocatable, snapshot.requested, snapshot.locked, snapshot.nonzero):
+    for array in (snapshot.allocatable, snapshot.requested, snapshot.reserved, snapshot.nonzero):
         with pytest.raises(ValueError, match="read-only"):
             array[0, 0] = 1
     columns.request("node-b", {"cpu": 5}, (5, 0), 1)
@@ -40,7 +40,7 @@ def test_a_snapshot_refuses_to_be_written(columns: Columns) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "beside_locks", "fits"),
+    ("wanted", "beside_reservations", "fits"),
     [
         ({"cpu": 1000}, True, [True, True]),
         ({"cpu": 1001}, True, [False, True]),
@@ -52,17 +52,19 @@ def test_a_snapshot_refuses_to_be_written(columns: Columns) -> None:
     ],
 )
 def test_locked_room_is_free_or_not_as_asked(
-    columns: Columns, wanted: dict[str, int], beside_locks: bool, fits: list[bool]
+    columns: Columns, wanted: dict[str, int], beside_reservations: bool, fits: list[bool]
 ) -> None:
     snapshot = Snapshot.of(columns)
-    assert snapshot.free_for(snapshot.wanted(wanted), beside_locks=beside_locks).tolist() == fits
+    assert (
+        snapshot.free_for(snapshot.wanted(wanted), beside_reservations=beside_reservations).tolist() == fits
+    )
 
 
 def test_looking_for_room_changes_nothing(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
-    snapshot.free_for(snapshot.wanted({"cpu": 1}), beside_locks=True)
+    snapshot.free_for(snapshot.wanted({"cpu": 1}), beside_reservations=True)
     assert columns.named(columns.requested[0]) == {"cpu": 1000}
-    assert columns.named(columns.locked[0]) == {"cpu": 2000}
+    assert columns.named(columns.reserved[0]) == {"cpu": 2000}
 
 
 def test_amounts_are_laid_out_by_resource(columns: Columns) -> None:
@@ -90,8 +92,10 @@ def test_a_resource_that_no_node_has_is_wanted_where_there_is_nothing(columns: C
     snapshot = Snapshot.of(columns)
     requests = {"cpu": 1, "nvidia.com/gpu": 2, "example.com/none": 0}
 
-    assert snapshot.wanted(requests) == ((0, 1), (NOWHERE, 2))
+    assert snapshot.wanted(requests) == ((0, 1), (NO_ROW, 2))
     assert snapshot.absent(requests) == {"nvidia.com/gpu": 2}
-    assert not snapshot.free_for(snapshot.wanted(requests), beside_locks=False).any()
-    assert snapshot.multiples(snapshot.wanted(requests), beside_locks=True).tolist() == [0] * len(snapshot)
+    assert not snapshot.free_for(snapshot.wanted(requests), beside_reservations=False).any()
+    assert snapshot.multiples(snapshot.wanted(requests), beside_reservations=True).tolist() == [0] * len(
+        snapshot
+    )
     assert columns.named(snapshot.vector(requests)) == {"cpu": 1}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import firststeps
-from firststeps import Step, StepError, circumstances, environment, shown, steps, until_first_lock
+from firststeps import Step, StepError, circumstances, environment, shown, steps, until_first_reservation
 from unit.devcluster.machines import Machine
 
 MAKEFILE = """
@@ -77,7 +77,7 @@ def test_a_page_without_a_lock_is_an_error(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```sh\nmake up\n```\n")
     with pytest.raises(ValueError, match="has no command that begins with"):
-        until_first_lock(page)
+        until_first_reservation(page)
 
 
 def test_a_step_is_shown_with_what_it_took_alone() -> None:

@@ -42,8 +42,8 @@ def test_each_program_is_built_when_it_is_needed(machine: Machine, go_calls: Pat
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_the_module_pins_what_is_built(source: Source) -> None:
-    tools, _, _ = (source.module / "go.mod").read_text().partition("\nrequire (")
-    assert source.package in re.findall(r"^(?:tool |\t)(\S+)$", tools, re.MULTILINE)
+    context, _, _ = (source.module / "go.mod").read_text().partition("\nrequire (")
+    assert source.package in re.findall(r"^(?:tool |\t)(\S+)$", context, re.MULTILINE)
 
 
 def test_a_failed_build_leaves_nothing(machine: Machine, go_calls: Path) -> None:

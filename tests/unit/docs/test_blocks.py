@@ -218,7 +218,7 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ArgumentParser, "parse_args", parse)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    for name in ("pod.yaml", "surge.yaml", "locks.yaml", "FILE"):
+    for name in ("pod.yaml", "surge.yaml", "reservations.yaml", "FILE"):
         (tmp_path / name).touch()
 
 

@@ -11,7 +11,7 @@ from tidelock.framework.api import SUCCESS, Filter, Handle, Mask, Reserve, Score
 from tidelock.framework.config import Builtins, Configuration, read_configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, Profile, build_profiles
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.plugins.priority_sort import PrioritySort
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -91,7 +91,7 @@ def read(text: str, builtins: Builtins = TOY) -> Configuration:
 
 def profiles(text: str, builtins: Builtins = TOY) -> list[Profile]:
     configuration, columns = read(text, builtins), Columns()
-    handle = Handle(Book(columns), Cache(columns))
+    handle = Handle(Ledger(columns), Cache(columns))
     return list(build_profiles(configuration.profiles, configuration.registry, handle).values())
 
 

@@ -6,7 +6,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SKIP, SUCCESS, Code, Handle, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 
 
@@ -23,12 +23,12 @@ def test_the_ready_made_outcomes_have_no_reasons() -> None:
 def test_a_filter_that_has_no_numbers_tells_none() -> None:
     columns = Columns()
     columns.put(node(cordoned=True))
-    plugin = NodeUnschedulable(Handle(Book(columns), Cache(columns)), {})
-    assert plugin.numbers(CycleState(), pod(), Snapshot.of(columns), 0) == ""
+    plugin = NodeUnschedulable(Handle(Ledger(columns), Cache(columns)), {})
+    assert plugin.detail(CycleState(), pod(), Snapshot.of(columns), 0) == ""
 
 
 def test_args_that_a_plugin_has_not_are_named() -> None:
     columns = Columns()
-    handle = Handle(Book(columns), Cache(columns))
+    handle = Handle(Ledger(columns), Cache(columns))
     with pytest.raises(ValueError, match=r"^pluginConfig of NodeUnschedulable: unknown args \['a', 'b'\]$"):
         NodeUnschedulable(handle, {"b": 1, "a": 2})

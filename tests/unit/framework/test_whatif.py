@@ -8,10 +8,18 @@ import numpy as np
 from builders import node, pod
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SUCCESS, Code, Filter, Mask, PreFilter, Status, Verdict
+from tidelock.framework.api import (
+    SUCCESS,
+    Code,
+    Filter,
+    FilterResult,
+    Mask,
+    PreFilter,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.extension_point_timer import Course, Recorder
-from tidelock.framework.whatif import WhatIf, yielding
+from tidelock.framework.extension_point_timer import ExtensionPointTimer, MetricsRecorder
+from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_preemption import DefaultPreemption
 from unit.plugins.scene import Scene
@@ -70,7 +78,7 @@ class QuietCluster(QuietNode):
         return np.full(len(snapshot), not state.expect(Noise).counts.any())
 
 
-class Notes(Recorder):
+class Notes(MetricsRecorder):
     """Notes which plugins were measured, each of them as long as the clock ticks."""
 
     def __init__(self, *, sampled: bool) -> None:
@@ -102,7 +110,7 @@ def scene(*noisy: str) -> Scene:
     return made
 
 
-def judged(made: Scene, kind: type[QuietNode], wanting: Pod) -> tuple[CycleState, Snapshot, Verdict]:
+def judged(made: Scene, kind: type[QuietNode], wanting: Pod) -> tuple[CycleState, Snapshot, FilterResult]:
     plugin, state, snapshot = kind(made.handle, {}), CycleState(), Snapshot.of(made.columns)
     plugin.pre_filter(state, wanting, snapshot)
     return state, snapshot, WhatIf([plugin], state, wanting, snapshot, np.arange(2)).judge()
@@ -111,8 +119,8 @@ def judged(made: Scene, kind: type[QuietNode], wanting: Pod) -> tuple[CycleState
 def preempted(made: Scene, kind: type[QuietNode]) -> list[str]:
     """Give the victims for a pod that needs quiet, or the reasons why there are none."""
     wanting = pod(priority=10)
-    state, snapshot, verdict = judged(made, kind, wanting)
-    result = DefaultPreemption(made.handle, {}).post_filter(state, wanting, snapshot, verdict)
+    state, snapshot, filter_result = judged(made, kind, wanting)
+    result = DefaultPreemption(made.handle, {}).post_filter(state, wanting, snapshot, filter_result)
     if result.victims is None:
         return list(result.status.reasons)
     return [placed.pod.meta.name for placed in result.victims.pods]
@@ -150,7 +158,7 @@ def test_what_would_be_on_a_node_is_seen_on_that_node_alone() -> None:
 
 def test_only_filters_that_heed_room_are_asked_again() -> None:
     made = scene("node-a")
-    deaf = type("Deaf", (QuietNode,), {"heeds_room": False})(made.handle, {})
+    deaf = type("Deaf", (QuietNode,), {"depends_on_placement": False})(made.handle, {})
     state, snapshot = CycleState(), Snapshot.of(made.columns)
     deaf.pre_filter(state, pod(), snapshot)
     whatif = WhatIf([deaf], state, pod(), snapshot, np.arange(2))
@@ -174,9 +182,11 @@ def test_a_nominated_pod_counts_on_its_node_alone() -> None:
     made.cache.nominator.nominate(pod("nowhere", priority=10), "node-z")
 
     def fits(kind: type[QuietNode], wanting: Pod) -> list[bool]:
-        state, snapshot, verdict = judged(made, kind, wanting)
-        verdict = yielding(verdict, made.cache.nominator, state, wanting, snapshot)
-        return [bool(fit) for fit in verdict.fits]
+        state, snapshot, filter_result = judged(made, kind, wanting)
+        filter_result = filter_with_nominated_pods(
+            filter_result, made.cache.nominator, state, wanting, snapshot
+        )
+        return [bool(fit) for fit in filter_result.fits]
 
     for kind in (QuietNode, QuietCluster):
         assert fits(kind, pod(priority=10)) == [False, True]
@@ -187,22 +197,22 @@ def test_a_nominated_pod_counts_on_its_node_alone() -> None:
 def test_the_reason_is_the_one_that_holds_with_the_nominated_pod() -> None:
     made, wanting = scene(), pod()
     made.cache.nominator.nominate(pod("next", labels={"noisy": "yes"}), "node-b")
-    state, snapshot, verdict = judged(made, QuietNode, wanting)
-    verdict = yielding(verdict, made.cache.nominator, state, wanting, snapshot)
+    state, snapshot, filter_result = judged(made, QuietNode, wanting)
+    filter_result = filter_with_nominated_pods(filter_result, made.cache.nominator, state, wanting, snapshot)
 
-    ((plugin, mask),) = verdict.ruled_out
+    ((plugin, mask),) = filter_result.ruled_out
     assert (plugin.name, mask.tolist()) == ("QuietNode", [False, True])
-    view = verdict.view(state, snapshot, 1)
+    view = filter_result.view(state, snapshot, 1)
     assert view.state.expect(Noise).counts.tolist() == [0, 1]
     assert (len(view.snapshot), view.rows.tolist(), view.at.tolist()) == (1, [0], [1])
-    assert verdict.view(state, snapshot, 0).snapshot is snapshot
+    assert filter_result.view(state, snapshot, 0).snapshot is snapshot
 
 
 def test_plugins_that_follow_pods_are_measured_in_sampled_decisions() -> None:
     def noted(*, sampled: bool) -> list[tuple[str, str, Code, float]]:
         made, notes = scene("node-a"), Notes(sampled=sampled)
         plugin, state, snapshot = QuietNode(made.handle, {}), CycleState(), Snapshot.of(made.columns)
-        state.write(Course("mine", notes))
+        state.write(ExtensionPointTimer("mine", notes))
         plugin.pre_filter(state, pod(), snapshot)
         whatif = WhatIf([plugin], state, pod(), snapshot, np.arange(2))
         noisy = list(made.cache.pods_on("node-a"))[-1:]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from builders import node, pod_json, reservation
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import decode_pod
@@ -41,7 +41,7 @@ class Failures:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def __call__(self, step: str, about: Resource, meta: ObjectMeta, error: Exception, /) -> float:
+    def __call__(self, step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /) -> float:
         self.told.append(f"{step} {about.plural} {meta.key}: {type(error).__name__}")
         return 0.0
 
@@ -161,7 +161,7 @@ async def test_what_could_not_be_decoded_is_decoded_again_later(
     server.plays(page(pod("new", 1), pod("known", 3), version=3), watch(event("MODIFIED", pod("known", 4))))
     uids: list[str] = []
 
-    def failed(step: str, _about: Resource, meta: ObjectMeta, _error: Exception, /) -> float:
+    def failed(step: str, _about: ApiResource, meta: ObjectMeta, _error: Exception, /) -> float:
         uids.append(f"{step} {meta.uid}")
         return 0.0
 

@@ -5,10 +5,10 @@ from typing import Any
 from builders import NAMESPACE, NOW, Json, node, quota, reservation
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.lister import Lister
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.output.status import render
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -27,12 +27,12 @@ def unlimited() -> Quotas:
     return Quotas(quotas, Lister())
 
 
-class Ledger:
+class LedgerScene:
     """Nodes of 4 cpu, a book, and the Reservations as the API server would have them."""
 
     def __init__(self, *names: str, quotas: Quotas | None = None) -> None:
         self.columns = Columns()
-        self.book = Book(self.columns, quotas=quotas or unlimited(), epoch=EPOCH, move_after=MOVE_AFTER)
+        self.ledger = Ledger(self.columns, quotas=quotas or unlimited(), epoch=EPOCH, move_after=MOVE_AFTER)
         self._fields: dict[str, Json] = {}
         for name in names or ("node-a", "node-b"):
             self.put_node(name)
@@ -41,73 +41,77 @@ class Ledger:
         """Add or change a node, and tell the book of it."""
         put = node(name, **fields)
         self.columns.put(put)
-        self.book.settle_node(name, at)
+        self.ledger.settle_node(name, at)
         return put
 
     def drop_node(self, name: str = "node-a", *, at: float = NOW) -> None:
         self.columns.drop(name)
-        self.book.settle_node(name, at)
+        self.ledger.settle_node(name, at)
 
     def node(self, name: str = "node-a") -> Node:
         return self.columns.nodes[self.columns.row_of[name]]
 
-    def reservation(self, name: str = "lock", **fields: Any) -> Reservation:
+    def next_version(self, name: str = "lock", **fields: Any) -> Reservation:
         """Give the next version of a Reservation: what is not named stays as it was."""
         before = self._fields.get(name, {"version": 0})
         self._fields[name] = before | {"version": before["version"] + 1} | fields
         return reservation(name, **self._fields[name])
 
-    def lock(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> Entry:
+    def reservation(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> ReservationInfo:
         """Have a lock wait for room."""
-        self.book.upsert(self.reservation(name, **fields), at)
+        self.ledger.upsert(self.next_version(name, **fields), at)
         return self.entry(name)
 
-    def active(self, name: str = "lock", on: str = "node-a", *, at: float = NOW, **fields: Any) -> Entry:
+    def active(
+        self, name: str = "lock", on: str = "node-a", *, at: float = NOW, **fields: Any
+    ) -> ReservationInfo:
         """Have a lock hold room on a node."""
-        entry = self.lock(name, at=at, **fields)
+        entry = self.reservation(name, at=at, **fields)
         self.admit(entry, on, at=at)
         return entry
 
     def store(self, name: str = "lock", *, at: float = NOW) -> None:
         """Have the status of a lock be stored as the book would have it."""
-        self.book.acknowledge(self.reservation(name, status=render(self.entry(name), at)))
+        self.ledger.acknowledge(self.next_version(name, status=render_reservation(self.entry(name), at)))
 
-    def admit(self, entry: Entry, on: str = "node-a", *, at: float = NOW) -> None:
-        self.book.admit(entry, self.node(on), at)
+    def admit(self, entry: ReservationInfo, on: str = "node-a", *, at: float = NOW) -> None:
+        self.ledger.admit(entry, self.node(on), at)
 
     def consume(self, owner: Pod, on: str = "node-a", *, at: float = NOW) -> None:
         """Have a pod claim its locks, and the API server confirm that it is bound."""
-        self.book.claim(owner, on, at)
-        self.book.owner_bound(owner, on, at)
+        self.ledger.claim(owner, on, at)
+        self.ledger.owner_bound(owner, on, at)
 
     def edit(self, name: str = "lock", *, at: float = NOW, **spec: Any) -> None:
         """Change the spec of a lock: its generation grows."""
         generation = self._fields[name].get("generation", 1) + 1
-        self.book.upsert(self.reservation(name, generation=generation, **spec), at)
+        self.ledger.upsert(self.next_version(name, generation=generation, **spec), at)
 
-    def entry(self, name: str = "lock") -> Entry:
-        found = self.book.find(Key(NAMESPACE, name))
+    def entry(self, name: str = "lock") -> ReservationInfo:
+        found = self.ledger.find(Key(NAMESPACE, name))
         assert found is not None, name
         return found
 
-    def locked(self, name: str = "node-a") -> int:
+    def reserved(self, name: str = "node-a") -> int:
         """Cpu that locks hold on a node."""
-        return int(self.columns.locked[self.columns.row_of[name], self.columns.column_of[CPU]])
+        return int(self.columns.reserved[self.columns.row_of[name], self.columns.column_of[CPU]])
 
     def use(self, name: str = "node-a", cpu: int = 0) -> None:
         """Have pods take cpu of a node."""
         self.columns.request(name, {CPU: cpu}, (cpu, 0), 1)
 
-    def succeeded(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> tuple["Ledger", Entry]:
+    def succeeded(
+        self, name: str = "lock", *, at: float = NOW, **changed: Any
+    ) -> tuple["LedgerScene", ReservationInfo]:
         """Have another operator start with what this one has made of a lock, and with what changed since."""
-        successor = Ledger(*self.columns.row_of)
-        return successor, successor.lock(name, at=at, **self.stored(name, at=at) | changed)
+        successor = LedgerScene(*self.columns.row_of)
+        return successor, successor.reservation(name, at=at, **self.stored(name, at=at) | changed)
 
     def stored(self, name: str = "lock", *, at: float = NOW) -> Json:
         """Give the fields of a lock as another operator finds them."""
-        return self._fields[name] | {"status": render(self.entry(name), at)}
+        return self._fields[name] | {"status": render_reservation(self.entry(name), at)}
 
-    def readopted(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> Entry:
+    def readopted(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> ReservationInfo:
         """Give a lock as another operator takes it over."""
         _, entry = self.succeeded(name, at=at, **changed)
         return entry

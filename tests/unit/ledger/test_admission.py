@@ -5,272 +5,272 @@ import pytest
 from builders import NOW, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.output.status import render
+from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue import waiting
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from unit.ledger.ledger import EPOCH, Ledger
+from unit.ledger.ledger import EPOCH, LedgerScene
 
 FULL = (reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit")
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
-def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: Ledger) -> None:
-    entry = ledger.lock()
+def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: LedgerScene) -> None:
+    entry = ledger.reservation()
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
-    assert ledger.book.waitlist.take(untried_only=True) == [entry]
-    assert ledger.locked() == 0
-    assert ledger.book.changes == []
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
+    assert ledger.reserved() == 0
+    assert ledger.ledger.changes == []
 
 
-def test_an_admitted_lock_holds_its_room_for_its_time(ledger: Ledger) -> None:
+def test_an_admitted_lock_holds_its_room_for_its_time(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1500m", "memory": "1Gi"}, ttlSeconds=60, at=NOW)
     assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.ADMITTED)
     assert entry.message == "cpu 1500m, memory 1Gi held on node-a"
     assert (entry.node, entry.node_uid, entry.epoch) == ("node-a", "uid-node-a", EPOCH)
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
-    assert ledger.columns.named(ledger.columns.locked[0]) == {"cpu": 1500, "memory": 2**30, "pods": 1}
-    assert not ledger.book.waitlist.waiting
-    assert list(ledger.book.rooms.held_on("node-a")) == [entry]
-    assert ledger.book.rooms.nodes_with_locks() == ["node-a"]
+    assert ledger.columns.named(ledger.columns.reserved[0]) == {"cpu": 1500, "memory": 2**30, "pods": 1}
+    assert not ledger.ledger.waiting_reservations.waiting
+    assert list(ledger.ledger.holdings.held_on("node-a")) == [entry]
+    assert ledger.ledger.holdings.nodes_with_reservations() == ["node-a"]
 
 
-def test_the_change_is_recorded_for_events_and_metrics(ledger: Ledger) -> None:
+def test_the_change_is_recorded_for_events_and_metrics(ledger: LedgerScene) -> None:
     ledger.active(at=NOW + 1)
-    (change,) = ledger.book.changes
+    (change,) = ledger.ledger.changes
     assert (change.event, change.phase, change.reason) == (Event.ADMIT, Phase.ACTIVE, reasons.ADMITTED)
     assert (change.meta.name, change.at, change.due) == ("lock", NOW + 1, NOW + 1)
 
 
-def test_expire_at_is_the_end_whenever_the_lock_begins(ledger: Ledger) -> None:
+def test_expire_at_is_the_end_whenever_the_lock_begins(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=None, expireAt=format_instant(NOW + 90), at=NOW + 30)
     assert (entry.activated_at, entry.expires_at) == (NOW + 30, NOW + 90)
 
 
-def test_a_lock_for_no_amounts_holds_the_place_of_a_pod(ledger: Ledger) -> None:
+def test_a_lock_for_no_amounts_holds_the_place_of_a_pod(ledger: LedgerScene) -> None:
     entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
     assert entry.message == "a place for a pod held on node-a"
-    assert ledger.columns.named(ledger.columns.locked[0]) == {"pods": 1}
+    assert ledger.columns.named(ledger.columns.reserved[0]) == {"pods": 1}
 
 
-def test_the_line_is_by_priority_then_age_then_name(ledger: Ledger) -> None:
-    ledger.lock("young", created=NOW + 1)
-    ledger.lock("b")
-    ledger.lock("a")
-    ledger.lock("important", created=NOW + 2, priority=1)
-    line = ledger.book.waitlist.take(untried_only=False)
+def test_the_line_is_by_priority_then_age_then_name(ledger: LedgerScene) -> None:
+    ledger.reservation("young", created=NOW + 1)
+    ledger.reservation("b")
+    ledger.reservation("a")
+    ledger.reservation("important", created=NOW + 2, priority=1)
+    line = ledger.ledger.waiting_reservations.take(untried_only=False)
     assert [entry.key.name for entry in line] == ["important", "a", "b", "young"]
 
 
-def test_only_locks_that_are_new_or_edited_are_untried(ledger: Ledger) -> None:
-    first = ledger.lock("first")
-    ledger.book.waitlist.take(untried_only=True)
-    second = ledger.lock("second")
-    assert ledger.book.waitlist.take(untried_only=True) == [second]
+def test_only_locks_that_are_new_or_edited_are_untried(ledger: LedgerScene) -> None:
+    first = ledger.reservation("first")
+    ledger.ledger.waiting_reservations.take(untried_only=True)
+    second = ledger.reservation("second")
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second]
     ledger.edit("first", resources={"cpu": "500m"})
-    assert ledger.book.waitlist.take(untried_only=True) == [first]
-    assert ledger.book.waitlist.take(untried_only=True) == []
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [first]
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == []
 
 
-def refuse(ledger: Ledger, *entries: Entry) -> None:
+def refuse(ledger: LedgerScene, *entries: ReservationInfo) -> None:
     for entry in entries:
-        ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+        ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
 
 
 def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_comes_free(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_RENEWED", 0)
-    first, second, third = (ledger.lock(name) for name in ("a", "b", "c"))
-    larger = ledger.lock("d", resources={"cpu": "2"})
-    assert len(ledger.book.waitlist.take(untried_only=True)) == 4
+    first, second, third = (ledger.reservation(name) for name in ("a", "b", "c"))
+    larger = ledger.reservation("d", resources={"cpu": "2"})
+    assert len(ledger.ledger.waiting_reservations.take(untried_only=True)) == 4
     refuse(ledger, first, second, third, larger)
-    assert ledger.book.waitlist.take(untried_only=True) == []
-    assert ledger.book.waitlist.take(untried_only=False) == [first, larger]
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == []
+    assert ledger.ledger.waiting_reservations.take(untried_only=False) == [first, larger]
     refuse(ledger, first, larger)
-    assert ledger.book.waitlist.take(untried_only=False) == [first, larger]
+    assert ledger.ledger.waiting_reservations.take(untried_only=False) == [first, larger]
 
-    ledger.book.admit(first, ledger.node(), NOW)  # so there may be room for the next one
-    assert ledger.book.waitlist.take(untried_only=True) == [second]
+    ledger.ledger.admit(first, ledger.node(), NOW)  # so there may be room for the next one
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second]
     ledger.edit("b", resources={"cpu": "3"})  # so it is not tried for the others any more
-    assert ledger.book.waitlist.take(untried_only=True) == [second, third]
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second, third]
 
 
 def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_time(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_RENEWED", 2)
-    entries = [ledger.lock(f"lock-{number}") for number in range(7)]
-    ledger.book.waitlist.take(untried_only=True)
+    entries = [ledger.reservation(f"lock-{number}") for number in range(7)]
+    ledger.ledger.waiting_reservations.take(untried_only=True)
     refuse(ledger, *entries)
     seen = set()
     for _ in range(4):
-        line = ledger.book.waitlist.take(untried_only=False)
+        line = ledger.ledger.waiting_reservations.take(untried_only=False)
         assert len(line) <= 3
         seen.update(line)
         refuse(ledger, *line)
     assert seen == set(entries)
 
 
-def test_a_refused_lock_says_why_and_waits_on(ledger: Ledger) -> None:
-    entry = ledger.lock()
-    ledger.book.changed.clear()
-    ledger.book.refuse(entry, *FULL, NOW)
+def test_a_refused_lock_says_why_and_waits_on(ledger: LedgerScene) -> None:
+    entry = ledger.reservation()
+    ledger.ledger.changed.clear()
+    ledger.ledger.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, *FULL)
-    assert entry.key in ledger.book.waitlist.waiting
-    assert entry.key in ledger.book.changed
+    assert entry.key in ledger.ledger.waiting_reservations.waiting
+    assert entry.key in ledger.ledger.changed
 
 
-def test_the_numbers_of_a_refusal_are_renewed_from_time_to_time(ledger: Ledger) -> None:
-    entry = ledger.lock()
-    ledger.book.refuse(entry, *FULL, NOW)
-    ledger.book.changed.clear()
-    ledger.book.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL - 0.001)
+def test_the_numbers_of_a_refusal_are_renewed_from_time_to_time(ledger: LedgerScene) -> None:
+    entry = ledger.reservation()
+    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.changed.clear()
+    ledger.ledger.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL - 0.001)
     assert entry.message == FULL[1]
-    assert not ledger.book.changed
-    ledger.book.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL)
+    assert not ledger.ledger.changed
+    ledger.ledger.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL)
     assert entry.message == "newer"
-    assert entry.key in ledger.book.changed
+    assert entry.key in ledger.ledger.changed
 
 
-def test_another_reason_is_told_at_once(ledger: Ledger) -> None:
-    entry = ledger.lock()
-    ledger.book.refuse(entry, *FULL, NOW)
-    ledger.book.refuse(entry, reasons.NODE_NOT_FOUND, "no such node", NOW + 0.1)
+def test_another_reason_is_told_at_once(ledger: LedgerScene) -> None:
+    entry = ledger.reservation()
+    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.refuse(entry, reasons.NODE_NOT_FOUND, "no such node", NOW + 0.1)
     assert (entry.reason, entry.message) == (reasons.NODE_NOT_FOUND, "no such node")
 
 
-def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Ledger) -> None:
+def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"}, pendingDeadlineSeconds=60)
     ledger.store()
     ledger.put_node(cpu="1", at=NOW + 10)
     message = entry.message
-    ledger.book.refuse(entry, *FULL, NOW + 30)
+    ledger.ledger.refuse(entry, *FULL, NOW + 30)
     assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, message)
-    ledger.book.advance(NOW + 30)
-    assert ledger.book.next_deadline() == NOW + 70
+    ledger.ledger.advance(NOW + 30)
+    assert ledger.ledger.next_deadline() == NOW + 70
 
 
-def test_now_or_never_is_tried_once_however_long_that_takes(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=0)
-    ledger.book.advance(NOW + 1000)
+def test_now_or_never_is_tried_once_however_long_that_takes(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=0)
+    ledger.ledger.advance(NOW + 1000)
     assert entry.phase is Phase.PENDING
 
 
 @pytest.mark.parametrize(("deadline", "seen_late"), [(0, 2.1), (1, 2.1), (5, 6.1), (60, 61.1)])
 def test_a_lock_that_is_first_seen_after_its_deadline_is_rejected(
-    ledger: Ledger, deadline: int, seen_late: float
+    ledger: LedgerScene, deadline: int, seen_late: float
 ) -> None:
     """Locks became active 58 s after their creation, when the operator started: their manager had long gone.
 
     An instant of creation has whole seconds, and "now" is within a second of it.
     """
     at = NOW + seen_late
-    entry = ledger.lock(pendingDeadlineSeconds=deadline, at=at)
-    assert ledger.book.next_deadline() is not None
-    ledger.book.advance(at)
+    entry = ledger.reservation(pendingDeadlineSeconds=deadline, at=at)
+    assert ledger.ledger.next_deadline() is not None
+    ledger.ledger.advance(at)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
     passed = f"spec.pendingDeadlineSeconds ({deadline}) had passed when the operator saw it"
     assert entry.message == f"{passed} at {format_instant(at)}: it waits since {format_instant(NOW)}"
-    assert not ledger.book.waitlist.untried
-    assert ledger.lock("timely", pendingDeadlineSeconds=deadline, at=at - 0.2).phase is Phase.PENDING
-    ledger.book.advance(at - 0.2)
+    assert not ledger.ledger.waiting_reservations.untried
+    assert ledger.reservation("timely", pendingDeadlineSeconds=deadline, at=at - 0.2).phase is Phase.PENDING
+    ledger.ledger.advance(at - 0.2)
     assert ledger.entry("timely").phase is Phase.PENDING
 
 
-def test_a_lock_that_was_not_tried_before_its_deadline_is_rejected(ledger: Ledger) -> None:
+def test_a_lock_that_was_not_tried_before_its_deadline_is_rejected(ledger: LedgerScene) -> None:
     """A lock was tried once however late that was: behind a long line it became active after its deadline."""
-    entry = ledger.lock(pendingDeadlineSeconds=5)
-    assert ledger.book.next_deadline() == NOW + 6
-    ledger.book.advance(NOW + 6)
+    entry = ledger.reservation(pendingDeadlineSeconds=5)
+    assert ledger.ledger.next_deadline() == NOW + 6
+    ledger.ledger.advance(NOW + 6)
     assert entry.phase is Phase.REJECTED
     waits = f"it waits since {format_instant(NOW)}"
     assert entry.message == f"spec.pendingDeadlineSeconds (5) had passed before it was tried: {waits}"
 
 
-def test_an_edit_may_put_off_a_deadline_that_had_passed_at_first_sight(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=5, at=NOW + 60)
+def test_an_edit_may_put_off_a_deadline_that_had_passed_at_first_sight(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=5, at=NOW + 60)
     ledger.edit(pendingDeadlineSeconds=600, at=NOW + 60)
-    ledger.book.advance(NOW + 60)
-    assert (entry.phase, ledger.book.next_deadline()) == (Phase.PENDING, NOW + 601)
+    ledger.ledger.advance(NOW + 60)
+    assert (entry.phase, ledger.ledger.next_deadline()) == (Phase.PENDING, NOW + 601)
 
 
-def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=0)
-    ledger.book.refuse(entry, *FULL, NOW)
+def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=0)
+    ledger.ledger.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
     assert entry.message == "no room within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
 
 
-def test_a_lock_is_rejected_at_its_deadline(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=60)
-    ledger.book.refuse(entry, *FULL, NOW + 1)
-    ledger.book.advance(NOW + 1)
-    assert ledger.book.next_deadline() == NOW + 60
-    ledger.book.advance(NOW + 59.999)
+def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=60)
+    ledger.ledger.refuse(entry, *FULL, NOW + 1)
+    ledger.ledger.advance(NOW + 1)
+    assert ledger.ledger.next_deadline() == NOW + 60
+    ledger.ledger.advance(NOW + 59.999)
     assert entry.phase is Phase.PENDING
-    ledger.book.advance(NOW + 60)
+    ledger.ledger.advance(NOW + 60)
     assert (entry.phase, entry.finished_at) == (Phase.REJECTED, NOW + 60)
     assert entry.message == "no room within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
-    assert not ledger.book.waitlist.waiting
-    assert ledger.book.ownership.of(pod()) == []
+    assert not ledger.ledger.waiting_reservations.waiting
+    assert ledger.ledger.ownership.of(pod()) == []
 
 
-def test_a_waiting_lock_expires_with_its_expire_at(ledger: Ledger) -> None:
-    entry = ledger.lock(ttlSeconds=None, expireAt=format_instant(NOW + 30))
-    ledger.book.refuse(entry, *FULL, NOW)
-    ledger.book.advance(NOW + 30)
+def test_a_waiting_lock_expires_with_its_expire_at(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(ttlSeconds=None, expireAt=format_instant(NOW + 30))
+    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.advance(NOW + 30)
     assert (entry.phase, entry.reason) == (Phase.EXPIRED, reasons.EXPIRED)
     assert entry.message == "spec.expireAt has passed"
 
 
-def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=60)
-    ledger.book.refuse(entry, *FULL, NOW)
+def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=60)
+    ledger.ledger.refuse(entry, *FULL, NOW)
     ledger.edit(pendingDeadlineSeconds=600, at=NOW + 30)
-    ledger.book.advance(NOW + 30)
-    assert ledger.book.next_deadline() == NOW + 600
+    ledger.ledger.advance(NOW + 30)
+    assert ledger.ledger.next_deadline() == NOW + 600
 
 
-def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=0)
-    ledger.book.refuse(entry, *FULL, NOW)
-    ledger.edit(pendingDeadlineSeconds=10, status=render(entry, NOW), at=NOW + 100)
+def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=0)
+    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.edit(pendingDeadlineSeconds=10, status=render_reservation(entry, NOW), at=NOW + 100)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert (entry.pending_since, entry.finished_at, entry.tried) == (NOW + 100, None, False)
-    assert ledger.book.waitlist.take(untried_only=True) == [entry]
-    assert ledger.book.ownership.of(pod()) == [entry]
-    ledger.book.refuse(entry, *FULL, NOW + 100)
-    ledger.book.advance(NOW + 100)
-    assert ledger.book.next_deadline() == NOW + 110
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
+    assert ledger.ledger.ownership.of(pod()) == [entry]
+    ledger.ledger.refuse(entry, *FULL, NOW + 100)
+    ledger.ledger.advance(NOW + 100)
+    assert ledger.ledger.next_deadline() == NOW + 110
 
 
-def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(ledger: Ledger) -> None:
+def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(ledger: LedgerScene) -> None:
     """Its watch was silent, so the operator could not tell of the rejection, and heard of an edit late: the
     lock waited anew and became active 12 s after its deadline, when its manager had gone elsewhere.
     """
-    entry = ledger.lock(pendingDeadlineSeconds=5)
-    waiting = render(entry, NOW)
-    ledger.book.refuse(entry, *FULL, NOW)
-    ledger.book.advance(NOW + 5)
+    entry = ledger.reservation(pendingDeadlineSeconds=5)
+    waiting = render_reservation(entry, NOW)
+    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.advance(NOW + 5)
     assert entry.phase is Phase.REJECTED
     ledger.edit(resources={"cpu": "1"}, status=waiting, at=NOW + 20)
-    ledger.book.advance(NOW + 20)
+    ledger.ledger.advance(NOW + 20)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
-    assert not ledger.book.waitlist.untried
+    assert not ledger.ledger.waiting_reservations.untried
 
 
-def test_an_edit_that_knew_nothing_of_the_rejection_may_put_off_the_deadline(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=5)
-    waiting = render(entry, NOW)
-    ledger.book.refuse(entry, *FULL, NOW)
-    ledger.book.advance(NOW + 5)
+def test_an_edit_that_knew_nothing_of_the_rejection_may_put_off_the_deadline(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=5)
+    waiting = render_reservation(entry, NOW)
+    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.advance(NOW + 5)
     ledger.edit(pendingDeadlineSeconds=600, status=waiting, at=NOW + 20)
-    ledger.book.advance(NOW + 20)
-    assert (entry.phase, ledger.book.next_deadline()) == (Phase.PENDING, NOW + 601)
+    ledger.ledger.advance(NOW + 20)
+    assert (entry.phase, ledger.ledger.next_deadline()) == (Phase.PENDING, NOW + 601)

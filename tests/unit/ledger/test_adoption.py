@@ -6,25 +6,25 @@ import pytest
 
 from builders import NOW, Json, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.output.status import render
+from tidelock.ledger.output.status import render_reservation
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
-from unit.ledger.ledger import EPOCH, Ledger
+from unit.ledger.ledger import EPOCH, LedgerScene
 
 LATER = NOW + 100
 OWNER = pod("web-0")
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
 @pytest.mark.parametrize("status", [None, {}, {"phase": None}])
 def test_a_lock_that_nobody_looked_at_has_waited_since_it_was_made(
-    ledger: Ledger, status: Json | None
+    ledger: LedgerScene, status: Json | None
 ) -> None:
-    entry = ledger.lock(status=status, at=LATER)
+    entry = ledger.reservation(status=status, at=LATER)
     assert (entry.phase, entry.seen_waiting_at, entry.pending_since) == (Phase.PENDING, LATER, NOW)
     assert entry.transition_times == {"Active": ("False", NOW), "Reconciling": ("True", NOW)}
 
@@ -37,14 +37,14 @@ def test_a_lock_that_nobody_looked_at_has_waited_since_it_was_made(
         {"phase": "Active", "conditions": [{"type": "Active"}]},
     ],
 )
-def test_a_status_that_no_version_wrote_is_not_believed(ledger: Ledger, status: Json) -> None:
-    entry = ledger.lock(status=status, at=LATER)
-    assert (entry.phase, entry.pending_since, ledger.locked()) == (Phase.PENDING, NOW, 0)
+def test_a_status_that_no_version_wrote_is_not_believed(ledger: LedgerScene, status: Json) -> None:
+    entry = ledger.reservation(status=status, at=LATER)
+    assert (entry.phase, entry.pending_since, ledger.reserved()) == (Phase.PENDING, NOW, 0)
 
 
-def test_a_held_lock_is_held_on(ledger: Ledger) -> None:
+def test_a_held_lock_is_held_on(ledger: LedgerScene) -> None:
     before = ledger.active(resources={"cpu": "2"})
-    status = render(before, NOW)
+    status = render_reservation(before, NOW)
     successor, entry = ledger.succeeded(at=LATER)
     assert (entry.phase, entry.node, entry.node_uid, entry.epoch) == (
         Phase.ACTIVE,
@@ -52,56 +52,56 @@ def test_a_held_lock_is_held_on(ledger: Ledger) -> None:
         "uid-node-a",
         EPOCH,
     )
-    assert (entry.activated_at, entry.expires_at, successor.locked()) == (NOW, NOW + 600, 2000)
-    assert successor.book.ownership.of(OWNER) == [entry]
-    assert successor.book.next_deadline() == NOW + 600
-    assert not successor.book.waitlist.waiting
-    assert render(entry, LATER) == status
+    assert (entry.activated_at, entry.expires_at, successor.reserved()) == (NOW, NOW + 600, 2000)
+    assert successor.ledger.ownership.of(OWNER) == [entry]
+    assert successor.ledger.next_deadline() == NOW + 600
+    assert not successor.ledger.waiting_reservations.waiting
+    assert render_reservation(entry, LATER) == status
 
 
-def test_a_held_lock_that_expired_meanwhile_ends_with_the_first_advance(ledger: Ledger) -> None:
+def test_a_held_lock_that_expired_meanwhile_ends_with_the_first_advance(ledger: LedgerScene) -> None:
     ledger.active(ttlSeconds=60)
     successor, entry = ledger.succeeded(at=LATER)
-    successor.book.advance(LATER)
-    assert (entry.phase, entry.finished_at, successor.locked()) == (Phase.EXPIRED, LATER, 0)
+    successor.ledger.advance(LATER)
+    assert (entry.phase, entry.finished_at, successor.reserved()) == (Phase.EXPIRED, LATER, 0)
 
 
-def test_a_lock_whose_owner_was_being_bound_is_held_on_with_its_room(ledger: Ledger) -> None:
-    status = render(ledger.active(), NOW)
+def test_a_lock_whose_owner_was_being_bound_is_held_on_with_its_room(ledger: LedgerScene) -> None:
+    status = render_reservation(ledger.active(), NOW)
     entry = ledger.readopted(at=LATER, status=status | {"phase": "Bound"})
     assert (entry.phase, entry.held) == (Phase.ACTIVE, {"cpu": 1000, "pods": 1})
 
 
-def test_growth_that_was_refused_is_remembered(ledger: Ledger) -> None:
+def test_growth_that_was_refused_is_remembered(ledger: LedgerScene) -> None:
     before = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "9"})
-    ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    ledger.ledger.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     successor, entry = ledger.succeeded(at=LATER)
-    assert (entry.phase, entry.resize_problem, successor.locked()) == (Phase.ACTIVE, "cpu 5 missing", 1000)
-    assert entry.key in successor.book.waitlist.waiting
+    assert (entry.phase, entry.resize_problem, successor.reserved()) == (Phase.ACTIVE, "cpu 5 missing", 1000)
+    assert entry.key in successor.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_that_shrank_meanwhile_holds_and_says_less(ledger: Ledger) -> None:
+def test_a_lock_that_shrank_meanwhile_holds_and_says_less(ledger: LedgerScene) -> None:
     """It held the smaller amount, but went on to say that it held the one from before."""
     ledger.active(resources={"cpu": "2"})
     entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "1"})
     assert (entry.held, entry.message) == ({"cpu": 1000, "pods": 1}, "cpu 1 held on node-a")
 
 
-def test_a_lock_that_grew_meanwhile_waits_for_more(ledger: Ledger) -> None:
+def test_a_lock_that_grew_meanwhile_waits_for_more(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "1"})
     entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "2"})
     assert (entry.phase, entry.held["cpu"], entry.wanting) == (Phase.ACTIVE, 1000, True)
 
 
-def test_an_expiry_that_was_edited_meanwhile_counts(ledger: Ledger) -> None:
+def test_an_expiry_that_was_edited_meanwhile_counts(ledger: LedgerScene) -> None:
     ledger.active(ttlSeconds=600)
     entry = ledger.readopted(at=LATER, generation=2, ttlSeconds=60)
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
 
 
-def test_an_expiry_that_was_promised_is_kept_while_the_spec_is_the_same(ledger: Ledger) -> None:
-    status = render(ledger.active(ttlSeconds=600), NOW) | {"expiresAt": format_instant(NOW + 900)}
+def test_an_expiry_that_was_promised_is_kept_while_the_spec_is_the_same(ledger: LedgerScene) -> None:
+    status = render_reservation(ledger.active(ttlSeconds=600), NOW) | {"expiresAt": format_instant(NOW + 900)}
     assert ledger.readopted(at=LATER, status=status).expires_at == NOW + 900
 
 
@@ -115,32 +115,32 @@ def test_an_expiry_that_was_promised_is_kept_while_the_spec_is_the_same(ledger: 
         {"expiresAt": None},
     ],
 )
-def test_a_lock_that_does_not_say_what_it_holds_waits(ledger: Ledger, changed: Json) -> None:
-    status = render(ledger.active(), NOW) | changed
+def test_a_lock_that_does_not_say_what_it_holds_waits(ledger: LedgerScene, changed: Json) -> None:
+    status = render_reservation(ledger.active(), NOW) | changed
     successor, entry = ledger.succeeded(at=LATER, status=status)
-    assert (entry.phase, successor.locked()) == (Phase.PENDING, 0)
-    assert entry.key in successor.book.waitlist.waiting
+    assert (entry.phase, successor.reserved()) == (Phase.PENDING, 0)
+    assert entry.key in successor.ledger.waiting_reservations.waiting
 
 
-def test_a_waiting_lock_keeps_its_deadline(ledger: Ledger) -> None:
-    before = ledger.lock(pendingDeadlineSeconds=60)
-    ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
+def test_a_waiting_lock_keeps_its_deadline(ledger: LedgerScene) -> None:
+    before = ledger.reservation(pendingDeadlineSeconds=60)
+    ledger.ledger.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
     successor, entry = ledger.succeeded(at=NOW + 30)
     assert (entry.phase, entry.reason, entry.message) == (
         Phase.PENDING,
         reasons.INSUFFICIENT_CAPACITY,
         "full",
     )
-    successor.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 30)
-    successor.book.advance(NOW + 30)
-    assert successor.book.next_deadline() == entry.pending_since + 60
+    successor.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 30)
+    successor.ledger.advance(NOW + 30)
+    assert successor.ledger.next_deadline() == entry.pending_since + 60
 
 
-def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: Ledger) -> None:
+def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: LedgerScene) -> None:
     before = ledger.active()
     ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW + 50)
-    render(before, NOW + 50)
+    render_reservation(before, NOW + 50)
     entry = ledger.readopted(at=LATER)
     assert (entry.phase, entry.reason, entry.pending_since) == (
         Phase.PENDING,
@@ -152,26 +152,26 @@ def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: Ledger) -> None
 
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_waiting_lock_whose_deadline_passed_while_no_process_ran_is_rejected_at_first_sight(
-    ledger: Ledger, refused: bool
+    ledger: LedgerScene, refused: bool
 ) -> None:
     """It was tried once more first, and became active though its manager had gone elsewhere for long."""
-    before = ledger.lock(pendingDeadlineSeconds=60)
+    before = ledger.reservation(pendingDeadlineSeconds=60)
     if refused:
-        ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
+        ledger.ledger.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
     successor, entry = ledger.succeeded(at=NOW + 62)
-    successor.book.advance(NOW + 62)
+    successor.ledger.advance(NOW + 62)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
     assert entry.message.endswith("; full" if refused else format_instant(NOW))
-    assert not successor.book.waitlist.waiting
+    assert not successor.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_that_lost_its_room_has_its_whole_deadline_by_the_next_process(ledger: Ledger) -> None:
+def test_a_lock_that_lost_its_room_has_its_whole_deadline_by_the_next_process(ledger: LedgerScene) -> None:
     ledger.active(pendingDeadlineSeconds=60)
     ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW + 50)
     for at, phase in ((NOW + 110, Phase.PENDING), (NOW + 112, Phase.REJECTED)):
         successor, entry = ledger.succeeded(at=at)
-        successor.book.advance(at)
+        successor.ledger.advance(at)
         assert entry.phase is phase
 
 
@@ -179,7 +179,7 @@ def test_a_lock_that_lost_its_room_has_its_whole_deadline_by_the_next_process(le
     ("edited_at", "phase"), [(LATER - 61, Phase.REJECTED), (LATER - 59, Phase.PENDING), (None, Phase.PENDING)]
 )
 def test_a_rejected_lock_that_was_edited_while_no_process_ran_waits_since_the_edit(
-    ledger: Ledger, edited_at: float | None, phase: Phase
+    ledger: LedgerScene, edited_at: float | None, phase: Phase
 ) -> None:
     """Its deadline counted from the start of the next process, and its manager had gone elsewhere by then."""
     end(ledger, Phase.REJECTED)
@@ -191,26 +191,26 @@ def test_a_rejected_lock_that_was_edited_while_no_process_ran_waits_since_the_ed
     if edited_at is not None:
         fields["writes"] = writes
     successor, entry = ledger.succeeded(at=LATER, **fields)
-    successor.book.advance(LATER)
+    successor.ledger.advance(LATER)
     assert entry.phase is phase
 
 
-def test_a_waiting_lock_without_conditions_has_waited_since_it_was_made(ledger: Ledger) -> None:
-    entry = ledger.lock(status={"phase": "Pending"}, at=LATER)
+def test_a_waiting_lock_without_conditions_has_waited_since_it_was_made(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(status={"phase": "Pending"}, at=LATER)
     assert (entry.pending_since, entry.reason) == (NOW, reasons.WAITING)
 
 
-def end(ledger: Ledger, phase: Phase) -> None:
-    entry = ledger.lock(nodeName="node-a", pendingDeadlineSeconds=0, retention="Retain")
+def end(ledger: LedgerScene, phase: Phase) -> None:
+    entry = ledger.reservation(nodeName="node-a", pendingDeadlineSeconds=0, retention="Retain")
     if phase is Phase.REJECTED:
-        ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+        ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
         return
     ledger.admit(entry)
     match phase:
         case Phase.CONSUMED:
             ledger.consume(OWNER, "node-a")
         case Phase.EXPIRED:
-            ledger.book.advance(NOW + 600)
+            ledger.ledger.advance(NOW + 600)
         case _:
             ledger.drop_node("node-a")
 
@@ -219,26 +219,26 @@ ENDED = [Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED]
 
 
 @pytest.mark.parametrize("phase", ENDED)
-def test_a_lock_that_has_ended_stays_as_it_was(ledger: Ledger, phase: Phase) -> None:
+def test_a_lock_that_has_ended_stays_as_it_was(ledger: LedgerScene, phase: Phase) -> None:
     end(ledger, phase)
     before = ledger.entry()
-    status = render(before, NOW)
+    status = render_reservation(before, NOW)
     successor, entry = ledger.succeeded(at=NOW + 700)
     assert (entry.phase, entry.finished_at, entry.bound_pod) == (phase, before.finished_at, before.bound_pod)
-    assert not successor.book.waitlist.waiting
-    assert successor.book.ownership.of(OWNER) == []
-    assert render(entry, NOW + 700) == status
+    assert not successor.ledger.waiting_reservations.waiting
+    assert successor.ledger.ownership.of(OWNER) == []
+    assert render_reservation(entry, NOW + 700) == status
 
 
 @pytest.mark.parametrize("phase", ENDED)
-def test_an_end_without_its_time_is_taken_for_new(ledger: Ledger, phase: Phase) -> None:
+def test_an_end_without_its_time_is_taken_for_new(ledger: LedgerScene, phase: Phase) -> None:
     end(ledger, phase)
-    status = render(ledger.entry(), NOW)
+    status = render_reservation(ledger.entry(), NOW)
     del status["finishedAt"]
     assert ledger.readopted(at=LATER, status=status).finished_at == LATER
 
 
-def test_a_consumed_lock_remembers_its_pod(ledger: Ledger) -> None:
+def test_a_consumed_lock_remembers_its_pod(ledger: LedgerScene) -> None:
     end(ledger, Phase.CONSUMED)
     assert ledger.readopted().bound_pod == BoundPod(name="web-0", uid="uid-web-0")
 
@@ -251,23 +251,23 @@ def test_a_consumed_lock_remembers_its_pod(ledger: Ledger) -> None:
     ],
 )
 def test_a_rejected_lock_that_was_edited_meanwhile_starts_anew(
-    ledger: Ledger, changed: dict[str, Any], phase: Phase, reason: str
+    ledger: LedgerScene, changed: dict[str, Any], phase: Phase, reason: str
 ) -> None:
     end(ledger, Phase.REJECTED)
     entry = ledger.readopted(at=LATER, generation=2, **changed)
     assert (entry.phase, entry.reason, entry.pending_since) == (phase, reason, LATER)
 
 
-def test_a_final_lock_that_was_edited_meanwhile_stays_final(ledger: Ledger) -> None:
+def test_a_final_lock_that_was_edited_meanwhile_stays_final(ledger: LedgerScene) -> None:
     end(ledger, Phase.EXPIRED)
     entry = ledger.readopted(at=NOW + 700, generation=2, ttlSeconds=None, expireAt=format_instant(NOW + 9000))
     assert entry.phase is Phase.EXPIRED
 
 
-def test_a_held_lock_on_a_node_that_is_gone_goes_with_it(ledger: Ledger) -> None:
-    status = render(ledger.active(nodeName="node-a"), NOW)
-    successor = Ledger("node-b")
-    entry = successor.lock(nodeName="node-a", status=status, at=LATER)
-    assert successor.book.rooms.nodes_with_locks() == ["node-a"]
-    successor.book.settle_node("node-a", LATER)
+def test_a_held_lock_on_a_node_that_is_gone_goes_with_it(ledger: LedgerScene) -> None:
+    status = render_reservation(ledger.active(nodeName="node-a"), NOW)
+    successor = LedgerScene("node-b")
+    entry = successor.reservation(nodeName="node-a", status=status, at=LATER)
+    assert successor.ledger.holdings.nodes_with_reservations() == ["node-a"]
+    successor.ledger.settle_node("node-a", LATER)
     assert entry.phase is Phase.LOST

@@ -7,67 +7,67 @@ import pytest
 from builders import NOW, Json, encode, pod, reservation, reservation_json
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.output.status import render
+from tidelock.ledger.output.status import render_reservation
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation import Reservation, decode_reservation
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 SET: Json = {"anyOf": "web"}
 TWO_PHASES: Json = SET | {"commit": {"withinSeconds": 30}}
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
 def committed(name: str, hold: int = 1) -> Json:
     return {"commit": {"withinSeconds": 30, "token": f"uid-{name}.{hold}"}}
 
 
-def phases(ledger: Ledger) -> dict[str, Phase]:
-    return {key.name: entry.phase for key, entry in ledger.book.entries.items()}
+def phases(ledger: LedgerScene) -> dict[str, Phase]:
+    return {key.name: entry.phase for key, entry in ledger.ledger.entries.items()}
 
 
-def test_when_one_is_active_the_others_end_in_the_same_step(ledger: Ledger) -> None:
-    waiting = ledger.lock("b", owner="web-1", **SET)
+def test_when_one_is_active_the_others_end_in_the_same_step(ledger: LedgerScene) -> None:
+    waiting = ledger.reservation("b", owner="web-1", **SET)
     ledger.active("a", **SET)
     assert (waiting.phase, waiting.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)
     assert waiting.message == "a was chosen, of the same spec.anyOf"
-    assert waiting.key not in ledger.book.waitlist.waiting
+    assert waiting.key not in ledger.ledger.waiting_reservations.waiting
 
 
-def test_in_two_phases_all_hold_until_one_is_committed(ledger: Ledger) -> None:
+def test_in_two_phases_all_hold_until_one_is_committed(ledger: LedgerScene) -> None:
     for name, node in (("a", "node-a"), ("b", "node-b")):
         ledger.active(name, node, **TWO_PHASES)
-    ledger.book.advance(NOW)
-    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (1000, 1000)
+    ledger.ledger.advance(NOW)
+    assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (1000, 1000)
     ledger.edit("b", **committed("b"))
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert phases(ledger) == {"a": Phase.EXPIRED, "b": Phase.ACTIVE}
-    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (0, 1000)
-    assert [change.event for change in ledger.book.changes][-2:] == [Event.COMMIT, Event.ABORT]
+    assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000)
+    assert [change.event for change in ledger.ledger.changes][-2:] == [Event.COMMIT, Event.ABORT]
 
 
-def test_of_two_that_are_committed_in_one_step_the_first_in_line_wins(ledger: Ledger) -> None:
+def test_of_two_that_are_committed_in_one_step_the_first_in_line_wins(ledger: LedgerScene) -> None:
     for name, priority in (("a", 0), ("b", 5)):
         ledger.active(name, priority=priority, **TWO_PHASES)
     for name in ("a", "b"):
         ledger.edit(name, **committed(name))
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert phases(ledger) == {"a": Phase.EXPIRED, "b": Phase.ACTIVE}
 
 
-def test_whose_owner_is_bound_is_chosen_committed_or_not(ledger: Ledger) -> None:
+def test_whose_owner_is_bound_is_chosen_committed_or_not(ledger: LedgerScene) -> None:
     ledger.active("a", owner="web-0", **TWO_PHASES)
     ledger.active("b", owner="web-1", **TWO_PHASES)
     ledger.consume(pod("web-1"))
     assert phases(ledger) == {"a": Phase.EXPIRED, "b": Phase.CONSUMED}
 
 
-def test_a_pod_that_owns_all_of_a_set_consumes_all(ledger: Ledger) -> None:
+def test_a_pod_that_owns_all_of_a_set_consumes_all(ledger: LedgerScene) -> None:
     for name in ("a", "b"):
         ledger.active(name, **TWO_PHASES)
     ledger.consume(pod("web-0"))
@@ -75,86 +75,88 @@ def test_a_pod_that_owns_all_of_a_set_consumes_all(ledger: Ledger) -> None:
 
 
 def test_one_that_is_back_from_another_pod_is_over_when_its_owner_has_taken_the_choice(
-    ledger: Ledger,
+    ledger: LedgerScene,
 ) -> None:
     """It would be consumed though it had ended before."""
     either: Json = {"owners": [{"pod": {"name": "web-1"}}, {"pod": {"name": "web-2"}}]}
     ledger.active("a", **TWO_PHASES | either)
     ledger.active("b", **TWO_PHASES | either)
     first, second = pod("web-1"), pod("web-2")
-    ledger.book.claim(first, "node-a", NOW)
-    ledger.book.claim(second, "node-a", NOW)
-    ledger.book.unclaim(first.uid, NOW)
-    ledger.book.owner_bound(second, "node-a", NOW)
+    ledger.ledger.claim(first, "node-a", NOW)
+    ledger.ledger.claim(second, "node-a", NOW)
+    ledger.ledger.unclaim(first.uid, NOW)
+    ledger.ledger.owner_bound(second, "node-a", NOW)
     assert phases(ledger) == {"a": Phase.CONSUMED, "b": Phase.EXPIRED}
 
 
-def test_a_claim_wins_over_another_s_choice_and_ends_with_it_if_it_fails(ledger: Ledger) -> None:
+def test_a_claim_wins_over_another_s_choice_and_ends_with_it_if_it_fails(ledger: LedgerScene) -> None:
     claimed = ledger.active("a", owner="web-0", **TWO_PHASES)
     ledger.active("b", owner="web-1", **TWO_PHASES)
-    ledger.book.claim(pod("web-0"), "node-a", NOW)
+    ledger.ledger.claim(pod("web-0"), "node-a", NOW)
     ledger.edit("b", **committed("b"))
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert claimed.phase is Phase.BOUND
-    ledger.book.unclaim(pod("web-0").uid, NOW + 1)
+    ledger.ledger.unclaim(pod("web-0").uid, NOW + 1)
     assert (claimed.phase, claimed.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)
-    assert ledger.locked() == 1000
+    assert ledger.reserved() == 1000
 
 
-def test_who_comes_late_to_a_choice_ends_at_once(ledger: Ledger) -> None:
+def test_who_comes_late_to_a_choice_ends_at_once(ledger: LedgerScene) -> None:
     ledger.active("a", **SET)
-    late = ledger.lock("b", **SET)
-    assert ledger.book.next_deadline() == 0.0
-    ledger.book.advance(NOW)
+    late = ledger.reservation("b", **SET)
+    assert ledger.ledger.next_deadline() == 0.0
+    ledger.ledger.advance(NOW)
     assert late.reason == reasons.ANOTHER_CHOSEN
 
 
-def test_a_choice_that_is_over_stands_in_nobody_s_way(ledger: Ledger) -> None:
+def test_a_choice_that_is_over_stands_in_nobody_s_way(ledger: LedgerScene) -> None:
     ledger.active("a", ttlSeconds=10, **SET)
-    ledger.book.advance(NOW + 10)
+    ledger.ledger.advance(NOW + 10)
     next_one = ledger.active("b", at=NOW + 11, **SET)
-    ledger.book.advance(NOW + 11)
+    ledger.ledger.advance(NOW + 11)
     assert next_one.phase is Phase.ACTIVE
 
 
-def test_what_is_planned_is_chosen_when_it_begins_and_ends_when_another_is(ledger: Ledger) -> None:
+def test_what_is_planned_is_chosen_when_it_begins_and_ends_when_another_is(ledger: LedgerScene) -> None:
     later = [ledger.active(name, startAt=format_instant(NOW + 100), **SET) for name in "ab"]
     assert {each.phase for each in later} == {Phase.PLANNED}
-    ledger.book.advance(NOW + 100)
+    ledger.ledger.advance(NOW + 100)
     assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.EXPIRED}
 
 
-def test_sets_of_other_names_and_namespaces_are_others(ledger: Ledger) -> None:
+def test_sets_of_other_names_and_namespaces_are_others(ledger: LedgerScene) -> None:
     ledger.active("a", **SET)
     ledger.active("b", anyOf="database")
     ledger.active("c")
-    ledger.book.upsert(reservation("d", namespace="elsewhere", **SET), NOW)
-    ledger.book.advance(NOW)
+    ledger.ledger.upsert(reservation("d", namespace="elsewhere", **SET), NOW)
+    ledger.ledger.advance(NOW)
     assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.ACTIVE, "c": Phase.ACTIVE, "d": Phase.PENDING}
 
 
-def test_one_that_is_deleted_is_in_no_set(ledger: Ledger) -> None:
+def test_one_that_is_deleted_is_in_no_set(ledger: LedgerScene) -> None:
     ledger.active("a", **SET)
-    ledger.book.remove(ledger.entry("a").reservation)
+    ledger.ledger.remove(ledger.entry("a").reservation)
     left = ledger.active("b", **SET)
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert left.phase is Phase.ACTIVE
 
 
-def stored(ledger: Ledger, name: str, **spec: object) -> Reservation:
+def stored(ledger: LedgerScene, name: str, **spec: object) -> Reservation:
     """Give a lock as the API server has it, with the status that a ledger has written."""
-    status = render(ledger.entry(name), NOW)
+    status = render_reservation(ledger.entry(name), NOW)
     return decode_reservation(encode(reservation_json(name, status=status, **TWO_PHASES | spec)))
 
 
 @pytest.mark.parametrize("order", [*permutations("abc")], ids="".join)
-def test_the_next_process_finds_the_same_choice_in_any_order(ledger: Ledger, order: tuple[str, ...]) -> None:
+def test_the_next_process_finds_the_same_choice_in_any_order(
+    ledger: LedgerScene, order: tuple[str, ...]
+) -> None:
     """The first one had chosen b, and ended before it wrote that the others are over."""
     for name in "abc":
         ledger.active(name, **TWO_PHASES)
     ledger.edit("b", **committed("b"))
-    ledger.book.advance(NOW)
-    others = Ledger()
+    ledger.ledger.advance(NOW)
+    others = LedgerScene()
     for name in "ac":
         others.active(name, **TWO_PHASES)
     objects = {
@@ -162,22 +164,24 @@ def test_the_next_process_finds_the_same_choice_in_any_order(ledger: Ledger, ord
         "b": stored(ledger, "b", **committed("b")),
         "c": stored(others, "c"),
     }
-    successor = Ledger()
+    successor = LedgerScene()
     for name in order:
-        successor.book.upsert(objects[name], NOW + 1)
-    successor.book.advance(NOW + 1)
+        successor.ledger.upsert(objects[name], NOW + 1)
+    successor.ledger.advance(NOW + 1)
     assert phases(successor) == {name: Phase.ACTIVE if name == "b" else Phase.EXPIRED for name in order}
-    assert successor.locked() == 1000
-    assert successor.book.entries[Key("shop", "a")].message.startswith("b was chosen")
+    assert successor.reserved() == 1000
+    assert successor.ledger.entries[Key("shop", "a")].message.startswith("b was chosen")
 
 
-def test_who_was_chosen_first_and_loses_its_room_ends_beside_another_that_was_taken(ledger: Ledger) -> None:
+def test_who_was_chosen_first_and_loses_its_room_ends_beside_another_that_was_taken(
+    ledger: LedgerScene,
+) -> None:
     """It waited for room again, and was given it beside the one whose owner was bound."""
     first = ledger.active("a", owner="web-0", **SET)
-    ledger.lock("b", owner="web-1", **SET)
+    ledger.reservation("b", owner="web-1", **SET)
     ledger.consume(pod("web-1"))
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.CONSUMED}
-    ledger.book.preempt(first, "pod shop/urgent", NOW)
-    ledger.book.advance(NOW)
+    ledger.ledger.preempt(first, "pod shop/urgent", NOW)
+    ledger.ledger.advance(NOW)
     assert (first.phase, first.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)

@@ -7,13 +7,13 @@ from unit.scheduler.machinery import Core
 
 
 def text(core: Core, name: str = "web-0") -> str:
-    return awaited_text(core.book.ownership, pod(name))
+    return awaited_text(core.ledger.ownership, pod(name))
 
 
 def test_some_of_many_reservations_are_named() -> None:
     core = Core(node("node-a", cpu="1"))
     for number in range(5):
-        core.lock(f"lock-{number}", resources={"cpu": "2"})
+        core.reservation(f"lock-{number}", resources={"cpu": "2"})
     core.step()
     waits = "which is Pending: InsufficientCapacity"
     assert text(core) == (
@@ -24,7 +24,7 @@ def test_some_of_many_reservations_are_named() -> None:
 
 def test_of_a_window_it_is_told_when_it_begins() -> None:
     core = Core(node("node-a", cpu="1"))
-    core.lock(startAt="2027-01-15T09:00:00Z")
+    core.reservation(startAt="2027-01-15T09:00:00Z")
     core.step()
     assert text(core) == (
         "waiting for reservation shop/lock, which is Planned: Planned, and begins at 2027-01-15T09:00:00Z"
@@ -33,7 +33,7 @@ def test_of_a_window_it_is_told_when_it_begins() -> None:
 
 def test_a_reservation_for_reuse_may_be_in_use() -> None:
     core = Core(node("node-a", cpu="1"))
-    core.lock(reuse="Always", owner="web-0")
+    core.reservation(reuse="Always", owner="web-0")
     core.step()
     core.run(pod("web-0"))
     assert text(core) == "waiting for reservation shop/lock, which is Active and in use by another pod"
@@ -44,13 +44,13 @@ def test_a_member_of_a_group_is_pending_until_the_group_is_given() -> None:
     gang = Gang(core)
     gang.come()
     core.step()
-    waiting = awaited_text(core.book.ownership, worker())
+    waiting = awaited_text(core.ledger.ownership, worker())
     assert waiting.startswith("waiting for reservation shop/train-0, which is Pending: GroupIncomplete; or ")
 
 
 def test_a_reservation_that_was_taken_is_none_that_ended_too_early() -> None:
     core = Core(node("node-a", cpu="1"))
-    core.lock()
+    core.reservation()
     core.run(pod("web-0"))
     assert text(core) == MISSING
 
@@ -58,16 +58,18 @@ def test_a_reservation_that_was_taken_is_none_that_ended_too_early() -> None:
 def test_the_last_end_is_remembered_and_forgotten_when_the_name_comes_again() -> None:
     core = Core(node("node-a", cpu="4"))
     for name in ("first", "second"):
-        core.feed.reservations.remove(core.lock(name).reservation)
+        core.event_handlers.reservations.remove(core.reservation(name).reservation)
     assert text(core) == f"{MISSING}: shop/second was deleted"
-    core.lock("second", uid="another", owner="db-0")
+    core.reservation("second", uid="another", owner="db-0")
     assert text(core) == f"{MISSING}: shop/first was deleted"
 
 
 def test_no_more_than_so_many_ends_are_remembered() -> None:
     core = Core(node("node-a", cpu="1"))
     for number in range(1025):
-        core.feed.reservations.remove(core.lock(f"lock-{number}", owner=f"web-{number}").reservation)
+        core.event_handlers.reservations.remove(
+            core.reservation(f"lock-{number}", owner=f"web-{number}").reservation
+        )
     assert text(core, "web-0") == MISSING
     assert text(core, "web-1") == f"{MISSING}: shop/lock-1 was deleted"
 

@@ -8,56 +8,56 @@ from builders import NOW, pod
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 OWNER = pod("web-0")
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
-def test_a_lock_frees_its_room_at_the_instant_itself(ledger: Ledger) -> None:
+def test_a_lock_frees_its_room_at_the_instant_itself(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=60)
     freed = ledger.columns.freed
-    assert ledger.book.next_deadline() == NOW + 60
-    ledger.book.advance(NOW + 59.999)
-    assert (entry.phase, ledger.locked(), ledger.columns.freed) == (Phase.ACTIVE, 1000, freed)
-    ledger.book.advance(NOW + 60)
-    assert (entry.phase, entry.reason, ledger.locked()) == (Phase.EXPIRED, reasons.EXPIRED, 0)
+    assert ledger.ledger.next_deadline() == NOW + 60
+    ledger.ledger.advance(NOW + 59.999)
+    assert (entry.phase, ledger.reserved(), ledger.columns.freed) == (Phase.ACTIVE, 1000, freed)
+    ledger.ledger.advance(NOW + 60)
+    assert (entry.phase, entry.reason, ledger.reserved()) == (Phase.EXPIRED, reasons.EXPIRED, 0)
     assert ledger.columns.freed > freed
-    assert ledger.book.ownership.of(OWNER) == []
+    assert ledger.ledger.ownership.of(OWNER) == []
 
 
-def test_a_late_expiry_tells_when_it_was_due(ledger: Ledger) -> None:
+def test_a_late_expiry_tells_when_it_was_due(ledger: LedgerScene) -> None:
     ledger.active(ttlSeconds=60)
-    ledger.book.advance(NOW + 61)
-    change = ledger.book.changes[-1]
+    ledger.ledger.advance(NOW + 61)
+    change = ledger.ledger.changes[-1]
     assert (change.at, change.due, change.message) == (NOW + 61, NOW + 60, "spec.ttlSeconds has passed")
 
 
-def test_a_claim_wins_over_expiry(ledger: Ledger) -> None:
+def test_a_claim_wins_over_expiry(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=60)
-    ledger.book.claim(OWNER, "node-a", NOW + 59)
-    assert ledger.book.next_deadline() is None
-    ledger.book.advance(NOW + 600)
-    ledger.book.owner_bound(OWNER, "node-a", NOW + 601)
+    ledger.ledger.claim(OWNER, "node-a", NOW + 59)
+    assert ledger.ledger.next_deadline() is None
+    ledger.ledger.advance(NOW + 600)
+    ledger.ledger.owner_bound(OWNER, "node-a", NOW + 601)
     assert entry.phase is Phase.CONSUMED
 
 
-def test_locks_expire_in_the_order_of_their_instants(ledger: Ledger) -> None:
+def test_locks_expire_in_the_order_of_their_instants(ledger: LedgerScene) -> None:
     ledger.active("late", ttlSeconds=20)
     ledger.active("early", ttlSeconds=10)
-    ledger.book.changes.clear()
-    ledger.book.advance(NOW + 30)
-    assert [change.meta.name for change in ledger.book.changes] == ["early", "late"]
+    ledger.ledger.changes.clear()
+    ledger.ledger.advance(NOW + 30)
+    assert [change.meta.name for change in ledger.ledger.changes] == ["early", "late"]
 
 
-def test_an_edit_moves_the_expiry_but_not_its_beginning(ledger: Ledger) -> None:
+def test_an_edit_moves_the_expiry_but_not_its_beginning(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=60)
     ledger.edit(ttlSeconds=120, at=NOW + 30)
-    assert (entry.phase, entry.expires_at, ledger.book.next_deadline()) == (
+    assert (entry.phase, entry.expires_at, ledger.ledger.next_deadline()) == (
         Phase.ACTIVE,
         NOW + 120,
         NOW + 120,
@@ -65,10 +65,10 @@ def test_an_edit_moves_the_expiry_but_not_its_beginning(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_edit_that_puts_the_expiry_in_the_past_ends_the_lock(ledger: Ledger, held: bool) -> None:
-    entry = ledger.active() if held else ledger.lock()
+def test_an_edit_that_puts_the_expiry_in_the_past_ends_the_lock(ledger: LedgerScene, held: bool) -> None:
+    entry = ledger.active() if held else ledger.reservation()
     ledger.edit(ttlSeconds=None, expireAt=format_instant(NOW + 5), at=NOW + 10)
-    assert (entry.phase, ledger.locked()) == (Phase.EXPIRED, 0)
+    assert (entry.phase, ledger.reserved()) == (Phase.EXPIRED, 0)
 
 
 CONSUMED, EXPIRED, LOST, REJECTED = Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED
@@ -97,37 +97,37 @@ AT_EXPIRE_AT = {"ttlSeconds": None, "expireAt": format_instant(END)}
     ],
 )
 def test_an_object_goes_at_its_time(
-    ledger: Ledger, phase: Phase, spec: dict[str, Any], removable_at: float | None
+    ledger: LedgerScene, phase: Phase, spec: dict[str, Any], removable_at: float | None
 ) -> None:
-    entry = ledger.lock(**spec)
+    entry = ledger.reservation(**spec)
     assert entry.removable_at() is None
     entry.phase, entry.finished_at = phase, END
     assert entry.removable_at() == removable_at
     assert entry.deadline() == removable_at
 
 
-def test_an_object_whose_spec_was_never_readable_stays(ledger: Ledger) -> None:
-    entry = ledger.lock(owners=[])
+def test_an_object_whose_spec_was_never_readable_stays(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(owners=[])
     assert (entry.phase, entry.finished_at, entry.removable_at()) == (Phase.REJECTED, NOW, None)
     assert entry.expiry_from(NOW) is None
 
 
-def test_a_tombstone_is_taken_up_when_it_may_go(ledger: Ledger) -> None:
+def test_a_tombstone_is_taken_up_when_it_may_go(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain", ttlSecondsAfterFinished=30)
     ledger.consume(OWNER, "node-a")
-    ledger.book.changed.clear()
-    ledger.book.advance(NOW + 29)
-    assert not ledger.book.changed
-    ledger.book.advance(NOW + 30)
-    assert list(ledger.book.changed) == [entry.key]
-    assert ledger.book.next_deadline() is None
+    ledger.ledger.changed.clear()
+    ledger.ledger.advance(NOW + 29)
+    assert not ledger.ledger.changed
+    ledger.ledger.advance(NOW + 30)
+    assert list(ledger.ledger.changed) == [entry.key]
+    assert ledger.ledger.next_deadline() is None
 
 
-def test_what_a_tombstone_locked_is_not_locked_again_by_an_edit(ledger: Ledger) -> None:
+def test_what_a_tombstone_locked_is_not_locked_again_by_an_edit(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain")
-    ledger.book.advance(NOW + 600)
+    ledger.ledger.advance(NOW + 600)
     ledger.edit(ttlSeconds=6000, ttlSecondsAfterFinished=60, at=NOW + 601)
     assert (entry.phase, entry.expires_at) == (Phase.EXPIRED, NOW + 600)
-    assert not ledger.book.waitlist.waiting
-    assert ledger.book.ownership.of(OWNER) == []
-    assert ledger.book.next_deadline() == NOW + 660
+    assert not ledger.ledger.waiting_reservations.waiting
+    assert ledger.ledger.ownership.of(OWNER) == []
+    assert ledger.ledger.next_deadline() == NOW + 660

@@ -9,13 +9,13 @@ from tidelock.cluster.cache import Placed
 from tidelock.ledger.capacity.forecast import Start
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import Resources
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def ledger() -> LedgerScene:
     """Two nodes of 4 cpu. Locks of 3 and 1 end on the first after 60 and 90 s, one of 4 elsewhere."""
-    ledger = Ledger()
+    ledger = LedgerScene()
     ledger.active("a", resources={"cpu": "3"}, ttlSeconds=60)
     ledger.active("b", resources={"cpu": "1"}, ttlSeconds=90)
     ledger.active("c", "node-b", resources={"cpu": "4"}, ttlSeconds=300)
@@ -26,23 +26,23 @@ def cpu(cores: int) -> dict[str, int]:
     return {"cpu": 1000 * cores}
 
 
-def earliest(ledger: Ledger, wanted: Resources, node: str = "", at: float = NOW) -> Start | None:
-    return ledger.book.forecast(at).earliest(wanted, node)
+def earliest(ledger: LedgerScene, wanted: Resources, node: str = "", at: float = NOW) -> Start | None:
+    return ledger.ledger.forecast(at).earliest(wanted, node)
 
 
-def test_the_first_end_that_leaves_enough_on_one_node_counts(ledger: Ledger) -> None:
+def test_the_first_end_that_leaves_enough_on_one_node_counts(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1)) == (NOW + 60, "node-a")
     assert earliest(ledger, cpu(3)) == (NOW + 60, "node-a")
     assert earliest(ledger, cpu(4)) == (NOW + 90, "node-a")
     assert earliest(ledger, cpu(5)) is None
 
 
-def test_a_node_can_be_asked_for(ledger: Ledger) -> None:
+def test_a_node_can_be_asked_for(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1), "node-b") == (NOW + 300, "node-b")
     assert earliest(ledger, cpu(1), "node-z") is None
 
 
-def test_every_resource_has_to_be_there(ledger: Ledger) -> None:
+def test_every_resource_has_to_be_there(ledger: LedgerScene) -> None:
     gpu: dict[str, Any] = {"example.com/gpu": "1"}
     ledger.put_node(cpu="4", **gpu)
     ledger.active("d", resources={"example.com/gpu": "1"}, ttlSeconds=75)
@@ -50,28 +50,28 @@ def test_every_resource_has_to_be_there(ledger: Ledger) -> None:
     assert earliest(ledger, {"example.com/fpga": 1}) is None
 
 
-def test_what_is_free_is_so_now_on_the_node_whose_name_comes_first(ledger: Ledger) -> None:
+def test_what_is_free_is_so_now_on_the_node_whose_name_comes_first(ledger: LedgerScene) -> None:
     for name in ("node-d", "node-c"):
         ledger.put_node(name)
     assert earliest(ledger, cpu(4)) == (NOW, "node-c")
 
 
-def test_a_cordoned_node_is_left_out(ledger: Ledger) -> None:
+def test_a_cordoned_node_is_left_out(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cordoned=True)
     assert earliest(ledger, cpu(1)) == (NOW + 300, "node-b")
 
 
-def test_what_ought_to_be_gone_may_stay_for_ever(ledger: Ledger) -> None:
+def test_what_ought_to_be_gone_may_stay_for_ever(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1), at=NOW + 90) == (NOW + 300, "node-b")
 
 
 def test_a_pod_with_a_deadline_leaves_and_one_without_stays() -> None:
-    ledger = Ledger("node-a")
+    ledger = LedgerScene("node-a")
     for name, cores, seconds in (("short", "2", 30), ("long", "2", None)):
         there = pod(name, requests={"cpu": cores}, activeDeadlineSeconds=seconds, node_name="node-a")
         placed = Placed(there, "node-a", assumed=False, since=NOW)
         ledger.columns.request("node-a", placed.pod.requests, placed.pod.nonzero, 1)
-        ledger.book.rooms.count_pod(placed, there=True)
+        ledger.ledger.holdings.count_pod(placed, there=True)
     start = earliest(ledger, cpu(2))
     assert start is not None
     assert NOW + 30 <= start.at < NOW + 200
@@ -80,7 +80,7 @@ def test_a_pod_with_a_deadline_leaves_and_one_without_stays() -> None:
 
 def test_windows_that_share_room_count_as_if_they_were_there_at_once() -> None:
     """Who waits for the end of one may find the other there by then."""
-    ledger = Ledger("node-a")
+    ledger = LedgerScene("node-a")
     for name, after, seconds in (("first", 100, 100), ("second", 200, 100)):
         begins = format_instant(NOW + after)
         ledger.active(name, resources={"cpu": "3"}, ttlSeconds=seconds, startAt=begins)
@@ -89,6 +89,6 @@ def test_windows_that_share_room_count_as_if_they_were_there_at_once() -> None:
     assert start.at >= NOW + 300
 
 
-def test_memory_is_told_apart_from_cpu(ledger: Ledger) -> None:
+def test_memory_is_told_apart_from_cpu(ledger: LedgerScene) -> None:
     ledger.active("d", resources={"memory": "15Gi"}, ttlSeconds=200)
     assert earliest(ledger, cpu(1) | {"memory": 8 * 2**30}) == (NOW + 200, "node-a")

@@ -5,7 +5,7 @@ import pytest
 from builders import NOW, pod
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 BAD = {"cpu": "much"}
 MENDED = {"cpu": "1"}
@@ -13,89 +13,89 @@ OWNER = pod("web-0")
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
-def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: Ledger) -> None:
-    entry = ledger.lock(resources=BAD)
+def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(resources=BAD)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW)
     assert "spec.resources" in entry.message
     assert (entry.message, entry.order[0], entry.retained) == (entry.problem, 0, False)
-    assert not ledger.book.waitlist.waiting
-    assert ledger.book.ownership.of(OWNER) == []
+    assert not ledger.ledger.waiting_reservations.waiting
+    assert ledger.ledger.ownership.of(OWNER) == []
 
 
-def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: Ledger) -> None:
-    entry = ledger.lock()
+def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: LedgerScene) -> None:
+    entry = ledger.reservation()
     ledger.edit(resources=BAD, at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW + 1)
-    assert not ledger.book.waitlist.waiting
-    assert ledger.book.ownership.of(OWNER) == []
+    assert not ledger.ledger.waiting_reservations.waiting
+    assert ledger.ledger.ownership.of(OWNER) == []
 
 
-def test_a_rejected_lock_whose_spec_becomes_invalid_says_so(ledger: Ledger) -> None:
-    entry = ledger.lock(pendingDeadlineSeconds=0)
-    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+def test_a_rejected_lock_whose_spec_becomes_invalid_says_so(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(pendingDeadlineSeconds=0)
+    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.edit(resources=BAD)
     assert (entry.phase, entry.reason, entry.message) == (Phase.REJECTED, reasons.INVALID_SPEC, entry.problem)
 
 
 @pytest.mark.parametrize("known_before", [True, False])
-def test_a_mended_lock_waits_anew(ledger: Ledger, known_before: bool) -> None:
-    entry = ledger.lock(resources=MENDED if known_before else BAD)
+def test_a_mended_lock_waits_anew(ledger: LedgerScene, known_before: bool) -> None:
+    entry = ledger.reservation(resources=MENDED if known_before else BAD)
     ledger.edit(resources=BAD)
     ledger.edit(resources=MENDED, at=NOW + 5)
     assert (entry.phase, entry.reason, entry.problem) == (Phase.PENDING, reasons.WAITING, "")
     assert (entry.pending_since, entry.finished_at) == (NOW + 5, None)
-    assert ledger.book.waitlist.take(untried_only=True) == [entry]
-    assert ledger.book.ownership.of(OWNER) == [entry]
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
+    assert ledger.ledger.ownership.of(OWNER) == [entry]
 
 
-def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: Ledger) -> None:
+def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"}, ttlSeconds=60)
     ledger.edit(resources=BAD, ttlSeconds=6000)
-    assert (entry.phase, ledger.locked(), entry.reservation.meta.generation) == (Phase.ACTIVE, 2000, 2)
+    assert (entry.phase, ledger.reserved(), entry.reservation.meta.generation) == (Phase.ACTIVE, 2000, 2)
     assert "spec.resources" in entry.problem
-    assert ledger.book.ownership.of(OWNER) == [entry]
-    ledger.book.advance(NOW + 60)
+    assert ledger.ledger.ownership.of(OWNER) == [entry]
+    ledger.ledger.advance(NOW + 60)
     assert (entry.phase, entry.removable_at()) == (Phase.EXPIRED, NOW + 60)
 
 
-def test_a_held_lock_is_mended_to_what_its_spec_then_says(ledger: Ledger) -> None:
+def test_a_held_lock_is_mended_to_what_its_spec_then_says(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     ledger.edit(resources=MENDED)
-    assert (entry.phase, entry.problem, ledger.locked()) == (Phase.ACTIVE, "", 1000)
+    assert (entry.phase, entry.problem, ledger.reserved()) == (Phase.ACTIVE, "", 1000)
 
 
-def test_a_held_lock_with_an_invalid_spec_is_rejected_once_it_loses_its_room(ledger: Ledger) -> None:
+def test_a_held_lock_with_an_invalid_spec_is_rejected_once_it_loses_its_room(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.edit(resources=BAD)
     ledger.drop_node("node-a", at=NOW + 1)
     assert (entry.phase, entry.reason, entry.message) == (Phase.REJECTED, reasons.INVALID_SPEC, entry.problem)
-    assert (entry.finished_at, ledger.book.waitlist.waiting) == (NOW + 1, {})
+    assert (entry.finished_at, ledger.ledger.waiting_reservations.waiting) == (NOW + 1, {})
 
 
 def test_a_waiting_lock_that_became_invalid_while_claimed_is_rejected_once_it_comes_back(
-    ledger: Ledger,
+    ledger: LedgerScene,
 ) -> None:
-    entry = ledger.lock()
-    ledger.book.claim(OWNER, "node-a", NOW)
+    entry = ledger.reservation()
+    ledger.ledger.claim(OWNER, "node-a", NOW)
     ledger.edit(resources=BAD)
     assert entry.phase is Phase.BOUND
-    ledger.book.unclaim(OWNER.uid, NOW + 1)
+    ledger.ledger.unclaim(OWNER.uid, NOW + 1)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
 
 
-def test_a_tombstone_does_not_mind_an_invalid_spec(ledger: Ledger) -> None:
+def test_a_tombstone_does_not_mind_an_invalid_spec(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain")
     ledger.consume(OWNER, "node-a")
     ledger.edit(resources=BAD)
     assert (entry.phase, entry.reason, entry.retained) == (Phase.CONSUMED, reasons.CONSUMED, True)
 
 
-def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger: Ledger) -> None:
+def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     adopted = ledger.readopted(at=NOW + 1)
@@ -104,10 +104,10 @@ def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger:
     assert "spec.resources" in adopted.problem
 
 
-def test_such_a_lock_is_rejected_once_it_is_displaced(ledger: Ledger) -> None:
+def test_such_a_lock_is_rejected_once_it_is_displaced(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     successor, adopted = ledger.succeeded()
     successor.put_node("node-a", cpu="1")
     assert (adopted.phase, adopted.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
-    assert (successor.locked(), successor.book.waitlist.waiting) == (0, {})
+    assert (successor.reserved(), successor.ledger.waiting_reservations.waiting) == (0, {})

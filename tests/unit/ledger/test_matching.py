@@ -111,9 +111,9 @@ def test_selectors_may_have_expressions(term: Json, matching: dict[str, str], ot
     assert not owns(spec(term), pod(labels=other))
 
 
-def index(**locks: ReservationSpec) -> OwnerIndex:
+def index(**reservations: ReservationSpec) -> OwnerIndex:
     made = OwnerIndex()
-    for name, each in locks.items():
+    for name, each in reservations.items():
         made.put(Key(NAMESPACE, name), each)
     return made
 

@@ -8,12 +8,12 @@ from builders import NOW, encode, node_json
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
-from unit.ledger.ledger import MOVE_AFTER, Ledger
+from unit.ledger.ledger import MOVE_AFTER, LedgerScene
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
 UNSOUND = [
@@ -28,76 +28,76 @@ UNSOUND = [
 
 @pytest.mark.parametrize(("fields", "problem"), UNSOUND)
 def test_a_lock_is_held_on_a_node_that_takes_no_pods(
-    ledger: Ledger, fields: dict[str, Any], problem: tuple[str, str]
+    ledger: LedgerScene, fields: dict[str, Any], problem: tuple[str, str]
 ) -> None:
     entry = ledger.active(nodeName="node-a")
-    ledger.book.changed.clear()
+    ledger.ledger.changed.clear()
     ledger.put_node("node-a", **fields)
-    assert (entry.phase, entry.node_problem, ledger.locked()) == (Phase.ACTIVE, problem, 1000)
+    assert (entry.phase, entry.node_problem, ledger.reserved()) == (Phase.ACTIVE, problem, 1000)
     assert entry.move_at is None
-    assert entry.key in ledger.book.changed
+    assert entry.key in ledger.ledger.changed
 
 
-def test_a_lock_that_is_placed_on_an_unsound_node_says_so(ledger: Ledger) -> None:
+def test_a_lock_that_is_placed_on_an_unsound_node_says_so(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cordoned=True)
     entry = ledger.active(nodeName="node-a")
     assert entry.node_problem == (reasons.NODE_CORDONED, "node node-a is cordoned")
 
 
 @pytest.mark.parametrize("uid", [7, None, "", ["uid-node-a"]])
-def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: Ledger, uid: object) -> None:
+def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: LedgerScene, uid: object) -> None:
     """They were lost, as if another node had taken its name."""
     entry = ledger.active(nodeName="node-a")
     odd = node_json("node-a")
     odd["metadata"]["uid"] = uid
     for each in (odd, node_json("node-a")):
         ledger.columns.put(decode_node(encode(each)))
-        ledger.book.settle_node("node-a", NOW)
-        assert (entry.phase, entry.node_uid, ledger.locked()) == (Phase.ACTIVE, "uid-node-a", 1000)
+        ledger.ledger.settle_node("node-a", NOW)
+        assert (entry.phase, entry.node_uid, ledger.reserved()) == (Phase.ACTIVE, "uid-node-a", 1000)
 
     ledger.put_node("node-a", uid="another")
     assert entry.phase is Phase.LOST
 
 
-def test_news_of_a_node_that_is_as_it_was_change_nothing(ledger: Ledger) -> None:
+def test_news_of_a_node_that_is_as_it_was_change_nothing(ledger: LedgerScene) -> None:
     ledger.active()
-    ledger.book.changed.clear()
+    ledger.ledger.changed.clear()
     ledger.put_node("node-a", version=2)
-    assert not ledger.book.changed
+    assert not ledger.ledger.changed
 
 
-def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: Ledger) -> None:
+def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.put_node("node-a", cordoned=True)
     ledger.put_node("node-a", ready=False, at=NOW + 100)
-    assert ledger.book.next_deadline() == NOW + MOVE_AFTER
-    ledger.book.waitlist.take(untried_only=True)
-    ledger.book.advance(NOW + MOVE_AFTER)
-    assert (entry.phase, ledger.locked("node-a")) == (Phase.ACTIVE, 1000)
-    assert ledger.book.waitlist.take(untried_only=True) == [entry]
+    assert ledger.ledger.next_deadline() == NOW + MOVE_AFTER
+    ledger.ledger.waiting_reservations.take(untried_only=True)
+    ledger.ledger.advance(NOW + MOVE_AFTER)
+    assert (entry.phase, ledger.reserved("node-a")) == (Phase.ACTIVE, 1000)
+    assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
 
-    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit", NOW + 301)
+    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit", NOW + 301)
     assert (entry.phase, entry.reason, entry.resize_problem) == (Phase.ACTIVE, reasons.ADMITTED, "")
 
     ledger.admit(entry, "node-b", at=NOW + 302)
     assert (entry.node, entry.reason, entry.message) == ("node-b", reasons.MOVED, "cpu 1 held on node-b")
-    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (0, 1000)
+    assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000)
     assert (entry.node_problem, entry.moving, entry.expires_at) == (None, False, NOW + 600)
-    assert not ledger.book.waitlist.waiting
+    assert not ledger.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_stays_if_its_node_recovers(ledger: Ledger) -> None:
+def test_a_lock_stays_if_its_node_recovers(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.put_node("node-a", cordoned=True)
-    ledger.book.advance(NOW + MOVE_AFTER)
+    ledger.ledger.advance(NOW + MOVE_AFTER)
     assert entry.moving
     ledger.put_node("node-a", at=NOW + 301)
     assert (entry.moving, entry.move_at, entry.node_problem) == (False, None, None)
-    assert not ledger.book.waitlist.waiting
+    assert not ledger.ledger.waiting_reservations.waiting
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_lock_for_one_node_is_lost_with_it(ledger: Ledger, recreated: bool) -> None:
+def test_a_lock_for_one_node_is_lost_with_it(ledger: LedgerScene, recreated: bool) -> None:
     entry = ledger.active(nodeName="node-a")
     if recreated:
         ledger.put_node("node-a", uid="another", at=NOW + 1)
@@ -105,11 +105,11 @@ def test_a_lock_for_one_node_is_lost_with_it(ledger: Ledger, recreated: bool) ->
         ledger.drop_node("node-a", at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.LOST, reasons.NODE_LOST, NOW + 1)
     assert entry.message == "node node-a (uid uid-node-a) is gone"
-    assert ledger.book.rooms.nodes_with_locks() == []
+    assert ledger.ledger.holdings.nodes_with_reservations() == []
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_lock_for_any_node_is_placed_again(ledger: Ledger, recreated: bool) -> None:
+def test_a_lock_for_any_node_is_placed_again(ledger: LedgerScene, recreated: bool) -> None:
     entry = ledger.active(ttlSeconds=60)
     ledger.store()
     if recreated:
@@ -124,59 +124,59 @@ def test_a_lock_for_any_node_is_placed_again(ledger: Ledger, recreated: bool) ->
     )
     assert (entry.pending_since, entry.tried) == (NOW + 1, False)
     ledger.admit(entry, "node-b", at=NOW + 2)
-    assert (entry.phase, ledger.locked("node-b")) == (Phase.ACTIVE, 1000)
+    assert (entry.phase, ledger.reserved("node-b")) == (Phase.ACTIVE, 1000)
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
 
 
-def test_locks_are_counted_on_a_node_that_comes_to_be_known_after_them(ledger: Ledger) -> None:
+def test_locks_are_counted_on_a_node_that_comes_to_be_known_after_them(ledger: LedgerScene) -> None:
     ledger.active()
     ledger.columns.drop("node-a")
     ledger.columns.put(ledger.node("node-b"))
-    again = Ledger("node-a")
+    again = LedgerScene("node-a")
     ledger.columns.put(again.node("node-a"))
-    assert ledger.locked("node-a") == 0
-    ledger.book.rooms.recount("node-a")
-    ledger.book.rooms.recount("node-b")
-    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (1000, 0)
+    assert ledger.reserved("node-a") == 0
+    ledger.ledger.holdings.recount("node-a")
+    ledger.ledger.holdings.recount("node-b")
+    assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (1000, 0)
 
 
-def test_a_node_that_shrinks_keeps_what_fits(ledger: Ledger) -> None:
+def test_a_node_that_shrinks_keeps_what_fits(ledger: LedgerScene) -> None:
     first, second = ledger.active("first"), ledger.active("second", at=NOW + 1)
     ledger.store("second", at=NOW + 1)
     ledger.put_node("node-a", cpu="1", at=NOW + 2)
-    assert (first.phase, second.phase, ledger.locked()) == (Phase.ACTIVE, Phase.PENDING, 1000)
+    assert (first.phase, second.phase, ledger.reserved()) == (Phase.ACTIVE, Phase.PENDING, 1000)
     assert (second.reason, second.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")
     assert second.pending_since == NOW + 2
 
 
-def test_the_lowest_priority_loses_then_the_newest_then_the_last_by_name(ledger: Ledger) -> None:
+def test_the_lowest_priority_loses_then_the_newest_then_the_last_by_name(ledger: LedgerScene) -> None:
     ledger.active("important", at=NOW + 9, priority=5)
     ledger.active("new", at=NOW + 2)
     ledger.active("a", at=NOW + 1)
     ledger.active("b", at=NOW + 1)
     order = []
     for cpu in ("3", "2", "1", "0"):
-        ledger.book.changes.clear()
+        ledger.ledger.changes.clear()
         ledger.put_node("node-a", cpu=cpu)
-        order += [change.meta.name for change in ledger.book.changes]
+        order += [change.meta.name for change in ledger.ledger.changes]
     assert order == ["new", "b", "a", "important"]
 
 
-def test_pods_that_overrun_a_node_displace_locks(ledger: Ledger) -> None:
+def test_pods_that_overrun_a_node_displace_locks(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.use("node-a", 3000)
-    ledger.book.settle_node("node-a", NOW)
+    ledger.ledger.settle_node("node-a", NOW)
     assert (entry.phase, entry.message) == (Phase.PENDING, "node-a is overcommitted by cpu 1")
 
 
-def test_a_lock_without_the_resource_that_is_short_stays(ledger: Ledger) -> None:
+def test_a_lock_without_the_resource_that_is_short_stays(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"memory": "1Gi"})
     ledger.use("node-a", 5000)
-    ledger.book.settle_node("node-a", NOW)
+    ledger.ledger.settle_node("node-a", NOW)
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_displaced_lock_forgets_what_was_wrong_with_its_node(ledger: Ledger) -> None:
+def test_a_displaced_lock_forgets_what_was_wrong_with_its_node(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.put_node("node-a", cordoned=True)
     ledger.put_node("node-a", cordoned=True, cpu="0", at=NOW + 1)

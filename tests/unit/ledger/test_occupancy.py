@@ -17,20 +17,20 @@ def test_several_owners_share_a_lock() -> None:
 
 
 def test_an_owner_that_has_the_choice_makes_way_for_one_that_has_not() -> None:
-    rooms = [{"cpu": 2000}, {"cpu": 2000}]
-    uses = shared_out(rooms, [Claimant({"cpu": 2000}, [0, 1]), Claimant({"cpu": 2000}, [0])])
-    assert [left_of(room, use) for room, use in zip(rooms, uses, strict=True)] == [{}, {}]
+    holdings = [{"cpu": 2000}, {"cpu": 2000}]
+    uses = shared_out(holdings, [Claimant({"cpu": 2000}, [0, 1]), Claimant({"cpu": 2000}, [0])])
+    assert [left_of(room, use) for room, use in zip(holdings, uses, strict=True)] == [{}, {}]
 
 
 def test_making_way_goes_along_a_row_of_locks() -> None:
-    rooms = [{"cpu": 1000}, {"cpu": 1000}, {"cpu": 1500}]
+    holdings = [{"cpu": 1000}, {"cpu": 1000}, {"cpu": 1500}]
     claimants = [
         Claimant({"cpu": 1000}, [0, 1]),
         Claimant({"cpu": 1000}, [1, 2]),
         Claimant({"cpu": 1000}, [0]),
     ]
-    uses = shared_out(rooms, claimants)
-    assert [left_of(room, use) for room, use in zip(rooms, uses, strict=True)] == [{}, {}, {"cpu": 500}]
+    uses = shared_out(holdings, claimants)
+    assert [left_of(room, use) for room, use in zip(holdings, uses, strict=True)] == [{}, {}, {"cpu": 500}]
 
 
 def test_who_owns_nothing_uses_nothing() -> None:

@@ -7,44 +7,49 @@ import pytest
 from builders import NOW, encode, reservation
 from tidelock.cluster.lister import Lister
 from tidelock.ledger import reasons
-from tidelock.ledger.output.status import render
+from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL, RENEWALS_A_SECOND
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.instants import format_instant
 from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 TWO = {"cpu": "2"}
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def ledger() -> LedgerScene:
     """One node of 4 cpu, of which locks have all."""
-    ledger = Ledger("node-a")
+    ledger = LedgerScene("node-a")
     ledger.active("first", resources={"cpu": "3"}, ttlSeconds=60, owner="nobody")
     ledger.active("second", resources={"cpu": "1"}, ttlSeconds=90, owner="nobody")
     return ledger
 
 
 def refused(
-    ledger: Ledger, name: str, *, at: float = NOW, reason: str = reasons.INSUFFICIENT_CAPACITY, **fields: Any
-) -> Entry:
+    ledger: LedgerScene,
+    name: str,
+    *,
+    at: float = NOW,
+    reason: str = reasons.INSUFFICIENT_CAPACITY,
+    **fields: Any,
+) -> ReservationInfo:
     """Have a lock be tried in vain."""
     plan = {"resources": TWO, "pendingDeadlineSeconds": 3600}
-    entry = ledger.lock(name, at=at, **plan | fields)
-    ledger.book.refuse(entry, reason, "0/1 nodes are available", at)
+    entry = ledger.reservation(name, at=at, **plan | fields)
+    ledger.ledger.refuse(entry, reason, "0/1 nodes are available", at)
     return entry
 
 
-def told(entry: Entry, at: float = NOW) -> Any:
-    return render(entry, at).get("queue")
+def told(entry: ReservationInfo, at: float = NOW) -> Any:
+    return render_reservation(entry, at).get("queue")
 
 
-def test_who_waits_is_told_its_place_and_when_there_may_be_room(ledger: Ledger) -> None:
+def test_who_waits_is_told_its_place_and_when_there_may_be_room(ledger: LedgerScene) -> None:
     small, large = refused(ledger, "a"), refused(ledger, "b", resources={"cpu": "4"})
-    assert ledger.book.next_deadline() is not None
-    ledger.book.advance(NOW)
+    assert ledger.ledger.next_deadline() is not None
+    ledger.ledger.advance(NOW)
     assert told(small) == {
         "position": 1,
         "length": 2,
@@ -54,74 +59,74 @@ def test_who_waits_is_told_its_place_and_when_there_may_be_room(ledger: Ledger) 
     assert told(large)["estimatedStart"] == format_instant(NOW + 90)
 
 
-def test_where_nothing_is_known_nothing_is_estimated(ledger: Ledger) -> None:
+def test_where_nothing_is_known_nothing_is_estimated(ledger: LedgerScene) -> None:
     never = refused(ledger, "never", resources={"cpu": "8"})
     nowhere = refused(ledger, "nowhere", reason=reasons.NO_MATCHING_NODE)
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert told(never) == {"position": 1, "length": 2, "place": "1/2"}
     assert told(nowhere) == {"position": 2, "length": 2, "place": "2/2"}
 
 
-def test_who_has_not_been_tried_has_no_place_and_is_in_nobodys_way(ledger: Ledger) -> None:
-    ledger.lock("new", resources=TWO, priority=9)
+def test_who_has_not_been_tried_has_no_place_and_is_in_nobodys_way(ledger: LedgerScene) -> None:
+    ledger.reservation("new", resources=TWO, priority=9)
     entry = refused(ledger, "lock")
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     assert told(entry)["place"] == "1/1"
     assert told(ledger.entry("new")) is None
 
 
 def test_who_comes_ahead_and_who_leaves_moves_the_others_but_not_more_often_than_refusals_are_told(
-    ledger: Ledger,
+    ledger: LedgerScene,
 ) -> None:
     entry = refused(ledger, "lock")
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     urgent = refused(ledger, "urgent", at=NOW + 1, priority=1)
-    ledger.book.changed.clear()
-    ledger.book.advance(NOW + 1)
+    ledger.ledger.changed.clear()
+    ledger.ledger.advance(NOW + 1)
     assert (told(urgent)["place"], told(entry)["place"]) == ("1/2", "1/1")
-    assert ledger.book.next_deadline() == NOW + 2
-    ledger.book.advance(NOW + REFUSAL_RENEWAL)
+    assert ledger.ledger.next_deadline() == NOW + 2
+    ledger.ledger.advance(NOW + REFUSAL_RENEWAL)
     assert told(entry)["place"] == "2/2"
-    ledger.book.remove(urgent.reservation)
-    ledger.book.advance(NOW + 2 * REFUSAL_RENEWAL)
+    ledger.ledger.remove(urgent.reservation)
+    ledger.ledger.advance(NOW + 2 * REFUSAL_RENEWAL)
     assert told(entry)["place"] == "1/1"
-    ledger.book.changed.clear()
-    ledger.book.advance(NOW + 5 * REFUSAL_RENEWAL)
-    assert not ledger.book.changed
+    ledger.ledger.changed.clear()
+    ledger.ledger.advance(NOW + 5 * REFUSAL_RENEWAL)
+    assert not ledger.ledger.changed
 
 
-def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: Ledger) -> None:
+def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: LedgerScene) -> None:
     entry = refused(ledger, "lock")
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     ledger.edit("first", ttlSeconds=80)
     later = NOW + REFUSAL_RENEWAL
-    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "newer", later)
-    ledger.book.advance(later)
+    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "newer", later)
+    ledger.ledger.advance(later)
     assert told(entry)["estimatedStart"] == format_instant(NOW + 80)
 
 
-def test_of_many_so_many_are_told_a_second(ledger: Ledger) -> None:
+def test_of_many_so_many_are_told_a_second(ledger: LedgerScene) -> None:
     for number in range(2 * RENEWALS_A_SECOND + 1):
         refused(ledger, f"lock-{number:03}", owner="nobody")
-    ledger.book.changed.clear()
+    ledger.ledger.changed.clear()
     counts = []
     for second in range(4):
-        ledger.book.advance(NOW + second)
-        counts.append(len(ledger.book.changed))
-        ledger.book.changed.clear()
+        ledger.ledger.advance(NOW + second)
+        counts.append(len(ledger.ledger.changed))
+        ledger.ledger.changed.clear()
     assert counts == [RENEWALS_A_SECOND, RENEWALS_A_SECOND, 1, 0]
 
 
-def test_who_is_given_room_has_no_place_any_more(ledger: Ledger) -> None:
+def test_who_is_given_room_has_no_place_any_more(ledger: LedgerScene) -> None:
     entry = refused(ledger, "lock")
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     ledger.admit(entry)
     assert told(entry) is None
 
 
-def test_a_place_outlives_the_process(ledger: Ledger) -> None:
+def test_a_place_outlives_the_process(ledger: LedgerScene) -> None:
     refused(ledger, "lock")
-    ledger.book.advance(NOW)
+    ledger.ledger.advance(NOW)
     adopted = ledger.readopted("lock", at=NOW + 5)
     assert told(adopted) == told(ledger.entry("lock"))
 
@@ -131,7 +136,7 @@ def test_the_line_is_by_priority_then_by_shares_then_by_age() -> None:
     quotas: Lister[ReservationQuota] = Lister()
     plain = {"metadata": {"name": "team", "namespace": "shop"}, "spec": {"weight": 2, "maxPriority": 1}}
     quotas.upsert(None, decode_reservation_quota(encode(plain)))
-    ledger = Ledger("node-a", quotas=Quotas(quotas, Lister()))
+    ledger = LedgerScene("node-a", quotas=Quotas(quotas, Lister()))
     ledger.put_node("node-a", cpu="16")
     ledger.active("held", resources={"cpu": "4"}, owner="nobody")
     names = ["shop-0", "wares-0", "shop-1", "wares-1", "shop-2", "wares-2", "shop-urgent"]
@@ -146,7 +151,7 @@ def test_the_line_is_by_priority_then_by_shares_then_by_age() -> None:
             pendingDeadlineSeconds=60,
             priority=int(number == "urgent"),
         )
-        ledger.book.upsert(lock, NOW)
-        ledger.book.refuse(ledger.book.entries[lock.key], reasons.INSUFFICIENT_CAPACITY, "full", NOW)
-    order = [entry.key.name for entry in ledger.book.places.line()]
+        ledger.ledger.upsert(lock, NOW)
+        ledger.ledger.refuse(ledger.ledger.entries[lock.key], reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    order = [entry.key.name for entry in ledger.ledger.places.line()]
     assert order == ["shop-urgent", "wares-0", "wares-1", "shop-0", "shop-1", "wares-2", "shop-2"]

@@ -7,13 +7,13 @@ import pytest
 from builders import NAMESPACE, NOW, encode, pod, quota
 from tidelock.cluster.lister import Lister
 from tidelock.ledger import reasons
-from tidelock.ledger.output.status import render, render_quota
+from tidelock.ledger.output.status import render_quota, render_reservation
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quotas import ReservationQuota, ResourceQuota, decode_resource_quota
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 CORE = 1000
 PREEMPT = "PreemptLowerPriority"
@@ -24,7 +24,7 @@ PREEMPTION_IS_NOT_ALLOWED = (
 )
 
 
-class Limited(Ledger):
+class Limited(LedgerScene):
     """A ledger whose namespaces have quotas."""
 
     def __init__(self, *names: str) -> None:
@@ -47,18 +47,20 @@ class Limited(Ledger):
             self.resource_quotas.get("pods", NAMESPACE), decode_resource_quota(encode(plain))
         )
 
-    def ask(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> Entry:
+    def ask(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> ReservationInfo:
         """Have a lock be tried: it gets room on the first node if its quota allows that."""
-        entry = self.lock(name, at=at, **fields)
+        entry = self.reservation(name, at=at, **fields)
         self.try_line(at=at)
         return entry
 
     def try_line(self, *, at: float = NOW) -> None:
         """Do what is due, and give room to all that have come to be allowed it."""
-        self.book.advance(at)
-        while entries := self.book.waitlist.take(untried_only=True):
+        self.ledger.advance(at)
+        while entries := self.ledger.waiting_reservations.take(untried_only=True):
             for entry in entries:
-                if self.book.waitlist.waiting.get(entry.key) is entry and self.book.within_quota(entry, at):
+                if self.ledger.waiting_reservations.waiting.get(
+                    entry.key
+                ) is entry and self.ledger.within_quota(entry, at):
                     self.admit(entry, at=at)
 
 
@@ -67,7 +69,7 @@ def ledger() -> Limited:
     return Limited()
 
 
-def refused(entry: Entry, message: str) -> bool:
+def refused(entry: ReservationInfo, message: str) -> bool:
     """Whether a lock waits for quota, and says just that."""
     assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, reasons.QUOTA_EXCEEDED, message)
     return not entry.held
@@ -111,13 +113,13 @@ def test_an_edit_does_not_raise_what_no_quota_allows(ledger: Limited) -> None:
     ledger.edit(priority=10**9, preemptionPolicy=PREEMPT)
     assert (entry.held["cpu"], entry.priority) == (CORE, 0)
     entry.moving = True
-    assert PREEMPTION_IS_NOT_ALLOWED in ledger.book.quotas.problem(entry)
+    assert PREEMPTION_IS_NOT_ALLOWED in ledger.ledger.quotas.problem(entry)
 
 
 def test_a_lock_that_was_made_before_keeps_its_room_and_counts_as_of_priority_0(ledger: Limited) -> None:
     ledger.limit(**ALLOWED)
     ledger.ask(priority=5, preemptionPolicy=PREEMPT)
-    adopted = Limited().lock(**ledger.stored(), at=NOW + 5)
+    adopted = Limited().reservation(**ledger.stored(), at=NOW + 5)
     assert (adopted.phase, adopted.held["cpu"], adopted.priority) == (Phase.ACTIVE, CORE, 0)
 
 
@@ -194,7 +196,7 @@ def test_every_quota_of_the_namespace_has_its_say(ledger: Limited) -> None:
 def test_it_is_rejected_at_its_deadline(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "0"})
     entry = ledger.ask(pendingDeadlineSeconds=5)
-    ledger.book.advance(NOW + 5)
+    ledger.ledger.advance(NOW + 5)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
     assert "exceeded quota: team" in entry.message
 
@@ -207,8 +209,8 @@ def test_now_or_never_is_never(ledger: Limited) -> None:
 def test_who_waits_is_not_in_line_for_room(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "0"})
     entry = ledger.ask()
-    assert ledger.book.waitlist.take(untried_only=False) == []
-    assert ledger.book.waitlist.waiting == {entry.key: entry}
+    assert ledger.ledger.waiting_reservations.take(untried_only=False) == []
+    assert ledger.ledger.waiting_reservations.waiting == {entry.key: entry}
 
 
 @pytest.mark.parametrize("end", ["delete", "expire", "shrink", "raise", "lift"])
@@ -220,9 +222,9 @@ def test_what_comes_free_goes_to_those_who_wait_the_oldest_first(ledger: Limited
         for n, name in enumerate(("b", "a", "c"))
     ]
     if end == "delete":
-        ledger.book.remove(first.reservation)
+        ledger.ledger.remove(first.reservation)
     elif end == "expire":
-        ledger.book.advance(NOW + 60)
+        ledger.ledger.advance(NOW + 60)
     elif end == "shrink":
         ledger.edit("first", resources={"cpu": "1"})
     elif end == "raise":
@@ -239,8 +241,8 @@ def test_what_comes_free_goes_to_those_who_wait_the_oldest_first(ledger: Limited
 def test_one_that_leaves_while_it_is_tried_leaves_its_place_to_those_alike(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "1"})
     first, second, third = ledger.ask("first"), ledger.ask("second"), ledger.ask("third")
-    ledger.book.remove(first.reservation)  # now the second is to be tried, for both
-    ledger.book.remove(second.reservation)
+    ledger.ledger.remove(first.reservation)  # now the second is to be tried, for both
+    ledger.ledger.remove(second.reservation)
     ledger.try_line()
     assert third.held
 
@@ -250,7 +252,7 @@ def test_another_size_is_tried_beside_one_that_still_waits(ledger: Limited) -> N
     first = ledger.ask("first", resources={"cpu": "1"})
     ledger.ask("fill", resources={"cpu": "2"})
     large, small = ledger.ask("large", resources={"cpu": "2"}), ledger.ask("small")
-    ledger.book.remove(first.reservation)
+    ledger.ledger.remove(first.reservation)
     ledger.try_line()
     assert not large.held
     assert small.held
@@ -261,7 +263,7 @@ def test_what_a_lock_holds_already_is_not_asked_for_again(ledger: Limited) -> No
     entry = ledger.ask(resources={"cpu": "2"})
     ledger.limit(hard={"cpu": "1"}, maxAmounts={"cpu": "1"}, maxLifeSeconds=1, maxPriority=-5)
     assert entry.held
-    assert ledger.book.within_quota(entry, NOW)
+    assert ledger.ledger.within_quota(entry, NOW)
 
 
 def test_growth_is_asked_for_anew_and_the_old_size_holds(ledger: Limited) -> None:
@@ -281,33 +283,33 @@ def test_a_longer_life_is_asked_for_anew_and_the_old_end_holds(ledger: Limited) 
     entry = ledger.ask(ttlSeconds=600)
     ledger.edit(ttlSeconds=700)
     assert entry.expires_at == NOW + 600
-    assert ledger.book.quotas.used(NAMESPACE).seconds["cpu"] == 600 * CORE
-    status = {each["type"]: each for each in render(entry, NOW)["conditions"]}
+    assert ledger.ledger.quotas.used(NAMESPACE).seconds["cpu"] == 600 * CORE
+    status = {each["type"]: each for each in render_reservation(entry, NOW)["conditions"]}
     assert status["Active"]["status"] == "True"
     assert status["Reconciling"]["reason"] == reasons.RESIZE_PENDING
     assert "cpu-seconds=600, limited: cpu-seconds=600" in status["Reconciling"]["message"]
 
     ledger.limit(hardSeconds={"cpu": "700"})
-    assert ledger.book.next_deadline() == 0.0
+    assert ledger.ledger.next_deadline() == 0.0
     ledger.try_line()
     assert entry.expires_at == NOW + 700
-    assert "Reconciling" not in {each["type"] for each in render(entry, NOW)["conditions"]}
+    assert "Reconciling" not in {each["type"] for each in render_reservation(entry, NOW)["conditions"]}
 
 
 def test_a_longer_life_that_was_asked_for_meanwhile_is_for_the_quota_to_give(ledger: Limited) -> None:
     """After a restart: the object has been edited, and the quotas are known only later than the lock."""
     ledger.ask(ttlSeconds=600)
-    stored = render(ledger.entry(), NOW)
+    stored = render_reservation(ledger.entry(), NOW)
     successor = Limited()
-    entry = successor.lock(ttlSeconds=900, generation=2, status=stored)
+    entry = successor.reservation(ttlSeconds=900, generation=2, status=stored)
     assert entry.expires_at == NOW + 600
     successor.limit(maxLifeSeconds=600)
-    successor.book.advance(NOW + 599)
+    successor.ledger.advance(NOW + 599)
     assert entry.expires_at == NOW + 600
 
     unlimited = Limited()
-    entry = unlimited.lock(ttlSeconds=900, generation=2, status=stored)
-    unlimited.book.advance(NOW + 601)
+    entry = unlimited.reservation(ttlSeconds=900, generation=2, status=stored)
+    unlimited.ledger.advance(NOW + 601)
     assert (entry.phase, entry.expires_at) == (Phase.ACTIVE, NOW + 900)
 
 
@@ -317,10 +319,10 @@ def test_a_lock_that_is_deleted_while_its_quota_gives_it_no_longer_life_is_forgo
     entry = ledger.ask(ttlSeconds=600)
     ledger.edit(ttlSeconds=700)
     ledger.try_line()
-    ledger.book.remove(entry.reservation)
-    ledger.book.advance(NOW)
-    assert not ledger.book.changed
-    assert ledger.book.next_deadline() is None
+    ledger.ledger.remove(entry.reservation)
+    ledger.ledger.advance(NOW)
+    assert not ledger.ledger.changed
+    assert ledger.ledger.next_deadline() is None
 
 
 def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> None:
@@ -328,24 +330,24 @@ def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> No
     entry = ledger.ask(priority=5)
     ledger.limit(maxPriority=3)
     assert entry.priority == 3
-    assert ledger.book.rooms.lowest() == 3
+    assert ledger.ledger.holdings.lowest() == 3
     ledger.edit(priority=9)
     assert (entry.held["cpu"], entry.priority) == (CORE, 3)
     quota = ledger.reservation_quotas.get("team", NAMESPACE)
     assert quota is not None
     ledger.reservation_quotas.remove(quota)
     assert entry.priority == 0
-    assert ledger.book.rooms.lowest() == 0
+    assert ledger.ledger.holdings.lowest() == 0
 
 
 def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "1"})
     ledger.ask("first")
     owner = pod("web-0", uid="uid-owner")
-    ledger.book.claim(owner, "node-a", NOW)
+    ledger.ledger.claim(owner, "node-a", NOW)
     second = ledger.ask("second", owner="web-1")
     assert not second.held
-    ledger.book.owner_bound(owner, "node-a", NOW)
+    ledger.ledger.owner_bound(owner, "node-a", NOW)
     ledger.try_line()
     assert second.held
 
@@ -356,7 +358,7 @@ def test_a_quota_that_cannot_be_read_refuses_all_and_says_so(ledger: Limited) ->
     assert "a quota that can be read (spec.hard: cpu: 'two' is not a quantity" in entry.message
     conditions = {
         each["type"]: each
-        for each in render_quota(quota, ledger.book.quotas.used(NAMESPACE), NOW)["conditions"]
+        for each in render_quota(quota, ledger.ledger.quotas.used(NAMESPACE), NOW)["conditions"]
     }
     assert (conditions["Ready"]["status"], conditions["Stalled"]["status"]) == ("False", "True")
 
@@ -366,7 +368,7 @@ def test_the_status_of_a_quota_tells_used_and_hard(ledger: Limited) -> None:
         hard={"cpu": "3", "memory": "2Gi", "pods": "5"}, hardSeconds={"cpu": "1P"}, maxPriority=1
     )
     ledger.ask(resources={"cpu": "1500m"}, ttlSeconds=600)
-    status = render_quota(quota, ledger.book.quotas.used(NAMESPACE), NOW)
+    status = render_quota(quota, ledger.ledger.quotas.used(NAMESPACE), NOW)
     assert status == {
         "observedGeneration": 3,
         "hard": {"cpu": "3", "memory": "2Gi", "pods": "5"},
@@ -387,14 +389,14 @@ def test_the_status_of_a_quota_tells_used_and_hard(ledger: Limited) -> None:
 
 
 def test_changes_are_noted_for_the_status(ledger: Limited) -> None:
-    changed = ledger.book.quotas.changed
+    changed = ledger.ledger.quotas.changed
     ledger.limit(hard={"cpu": "3"})
     assert changed == {NAMESPACE: None}
     changed.clear()
     entry = ledger.ask()
     assert changed == {NAMESPACE: None}
     changed.clear()
-    ledger.book.remove(entry.reservation)
+    ledger.ledger.remove(entry.reservation)
     assert changed == {NAMESPACE: None}
 
 

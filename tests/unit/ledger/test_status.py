@@ -6,11 +6,11 @@ import pytest
 
 from builders import NOW, Json
 from tidelock.ledger import reasons
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import ReservationStatus
 from tidelock.model.instants import format_instant
-from unit.ledger.ledger import EPOCH, Ledger
+from unit.ledger.ledger import EPOCH, LedgerScene
 from unit.ledger.states import (
     OWNER,
     active,
@@ -30,15 +30,15 @@ from unit.ledger.states import (
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
-def conditions(entry: Entry, at: float = NOW) -> dict[str, Json]:
-    return {condition["type"]: condition for condition in render(entry, at)["conditions"]}
+def conditions(entry: ReservationInfo, at: float = NOW) -> dict[str, Json]:
+    return {condition["type"]: condition for condition in render_reservation(entry, at)["conditions"]}
 
 
-def summary(entry: Entry) -> dict[str, tuple[str, str]]:
+def summary(entry: ReservationInfo) -> dict[str, tuple[str, str]]:
     return {name: (each["status"], each["reason"]) for name, each in conditions(entry).items()}
 
 
@@ -73,17 +73,17 @@ def unmet(reason: str, abnormal: str) -> dict[str, tuple[str, str]]:
     ],
 )
 def test_conditions_say_what_holds_and_no_more(
-    ledger: Ledger, case: Callable[[Ledger], None], phase: str, expected: dict[str, tuple[str, str]]
+    ledger: LedgerScene, case: Callable[[LedgerScene], None], phase: str, expected: dict[str, tuple[str, str]]
 ) -> None:
     case(ledger)
-    assert render(ledger.entry(), NOW)["phase"] == phase
+    assert render_reservation(ledger.entry(), NOW)["phase"] == phase
     assert summary(ledger.entry()) == expected
-    ReservationStatus.model_validate(render(ledger.entry(), NOW))
+    ReservationStatus.model_validate(render_reservation(ledger.entry(), NOW))
 
 
-def test_a_status_tells_all_of_a_lock_that_is_held(ledger: Ledger) -> None:
+def test_a_status_tells_all_of_a_lock_that_is_held(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1500m", "memory": "2Gi"}, ttlSeconds=60, generation=3)
-    status = render(entry, NOW)
+    status = render_reservation(entry, NOW)
     shown = {name: value for name, value in status.items() if name != "conditions"}
     assert shown == {
         "observedGeneration": 3,
@@ -106,47 +106,49 @@ def test_a_status_tells_all_of_a_lock_that_is_held(ledger: Ledger) -> None:
     }
 
 
-def test_a_waiting_lock_shows_what_it_asks_for_and_its_known_end(ledger: Ledger) -> None:
-    entry = ledger.lock(ttlSeconds=None, expireAt=format_instant(NOW + 90), resources={"cpu": "2"})
-    status = render(entry, NOW)
+def test_a_waiting_lock_shows_what_it_asks_for_and_its_known_end(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(ttlSeconds=None, expireAt=format_instant(NOW + 90), resources={"cpu": "2"})
+    status = render_reservation(entry, NOW)
     assert (status["resources"], status["expiresAt"]) == ({"cpu": "2"}, format_instant(NOW + 90))
     assert status.keys().isdisjoint({"nodeName", "nodeUID", "activatedAt", "finishedAt", "boundPod"})
 
 
-def test_an_end_is_told_with_its_time_its_node_and_its_pod(ledger: Ledger) -> None:
+def test_an_end_is_told_with_its_time_its_node_and_its_pod(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.consume(OWNER, "node-b", at=NOW + 5)
-    status = render(entry, NOW + 5)
+    status = render_reservation(entry, NOW + 5)
     assert status["finishedAt"] == format_instant(NOW + 5)
     assert status["boundPod"] == {"name": "web-0", "uid": "uid-web-0"}
     assert status["nodeName"] == "node-a"
 
 
-def test_the_place_of_a_pod_is_not_listed_among_the_resources(ledger: Ledger) -> None:
+def test_the_place_of_a_pod_is_not_listed_among_the_resources(ledger: LedgerScene) -> None:
     entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
-    assert render(entry, NOW)["resources"] == {}
+    assert render_reservation(entry, NOW)["resources"] == {}
 
 
-def test_of_a_spec_that_was_never_readable_what_can_be_read_is_shown(ledger: Ledger) -> None:
+def test_of_a_spec_that_was_never_readable_what_can_be_read_is_shown(ledger: LedgerScene) -> None:
     invalid(ledger)
-    status = render(ledger.entry(), NOW)
+    status = render_reservation(ledger.entry(), NOW)
     assert status.keys().isdisjoint({"resources", "expiresAt"})
     assert status["owner"] == "pod/web-0"
 
 
-def test_of_a_spec_whose_owners_cannot_be_read_nothing_is_shown(ledger: Ledger) -> None:
-    ledger.lock(owners=[])
-    assert render(ledger.entry(), NOW).keys().isdisjoint({"owner", "resources", "expiresAt"})
+def test_of_a_spec_whose_owners_cannot_be_read_nothing_is_shown(ledger: LedgerScene) -> None:
+    ledger.reservation(owners=[])
+    assert render_reservation(ledger.entry(), NOW).keys().isdisjoint({"owner", "resources", "expiresAt"})
 
 
-def test_owners_are_named_in_short(ledger: Ledger) -> None:
-    entry = ledger.lock(owners=[{"selector": {"matchLabels": {"app": "web"}}}, {"pod": {"name": "web-0"}}])
-    assert render(entry, NOW)["owner"] == "app=web +1"
+def test_owners_are_named_in_short(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(
+        owners=[{"selector": {"matchLabels": {"app": "web"}}}, {"pod": {"name": "web-0"}}]
+    )
+    assert render_reservation(entry, NOW)["owner"] == "app=web +1"
 
 
-def test_messages_explain_each_condition(ledger: Ledger) -> None:
+def test_messages_explain_each_condition(ledger: LedgerScene) -> None:
     growing(ledger)
-    ledger.book.refuse(ledger.entry(), reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    ledger.ledger.refuse(ledger.entry(), reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     ledger.put_node("node-a", cordoned=True)
     texts = {name: condition["message"] for name, condition in conditions(ledger.entry()).items()}
     assert texts == {
@@ -156,11 +158,11 @@ def test_messages_explain_each_condition(ledger: Ledger) -> None:
     }
 
 
-def since(entry: Entry, at: float) -> dict[str, str]:
+def since(entry: ReservationInfo, at: float) -> dict[str, str]:
     return {name: condition["lastTransitionTime"] for name, condition in conditions(entry, at).items()}
 
 
-def test_transition_times_stay_while_the_status_lasts(ledger: Ledger) -> None:
+def test_transition_times_stay_while_the_status_lasts(ledger: LedgerScene) -> None:
     entry = ledger.active()
     assert set(since(entry, NOW + 1).values()) == {format_instant(NOW + 1)}
     ledger.put_node("node-a", cordoned=True, at=NOW + 5)
@@ -169,13 +171,13 @@ def test_transition_times_stay_while_the_status_lasts(ledger: Ledger) -> None:
     assert since(entry, NOW + 9) == {"Active": format_instant(NOW + 1), "Ready": format_instant(NOW + 5)}
 
 
-def test_a_lock_is_inactive_and_reconciled_from_its_beginning(ledger: Ledger) -> None:
-    entry = ledger.lock(at=NOW + 5)
+def test_a_lock_is_inactive_and_reconciled_from_its_beginning(ledger: LedgerScene) -> None:
+    entry = ledger.reservation(at=NOW + 5)
     times = since(entry, NOW + 5)
     assert (times["Active"], times["Reconciling"]) == (format_instant(NOW), format_instant(NOW))
 
 
-def test_a_condition_that_comes_back_begins_anew(ledger: Ledger) -> None:
+def test_a_condition_that_comes_back_begins_anew(ledger: LedgerScene) -> None:
     entry = ledger.active()
     for at, cpu in enumerate(("9", "1", "9")):
         ledger.edit(resources={"cpu": cpu}, at=NOW + at)
@@ -183,12 +185,12 @@ def test_a_condition_that_comes_back_begins_anew(ledger: Ledger) -> None:
     assert since(entry, NOW + 3)["Reconciling"] == format_instant(NOW + 2)
 
 
-def test_times_of_conditions_are_whole_seconds_and_others_milliseconds(ledger: Ledger) -> None:
-    status = render(ledger.active(at=NOW + 0.75), NOW + 0.75)
+def test_times_of_conditions_are_whole_seconds_and_others_milliseconds(ledger: LedgerScene) -> None:
+    status = render_reservation(ledger.active(at=NOW + 0.75), NOW + 0.75)
     assert {condition["lastTransitionTime"] for condition in status["conditions"]} == {format_instant(NOW)}
     assert status["activatedAt"] == format_instant(NOW + 0.75)
 
 
-def test_rendering_again_gives_the_same(ledger: Ledger) -> None:
+def test_rendering_again_gives_the_same(ledger: LedgerScene) -> None:
     growing(ledger)
-    assert render(ledger.entry(), NOW) == render(ledger.entry(), NOW + 60)
+    assert render_reservation(ledger.entry(), NOW) == render_reservation(ledger.entry(), NOW + 60)

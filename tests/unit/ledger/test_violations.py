@@ -5,37 +5,37 @@ import pytest
 from builders import NOW, Json, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU, PODS
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 
 INTRUDER = pod("intruder", node_name="node-a")
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> LedgerScene:
+    return LedgerScene()
 
 
-def intrude(ledger: Ledger, cpu: int) -> None:
+def intrude(ledger: LedgerScene, cpu: int) -> None:
     ledger.use("node-a", cpu)
-    ledger.book.settle_node("node-a", NOW, INTRUDER)
+    ledger.ledger.settle_node("node-a", NOW, INTRUDER)
 
 
-def conditions(entry: Entry) -> dict[str, Json]:
-    return {condition["type"]: condition for condition in render(entry, NOW)["conditions"]}
+def conditions(entry: ReservationInfo) -> dict[str, Json]:
+    return {condition["type"]: condition for condition in render_reservation(entry, NOW)["conditions"]}
 
 
-def test_the_rest_of_the_room_stays_locked(ledger: Ledger) -> None:
+def test_the_rest_of_the_room_stays_locked(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
-    assert (entry.phase, entry.held[CPU], ledger.locked()) == (Phase.ACTIVE, 2000, 2000)
+    assert (entry.phase, entry.held[CPU], ledger.reserved()) == (Phase.ACTIVE, 2000, 2000)
     assert ledger.columns.shortfall("node-a") == {}
 
 
-def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: Ledger) -> None:
+def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     told = conditions(entry)
@@ -46,7 +46,7 @@ def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: Ledger)
     assert told["Ready"]["status"] == "False"
 
 
-def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(ledger: Ledger) -> None:
+def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(ledger: LedgerScene) -> None:
     important = ledger.active("important", priority=5)
     older = ledger.active("older", at=NOW)
     newer = ledger.active("newer", at=NOW + 1)
@@ -56,16 +56,16 @@ def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(led
     assert [bool(each.violation) for each in (important, older, newer)] == [False, True, True]
 
 
-def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: Ledger) -> None:
+def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cpu="4", pods="1")
     entry = ledger.active(resources={"cpu": "1"})
     ledger.columns.request("node-a", {CPU: 4000, PODS: 1}, (0, 0), 1)
-    ledger.book.settle_node("node-a", NOW, INTRUDER)
-    assert (entry.phase, entry.held, ledger.locked()) == (Phase.PENDING, {}, 0)
+    ledger.ledger.settle_node("node-a", NOW, INTRUDER)
+    assert (entry.phase, entry.held, ledger.reserved()) == (Phase.PENDING, {}, 0)
     assert entry.violation == "pod shop/intruder took cpu 1, pods 1 locked on node-a"
 
 
-def test_a_lock_that_moves_waits_for_room_at_once(ledger: Ledger) -> None:
+def test_a_lock_that_moves_waits_for_room_at_once(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"}, onViolation="Move")
     intrude(ledger, 2000)
     assert (entry.phase, entry.reason, entry.held) == (Phase.PENDING, reasons.VIOLATED, {})
@@ -74,27 +74,29 @@ def test_a_lock_that_moves_waits_for_room_at_once(ledger: Ledger) -> None:
     assert (entry.node, entry.violation) == ("node-b", "")
 
 
-def test_a_violation_ends_when_all_the_room_is_back(ledger: Ledger) -> None:
+def test_a_violation_ends_when_all_the_room_is_back(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
-    assert ledger.book.waitlist.waiting == {entry.key: entry}
+    assert ledger.ledger.waiting_reservations.waiting == {entry.key: entry}
     ledger.use("node-a", -2000)
-    ledger.book.changes.clear()
+    ledger.ledger.changes.clear()
     ledger.admit(entry)
-    assert (entry.violation, ledger.locked()) == ("", 3000)
-    assert [(change.event, change.reason) for change in ledger.book.changes] == [(Event.RESTORE, "Restored")]
+    assert (entry.violation, ledger.reserved()) == ("", 3000)
+    assert [(change.event, change.reason) for change in ledger.ledger.changes] == [
+        (Event.RESTORE, "Restored")
+    ]
     assert conditions(entry)["Active"]["status"] == "True"
     assert "Violated" not in conditions(entry)
 
 
-def test_asking_for_no_more_than_is_left_ends_a_violation(ledger: Ledger) -> None:
+def test_asking_for_no_more_than_is_left_ends_a_violation(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     ledger.edit(resources={"cpu": "2"})
     assert (entry.violation, entry.held[CPU]) == ("", 2000)
 
 
-def test_asking_for_a_little_less_does_not(ledger: Ledger) -> None:
+def test_asking_for_a_little_less_does_not(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "4"})
     intrude(ledger, 2000)
     ledger.edit(resources={"cpu": "3"})
@@ -102,33 +104,33 @@ def test_asking_for_a_little_less_does_not(ledger: Ledger) -> None:
     assert conditions(entry)["Active"]["message"] == entry.violation
 
 
-def test_a_failed_claim_gives_back_what_was_left(ledger: Ledger) -> None:
+def test_a_failed_claim_gives_back_what_was_left(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     owner = pod("web-0")
-    ledger.book.claim(owner, "node-b", NOW)
-    ledger.book.unclaim(owner.uid, NOW)
+    ledger.ledger.claim(owner, "node-b", NOW)
+    ledger.ledger.unclaim(owner.uid, NOW)
     assert (entry.phase, entry.held[CPU], entry.reason) == (Phase.ACTIVE, 2000, reasons.VIOLATED)
     assert conditions(entry)["Violated"]["status"] == "True"
 
 
-def test_the_next_process_takes_a_violation_over(ledger: Ledger) -> None:
+def test_the_next_process_takes_a_violation_over(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     adopted = ledger.readopted()
     assert (adopted.violation, adopted.held[CPU]) == (entry.violation, 2000)
-    assert render(adopted, NOW) == render(entry, NOW)
+    assert render_reservation(adopted, NOW) == render_reservation(entry, NOW)
 
 
-def test_a_lock_that_has_ended_is_not_violated(ledger: Ledger) -> None:
+def test_a_lock_that_has_ended_is_not_violated(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
-    ledger.book.advance(NOW + 600)
+    ledger.ledger.advance(NOW + 600)
     assert entry.phase is Phase.EXPIRED
     assert "Violated" not in conditions(entry)
 
 
-def test_a_node_that_shrinks_is_no_intruder(ledger: Ledger) -> None:
+def test_a_node_that_shrinks_is_no_intruder(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     ledger.put_node("node-a", cpu="2")
     assert (entry.reason, entry.violation) == (reasons.OVERCOMMITTED, "")

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import builders
-from tidelock.kube.client import NODES, Resource
+from tidelock.kube.client import NODES, ApiResource
 from tidelock.kube.errors import ApiError, Conflict, NotFound, ServerError
 from tidelock.load.annotator import (
     Annotated,
@@ -216,6 +216,6 @@ def test_a_node_is_hot_by_its_new_pods(ages: list[float], expected: int) -> None
 
 
 def test_a_workload_is_found_by_its_kind_and_version() -> None:
-    assert workload_resource("CloneSet", "apps.kruise.io/v1beta1") == Resource(
+    assert workload_resource("CloneSet", "apps.kruise.io/v1beta1") == ApiResource(
         "apps.kruise.io", "v1beta1", "clonesets", "CloneSet"
     )

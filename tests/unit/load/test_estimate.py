@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tidelock.load.estimate import Estimate, Subject
-from tidelock.load.source import Reading, Use
+from tidelock.load.source import Use, UseReading
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Measured, NodeLevel, PodMeans, Stat, WorkloadKey
 
@@ -27,18 +27,18 @@ def through(steps: Iterable[None]) -> None:
         pass
 
 
-def absorb(made: Estimate, at: float, reading: Reading) -> None:
+def absorb(made: Estimate, at: float, reading: UseReading) -> None:
     made.advance(START + at)
     through(made.absorb(START + at, reading, {"node-a", "node-b"}.__contains__, PODS.get))
     through(made.judge())
 
 
-def nodes(at: float, **uses: tuple[float | None, float | None]) -> Reading:
-    return Reading({name.replace("_", "-"): Use(START + at, *use) for name, use in uses.items()})
+def nodes(at: float, **uses: tuple[float | None, float | None]) -> UseReading:
+    return UseReading({name.replace("_", "-"): Use(START + at, *use) for name, use in uses.items()})
 
 
-def pods(at: float, uses: Mapping[str, tuple[float | None, float | None]]) -> Reading:
-    return Reading(pods={Key("shop", name): Use(START + at, *use) for name, use in uses.items()})
+def pods(at: float, uses: Mapping[str, tuple[float | None, float | None]]) -> UseReading:
+    return UseReading(pods={Key("shop", name): Use(START + at, *use) for name, use in uses.items()})
 
 
 def test_a_node_has_a_level_in_each_window() -> None:
@@ -71,10 +71,10 @@ def test_a_resource_that_was_never_measured_is_not_there() -> None:
 def test_an_hour_of_silence_empties_the_short_windows_alone() -> None:
     made = Estimate()
     absorb(made, 0, nodes(0, node_a=(20.0, 50.0)))
-    absorb(made, 3600, Reading())
+    absorb(made, 3600, UseReading())
 
     assert made.levels["node-a"].windows.keys() == {"1d"}
-    absorb(made, 86_400, Reading())
+    absorb(made, 86_400, UseReading())
     assert made.levels == {}
 
 
@@ -99,14 +99,14 @@ def test_a_pod_does_not_inherit_what_was_read_before_it_was_there() -> None:
 def test_a_workload_outlives_its_pods_until_its_windows_are_empty() -> None:
     made = Estimate()
     absorb(made, 0, pods(0, {"web-0": (1.0, 100.0)}))
-    absorb(made, 3600, Reading())
+    absorb(made, 3600, UseReading())
     assert np.array_equal(made.uses.pods["uid-0"].means, [*[np.nan] * 4, 1, 100], equal_nan=True)
     through(made.retain(ALL, NONE))
-    absorb(made, 4500, Reading())
+    absorb(made, 4500, UseReading())
 
     assert made.uses.pods == {}
     assert made.uses.workloads[WEB].windows["1d"]["cpu"].mean == 1
-    absorb(made, 86_400, Reading())
+    absorb(made, 86_400, UseReading())
     assert made.uses.workloads == {}
     assert [times.step for times in made.missed()] == [60, 300, 900]
 

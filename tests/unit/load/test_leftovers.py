@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry
 import builders
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.load.annotator import Annotator
-from tidelock.load.garbage_collection import Leftovers
-from tidelock.load.groups import Group
+from tidelock.load.garbage_collection import GarbageCollector
+from tidelock.load.groups import MeasuredGroup
 from tidelock.load.metrics import LoadMetrics
-from tidelock.load.restore import Stored
+from tidelock.load.restore import StoredUse
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import ObjectMeta, OwnerReference
@@ -28,9 +28,9 @@ def spec(**node_selector: Any) -> WaterLevelSpec:
     return WaterLevelSpec.model_validate(written)
 
 
-def stored(key: WorkloadKey, api_version: str, at: float = NOW) -> Stored:
+def stored(key: WorkloadKey, api_version: str, at: float = NOW) -> StoredUse:
     usage = PodUsage(at, {"1d": {"cpu": Stat(1, 2, 2)}})
-    return Stored(usage, OwnerReference(api_version, key.kind, key.name, f"uid-{key.name}"))
+    return StoredUse(usage, OwnerReference(api_version, key.kind, key.name, f"uid-{key.name}"))
 
 
 class Yard:
@@ -41,7 +41,7 @@ class Yard:
         self.stored: list[WaterLevel] = []
         self.nodes: list[Node] = []
         annotator = Annotator(self.api, LoadMetrics(CollectorRegistry(), lambda: NOW), busy=lambda: False)
-        self.leftovers = Leftovers(annotator, lambda: self.nodes, self.workloads)
+        self.leftovers = GarbageCollector(annotator, lambda: self.nodes, self.workloads)
         self.show("node-a", "1")
         self.show("node-b", "2")
         self.nodes.append(builders.node("node-c", uid="uid-node-c"))
@@ -57,7 +57,7 @@ class Yard:
         """Store a WaterLevel; None for one that can't be read."""
         self.stored.append(WaterLevel(ObjectMeta(name=name, uid=name), wanted))
 
-    async def look(self, *groups: Group) -> list[str]:
+    async def look(self, *groups: MeasuredGroup) -> list[str]:
         """Look once; gives the objects that a patch was sent for."""
         known = len(self.api.patches)
         await self.leftovers.remove(self.stored, groups, NOW)
@@ -92,7 +92,7 @@ async def test_nodes_that_are_selected_keep_theirs_and_workloads_are_kept_for_a_
 async def test_a_waterlevel_of_which_only_kopf_has_told_counts(yard: Yard) -> None:
     body = {"metadata": {"name": "pool", "uid": "pool"}}
 
-    assert await yard.look(Group(body, spec())) == ["old"]
+    assert await yard.look(MeasuredGroup(body, spec())) == ["old"]
 
 
 async def test_nothing_is_removed_from_nodes_while_a_waterlevel_cannot_be_read(yard: Yard) -> None:

@@ -14,13 +14,13 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.lister import Lister
 from tidelock.kube.client import WATERLEVELS
 from tidelock.kube.errors import Forbidden, ServerError
-from tidelock.load.groups import Group, members
+from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
-from tidelock.load.source import Reading, Source, SourceError, Trouble, Use
+from tidelock.load.source import Source, SourceError, Trouble, Use, UseReading
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import Key
-from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, Uses, WorkloadKey
+from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, MeasuredUses, WorkloadKey
 from tidelock.model.workloads import Workload
 from unit.load.patches import PatchApi
 from unit.scheduler.machinery import FakeRecorder, HandClock
@@ -45,18 +45,18 @@ class Played:
         self.before = 20.0
         self.asked: list[range] = []
 
-    async def read(self, now: float) -> Reading:
+    async def read(self, now: float) -> UseReading:
         if self.failure is not None:
             raise self.failure
         pods = {Key(builders.NAMESPACE, name): Use(now, *use) for name, use in self.pods.items()}
-        return Reading({name: Use(now, *use) for name, use in self.nodes.items()}, pods)
+        return UseReading({name: Use(now, *use) for name, use in self.nodes.items()}, pods)
 
-    async def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:
+    async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
         self.asked.append(times)
         if self.past_failure is not None:
             raise self.past_failure
         for at in times:
-            yield float(at), Reading({"node-a": Use(at, self.before, 50.0)})
+            yield float(at), UseReading({"node-a": Use(at, self.before, 50.0)})
 
 
 class Bench(LoadLoop):
@@ -79,7 +79,7 @@ class Bench(LoadLoop):
             ready=lambda: self.known,
             isolation=Isolating(),
         )
-        self.told: list[Uses] = []
+        self.told: list[MeasuredUses] = []
         self.on_uses(self.told.append)
         for name in ("node-a", "node-b"):
             self.cache.put_node(builders.node(name, uid=f"uid-{name}", labels={"name": name}))
@@ -99,7 +99,7 @@ class Bench(LoadLoop):
         *,
         created: str = "2027-01-01T00:00:00Z",
         uid: str = "",
-    ) -> Group:
+    ) -> MeasuredGroup:
         """Have the watch show a WaterLevel, which the API server lists, too."""
         metadata = {
             "name": name,
@@ -343,7 +343,7 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_kno
     removed = bench.api.patches[known:]
     assert not any("annotations" in patch.body["metadata"] for patch in removed)
     assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b", "uid-db"]
-    assert bench.told[-1] == Uses({}, {})
+    assert bench.told[-1] == MeasuredUses({}, {})
 
 
 @pytest.fixture
@@ -425,7 +425,7 @@ async def test_a_water_level_for_which_measuring_fails_says_so(
     """It had an event alone."""
     group = bench.see()
 
-    async def fails(_now: float) -> Reading:
+    async def fails(_now: float) -> UseReading:
         raise LookupError("a bug")
 
     with monkeypatch.context() as patch:

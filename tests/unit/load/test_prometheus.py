@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from tidelock.load.prometheus import Access, PrometheusSource, Queries, anonymous_access
-from tidelock.load.source import Reading, SourceError, Trouble, Use
+from tidelock.load.source import SourceError, Trouble, Use, UseReading
 from tidelock.model.meta import Key
 
 NOW = 1_800_000_000.0
@@ -65,7 +65,7 @@ async def serving(
             await runner.cleanup()
 
 
-async def nodes_of(series: Series, names: Series = (), node_label: str = "") -> Reading:  # type: ignore[assignment]
+async def nodes_of(series: Series, names: Series = (), node_label: str = "") -> UseReading:  # type: ignore[assignment]
     async with serving({"cpu": answer(series), "names": answer(list(names))}) as source:
         return await source(node_label=node_label).read(NOW)
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tidelock.kube.errors import Forbidden
-from tidelock.load.restore import Stored, stored_uses
+from tidelock.load.restore import StoredUse, stored_uses
 from tidelock.model.meta import OwnerReference
 from tidelock.model.usage_annotations import POD_USAGE, PodUsage, Stat, WorkloadKey
 from unit.load.patches import PatchApi
@@ -19,8 +19,8 @@ def workload(name: str, text: str | None = TEXT) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"a": [1]}}
 
 
-def stored(kind: str, name: str, api_version: str = "apps/v1") -> Stored:
-    return Stored(USAGE, OwnerReference(api_version, kind, name, f"uid-{name}"))
+def stored(kind: str, name: str, api_version: str = "apps/v1") -> StoredUse:
+    return StoredUse(USAGE, OwnerReference(api_version, kind, name, f"uid-{name}"))
 
 
 def serving(**pages: list[Any]) -> PatchApi:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tidelock.load.source import SourceError, Trouble
-from tidelock.load.status import Census, Survey, aspects, render
+from tidelock.load.status import Census, LevelSurvey, aspects, render_level
 from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
 from tidelock.model.conditions import dated
 from tidelock.model.usage_annotations import NodeLevel, Quality, Stat
@@ -20,7 +20,7 @@ def level(cpu: float, at: float = NOW, window: str = "15m") -> NodeLevel:
     return NodeLevel(at, {window: {"cpu": Stat(cpu, cpu, cpu)}})  # type: ignore[dict-item]
 
 
-def survey(*levels: NodeLevel | None, invalid: tuple[str, ...] = (), **fields: Any) -> Survey:
+def survey(*levels: NodeLevel | None, invalid: tuple[str, ...] = (), **fields: Any) -> LevelSurvey:
     census = Census(spec(**fields), invalid, NOW)
     for number, each in enumerate(levels):
         census.add(f"node-{number}", each)
@@ -28,7 +28,7 @@ def survey(*levels: NodeLevel | None, invalid: tuple[str, ...] = (), **fields: A
 
 
 def conditions(
-    found: Survey, failure: SourceError | None = None, *problems: str
+    found: LevelSurvey, failure: SourceError | None = None, *problems: str
 ) -> dict[str, tuple[str, str]]:
     return {each.type: (each.status, each.reason) for each in aspects(found, failure, problems)}
 
@@ -105,8 +105,8 @@ def test_a_message_says_the_numbers_and_what_is_wrong() -> None:
     assert stale.message == "0 of 2 nodes are measured, 1 stale, 1 invalid: pods are placed by their requests"
 
 
-def rendered(stored: dict[str, Any], found: Survey, now: float = NOW) -> dict[str, Any]:
-    return render(stored, 3, found, aspects(found, None, ()), now)
+def rendered(stored: dict[str, Any], found: LevelSurvey, now: float = NOW) -> dict[str, Any]:
+    return render_level(stored, 3, found, aspects(found, None, ()), now)
 
 
 def test_a_status_says_it_all_and_is_what_the_crd_describes() -> None:

@@ -13,10 +13,10 @@ from lupa.lua51 import LuaRuntime
 from builders import NAMESPACE, NOW, Json, node
 from tidelock.ledger.output.group_status import render_group
 from tidelock.ledger.output.schedule_status import plan_windows, render_schedule
-from tidelock.ledger.output.status import render
+from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.sets.groups import GroupKey
 from unit.ledger import states
-from unit.ledger.ledger import Ledger
+from unit.ledger.ledger import LedgerScene
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 from unit.scheduler.scheduled import schedule
@@ -33,17 +33,17 @@ def stored(status: Json | None, generation: int = 1) -> Json:
     return body if status is None else {**body, "status": status}
 
 
-def lock(state: Callable[[Ledger], None]) -> Json:
+def reservation(state: Callable[[LedgerScene], None]) -> Json:
     """Give the object of a lock in a state."""
-    ledger = Ledger()
+    ledger = LedgerScene()
     state(ledger)
-    status = render(ledger.entry(), NOW)
+    status = render_reservation(ledger.entry(), NOW)
     return stored(status, status["observedGeneration"])
 
 
 def edited() -> Json:
     """Give a lock whose last edit the operator has not seen."""
-    found = lock(states.active)
+    found = reservation(states.active)
     return {**found, "metadata": {**found["metadata"], "generation": 99}}
 
 
@@ -75,11 +75,11 @@ def flux(found: Json, kind: str = "Reservation") -> str:
     environment = celpy.Environment()
     checks = read("flux-kustomization.yaml")["spec"]["healthCheckExprs"]
     (expressions,) = (each for each in checks if each["kind"] == kind)
-    for verdict in ("failed", "inProgress", "current"):
-        program = environment.program(environment.compile(expressions[verdict]))
+    for filter_result in ("failed", "inProgress", "current"):
+        program = environment.program(environment.compile(expressions[filter_result]))
         activation = {name: json_to_cel(value) for name, value in found.items()}
         if program.evaluate(activation):
-            return verdict
+            return filter_result
     return "unknown"
 
 
@@ -113,9 +113,9 @@ CASES = [
 
 @pytest.mark.parametrize(("state", "argo_status", "flux_verdict", "karmada_healthy"), CASES)
 def test_every_state_reads_as_what_it_is(
-    state: Callable[[Ledger], None], argo_status: str, flux_verdict: str, karmada_healthy: bool
+    state: Callable[[LedgerScene], None], argo_status: str, flux_verdict: str, karmada_healthy: bool
 ) -> None:
-    found = lock(state)
+    found = reservation(state)
 
     assert argo(found)[0] == argo_status
     assert flux(found) == flux_verdict
@@ -130,7 +130,7 @@ def test_what_the_operator_has_not_seen_is_in_progress(found: Json) -> None:
 
 
 def test_argo_shows_the_reason_and_the_message() -> None:
-    _, message = argo(lock(states.rejected))
+    _, message = argo(reservation(states.rejected))
     assert message == "DeadlineExceeded: no room within spec.pendingDeadlineSeconds (0): full"
 
 
@@ -142,7 +142,7 @@ def test_argo_shows_the_reason_and_the_message() -> None:
 def test_a_group_reads_as_its_locks_do(cpu: str, deadline: int, argo_status: str, flux_verdict: str) -> None:
     gang = Gang(Core(node("node-a", cpu=cpu)), 2).come(pendingDeadlineSeconds=deadline)
     gang.give()
-    members = gang.core.book.groups.get(GroupKey(NAMESPACE, "train", "uid-train"))
+    members = gang.core.ledger.groups.get(GroupKey(NAMESPACE, "train", "uid-train"))
     found = stored(render_group(group(), members, NOW)) | {"kind": "ReservationGroup"}
 
     assert argo(found)[0] == argo_status
@@ -177,14 +177,14 @@ def test_a_water_level_without_measurements_is_degraded() -> None:
 
 
 def test_karmada_shows_a_member_s_status_as_it_is() -> None:
-    found = lock(states.active)
+    found = reservation(states.active)
     seen = karmada("statusReflection", "ReflectStatus", found)
     assert seen["phase"] == "Active"
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_karmada_shows_the_member_that_is_furthest_from_holding(order: tuple[int, int]) -> None:
-    members = [lock(states.active)["status"], lock(states.pending)["status"]]
+    members = [reservation(states.active)["status"], reservation(states.pending)["status"]]
     items = [{"clusterName": f"member-{place}", "status": members[place]} for place in order]
 
     shown = karmada("statusAggregation", "AggregateStatus", stored(None), items)
@@ -193,7 +193,7 @@ def test_karmada_shows_the_member_that_is_furthest_from_holding(order: tuple[int
 
 
 def test_karmada_waits_for_members_that_have_told_nothing() -> None:
-    items = [{"clusterName": "a", "status": lock(states.active)["status"]}, {"clusterName": "b"}]
+    items = [{"clusterName": "a", "status": reservation(states.active)["status"]}, {"clusterName": "b"}]
     shown = karmada("statusAggregation", "AggregateStatus", stored(None), items)
     assert shown["status"] is None
 
@@ -201,6 +201,6 @@ def test_karmada_waits_for_members_that_have_told_nothing() -> None:
 def test_every_phase_is_covered() -> None:
     crd = yaml.safe_load((GITOPS.parents[1] / "crds" / "reservations.yaml").read_text())
     status = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-    assert {lock(state)["status"]["phase"] for state, *_ in CASES} == set(
+    assert {reservation(state)["status"]["phase"] for state, *_ in CASES} == set(
         status["properties"]["phase"]["enum"]
     )

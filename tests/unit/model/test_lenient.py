@@ -9,10 +9,10 @@ import pytest
 from builders import Json, encode, node_json, pod, pod_json, reservation
 from tidelock.model.budgets import decode_budget
 from tidelock.model.lenient import Reader, convert
-from tidelock.model.meta import ObjectMeta, Stored
+from tidelock.model.meta import ObjectMeta, StoredObject
 from tidelock.model.nodes import Image, Node, decode_node
 from tidelock.model.pods import PodSpec, decode_pod
-from tidelock.model.quotas import Limit, decode_resource_quota
+from tidelock.model.quotas import QuotaLimit, decode_resource_quota
 from tidelock.model.reservation import decode_reservation
 from tidelock.model.storage import (
     decode_capacity,
@@ -230,9 +230,9 @@ def test_a_resource_quota_that_cannot_be_read_in_full_has_nothing_left_there() -
     }
 
     assert decode_resource_quota(encode({"metadata": {"name": "a"}, "status": figures})).limits == (
-        Limit("cpu", "cpu", 4000, 4000),
-        Limit("memory", "memory", 0, 2**30),
-        Limit("pods", "pods", 9, 1),
+        QuotaLimit("cpu", "cpu", 4000, 4000),
+        QuotaLimit("memory", "memory", 0, 2**30),
+        QuotaLimit("pods", "pods", 9, 1),
     )
 
 
@@ -256,6 +256,6 @@ def test_a_class_that_cannot_be_read_is_one() -> None:
 
 
 def test_faults_do_not_come_over_the_wire() -> None:
-    read = Reader(Stored)(encode({"metadata": {"name": "a", "faults": [["spec", "bad", True]]}}))
+    read = Reader(StoredObject)(encode({"metadata": {"name": "a", "faults": [["spec", "bad", True]]}}))
 
     assert read.metadata == ObjectMeta("a")

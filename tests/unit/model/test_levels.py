@@ -1,10 +1,10 @@
 import pytest
 
 from tidelock.model.usage_annotations import (
+    CraneReading,
     NodeLevel,
     PodUsage,
     Quality,
-    Reading,
     Stat,
     Unreadable,
     decode_crane,
@@ -102,10 +102,10 @@ def test_a_measurement_is_judged_by_its_time(at: float | None, expected: Quality
 
 
 def test_values_of_cranes_are_read_and_written() -> None:
-    assert decode_crane("0.63012,2023-10-17T15:04:32Z") == Reading(0.63012, 1697555072.0)
-    assert encode_crane(Reading(0.63012, 1697555072.9)) == "0.63012,2023-10-17T15:04:32Z"
-    assert decode_crane_hot_value("3,2023-10-17T15:04:32Z") == Reading(3, 1697555072.0)
-    assert encode_crane_hot_value(Reading(3, 1697555072.0)) == "3,2023-10-17T15:04:32Z"
+    assert decode_crane("0.63012,2023-10-17T15:04:32Z") == CraneReading(0.63012, 1697555072.0)
+    assert encode_crane(CraneReading(0.63012, 1697555072.9)) == "0.63012,2023-10-17T15:04:32Z"
+    assert decode_crane_hot_value("3,2023-10-17T15:04:32Z") == CraneReading(3, 1697555072.0)
+    assert encode_crane_hot_value(CraneReading(3, 1697555072.0)) == "3,2023-10-17T15:04:32Z"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 from builders import encode
-from tidelock.model.quotas import Limit, decode_reservation_quota, decode_resource_quota
+from tidelock.model.quotas import QuotaLimit, decode_reservation_quota, decode_resource_quota
 
 METADATA = {"name": "team", "namespace": "shop"}
 
@@ -26,8 +26,8 @@ def test_a_resource_quota_tells_by_resource_what_pods_use() -> None:
         encode({"metadata": METADATA, "status": {"hard": figures, "used": {"cpu": "500m"}}})
     )
     assert quota.limits == (
-        Limit("count/pods", "pods", 9, 0),
-        Limit("cpu", "cpu", 2000, 500),
-        Limit("requests.cpu", "cpu", 1000, 0),
-        Limit("requests.nvidia.com/gpu", "nvidia.com/gpu", 4, 0),
+        QuotaLimit("count/pods", "pods", 9, 0),
+        QuotaLimit("cpu", "cpu", 2000, 500),
+        QuotaLimit("requests.cpu", "cpu", 1000, 0),
+        QuotaLimit("requests.nvidia.com/gpu", "nvidia.com/gpu", 4, 0),
     )

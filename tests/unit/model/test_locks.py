@@ -30,13 +30,13 @@ def pod_of(reservation: Reservation) -> Pod:
 
 
 def test_resources_are_held_together_with_a_place_for_a_pod() -> None:
-    lock = builders.reservation(resources={"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2})
-    assert lock.requests == {"cpu": 500, "memory": GIB, "nvidia.com/gpu": 2, "pods": 1}
+    reservation = builders.reservation(resources={"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2})
+    assert reservation.requests == {"cpu": 500, "memory": GIB, "nvidia.com/gpu": 2, "pods": 1}
 
 
 def test_a_lock_stands_for_a_pod_with_its_demands_on_nodes() -> None:
     toleration = {"key": "dedicated", "operator": "Exists"}
-    lock = builders.reservation(
+    reservation = builders.reservation(
         nodeName="node-a",
         nodeSelector={"zone": "a"},
         tolerations=[toleration],
@@ -44,7 +44,7 @@ def test_a_lock_stands_for_a_pod_with_its_demands_on_nodes() -> None:
         priority=7,
     )
 
-    spec = pod_of(lock).spec
+    spec = pod_of(reservation).spec
 
     assert (spec.node_name, spec.node_selector, spec.priority) == ("node-a", {"zone": "a"}, 7)
     assert [each.key for each in spec.tolerations] == ["dedicated"]
@@ -61,7 +61,7 @@ def test_a_lock_for_any_node_names_none() -> None:
 
 
 def test_a_template_is_summed_like_a_pod() -> None:
-    lock = from_template(
+    reservation = from_template(
         containers=[
             container(requests={"cpu": "1"}),
             container("other", requests={"cpu": "2", "memory": "1Gi"}),
@@ -69,15 +69,15 @@ def test_a_template_is_summed_like_a_pod() -> None:
         initContainers=[{"name": "init", "resources": {"requests": {"cpu": "5"}}}],
         overhead={"memory": "1Gi"},
     )
-    assert lock.requests == {"cpu": 5000, "memory": 2 * GIB, "pods": 1}
+    assert reservation.requests == {"cpu": 5000, "memory": 2 * GIB, "pods": 1}
 
 
 def test_limits_stand_for_requests_that_a_template_does_not_give() -> None:
-    lock = from_template(
+    reservation = from_template(
         containers=[container(requests={"cpu": "1"}, limits={"cpu": "4", "memory": "1Gi"})],
         initContainers=[{"name": "init", "resources": {"limits": {"cpu": "2"}}}],
     )
-    assert lock.requests == {"cpu": 2000, "memory": GIB, "pods": 1}
+    assert reservation.requests == {"cpu": 2000, "memory": GIB, "pods": 1}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_limits_of_the_pod_as_a_whole_stand_for_what_nobody_requests(
 
     The API server makes them the pod's requests, so its owner then found the room taken.
     """
-    lock = from_template(containers=[container(**of_container)], resources=of_pod)
-    assert lock.requests == {**held, "pods": 1}
+    reservation = from_template(containers=[container(**of_container)], resources=of_pod)
+    assert reservation.requests == {**held, "pods": 1}
 
 
 def test_a_template_gives_its_labels_and_constraints_but_neither_name_nor_annotations() -> None:
@@ -111,18 +111,18 @@ def test_a_template_gives_its_labels_and_constraints_but_neither_name_nor_annota
         "metadata": {"labels": {"app": "web"}, "annotations": {"tidelock.dev/require-reservation": "true"}},
         "spec": {"containers": [{"name": "main"}], "nodeSelector": {"zone": "b"}, "priority": 99},
     }
-    lock = builders.reservation(
+    reservation = builders.reservation(
         resources=None,
         template=template,
         nodeName="node-b",
         annotations={"tidelock.dev/require-reservation": "true"},
     )
 
-    pod = pod_of(lock)
+    pod = pod_of(reservation)
 
     assert pod.spec.node_selector == {"zone": "b"}
     assert (pod.spec.node_name, pod.spec.priority) == ("node-b", 0)
-    assert pod.key == lock.key == Key("shop", "lock")
+    assert pod.key == reservation.key == Key("shop", "lock")
     assert not pod.requires_reservation
     assert pod.meta.labels == {"app": "web"}
 
@@ -166,8 +166,8 @@ def test_label_keys_of_a_template_are_merged_as_the_api_server_does_for_a_pod() 
 
 def test_the_end_is_known_from_the_start_where_the_spec_gives_one() -> None:
     noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
-    lock = builders.reservation(ttlSeconds=None, expireAt="2030-01-01T14:00:00+02:00")
-    assert lock.expire_at == noon.timestamp()
+    reservation = builders.reservation(ttlSeconds=None, expireAt="2030-01-01T14:00:00+02:00")
+    assert reservation.expire_at == noon.timestamp()
     assert builders.reservation().expire_at is None
 
 
@@ -201,27 +201,27 @@ def test_the_stored_status_is_kept_as_it_is() -> None:
 def test_a_spec_that_cannot_be_read_is_a_problem_that_names_the_field(
     spec: dict[str, Any], problem: str
 ) -> None:
-    lock = builders.reservation(status={"phase": "Pending"}, **spec)
+    reservation = builders.reservation(status={"phase": "Pending"}, **spec)
 
-    assert lock.problem.startswith(problem), lock.problem
-    assert lock.pod is None
-    assert lock.expire_at is None
-    assert lock.status == {"phase": "Pending"}
+    assert reservation.problem.startswith(problem), reservation.problem
+    assert reservation.pod is None
+    assert reservation.expire_at is None
+    assert reservation.status == {"phase": "Pending"}
     with pytest.raises(ValueError, match=r"^shop/lock: spec"):
-        _ = lock.requests
+        _ = reservation.requests
 
 
 def test_a_part_of_the_template_that_is_kept_as_it_is_may_be_the_problem() -> None:
-    lock = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
-    assert lock.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
-    assert lock.pod is None
+    reservation = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
+    assert reservation.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
+    assert reservation.pod is None
 
 
 def test_of_a_spec_that_cannot_be_read_the_rest_is_read() -> None:
-    lock = builders.reservation(resources={"cpu": "two"}, priority="high", retention="Retain")
-    assert lock.spec is not None
-    assert (lock.spec.owners[0].pod, lock.spec.retention) == (PodOwner(name="web-0"), "Retain")
-    assert (lock.spec.resources, lock.spec.priority) == (None, 0)
+    reservation = builders.reservation(resources={"cpu": "two"}, priority="high", retention="Retain")
+    assert reservation.spec is not None
+    assert (reservation.spec.owners[0].pod, reservation.spec.retention) == (PodOwner(name="web-0"), "Retain")
+    assert (reservation.spec.resources, reservation.spec.priority) == (None, 0)
 
 
 def test_a_spec_without_readable_owners_is_lost() -> None:
@@ -243,20 +243,20 @@ def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:
 
 def test_a_stored_lock_in_two_phases_that_would_preempt_is_refused_and_the_rest_of_its_spec_is_read() -> None:
     """A hold that a manager prepared in many clusters evicted pods in all of them, to be committed in one."""
-    lock = builders.reservation(commit={"withinSeconds": 30}, preemptionPolicy="PreemptLowerPriority")
-    assert lock.pod is None
-    assert lock.problem.startswith("spec.preemptionPolicy: commit is refused beside preemptionPolicy")
-    assert lock.spec is not None
-    assert lock.spec.owners[0].pod == PodOwner(name="web-0")
+    reservation = builders.reservation(commit={"withinSeconds": 30}, preemptionPolicy="PreemptLowerPriority")
+    assert reservation.pod is None
+    assert reservation.problem.startswith("spec.preemptionPolicy: commit is refused beside preemptionPolicy")
+    assert reservation.spec is not None
+    assert reservation.spec.owners[0].pod == PodOwner(name="web-0")
     assert builders.reservation(commit={"withinSeconds": 30}).problem == ""
 
 
 def test_a_stored_lock_in_two_phases_that_would_have_pods_moved_is_refused() -> None:
     """Pods were evicted as soon as it was prepared, though it was never committed."""
     move: Json = {"mayMove": {"automatically": True}, "pendingDeadlineSeconds": 600}
-    lock = builders.reservation(commit={"withinSeconds": 30}, **move)
-    assert lock.pod is None
-    assert lock.problem.startswith("spec.mayMove: commit is refused beside mayMove.automatically")
+    reservation = builders.reservation(commit={"withinSeconds": 30}, **move)
+    assert reservation.pod is None
+    assert reservation.problem.startswith("spec.mayMove: commit is refused beside mayMove.automatically")
     assert builders.reservation(**move).problem == ""
     assert builders.reservation(commit={}, mayMove={}, pendingDeadlineSeconds=600).problem == ""
     assert builders.reservation(commit={}, **move | {"mayMove": {"automatically": False}}).problem == ""
@@ -264,14 +264,16 @@ def test_a_stored_lock_in_two_phases_that_would_have_pods_moved_is_refused() -> 
 
 def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> None:
     data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    lock = from_template(volumes=[data, {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
-    assert lock.pod is not None
-    assert [use.name for use in lock.pod.claims] == ["data"]
+    reservation = from_template(
+        volumes=[data, {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+    )
+    assert reservation.pod is not None
+    assert [use.name for use in reservation.pod.claims] == ["data"]
 
 
 def test_a_template_may_claim_devices() -> None:
     """The scheduler refuses to place it, by that reason; its spec is in order."""
-    lock = from_template(resourceClaims=[{"name": "gpu"}])
-    assert lock.problem == ""
-    assert lock.pod is not None
-    assert [claim.name for claim in lock.pod.spec.resource_claims] == ["gpu"]
+    reservation = from_template(resourceClaims=[{"name": "gpu"}])
+    assert reservation.problem == ""
+    assert reservation.pod is not None
+    assert [claim.name for claim in reservation.pod.spec.resource_claims] == ["gpu"]

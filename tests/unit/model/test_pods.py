@@ -9,7 +9,13 @@ import builders
 from builders import NOW, encode, pod_json
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
-from tidelock.model.pods import CLAIMED_LOCKS, Pod, decode_pod, pinned_to, stand_in
+from tidelock.model.pods import (
+    CLAIMED_RESERVATIONS,
+    Pod,
+    decode_pod,
+    pinned_to,
+    reserve_pod_of,
+)
 
 
 def test_a_pod_is_known_by_namespace_name_and_uid() -> None:
@@ -110,12 +116,12 @@ def test_a_bad_quantity_is_found_when_a_pod_is_decoded() -> None:
 
 def test_a_stand_in_takes_what_it_is_told() -> None:
     pod = builders.pod(requests={"cpu": "1"})
-    assert stand_in(pod.meta, pod.spec, {"cpu": 7}).requests == {"cpu": 7}
+    assert reserve_pod_of(pod.meta, pod.spec, {"cpu": 7}).requests == {"cpu": 7}
 
 
 def test_a_pinned_pod_is_the_same_but_for_its_node() -> None:
     of = builders.pod(uid="1", priority=5)
-    pod = stand_in(of.meta, of.spec, {"cpu": 7})
+    pod = reserve_pod_of(of.meta, of.spec, {"cpu": 7})
     pinned = pinned_to(pod, "node-b")
     assert pinned.spec.node_name == "node-b"
     assert (pinned.uid, pinned.spec.priority, pinned.requests) == ("1", 5, pod.requests)
@@ -266,8 +272,8 @@ def test_an_annotation_may_state_a_year(text: str) -> None:
 def test_claims_are_read_once_and_no_more_than_are_written() -> None:
     """An annotation of 216 kB was read for each lock of its pod, and each time."""
     uids = [f"uid-{number}" for number in range(5_000)]
-    annotations = {CLAIMED_LOCKS: ",".join(uids)}
+    annotations = {CLAIMED_RESERVATIONS: ",".join(uids)}
     bound = builders.pod(node_name="node-a", annotations=annotations)
 
-    assert bound.claimed_locks == frozenset(uids[:1000])
-    assert bound.claimed_locks is bound.claimed_locks
+    assert bound.claimed_reservations == frozenset(uids[:1000])
+    assert bound.claimed_reservations is bound.claimed_reservations

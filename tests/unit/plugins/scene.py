@@ -26,10 +26,10 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
-from tidelock.ledger.ledger import Book
+from tidelock.framework.decision_time import DecisionTime
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -43,20 +43,20 @@ class Scene:
         self.cache = Cache(self.columns)
         self.objects = Objects()
         self.objects.reservation_quotas.upsert(None, quota())
-        self.book = Book(self.columns, quotas=Quotas(self.objects.reservation_quotas, Lister()))
+        self.ledger = Ledger(self.columns, quotas=Quotas(self.objects.reservation_quotas, Lister()))
         self.measurements = Measurements()
         for each in nodes:
             self.cache.put_node(each)
 
     @property
     def handle(self) -> Handle:
-        return Handle(self.book, self.cache, self.objects, measurements=self.measurements)
+        return Handle(self.ledger, self.cache, self.objects, measurements=self.measurements)
 
-    def lock(self, name: str, node_name: str = "node-a", **spec: Any) -> Entry:
+    def reservation(self, name: str, node_name: str = "node-a", **spec: Any) -> ReservationInfo:
         """Hold a lock on a node, as if it had just been placed there."""
-        self.book.upsert(reservation(name, **spec), NOW)
-        entry = self.book.entries[Key(NAMESPACE, name)]
-        self.book.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
+        self.ledger.upsert(reservation(name, **spec), NOW)
+        entry = self.ledger.entries[Key(NAMESPACE, name)]
+        self.ledger.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
         return entry
 
     def judge(self, kind: type[Plugin], pod: Pod, *written: object, **args: Any) -> "Judgement":
@@ -77,7 +77,7 @@ class Judgement:
         self.pod = pod
         self.snapshot = snapshot
         self.state = CycleState()
-        self.state.write(Moment(NOW))
+        self.state.write(DecisionTime(NOW))
         for value in written:
             self.state.write(value)
         self.status: Status = SUCCESS
@@ -128,7 +128,7 @@ class Judgement:
         raw = self.plugin.score(self.state, self.pod, self.snapshot, rows)
         for row, score in zip(rows.tolist(), raw.tolist(), strict=True):
             if row in self._judged_alone():
-                assert self.plugin.rate(self.state, self.pod, self.snapshot, row) == score
+                assert self.plugin.score_one(self.state, self.pod, self.snapshot, row) == score
         scores = self.plugin.normalize(self.state, self.pod, raw)
         return dict(zip(names, scores.tolist(), strict=True))
 
@@ -136,18 +136,18 @@ class Judgement:
         assert isinstance(self.plugin, Filter)
         return self.plugin.reasons(self.state, self.pod, self.snapshot, self._row(name))
 
-    def resolvable(self, name: str = "node-a") -> bool:
+    def preemption_may_help(self, name: str = "node-a") -> bool:
         assert isinstance(self.plugin, Filter)
-        return self.plugin.resolvable(self.state, self.pod, self.snapshot, self._row(name))
+        return self.plugin.preemption_may_help(self.state, self.pod, self.snapshot, self._row(name))
 
-    def numbers(self, name: str = "node-a") -> str:
+    def detail(self, name: str = "node-a") -> str:
         assert isinstance(self.plugin, Filter)
-        return self.plugin.numbers(self.state, self.pod, self.snapshot, self._row(name))
+        return self.plugin.detail(self.state, self.pod, self.snapshot, self._row(name))
 
     def _judged_alone(self) -> range:
         """Give the nodes of which a plugin must say the same when it is asked about one of them alone."""
         whole = isinstance(self.snapshot.rows, slice)
-        return range(len(self.snapshot) if whole and (self.plugin.per_node or self.status.alike) else 0)
+        return range(len(self.snapshot) if whole and (self.plugin.per_node or self.status.cacheable) else 0)
 
     def _row(self, name: str) -> int:
         row = self.snapshot.row(name)

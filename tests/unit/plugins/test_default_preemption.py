@@ -7,14 +7,14 @@ import pytest
 
 from builders import NOW, budget, node, pod
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Filter, PostFilterResult, PreFilter, Verdict
+from tidelock.framework.api import Filter, FilterResult, PostFilterResult, PreFilter
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.whatif import WhatIf, yielding
+from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from unit.plugins.scene import Scene
 
 BOTH = "preemption: 0/2 nodes are available: "
@@ -42,7 +42,7 @@ def since(seconds: float) -> dict[str, Any]:
 def preempt(
     scene: Scene,
     wanting: Pod,
-    kinds: tuple[type[Filter], ...] = (NodeResourcesFit, Reservation),
+    kinds: tuple[type[Filter], ...] = (NodeResourcesFit, ReservationPlugin),
     *,
     enough: int = 100,
 ) -> PostFilterResult:
@@ -53,11 +53,11 @@ def preempt(
     for plugin in filters:
         if isinstance(plugin, PreFilter):
             plugin.pre_filter(state, wanting, snapshot)
-    verdict = WhatIf(filters, state, wanting, snapshot, np.arange(len(snapshot))).judge()
-    verdict = yielding(verdict, scene.cache.nominator, state, wanting, snapshot)
-    assert not verdict.fits.any(), "preemption is for pods that no node fits"
+    filter_result = WhatIf(filters, state, wanting, snapshot, np.arange(len(snapshot))).judge()
+    filter_result = filter_with_nominated_pods(filter_result, scene.cache.nominator, state, wanting, snapshot)
+    assert not filter_result.fits.any(), "preemption is for pods that no node fits"
     args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough}
-    return DefaultPreemption(scene.handle, args).post_filter(state, wanting, snapshot, verdict)
+    return DefaultPreemption(scene.handle, args).post_filter(state, wanting, snapshot, filter_result)
 
 
 def victims(result: PostFilterResult) -> tuple[str | None, list[str], list[str]]:
@@ -66,7 +66,7 @@ def victims(result: PostFilterResult) -> tuple[str | None, list[str], list[str]]
     return (
         result.nominated_node_name,
         [placed.pod.meta.name for placed in result.victims.pods],
-        [entry.key.name for entry in result.victims.locks],
+        [entry.key.name for entry in result.victims.reservations],
     )
 
 
@@ -118,16 +118,16 @@ def test_where_nobody_is_below_the_pod_there_are_no_victims() -> None:
     nobody = (BOTH + "2 No preemption victims found for incoming pod.",)
     assert preempt(scene, high()).status.reasons == nobody
 
-    scene.lock("equal", "node-b", resources={"cpu": "1"}, owner="other", priority=10)
+    scene.reservation("equal", "node-b", resources={"cpu": "1"}, owner="other", priority=10)
     assert preempt(scene, high()).status.reasons == nobody
 
-    scene.lock("low", "node-a", resources={"cpu": "1"}, owner="other", priority=9)
+    scene.reservation("low", "node-a", resources={"cpu": "1"}, owner="other", priority=9)
     assert victims(preempt(scene, high("1"))) == ("node-a", [], ["low"])
 
 
 def test_nodes_that_no_eviction_can_change_are_not_tried() -> None:
     scene = crowd("node-a", "node-b")
-    scene.lock("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
+    scene.reservation("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
     put(scene, "equal", "3", 10, "node-a")
     put(scene, "low", "1", 0, "node-b")
     wanting = high("2", annotations={REQUIRE_RESERVATION: "true"})
@@ -139,7 +139,7 @@ def test_nodes_that_no_eviction_can_change_are_not_tried() -> None:
 
 def test_a_pod_may_evict_to_reach_the_reservation_that_it_requires() -> None:
     scene = crowd("node-a", "node-b")
-    scene.lock("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
+    scene.reservation("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
     put(scene, "low", "3", 0, "node-a")
     wanting = high("2", annotations={REQUIRE_RESERVATION: "true"})
 
@@ -307,8 +307,8 @@ def test_the_search_ends_with_enough_candidates() -> None:
 def test_locks_below_the_pod_are_broken_after_all_pods_are_spared() -> None:
     scene = crowd()
     put(scene, "low", "1", -3)
-    scene.lock("newest", resources={"cpu": "1"}, priority=1, owner="db-0")
-    scene.lock("dear", resources={"cpu": "2"}, priority=2, owner="db-1")
+    scene.reservation("newest", resources={"cpu": "1"}, priority=1, owner="db-0")
+    scene.reservation("dear", resources={"cpu": "2"}, priority=2, owner="db-1")
 
     assert victims(preempt(scene, high("1"))) == ("node-a", [], ["newest"])
     assert victims(preempt(scene, high("2"))) == ("node-a", [], ["dear"])
@@ -318,8 +318,8 @@ def test_locks_below_the_pod_are_broken_after_all_pods_are_spared() -> None:
 def test_a_lock_is_broken_on_nodes_without_any_pods_beside_budgets() -> None:
     """There was no first pod to begin with, and the attempt failed."""
     scene = crowd("node-a", "node-b")
-    scene.lock("low", resources={"cpu": "4"}, priority=1, owner="db-0")
-    scene.lock("high", "node-b", resources={"cpu": "4"}, priority=11, owner="db-1")
+    scene.reservation("low", resources={"cpu": "4"}, priority=1, owner="db-0")
+    scene.reservation("high", "node-b", resources={"cpu": "4"}, priority=11, owner="db-1")
     scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
 
     assert victims(preempt(scene, high("2"))) == ("node-a", [], ["low"])
@@ -328,8 +328,8 @@ def test_a_lock_is_broken_on_nodes_without_any_pods_beside_budgets() -> None:
 def test_a_lock_that_is_not_below_the_pod_is_never_broken() -> None:
     scene = crowd()
     put(scene, "low", "1")
-    scene.lock("equal", resources={"cpu": "1"}, priority=10, owner="db-0")
-    scene.lock("higher", resources={"cpu": "2"}, priority=11, owner="db-1")
+    scene.reservation("equal", resources={"cpu": "1"}, priority=10, owner="db-0")
+    scene.reservation("higher", resources={"cpu": "2"}, priority=11, owner="db-1")
 
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
     assert preempt(scene, high("2")).status.reasons == (
@@ -339,7 +339,7 @@ def test_a_lock_that_is_not_below_the_pod_is_never_broken() -> None:
 
 def test_a_pods_own_lock_is_no_victim() -> None:
     scene = crowd()
-    scene.lock("mine", resources={"cpu": "2"}, owner="web-0")
+    scene.reservation("mine", resources={"cpu": "2"}, owner="web-0")
     put(scene, "low", "2")
     assert victims(preempt(scene, high("3"))) == ("node-a", ["low"], [])
 
@@ -347,7 +347,7 @@ def test_a_pods_own_lock_is_no_victim() -> None:
 def test_locks_are_no_victims_where_no_plugin_keeps_their_room() -> None:
     scene = crowd()
     put(scene, "low", "3")
-    scene.lock("idle", resources={"cpu": "1"}, owner="db-0")
+    scene.reservation("idle", resources={"cpu": "1"}, owner="db-0")
     assert victims(preempt(scene, high("2"), (NodeResourcesFit,))) == ("node-a", ["low"], [])
 
 
@@ -384,7 +384,7 @@ def test_a_pod_that_was_ruled_out_by_no_filter_is_not_helped() -> None:
     """PreFilter has refused it."""
     scene = crowd()
     snapshot = Snapshot.of(scene.columns)
-    nowhere = Verdict(np.zeros(1, np.bool_), (), ())
+    nowhere = FilterResult(np.zeros(1, np.bool_), (), ())
     result = DefaultPreemption(scene.handle, {}).post_filter(CycleState(), high(), snapshot, nowhere)
 
     assert result.status.reasons == (

@@ -8,16 +8,16 @@ import pytest
 from builders import NOW, level, node, pod, pod_use
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
+    CraneReading,
+    MeasuredUses,
     NodeLevel,
-    Reading,
     Stat,
-    Uses,
     encode_crane,
     encode_node_level,
 )
@@ -28,7 +28,7 @@ HALF: dict[str, float] = dict.fromkeys(CRANE_METRICS, 0.5)
 
 
 def crane(use: dict[str, float], *, at: float = NOW, name: str = "node-a") -> Node:
-    annotations = {metric: encode_crane(Reading(value, at)) for metric, value in use.items()}
+    annotations = {metric: encode_crane(CraneReading(value, at)) for metric, value in use.items()}
     return node(name, annotations=annotations)
 
 
@@ -70,7 +70,7 @@ def test_without_cranes_annotations_those_of_tidelock_count() -> None:
     uses: Any = {name: Stat(40, 60, 50) for name in ("cpu", "memory")}
     text = encode_node_level(NodeLevel(NOW, dict.fromkeys(("15m", "1h", "1d"), uses)))
     assert score(Scene(node(annotations={NODE_LEVEL: text}))) == 44  # 0.2 * 60 + 0.8 * 40
-    both = node(annotations={NODE_LEVEL: text, "cpu_usage_max_avg_1d": encode_crane(Reading(0.0, NOW))})
+    both = node(annotations={NODE_LEVEL: text, "cpu_usage_max_avg_1d": encode_crane(CraneReading(0.0, NOW))})
     assert score(Scene(both)) == 59
 
 
@@ -99,8 +99,8 @@ def test_heat_passes_with_time_alone_and_cannot_make_less_of_a_node_than_nothing
     assert scene.judging(plugin, pod()).scores == {"node-a": 0}
     for number in range(50):
         scene.cache.upsert(pod(f"other-{number}", node_name="node-a", bound_at=NOW))
-    assert scene.judging(plugin, pod(), Moment(NOW + 299)).scores == {"node-a": 0}
-    assert scene.judging(plugin, pod(), Moment(NOW + 300)).scores == {"node-a": 50}
+    assert scene.judging(plugin, pod(), DecisionTime(NOW + 299)).scores == {"node-a": 0}
+    assert scene.judging(plugin, pod(), DecisionTime(NOW + 300)).scores == {"node-a": 50}
 
 
 def test_nodes_above_a_limit_are_ruled_out_by_name() -> None:
@@ -115,7 +115,7 @@ def test_nodes_above_a_limit_are_ruled_out_by_name() -> None:
         "node(s) with cpu_usage_avg_5m above the limit",
         "node(s) with mem_usage_max_avg_1h above the limit",
     )
-    assert not judged.resolvable("node-b")
+    assert not judged.preemption_may_help("node-b")
     assert judged.narrowed("node-b", "node-a").mask.tolist() == [False, True]
 
 
@@ -161,5 +161,5 @@ def test_what_was_measured_of_pods_changes_nothing() -> None:
     scene = Scene(crane(HALF))
     plugin = DynamicLoad(scene.handle, {})
     scene.cache.assume(pod("other"), "node-a")
-    at_once(scene.measurements.take(Uses({"uid-other": pod_use(3)}, {})))
+    at_once(scene.measurements.take(MeasuredUses({"uid-other": pod_use(3)}, {})))
     assert scene.judging(plugin, pod()).scores == {"node-a": 50}

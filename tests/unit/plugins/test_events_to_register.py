@@ -22,12 +22,12 @@ from tidelock.framework.events import (
 )
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_affinity import NodeAffinityPlugin
 from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
 from unit.plugins.scene import Scene
@@ -78,19 +78,19 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
         (TaintToleration, pod(), TAINTED, node(), True),
         (TaintToleration, pod(tolerations=EVERYTHING), TAINTED, node(), False),
         (TaintToleration, pod(), node(), node(taints=["a=b:PreferNoSchedule"]), False),
-        (NodeAffinity, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "a"}), True),
-        (NodeAffinity, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "b"}), False),
-        (NodeAffinity, pod(nodeSelector={"zone": "a"}), node(), node(labels={"zone": "a"}), True),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "a"}), True),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "b"}), False),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(), node(labels={"zone": "a"}), True),
         (
-            NodeAffinity,
+            NodeAffinityPlugin,
             pod(nodeSelector={"zone": "a"}),
             node(labels={"zone": "a"}),
             node(labels={"zone": "a", "rack": "1"}),
             False,
         ),
-        (Reservation, pod(), None, node(), True),
-        (Reservation, pod(), None, node(cpu="500m"), False),
-        (Reservation, pod(), node(), node(cordoned=True), False),
+        (ReservationPlugin, pod(), None, node(), True),
+        (ReservationPlugin, pod(), None, node(cpu="500m"), False),
+        (ReservationPlugin, pod(), node(), node(cordoned=True), False),
     ],
 )
 def test_plugins_hope_for_nodes_that_they_would_not_refuse(
@@ -110,11 +110,11 @@ LESS_MEMORY = pod("other", node_name="node-a", requests={"cpu": "2", "memory": "
         (NodeResourcesFit, ASSIGNED_POD_ADD, None, OTHER, False),
         (NodeResourcesFit, RESERVATION_FREED, None, None, False),
         (NodeResourcesFit, NODE_DELETE, node(), None, False),
-        (Reservation, ASSIGNED_POD_DELETE, OTHER, None, True),
-        (Reservation, RESERVATION_FREED, None, None, True),
+        (ReservationPlugin, ASSIGNED_POD_DELETE, OTHER, None, True),
+        (ReservationPlugin, RESERVATION_FREED, None, None, True),
         (NodeName, ASSIGNED_POD_DELETE, OTHER, None, False),
         (TaintToleration, ASSIGNED_POD_DELETE, OTHER, None, False),
-        (NodeAffinity, ASSIGNED_POD_DELETE, OTHER, None, False),
+        (NodeAffinityPlugin, ASSIGNED_POD_DELETE, OTHER, None, False),
         (NodeUnschedulable, ASSIGNED_POD_DELETE, OTHER, None, False),
     ],
 )
@@ -142,8 +142,8 @@ def test_a_pod_that_asks_for_less_helps_those_who_want_what_it_gives_back(
         (NodeUnschedulable, pod(tolerations=[{"key": "other", "operator": "Exists"}]), False),
         (TaintToleration, pod(tolerations=EVERYTHING), True),
         (TaintToleration, pod(labels={"app": "web"}), False),
-        (Reservation, pod(labels={"app": "web"}), True),
-        (Reservation, pod(annotations={"tidelock.dev/require-reservation": "true"}), True),
+        (ReservationPlugin, pod(labels={"app": "web"}), True),
+        (ReservationPlugin, pod(annotations={"tidelock.dev/require-reservation": "true"}), True),
     ],
 )
 def test_a_pod_can_help_itself_by_what_the_plugin_looks_at(
@@ -163,20 +163,20 @@ def test_gates_open_by_the_pods_own_update_alone() -> None:
 
 @pytest.mark.parametrize(("name", "hopeful"), [("web-0", True), ("web-1", False)])
 def test_an_active_lock_helps_its_owner(name: str, hopeful: bool) -> None:
-    entry = Scene(node()).lock(owner="web-0", name="lock")
+    entry = Scene(node()).reservation(owner="web-0", name="lock")
 
-    assert hopes(Reservation, pod(name), RESERVATION_ACTIVE, None, entry) is hopeful
-    assert not hopes(Reservation, pod(name, namespace="other"), RESERVATION_ACTIVE, None, entry)
+    assert hopes(ReservationPlugin, pod(name), RESERVATION_ACTIVE, None, entry) is hopeful
+    assert not hopes(ReservationPlugin, pod(name, namespace="other"), RESERVATION_ACTIVE, None, entry)
 
 
 def test_a_pod_that_requires_its_reservation_may_enter_once_one_is_active() -> None:
     scene = Scene(node())
-    plugin = Reservation(scene.handle, {})
+    plugin = ReservationPlugin(scene.handle, {})
     wanting = pod(annotations={"tidelock.dev/require-reservation": "true"})
-    scene.lock("foreign", owner="web-1")
+    scene.reservation("foreign", owner="web-1")
 
     assert plugin.pre_enqueue(pod()).ok
     refused = plugin.pre_enqueue(wanting)
     assert refused.reasons == ("waiting for a reservation, and none names this pod as its owner",)
-    scene.lock("own", owner="web-0")
+    scene.reservation("own", owner="web-0")
     assert plugin.pre_enqueue(wanting).ok

@@ -1,13 +1,16 @@
 """Extender: what was said of nodes, as a filter and a score."""
 
 from builders import node, pod
-from tidelock.framework.extender import Advice, Failed
+from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure
 from tidelock.plugins.extender import ExtenderAdvice
 from unit.plugins.scene import Judgement, Scene
 
-ADVICE = Advice(
+ADVICE = ExtenderAdviceData(
     names=frozenset({"node-a", "node-d"}),
-    failed={"node-b": Failed("too hot", resolvable=True), "node-c": Failed("broken", resolvable=False)},
+    failed={
+        "node-b": ExtenderFailure("too hot", preemption_may_help=True),
+        "node-c": ExtenderFailure("broken", preemption_may_help=False),
+    },
     scores={"node-a": 30, "node-x": 100},
 )
 
@@ -17,11 +20,11 @@ def judged() -> Judgement:
     return Scene(*nodes).judge(ExtenderAdvice, pod(), ADVICE)
 
 
-def resolvable(judgement: Judgement, name: str) -> bool:
+def preemption_may_help(judgement: Judgement, name: str) -> bool:
     row = judgement.snapshot.row(name)
     assert row is not None
     assert isinstance(judgement.plugin, ExtenderAdvice)
-    return judgement.plugin.resolvable(judgement.state, judgement.pod, judgement.snapshot, row)
+    return judgement.plugin.preemption_may_help(judgement.state, judgement.pod, judgement.snapshot, row)
 
 
 def test_nodes_pass_that_all_extenders_let_pass() -> None:
@@ -33,7 +36,7 @@ def test_a_node_has_the_reason_that_its_extender_gave() -> None:
 
 
 def test_evictions_may_help_where_an_extender_gave_a_reason_and_did_not_rule_that_out() -> None:
-    assert [resolvable(judged(), f"node-{letter}") for letter in "bce"] == [True, False, False]
+    assert [preemption_may_help(judged(), f"node-{letter}") for letter in "bce"] == [True, False, False]
 
 
 def test_priorities_are_scores_and_none_is_zero() -> None:

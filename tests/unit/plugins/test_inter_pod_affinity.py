@@ -59,7 +59,7 @@ def test_affinity_keeps_a_pod_in_the_domain_of_another() -> None:
 
     assert judgement.fitting == {"a-1", "a-2"}
     assert judgement.reasons("b-1") == judgement.reasons("far") == (AFFINITY,)
-    assert not judgement.resolvable("b-1")
+    assert not judgement.preemption_may_help("b-1")
 
 
 def test_all_affinity_terms_must_be_met_by_one_pod() -> None:
@@ -91,7 +91,7 @@ def test_anti_affinity_keeps_a_pod_out_of_the_domain_of_another() -> None:
 
     assert judgement.fitting == {"b-1", "far"}
     assert judgement.reasons("a-2") == (ANTI_AFFINITY,)
-    assert judgement.resolvable("a-2")
+    assert judgement.preemption_may_help("a-2")
 
 
 def test_the_anti_affinity_of_placed_pods_counts_as_well() -> None:
@@ -99,7 +99,7 @@ def test_the_anti_affinity_of_placed_pods_counts_as_well() -> None:
 
     assert judgement.fitting == {"b-1", "far"}
     assert judgement.reasons("a-2") == (EXISTING,)
-    assert judgement.resolvable("a-2")
+    assert judgement.preemption_may_help("a-2")
 
 
 def test_a_pod_that_is_being_deleted_still_counts() -> None:

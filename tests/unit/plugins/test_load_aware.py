@@ -8,11 +8,17 @@ import pytest
 from builders import NOW, level, node, pod, pod_use
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.usage_annotations import NODE_LEVEL, NodeLevel, Stat, Uses, encode_node_level
+from tidelock.model.usage_annotations import (
+    NODE_LEVEL,
+    MeasuredUses,
+    NodeLevel,
+    Stat,
+    encode_node_level,
+)
 from tidelock.plugins.load_aware import LoadAware
 from unit.plugins.scene import Scene
 
@@ -92,7 +98,7 @@ def test_pods_that_a_report_may_lack_are_added(age: float, counts: bool) -> None
 @pytest.mark.parametrize(("own", "more"), [(3.0, 14), (30.0, 0)])
 def test_what_was_measured_of_them_is_not_counted_twice(own: float, more: float) -> None:
     scene = Scene(measured(0, 0))
-    at_once(scene.measurements.take(Uses({"uid-other": pod_use(own)}, {})))
+    at_once(scene.measurements.take(MeasuredUses({"uid-other": pod_use(own)}, {})))
     scene.cache.upsert(pod("other", requests={"cpu": "20"}, node_name="node-a", bound_at=NOW))
     wanting = pod(requests={"cpu": "20"})
     found = scene.judge(LoadAware, wanting, resourceWeights={"cpu": 1}).scores["node-a"]
@@ -109,8 +115,8 @@ def test_nodes_above_a_threshold_with_the_pod_are_ruled_out() -> None:
     assert judged.fitting == {"node-a"}
     assert judged.reasons("node-b") == ("node(s) cpu usage exceed threshold",)
     assert judged.reasons("node-c") == ("node(s) memory usage exceed threshold",)
-    assert judged.numbers("node-b") == "cpu 66 % with the pod, threshold 65 %"
-    assert not judged.resolvable("node-b")
+    assert judged.detail("node-b") == "cpu 66 % with the pod, threshold 65 %"
+    assert not judged.preemption_may_help("node-b")
     assert judged.narrowed("node-c", "node-a").mask.tolist() == [False, True]
 
 
@@ -163,7 +169,7 @@ def resident(
     """Place a pod of which cores and GiB were measured, or nothing was."""
     if own is not None:
         uses = {**scene.measurements.uses.pods, f"uid-{name}": pod_use(own[0], own[1] * GIB)}
-        at_once(scene.measurements.take(Uses(uses, {})))
+        at_once(scene.measurements.take(MeasuredUses(uses, {})))
     wanted = dict(zip(("cpu", "memory"), requests, strict=True))
     scene.cache.upsert(pod(name, requests=wanted, node_name="node-a", bound_at=NOW - age, priority=priority))
 
@@ -212,7 +218,7 @@ def test_production_pods_that_were_not_reported_count_as_estimated(
     thresholds = {"cpu": 60, "memory": 70}
     judged = scene.judge(LoadAware, new, prodUsageThresholds=thresholds)
     assert judged.fitting == set()
-    assert judged.numbers() == "memory 74 % with the pod, threshold 70 %"
+    assert judged.detail() == "memory 74 % with the pod, threshold 70 %"
 
 
 def test_others_are_judged_by_the_node_and_do_not_count_as_production() -> None:
@@ -271,10 +277,10 @@ def test_thresholds_of_nothing_are_none() -> None:
 def test_stale_nodes_are_not_ruled_out_and_score_nothing() -> None:
     scene = Scene(measured(99, 99), measured(0, 0, name="node-b", at=NOW - 1))
     plugin = LoadAware(scene.handle, {})
-    judged = scene.judging(plugin, pod(), Moment(NOW + 180))
+    judged = scene.judging(plugin, pod(), DecisionTime(NOW + 180))
     assert judged.fitting == {"node-b"}
     assert judged.scores == {"node-a": 0, "node-b": 0}
-    later = scene.judging(plugin, pod(), Moment(NOW + 181))
+    later = scene.judging(plugin, pod(), DecisionTime(NOW + 181))
     assert later.fitting == {"node-a", "node-b"}
     assert isinstance(plugin, PreScore)
     assert plugin.pre_score(later.state, later.pod, later.snapshot, np.arange(2)).code is Code.SKIP

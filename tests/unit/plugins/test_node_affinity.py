@@ -5,7 +5,7 @@ import pytest
 from builders import node, pod
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
-from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_affinity import NodeAffinityPlugin
 from unit.plugins.scene import Scene
 
 SCENE = Scene(
@@ -36,7 +36,7 @@ def preferring(**weights: int) -> Pod:
     "ordinary", [pod(), pod(affinity={}), pod(affinity={"nodeAffinity": {}}), preferring(a=1)]
 )
 def test_a_pod_that_requires_nothing_is_skipped(ordinary: Pod) -> None:
-    judgement = SCENE.judge(NodeAffinity, ordinary)
+    judgement = SCENE.judge(NodeAffinityPlugin, ordinary)
     assert judgement.status.code is Code.SKIP
     assert judgement.fitting == {"node-a", "node-b", "node-c"}
 
@@ -67,13 +67,13 @@ def test_a_pod_that_requires_nothing_is_skipped(ordinary: Pod) -> None:
     ],
 )
 def test_selector_and_required_terms_must_both_match(demanding: Pod, fitting: set[str]) -> None:
-    judgement = SCENE.judge(NodeAffinity, demanding)
+    judgement = SCENE.judge(NodeAffinityPlugin, demanding)
     assert judgement.status.code is Code.SUCCESS
     assert judgement.fitting == fitting
 
 
 def test_the_reason_is_that_of_kube_scheduler() -> None:
-    judgement = SCENE.judge(NodeAffinity, pod(nodeSelector={"zone": "x"}))
+    judgement = SCENE.judge(NodeAffinityPlugin, pod(nodeSelector={"zone": "x"}))
     assert judgement.reasons() == ("node(s) didn't match Pod's node affinity/selector",)
 
 
@@ -89,7 +89,7 @@ def test_the_reason_is_that_of_kube_scheduler() -> None:
 def test_weights_of_matching_preferences_are_scaled_to_100(
     preferences: dict[str, int], scores: dict[str, float]
 ) -> None:
-    assert SCENE.judge(NodeAffinity, preferring(**preferences)).scores == scores
+    assert SCENE.judge(NodeAffinityPlugin, preferring(**preferences)).scores == scores
 
 
 @pytest.mark.parametrize(
@@ -110,28 +110,28 @@ def test_weights_of_matching_preferences_are_scaled_to_100(
 def test_a_term_that_is_not_valid_matches_no_node(key: str, operator: str, values: list[str]) -> None:
     """The API server takes such values in preferred terms, and took them in required ones once."""
     expression = {"key": key, "operator": operator, "values": values}
-    assert SCENE.judge(NodeAffinity, requiring({"matchExpressions": [expression]})).fitting == set()
+    assert SCENE.judge(NodeAffinityPlugin, requiring({"matchExpressions": [expression]})).fitting == set()
     beside = requiring({"matchExpressions": [expression]}, term("zone", "a"))
-    assert SCENE.judge(NodeAffinity, beside).fitting == {"node-a"}
+    assert SCENE.judge(NodeAffinityPlugin, beside).fitting == {"node-a"}
 
     preferred = [{"weight": 50, "preference": {"matchExpressions": [expression]}}]
     wishful = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
-    assert set(SCENE.judge(NodeAffinity, wishful).scores.values()) == {0}
+    assert set(SCENE.judge(NodeAffinityPlugin, wishful).scores.values()) == {0}
 
 
 def test_a_field_has_one_value() -> None:
     several = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-a", "node-b"]}]}
-    assert SCENE.judge(NodeAffinity, requiring(several)).fitting == set()
+    assert SCENE.judge(NodeAffinityPlugin, requiring(several)).fitting == set()
 
 
 def test_an_empty_preference_matches_no_node() -> None:
     preferred = [{"weight": 50, "preference": {}}]
     wishful = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
-    assert set(SCENE.judge(NodeAffinity, wishful).scores.values()) == {0}
+    assert set(SCENE.judge(NodeAffinityPlugin, wishful).scores.values()) == {0}
 
 
 def test_a_pod_with_other_affinity_alone_scores_nothing() -> None:
-    assert set(SCENE.judge(NodeAffinity, pod(affinity={"podAffinity": {}})).scores.values()) == {0}
+    assert set(SCENE.judge(NodeAffinityPlugin, pod(affinity={"podAffinity": {}})).scores.values()) == {0}
 
 
 def named(*names: str) -> dict[str, Any]:
@@ -140,19 +140,21 @@ def named(*names: str) -> dict[str, Any]:
 
 
 def test_terms_that_can_match_no_node_are_refused_at_once() -> None:
-    judgement = SCENE.judge(NodeAffinity, requiring(named("node-a", "node-b"), named("node-b", "node-c")))
+    judgement = SCENE.judge(
+        NodeAffinityPlugin, requiring(named("node-a", "node-b"), named("node-b", "node-c"))
+    )
 
     assert judgement.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert judgement.status.reasons == ("pod affinity terms conflict",)
 
 
 def test_nodes_beside_the_only_ones_named_are_told_apart() -> None:
-    judgement = SCENE.judge(NodeAffinity, requiring(named("node-a"), nodeSelector={"zone": "x"}))
+    judgement = SCENE.judge(NodeAffinityPlugin, requiring(named("node-a"), nodeSelector={"zone": "x"}))
 
     assert judgement.reasons("node-b") == ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
     assert judgement.reasons("node-a") == ("node(s) didn't match Pod's node affinity/selector",)
-    assert not judgement.resolvable("node-a")
-    other = SCENE.judge(NodeAffinity, requiring(named("node-a"), term("zone", "x")))
+    assert not judgement.preemption_may_help("node-a")
+    other = SCENE.judge(NodeAffinityPlugin, requiring(named("node-a"), term("zone", "x")))
     assert other.reasons("node-b") == ("node(s) didn't match Pod's node affinity/selector",)
 
 
@@ -162,7 +164,7 @@ def test_the_profiles_own_affinity_counts_for_every_pod() -> None:
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term("disk", "ssd")]},
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,
     }
-    judgement = SCENE.judge(NodeAffinity, pod(), addedAffinity=added)
+    judgement = SCENE.judge(NodeAffinityPlugin, pod(), addedAffinity=added)
 
     assert judgement.fitting == {"node-a", "node-b"}
     assert judgement.reasons("node-c") == ("node(s) didn't match scheduler-enforced node affinity",)
@@ -171,4 +173,4 @@ def test_the_profiles_own_affinity_counts_for_every_pod() -> None:
 
 def test_an_added_affinity_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of NodeAffinity: Expected `object`"):
-        NodeAffinity(Scene().handle, {"addedAffinity": 1})
+        NodeAffinityPlugin(Scene().handle, {"addedAffinity": 1})

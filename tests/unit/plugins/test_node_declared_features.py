@@ -35,7 +35,7 @@ def test_a_node_must_declare_what_a_pod_needs(fields: dict[str, Any], nodes: set
     assert judgement.status.ok
     assert judgement.fitting == nodes
     assert judgement.reasons("node-a") == ("node(s) didn't match Pod's required features",)
-    assert not judgement.resolvable("node-a")
+    assert not judgement.preemption_may_help("node-a")
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_equal_pods_but_for_what_they_need_are_told_apart_and_a_node_may_learn()
     core.add(pod("plain", requests={"cpu": "1"}))
     core.place()
     core.add(pod("web-0", containers=[RESTARTING | {"resources": {"requests": {"cpu": "1"}}}]))
-    refusal = core.refuse().refusal
-    assert refusal.message.startswith(f"0/1 nodes are available: 1 {NodeDeclaredFeatures.reason}.")
-    assert refusal.plugins == {"NodeDeclaredFeatures"}
+    diagnosis = core.refuse().diagnosis
+    assert diagnosis.message.startswith(f"0/1 nodes are available: 1 {NodeDeclaredFeatures.reason}.")
+    assert diagnosis.plugins == {"NodeDeclaredFeatures"}
 
-    core.feed.nodes.upsert(None, node("node-a", images={"app": 1}))
+    core.event_handlers.nodes.upsert(None, node("node-a", images={"app": 1}))
     assert core.step() is None
-    core.feed.nodes.upsert(None, node("node-a", features=[RESTART]))
+    core.event_handlers.nodes.upsert(None, node("node-a", features=[RESTART]))
     core.clock.advance(10)
     assert core.place().pod.meta.name == "web-0"

@@ -25,7 +25,7 @@ def test_a_pod_whose_node_is_not_there_goes_nowhere() -> None:
 
 
 def test_no_eviction_changes_a_name() -> None:
-    assert not SCENE.judge(NodeName, pod(node_name="node-b")).resolvable("node-a")
+    assert not SCENE.judge(NodeName, pod(node_name="node-b")).preemption_may_help("node-a")
 
 
 def test_a_node_is_found_among_a_few_that_were_taken() -> None:

@@ -63,7 +63,7 @@ def test_a_port_in_use_is_the_reason_and_an_eviction_may_help() -> None:
     judgement = scene.judge(NodePorts, with_port(hostPort=80))
 
     assert judgement.reasons() == ("node(s) didn't have free ports for the requested pod ports",)
-    assert judgement.resolvable()
+    assert judgement.preemption_may_help()
 
 
 def test_two_pods_on_a_port_both_have_to_go() -> None:

@@ -27,7 +27,7 @@ def test_a_pod_that_evens_a_node_out_scores_more() -> None:
 
 def test_locked_room_counts_as_taken() -> None:
     scene = Scene(node("node-a", cpu="4", memory="10000"))
-    scene.lock("lock", resources={"cpu": "2"})
+    scene.reservation("lock", resources={"cpu": "2"})
     assert scene.judge(Balanced, pod(requests={"memory": "5000"})).scores == {"node-a": 87}
 
 

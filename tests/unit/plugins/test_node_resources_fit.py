@@ -38,7 +38,7 @@ def test_a_resource_that_a_node_lacks_is_none_of_it() -> None:
 
 def test_locked_room_is_not_this_plugins_concern() -> None:
     scene = Scene(node("node-a", cpu="4"))
-    scene.lock("lock", resources={"cpu": "4"})
+    scene.reservation("lock", resources={"cpu": "4"})
     assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "4"})).fitting == {"node-a"}
 
 
@@ -55,7 +55,7 @@ def test_every_resource_that_is_short_is_told_with_its_numbers() -> None:
         "Too many pods",
         f"Insufficient {GPU}",
     )
-    assert judgement.numbers() == (
+    assert judgement.detail() == (
         f"cpu 1 needed, 500m free, memory 4Gi needed, 2Gi free, pods 1 needed, 0 free, {GPU} 1 needed, 0 free"
     )
 
@@ -63,7 +63,7 @@ def test_every_resource_that_is_short_is_told_with_its_numbers() -> None:
 def test_a_node_on_which_others_took_too_much_has_less_than_nothing_free() -> None:
     scene = Scene(node("node-a", cpu="4"))
     scene.cache.assume(pod("other", requests={"cpu": "5"}), "node-a")
-    assert scene.judge(NodeResourcesFit, pod()).numbers() == "cpu 1 needed, -1 free"
+    assert scene.judge(NodeResourcesFit, pod()).detail() == "cpu 1 needed, -1 free"
 
 
 def test_a_resource_of_which_nothing_is_wanted_is_not_short() -> None:
@@ -85,7 +85,7 @@ def test_what_pods_use_and_locks_hold_counts_against_a_node() -> None:
     """Of node-a's cpu 1 of 4 is used and 1 locked, 1 wanted: 25; of its memory 80 stays free: 52."""
     scene = Scene(node("node-a", cpu="4", memory="10000"))
     scene.cache.assume(pod("other", requests={"cpu": "1", "memory": "1000"}), "node-a")
-    scene.lock("lock", resources={"cpu": "1"})
+    scene.reservation("lock", resources={"cpu": "1"})
     assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", "memory": "1000"})).scores == {
         "node-a": 52
     }
@@ -113,9 +113,9 @@ def test_an_eviction_helps_unless_the_node_is_too_small() -> None:
     scene = Scene(node("node-a", cpu="4", pods="1"))
     scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
 
-    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "3"})).resolvable()
-    assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "5"})).resolvable()
-    assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", GPU: "1"})).resolvable()
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "3"})).preemption_may_help()
+    assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "5"})).preemption_may_help()
+    assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", GPU: "1"})).preemption_may_help()
 
 
 def test_ignored_extended_resources_are_left_to_others() -> None:

@@ -12,7 +12,7 @@ def test_a_cordoned_node_takes_no_pods() -> None:
 
     assert judgement.fitting == {"node-a"}
     assert judgement.reasons("node-b") == ("node(s) were unschedulable",)
-    assert not judgement.resolvable("node-b")
+    assert not judgement.preemption_may_help("node-b")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_volumes_of_a_driver_are_counted_against_its_limit() -> None:
     assert judged.reasons("node-a") == (FULL,)
     plugin = judged.plugin
     assert isinstance(plugin, NodeVolumeLimits)
-    assert plugin.resolvable(judged.state, WANTING, judged.snapshot, 0)
+    assert plugin.preemption_may_help(judged.state, WANTING, judged.snapshot, 0)
     assert judged.narrowed("node-c", "node-a").mask.tolist() == [True, False]
 
 
@@ -87,7 +87,7 @@ def test_a_missing_claim_rules_out_all_nodes() -> None:
     assert judged.reasons("node-b") == (missing,)
     plugin = judged.plugin
     assert isinstance(plugin, NodeVolumeLimits)
-    assert not plugin.resolvable(judged.state, judged.pod, judged.snapshot, 0)
+    assert not plugin.preemption_may_help(judged.state, judged.pod, judged.snapshot, 0)
 
 
 def test_attached_volumes_count_beside_those_of_pods() -> None:

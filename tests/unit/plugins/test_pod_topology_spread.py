@@ -44,7 +44,7 @@ def test_a_domain_with_too_many_is_ruled_out() -> None:
 
     assert judgement.fitting == {"b-1"}
     assert judgement.reasons("a-2") == (TOO_MANY,)
-    assert judgement.resolvable("a-2")
+    assert judgement.preemption_may_help("a-2")
 
 
 def test_a_node_without_the_label_is_ruled_out_for_good() -> None:
@@ -52,7 +52,7 @@ def test_a_node_without_the_label_is_ruled_out_for_good() -> None:
 
     assert judgement.fitting == {"a-1", "a-2", "b-1"}
     assert judgement.reasons("far") == (f"{TOO_MANY} (missing required label)",)
-    assert not judgement.resolvable("far")
+    assert not judgement.preemption_may_help("far")
 
 
 def test_a_node_must_keep_all_constraints() -> None:

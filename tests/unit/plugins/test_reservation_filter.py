@@ -2,9 +2,9 @@
 
 from builders import node, pod
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.model.pods import REQUIRE_RESERVATION
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from unit.plugins.scene import Judgement, Scene
 
 REQUIRED = {REQUIRE_RESERVATION: "true"}
@@ -13,84 +13,96 @@ REQUIRED = {REQUIRE_RESERVATION: "true"}
 def scene() -> Scene:
     """Give two nodes of 4 cpu, on the first of which 2 are locked for web-0."""
     two = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"))
-    two.lock("lock", resources={"cpu": "2"}, owner="web-0")
+    two.reservation("lock", resources={"cpu": "2"}, owner="web-0")
     return two
 
 
 def test_locked_room_is_free_for_its_owner_alone() -> None:
-    assert scene().judge(Reservation, pod("db-0", requests={"cpu": "3"})).fitting == {"node-b"}
-    assert scene().judge(Reservation, pod("web-0", requests={"cpu": "3"})).fitting == {"node-a", "node-b"}
+    assert scene().judge(ReservationPlugin, pod("db-0", requests={"cpu": "3"})).fitting == {"node-b"}
+    assert scene().judge(ReservationPlugin, pod("web-0", requests={"cpu": "3"})).fitting == {
+        "node-a",
+        "node-b",
+    }
 
 
 def test_what_is_neither_used_nor_locked_is_free_for_everybody() -> None:
-    assert scene().judge(Reservation, pod("db-0", requests={"cpu": "2"})).fitting == {"node-a", "node-b"}
+    assert scene().judge(ReservationPlugin, pod("db-0", requests={"cpu": "2"})).fitting == {
+        "node-a",
+        "node-b",
+    }
 
 
 def test_a_pod_of_another_namespace_is_no_owner() -> None:
     stranger = pod("web-0", namespace="other", requests={"cpu": "3"})
-    assert scene().judge(Reservation, stranger).fitting == {"node-b"}
+    assert scene().judge(ReservationPlugin, stranger).fitting == {"node-b"}
 
 
 def test_a_pod_that_wants_nothing_of_what_is_locked_is_not_kept_out() -> None:
     full = Scene(node("node-a", cpu="4"))
-    full.lock("lock", resources={"cpu": "4"})
-    assert full.judge(Reservation, pod("db-0", requests={"memory": "1Gi"})).fitting == {"node-a"}
+    full.reservation("lock", resources={"cpu": "4"})
+    assert full.judge(ReservationPlugin, pod("db-0", requests={"memory": "1Gi"})).fitting == {"node-a"}
 
 
 def test_all_of_a_pods_own_locks_are_left_out() -> None:
     full = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"))
-    full.lock("first", "node-a", resources={"cpu": "1"}, owner="web-0")
-    full.lock("second", "node-a", resources={"cpu": "3"}, owner="web-0")
-    full.lock("third", "node-b", resources={"cpu": "4"}, owner="web-0")
+    full.reservation("first", "node-a", resources={"cpu": "1"}, owner="web-0")
+    full.reservation("second", "node-a", resources={"cpu": "3"}, owner="web-0")
+    full.reservation("third", "node-b", resources={"cpu": "4"}, owner="web-0")
 
-    assert full.judge(Reservation, pod("web-0", requests={"cpu": "4"})).fitting == {"node-a", "node-b"}
+    assert full.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"})).fitting == {"node-a", "node-b"}
 
 
 def test_what_an_owner_wants_beyond_its_lock_must_be_free() -> None:
     shared = scene()
-    shared.lock("other", resources={"cpu": "1"}, owner="db-0")
+    shared.reservation("other", resources={"cpu": "1"}, owner="db-0")
 
-    assert shared.judge(Reservation, pod("web-0", requests={"cpu": "3"})).fitting == {"node-a", "node-b"}
-    too_big = shared.judge(Reservation, pod("web-0", requests={"cpu": "4"}))
+    assert shared.judge(ReservationPlugin, pod("web-0", requests={"cpu": "3"})).fitting == {
+        "node-a",
+        "node-b",
+    }
+    too_big = shared.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"}))
     assert too_big.fitting == {"node-b"}
     assert too_big.reasons() == ("Insufficient cpu beside reservations",)
-    assert too_big.numbers() == "cpu 4 needed, 3 free, 1 locked by shop/other"
+    assert too_big.detail() == "cpu 4 needed, 3 free, 1 locked by shop/other"
 
 
 def test_an_owner_fits_where_others_took_too_much_of_what_it_does_not_want() -> None:
     overfull = Scene(node("node-a", cpu="4", memory="1Gi"))
     overfull.cache.assume(pod("other", requests={"memory": "2Gi"}), "node-a")
-    overfull.lock("lock", resources={"cpu": "4"}, owner="web-0")
-    assert overfull.judge(Reservation, pod("web-0", requests={"cpu": "4"})).fitting == {"node-a"}
+    overfull.reservation("lock", resources={"cpu": "4"}, owner="web-0")
+    assert overfull.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"})).fitting == {"node-a"}
 
 
 def test_a_lock_that_is_being_placed_does_not_count_against_itself() -> None:
     growing = scene()
-    entry = growing.book.entries[next(iter(growing.book.entries))]
-    stand_in = pod("no-owner", requests={"cpu": "4"})
+    entry = growing.ledger.entries[next(iter(growing.ledger.entries))]
+    reserve_pod = pod("no-owner", requests={"cpu": "4"})
 
-    assert growing.judge(Reservation, stand_in, OwnLocks((entry,))).fitting == {"node-a", "node-b"}
-    assert growing.judge(Reservation, stand_in).fitting == {"node-b"}
+    assert growing.judge(ReservationPlugin, reserve_pod, OwnReservations((entry,))).fitting == {
+        "node-a",
+        "node-b",
+    }
+    assert growing.judge(ReservationPlugin, reserve_pod).fitting == {"node-b"}
 
 
 def test_a_pod_may_require_the_room_that_is_locked_for_it() -> None:
     picky = pod("web-0", annotations=REQUIRED, requests={"cpu": "1"})
-    judgement = scene().judge(Reservation, picky)
+    judgement = scene().judge(ReservationPlugin, picky)
 
     assert judgement.fitting == {"node-a"}
     assert judgement.reasons("node-b") == ("node(s) without the reservation that the pod requires",)
-    assert judgement.numbers("node-b") == ""
+    assert judgement.detail("node-b") == ""
 
 
 def test_a_pod_that_requires_a_lock_and_has_none_goes_nowhere() -> None:
-    judgement = scene().judge(Reservation, pod("db-0", annotations=REQUIRED))
+    judgement = scene().judge(ReservationPlugin, pod("db-0", annotations=REQUIRED))
     assert judgement.fitting == set()
 
 
 def test_a_required_lock_that_is_too_small_is_told_with_its_numbers() -> None:
     shared = scene()
-    shared.lock("other", resources={"cpu": "1"}, owner="db-0")
-    judgement = shared.judge(Reservation, pod("web-0", annotations=REQUIRED, requests={"cpu": "4"}))
+    shared.reservation("other", resources={"cpu": "1"}, owner="db-0")
+    judgement = shared.judge(ReservationPlugin, pod("web-0", annotations=REQUIRED, requests={"cpu": "4"}))
     assert judgement.fitting == set()
     assert judgement.reasons("node-a") == ("Insufficient cpu beside reservations",)
 
@@ -98,24 +110,24 @@ def test_a_required_lock_that_is_too_small_is_told_with_its_numbers() -> None:
 def test_a_lock_on_a_node_that_is_gone_helps_nobody() -> None:
     shrunk = scene()
     shrunk.cache.drop_node("node-a")
-    judgement = shrunk.judge(Reservation, pod("web-0", annotations=REQUIRED))
+    judgement = shrunk.judge(ReservationPlugin, pod("web-0", annotations=REQUIRED))
     assert judgement.fitting == set()
     assert judgement.scores == {"node-b": 0}
 
 
 def test_a_refusal_names_every_resource_that_is_short_and_who_locks_it() -> None:
     full = Scene(node("node-a", cpu="4", memory="8Gi", pods="2"))
-    full.lock("one", resources={"cpu": "1500m", "memory": "2Gi"}, owner="x")
-    full.lock("two", resources={"cpu": "1"}, owner="y")
+    full.reservation("one", resources={"cpu": "1500m", "memory": "2Gi"}, owner="x")
+    full.reservation("two", resources={"cpu": "1"}, owner="y")
 
-    judgement = full.judge(Reservation, pod("db-0", requests={"cpu": "2", "memory": "7Gi"}))
+    judgement = full.judge(ReservationPlugin, pod("db-0", requests={"cpu": "2", "memory": "7Gi"}))
 
     assert judgement.reasons() == (
         "Insufficient cpu beside reservations",
         "Insufficient memory beside reservations",
         "Too many pods beside reservations",
     )
-    assert judgement.numbers() == (
+    assert judgement.detail() == (
         "cpu 2 needed, 1500m free, 2500m locked by shop/one, shop/two, "
         "memory 7Gi needed, 6Gi free, 2Gi locked by shop/one, "
         "pods 1 needed, 0 free, 2 locked by shop/one, shop/two"
@@ -125,23 +137,23 @@ def test_a_refusal_names_every_resource_that_is_short_and_who_locks_it() -> None
 def test_of_many_locks_the_first_three_are_named() -> None:
     full = Scene(node("node-a", cpu="4"))
     for index in range(5):
-        full.lock(f"lock-{index}", resources={"cpu": "500m"}, owner="x")
+        full.reservation(f"lock-{index}", resources={"cpu": "500m"}, owner="x")
 
-    assert full.judge(Reservation, pod("db-0", requests={"cpu": "2"})).numbers() == (
+    assert full.judge(ReservationPlugin, pod("db-0", requests={"cpu": "2"})).detail() == (
         "cpu 2 needed, 1500m free, 2500m locked by shop/lock-0, shop/lock-1, shop/lock-2 and 2 more"
     )
 
 
 def test_what_extenders_keep_count_of_is_not_counted() -> None:
     one = Scene(node("node-a", cpu="2"))
-    one.lock("other", resources={"cpu": "1"}, owners=[{"pod": {"name": "other"}}])
+    one.reservation("other", resources={"cpu": "1"}, owners=[{"pod": {"name": "other"}}])
     wanting = pod("web-0", requests={"cpu": "1", "example.com/foo": "1"})
     one.columns.vector(wanting.requests)
     snapshot = Snapshot.of(one.columns)
     args = {"ignoredResources": ["example.com/foo"]}
 
-    assert one.judge(Reservation, wanting).fitting == set()
-    assert Judgement(Reservation(one.handle, args), wanting, snapshot, ()).fitting == {"node-a"}
+    assert one.judge(ReservationPlugin, wanting).fitting == set()
+    assert Judgement(ReservationPlugin(one.handle, args), wanting, snapshot, ()).fitting == {"node-a"}
     greedy = pod("web-0", requests={"cpu": "2", "example.com/foo": "1"})
-    judged = Judgement(Reservation(one.handle, args), greedy, snapshot, ())
+    judged = Judgement(ReservationPlugin(one.handle, args), greedy, snapshot, ())
     assert judged.reasons() == ("Insufficient cpu beside reservations",)

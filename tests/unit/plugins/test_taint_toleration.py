@@ -28,11 +28,11 @@ def test_the_first_untolerated_taint_is_named() -> None:
     dedicated = {"key": "dedicated", "operator": "Exists"}
 
     assert HARD.judge(TaintToleration, pod()).reasons("node-c") == ("node(s) had untolerated taint(s)",)
-    assert HARD.judge(TaintToleration, pod()).numbers("node-c") == "taint dedicated=batch:NoExecute"
-    assert HARD.judge(TaintToleration, pod(tolerations=[dedicated])).numbers("node-c") == (
+    assert HARD.judge(TaintToleration, pod()).detail("node-c") == "taint dedicated=batch:NoExecute"
+    assert HARD.judge(TaintToleration, pod(tolerations=[dedicated])).detail("node-c") == (
         "taint gpu=:NoSchedule"
     )
-    assert not HARD.judge(TaintToleration, pod()).resolvable("node-c")
+    assert not HARD.judge(TaintToleration, pod()).preemption_may_help("node-c")
 
 
 def test_fewer_soft_taints_score_higher() -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from builders import NOW, level, node, pod
 from tidelock.framework.api import Code, Plugin, PreScore
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing, balance
 from tidelock.plugins.low_risk_over_commitment.plugin import (
     LowRiskOverCommitment,
-    Promises,
+    PromisedUse,
     limit_risk,
     load_risk,
 )
@@ -125,7 +125,7 @@ def test_a_node_that_offers_nothing_is_worth_nothing() -> None:
 
 
 def risk(before: tuple[float, float], after: tuple[float, float], mean: float) -> float:
-    promised = [Promises(np.array([each[0]]), np.array([each[1]])) for each in (before, after)]
+    promised = [PromisedUse(np.array([each[0]]), np.array([each[1]])) for each in (before, after)]
     load = load_risk(promised[0], np.array([mean]), np.zeros(1))
     return float((0.5 * limit_risk(promised[1]) + 0.5 * load)[0])
 
@@ -154,7 +154,7 @@ def test_overcommitment_is_read_off_the_pods_of_the_node() -> None:
     weights = {"riskLimitWeights": {"cpu": 1}}
     assert score(scene, LowRiskOverCommitment, pod(requests={"cpu": "1"}), **weights) == 100
 
-    scene.lock("lock", "node-a", resources={"cpu": "2"})
+    scene.reservation("lock", "node-a", resources={"cpu": "2"})
     assert score(scene, LowRiskOverCommitment, pod(requests={"cpu": "1"}), **weights) == 0
 
 
@@ -189,7 +189,7 @@ def test_a_pod_that_promises_nothing_has_no_say() -> None:
 def test_without_fresh_measurements_they_have_no_say(kind: type[Plugin]) -> None:
     scene = Scene(measured(cpu=5), measured("node-b", cpu=5))
     plugin = kind(scene.handle, {})
-    later = scene.judging(plugin, pod(requests={"cpu": "10m"}), Moment(NOW + 181))
+    later = scene.judging(plugin, pod(requests={"cpu": "10m"}), DecisionTime(NOW + 181))
     assert isinstance(plugin, PreScore)
     assert plugin.pre_score(later.state, later.pod, later.snapshot, np.arange(2)).code is Code.SKIP
 

@@ -49,7 +49,7 @@ def test_a_node_that_cannot_be_read_takes_nothing() -> None:
 
     assert judgement.fitting == {"node-a"}
     assert judgement.reasons("node-b") == ("node(s) had an unreadable object",)
-    assert not judgement.resolvable("node-b")
+    assert not judgement.preemption_may_help("node-b")
 
 
 def test_a_node_with_a_pod_that_cannot_be_read_takes_nothing_until_it_can() -> None:
@@ -130,11 +130,11 @@ def test_a_node_whose_csi_node_cannot_be_read_takes_no_pods_with_volumes() -> No
 def test_a_refused_pod_is_tried_again_when_the_node_can_be_read() -> None:
     core = Core(bad_node("node-a"))
     core.add(pod("web-0", requests={"cpu": "1"}))
-    refusal = core.refuse().refusal
-    assert refusal.message.startswith(f"0/1 nodes are available: 1 {UnreadableObjects.reason}.")
-    assert refusal.plugins == {"UnreadableObjects"}
+    diagnosis = core.refuse().diagnosis
+    assert diagnosis.message.startswith(f"0/1 nodes are available: 1 {UnreadableObjects.reason}.")
+    assert diagnosis.plugins == {"UnreadableObjects"}
 
-    core.feed.nodes.upsert(None, node("node-a"))
+    core.event_handlers.nodes.upsert(None, node("node-a"))
     core.clock.advance(10)
     assert core.place().node_name == "node-a"
 
@@ -142,9 +142,9 @@ def test_a_refused_pod_is_tried_again_when_the_node_can_be_read() -> None:
 def test_a_refused_pod_is_tried_again_when_it_can_be_read() -> None:
     core = Core(node("node-a"))
     core.add(bad_pod("web-0"))
-    assert core.refuse().refusal.plugins == {"UnreadableObjects"}
+    assert core.refuse().diagnosis.plugins == {"UnreadableObjects"}
 
-    core.feed.pods.upsert(bad_pod("web-0"), pod("web-0", version=2))
+    core.event_handlers.pods.upsert(bad_pod("web-0"), pod("web-0", version=2))
     core.clock.advance(10)
     assert core.place().node_name == "node-a"
 
@@ -153,9 +153,9 @@ def test_a_refused_pod_is_tried_again_when_its_neighbour_can_be_read() -> None:
     core = Core(node("node-a"))
     core.add(bad_pod("odd", node_name="node-a"))
     core.add(pod("web-0", requests={"cpu": "1"}))
-    assert core.refuse().refusal.plugins == {"UnreadableObjects"}
+    assert core.refuse().diagnosis.plugins == {"UnreadableObjects"}
 
-    core.feed.pods.upsert(None, pod("odd", node_name="node-a", version=2))
+    core.event_handlers.pods.upsert(None, pod("odd", node_name="node-a", version=2))
     core.clock.advance(10)
     assert core.place().node_name == "node-a"
 
@@ -163,14 +163,14 @@ def test_a_refused_pod_is_tried_again_when_its_neighbour_can_be_read() -> None:
 def test_locks_keep_a_node_that_cannot_be_read_and_none_is_given_there() -> None:
     """How much such a node has is not known, so it is not known either that it has too little."""
     core = Core(node("node-a"))
-    lock = core.lock(resources={"cpu": "2"})
+    reservation = core.reservation(resources={"cpu": "2"})
     core.step()
-    assert (lock.node, lock.held["cpu"]) == ("node-a", 2000)
+    assert (reservation.node, reservation.held["cpu"]) == ("node-a", 2000)
 
-    core.feed.nodes.upsert(None, decode_node(encode(node_json("node-a", cpu="?"))))
-    late = core.lock("late", resources={"cpu": "1"}, owner="db-0")
+    core.event_handlers.nodes.upsert(None, decode_node(encode(node_json("node-a", cpu="?"))))
+    late = core.reservation("late", resources={"cpu": "1"}, owner="db-0")
     core.step()
-    assert (lock.node, lock.held["cpu"]) == ("node-a", 2000)
+    assert (reservation.node, reservation.held["cpu"]) == ("node-a", 2000)
     assert late.node == ""
     assert "had an unreadable object" in late.message
 

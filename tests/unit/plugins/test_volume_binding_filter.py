@@ -90,7 +90,7 @@ def test_a_bound_claim_leads_to_where_its_volume_is() -> None:
     assert plugin.reasons(judged.state, WANTING, judged.narrowed("node-c", "node-a").snapshot, 1) == (
         NODE_CONFLICT,
     )
-    assert not plugin.resolvable(judged.state, WANTING, judged.snapshot, 0)
+    assert not plugin.preemption_may_help(judged.state, WANTING, judged.snapshot, 0)
 
 
 def affine(**term: list[dict[str, Any]]) -> dict[str, Any]:

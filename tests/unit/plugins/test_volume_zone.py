@@ -40,7 +40,7 @@ def test_a_pod_goes_where_the_labels_of_its_volume_say(labels: dict[str, str], f
     assert judged.reasons("node-b") == ("node(s) had no available volume zone",)
     plugin = judged.plugin
     assert isinstance(plugin, VolumeZone)
-    assert not plugin.resolvable(judged.state, WANTING, judged.snapshot, 0)
+    assert not plugin.preemption_may_help(judged.state, WANTING, judged.snapshot, 0)
     few = judged.narrowed("node-d", "node-b", "node-a")
     assert few.mask.tolist() == [name in fitting for name in ("node-d", "node-b", "node-a")]
 

@@ -8,11 +8,11 @@ import pytest
 from builders import NOW, level, node, pod, pod_use, reservation, usage, water_level
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
-from tidelock.framework.decision_time import Moment
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.decision_time import DecisionTime
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.nodes import Node
-from tidelock.model.usage_annotations import NODE_LEVEL, Uses, WorkloadKey
+from tidelock.model.usage_annotations import NODE_LEVEL, MeasuredUses, WorkloadKey
 from tidelock.model.workloads import Workload
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.scene import Scene
@@ -40,8 +40,8 @@ def scored(scene: Scene, **args: Any) -> list[float]:
     return list(scene.judge(WaterLevelBalance, POD, **CPU_ALONE, **args).scores.values())
 
 
-def at(now: float) -> Moment:
-    return Moment(now)
+def at(now: float) -> DecisionTime:
+    return DecisionTime(now)
 
 
 def test_published_figures_of_a_static_target() -> None:
@@ -92,7 +92,9 @@ def test_a_window_that_was_not_measured_is_taken_from_its_neighbour() -> None:
 )
 def test_history_goes_before_the_limit_and_that_before_the_request(wanting: Any, percent: float) -> None:
     scene = Scene(measured("node-a", 10))
-    at_once(scene.measurements.take(Uses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})))
+    at_once(
+        scene.measurements.take(MeasuredUses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)}))
+    )
     found = scene.judge(WaterLevelBalance, wanting, **WINDOWS, **CPU_ALONE, **STATIC).scores["node-a"]
     assert found == pytest.approx(80 * (10 + percent) / 20 + 20)
 
@@ -157,27 +159,29 @@ def test_a_lock_adds_the_use_of_its_owner_and_not_to_the_owner_itself() -> None:
     scene = Scene(measured("node-a"))
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **STATIC})
     alone = scene.judging(plugin, POD).scores["node-a"]
-    entry = scene.lock("lock", "node-a", resources={"cpu": "3"})
+    entry = scene.reservation("lock", "node-a", resources={"cpu": "3"})
 
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 4 / 20 + 20
-    assert scene.judging(plugin, POD, OwnLocks((entry,))).scores["node-a"] == pytest.approx(alone)
+    assert scene.judging(plugin, POD, OwnReservations((entry,))).scores["node-a"] == pytest.approx(alone)
 
-    scene.book.remove(reservation("lock"))
+    scene.ledger.remove(reservation("lock"))
     assert scene.judging(plugin, POD).scores["node-a"] == alone
 
 
 def test_a_lock_for_a_workload_adds_what_history_says() -> None:
     scene = Scene(measured("node-a"))
-    at_once(scene.measurements.take(Uses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)})))
+    at_once(
+        scene.measurements.take(MeasuredUses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)}))
+    )
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
-    scene.lock("lock", "node-a", resources={"cpu": "3"}, owners=[{"controller": owner}])
+    scene.reservation("lock", "node-a", resources={"cpu": "3"}, owners=[{"controller": owner}])
     assert scored(scene, **STATIC) == [80 * 8 / 20 + 20]
 
 
 def test_a_lock_that_waits_adds_nothing() -> None:
     scene = Scene(measured("node-a"))
-    scene.book.upsert(reservation("lock", resources={"cpu": "3"}), NOW)
-    waiting = OwnLocks(tuple(scene.book.entries.values()))
+    scene.ledger.upsert(reservation("lock", resources={"cpu": "3"}), NOW)
+    waiting = OwnReservations(tuple(scene.ledger.entries.values()))
     assert scene.judge(WaterLevelBalance, POD, waiting, **CPU_ALONE, **STATIC).scores == {"node-a": 24}
 
 
@@ -193,8 +197,10 @@ def test_a_lock_that_waits_adds_nothing() -> None:
 )
 def test_a_lock_for_others_adds_what_it_holds(owners: list[Any]) -> None:
     scene = Scene(measured("node-a"))
-    at_once(scene.measurements.take(Uses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)})))
-    scene.lock("lock", "node-a", resources={"cpu": "3"}, owners=owners)
+    at_once(
+        scene.measurements.take(MeasuredUses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)}))
+    )
+    scene.reservation("lock", "node-a", resources={"cpu": "3"}, owners=owners)
     assert scored(scene, **STATIC) == [80 * 4 / 20 + 20]
 
 
@@ -209,7 +215,7 @@ def test_a_pod_whose_workload_comes_to_be_known_later_counts_by_history_from_the
     owner = OwnerReference("apps/v1", "Deployment", "web", "uid-web", controller=True)
     meta = ObjectMeta("web-abc", "shop", owner_references=(owner,))
     scene.objects.replica_sets.upsert(None, Workload(meta))
-    at_once(scene.measurements.take(Uses({}, {WorkloadKey("Deployment", "shop", "web"): usage(3.0)})))
+    at_once(scene.measurements.take(MeasuredUses({}, {WorkloadKey("Deployment", "shop", "web"): usage(3.0)})))
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 8 / 20 + 20
 
 
@@ -229,14 +235,14 @@ def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
     for name in ("one", "two"):
         scene.cache.upsert(pod(name, requests={"cpu": "9"}, node_name="node-a", bound_at=NOW - 9999))
     uses = {"uid-one": pod_use(2.0), "uid-two": pod_use(5.0)}
-    at_once(scene.measurements.take(Uses(uses, {})))
+    at_once(scene.measurements.take(MeasuredUses(uses, {})))
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **SUMS})
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 8 / 20 + 20
 
     scene.cache.remove("uid-two")
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 3 / 20 + 20
 
-    at_once(scene.measurements.take(Uses({"uid-one": pod_use(4.0)}, {})))
+    at_once(scene.measurements.take(MeasuredUses({"uid-one": pod_use(4.0)}, {})))
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 5 / 20 + 20
 
 
@@ -244,7 +250,7 @@ def test_history_fills_in_for_young_pods_by_their_age() -> None:
     scene = Scene(measured("node-a"))
     web = {"controller": "apps/v1/StatefulSet/web", "requests": {"cpu": "9"}, "node_name": "node-a"}
     scene.cache.upsert(pod("young", bound_at=NOW - 450, **web))
-    uses = Uses({"uid-young": pod_use(8.0)}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})
+    uses = MeasuredUses({"uid-young": pod_use(8.0)}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})
     at_once(scene.measurements.take(uses))
     assert scored(scene, **SUMS) == [80 * (0.25 * 8 + 0.75 * 4 + 1) / 20 + 20]
 
@@ -253,13 +259,13 @@ def test_a_young_pod_without_history_counts_as_measured_and_one_not_measured_as_
     scene = Scene(measured("node-a"))
     scene.cache.upsert(pod("young", requests={"cpu": "9"}, node_name="node-a", bound_at=NOW - 10))
     scene.cache.assume(pod("newer", requests={"cpu": "4"}), "node-a")
-    at_once(scene.measurements.take(Uses({"uid-young": pod_use(2.0)}, {})))
+    at_once(scene.measurements.take(MeasuredUses({"uid-young": pod_use(2.0)}, {})))
     assert scored(scene, **SUMS) == [80 * (2 + 4 + 1) / 20 + 20]
 
 
 def test_sums_that_are_old_give_way_to_the_nodes_windows() -> None:
     scene = Scene(measured("node-a", 5))
-    at_once(scene.measurements.take(Uses({"uid-other": pod_use(2.0, at=NOW - 901)}, {})))
+    at_once(scene.measurements.take(MeasuredUses({"uid-other": pod_use(2.0, at=NOW - 901)}, {})))
     assert scored(scene, **SUMS) == [80 * 6 / 20 + 20]
 
 
@@ -327,8 +333,8 @@ def test_nodes_beyond_a_limit_are_ruled_out_with_the_numbers() -> None:
         "node(s) with measured cpu use above the limit",
         "node(s) with measured memory use above the limit",
     )
-    assert judged.numbers("node-c") == "cpu 90 % used, limit 80 %, memory 75 % used, limit 70 %"
-    assert not judged.resolvable("node-b")
+    assert judged.detail("node-c") == "cpu 90 % used, limit 80 %, memory 75 % used, limit 70 %"
+    assert not judged.preemption_may_help("node-b")
 
 
 def test_a_few_nodes_are_judged_as_all_are() -> None:
@@ -338,7 +344,7 @@ def test_a_few_nodes_are_judged_as_all_are() -> None:
     assert judged.plugin.reasons(judged.state, POD, judged.snapshot, 0) == (  # type: ignore[attr-defined]
         "node(s) with measured cpu use above the limit",
     )
-    assert judged.plugin.numbers(judged.state, POD, judged.snapshot, 0) == "cpu 90 % used, limit 80 %"  # type: ignore[attr-defined]
+    assert judged.plugin.detail(judged.state, POD, judged.snapshot, 0) == "cpu 90 % used, limit 80 %"  # type: ignore[attr-defined]
 
 
 def test_pods_that_just_came_count_against_the_limit() -> None:

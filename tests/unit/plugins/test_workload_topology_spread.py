@@ -48,7 +48,7 @@ def test_a_domain_gets_no_more_pods_than_it_may_have() -> None:
     judged = scene.judging(plugin, web("web-2"))
     assert judged.fitting == {"node-c", "node-d"}
     assert judged.reasons("node-a") == ("node(s) in a domain that has its share of the workload's pods",)
-    assert judged.resolvable("node-a")
+    assert judged.preemption_may_help("node-a")
     assert judged.narrowed("node-b", "node-c").mask.tolist() == [False, True]
 
     scene.cache.remove("uid-web-0")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelock.framework.config_file import ConfigurationError
-from tidelock.framework.installed import GROUP, load_plugins
+from tidelock.framework.installed import ENTRY_POINT_GROUP, load_plugins
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "docs/examples/plugin"
@@ -34,7 +34,7 @@ for name, cpu in (("web-0", "1"), ("web-1", "1"), ("web-2", "1"), ("web-3", "3")
     decider.queue.upsert(pod(name, requests={"cpu": cpu}), NOW)
 for _ in range(4):
     outcome = decider.step(NOW)
-    print(getattr(outcome, "node_name", None) or outcome.refusal.message)
+    print(getattr(outcome, "node_name", None) or outcome.diagnosis.message)
 print([(plugin.name, weight) for plugin, weight in decider.profile.score][-2:])
 """
 
@@ -97,7 +97,7 @@ def offer(folder: Path, name: str, value: str, distribution: str = "acme") -> En
     info = folder / f"{distribution}-1.2.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n")
+    (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{name} = {value}\n")
     (point,) = PathDistribution(info).entry_points
     return point
 

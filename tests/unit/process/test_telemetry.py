@@ -6,7 +6,7 @@ from prometheus_client import generate_latest
 
 from tidelock import __version__
 from tidelock.framework.api import Code
-from tidelock.ledger.ledger import Change
+from tidelock.ledger.ledger import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
@@ -17,8 +17,8 @@ def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
 
 
-def change(event: Event, phase: Phase, *, at: float = 10.0, due: float = 10.0) -> Change:
-    return Change(ObjectMeta("lock", "shop"), event, phase, "Reason", "message", at, due)
+def change(event: Event, phase: Phase, *, at: float = 10.0, due: float = 10.0) -> Transition:
+    return Transition(ObjectMeta("lock", "shop"), event, phase, "Reason", "message", at, due)
 
 
 def test_buckets_are_those_of_kube_scheduler_to_the_last_digit() -> None:

@@ -6,9 +6,9 @@ import pytest
 from demo.water import Lives
 from replay.exporter import Exporter
 from replay.pool import Placement, Pool
-from tidelock.simulation.engine import NOWHERE, Simulation
+from tidelock.simulation.engine import NOT_PLACED, Simulation
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.world import Machine, Workload, World
+from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 from unit.load.patches import PatchApi
 
 GIBI = 2**30
@@ -17,10 +17,10 @@ GIBI = 2**30
 @pytest.fixture
 def pool() -> Pool:
     """Two nodes, and four pods of two Deployments; on one of the nodes they want more than there is."""
-    world = World(
+    world = SimulatedWorld(
         title="small",
         machines=(Machine("a", 2000, 8 * GIBI), Machine("b", 4000, 8 * GIBI)),
-        workloads=tuple(Workload(name, 500, GIBI, 4000, GIBI) for name in ("web", "db")),
+        workloads=tuple(SimulatedWorkload(name, 500, GIBI, 4000, GIBI) for name in ("web", "db")),
         workload=np.array([0, 1, 0, 1]),
         arrives=np.zeros(4),
         lives=np.full(4, inf),
@@ -38,7 +38,7 @@ def test_use_is_what_the_simulator_says_of_the_same_placement(pool: Pool) -> Non
 
 
 def test_pods_of_a_full_node_share_it_and_those_without_a_node_use_nothing(pool: Pool) -> None:
-    placement = Placement(("p0", "p1", "p2", "p3"), np.array([0, 1, 1, 0]), np.array([0, 0, 1, NOWHERE]))
+    placement = Placement(("p0", "p1", "p2", "p3"), np.array([0, 1, 1, 0]), np.array([0, 0, 1, NOT_PLACED]))
     use = pool.use(placement, 0)
 
     assert use.cpu.tolist() == pytest.approx([100, 45])
@@ -48,7 +48,7 @@ def test_pods_of_a_full_node_share_it_and_those_without_a_node_use_nothing(pool:
 
 def test_the_exporter_tells_of_a_pool_and_leaves_others_alone(pool: Pool) -> None:
     exporter = Exporter("nowhere", nodes={"other-a": (0.1, 0.1)}, pods={("other", "p"): (1.0, 1.0)})
-    placement = Placement(("p0", "p1"), np.array([0, 1]), np.array([0, NOWHERE]))
+    placement = Placement(("p0", "p1"), np.array([0, 1]), np.array([0, NOT_PLACED]))
     for step in (0, 1):
         pool.tell(exporter, placement, pool.use(placement, step))
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from builders import NAMESPACE, Json, encode, pod, reservation_json
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -35,7 +35,7 @@ class Gang:
             self.member(number, **fields)
         return self
 
-    def member(self, number: int, **fields: Any) -> Entry:
+    def member(self, number: int, **fields: Any) -> ReservationInfo:
         """Have a member be seen, new or in another version."""
         name = f"{self.name}-{number}"
         spec = {"owners": OWNERS, "retention": "Retain", "group": self.membership}
@@ -46,7 +46,7 @@ class Gang:
         """Have the statuses of members, all by default, be stored as the ledger would have them."""
         for number in numbers or range(self.size):
             name = f"{self.name}-{number}"
-            status = render(self[number], self.core.clock.now())
+            status = render_reservation(self[number], self.core.clock.now())
             self.objects[name] = self.objects[name] | {"status": status}
             metadata = self.objects[name]["metadata"]
             metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
@@ -69,7 +69,7 @@ class Gang:
         """Have a member be deleted."""
         entry = self[number]
         del self.objects[entry.key.name]
-        self.core.feed.reservations.remove(entry.reservation)
+        self.core.event_handlers.reservations.remove(entry.reservation)
 
     def succeed(self, core: Core) -> "Gang":
         """Have another process see what is stored."""
@@ -79,8 +79,8 @@ class Gang:
             successor._see(name)
         return successor
 
-    def __getitem__(self, number: int) -> Entry:
-        return self.core.book.entries[Key(NAMESPACE, f"{self.name}-{number}")]
+    def __getitem__(self, number: int) -> ReservationInfo:
+        return self.core.ledger.entries[Key(NAMESPACE, f"{self.name}-{number}")]
 
     @property
     def phases(self) -> list[Phase]:
@@ -91,13 +91,13 @@ class Gang:
     def told(self) -> list[str]:
         """Phases that the members' statuses ought to tell."""
         now = self.core.clock.now()
-        return [render(self[number], now)["phase"] for number in range(self.size)]
+        return [render_reservation(self[number], now)["phase"] for number in range(self.size)]
 
-    def _see(self, name: str) -> Entry:
+    def _see(self, name: str) -> ReservationInfo:
         new = decode_reservation(encode(self.objects[name]))
-        known = self.core.book.entries.get(new.key)
-        self.core.feed.reservations.upsert(known.reservation if known else None, new)
-        return self.core.book.entries[new.key]
+        known = self.core.ledger.entries.get(new.key)
+        self.core.event_handlers.reservations.upsert(known.reservation if known else None, new)
+        return self.core.ledger.entries[new.key]
 
 
 def worker(number: int = 0, **fields: Any) -> Pod:

@@ -14,8 +14,8 @@ from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import OnFailure, raise_failure
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -23,18 +23,18 @@ from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
-from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider, Outcome, Unschedulable
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
-from tidelock.scheduler.informers.event_handlers import Feed
-from tidelock.scheduler.views.recent_decisions import Recent
+from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 
@@ -101,65 +101,67 @@ class Core:
             recorder=self.telemetry,
             on_failure=on_failure,
         )
-        self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
+        self.ledger, self.cache, self.queue = self.decider.ledger, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
-        self.feed = Feed(self.cache, self.book, self.queue, self.decider.waiting_pods, self.clock, self._wake)
+        self.event_handlers = EventHandlers(
+            self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake
+        )
         self.decider.objects.reservation_quotas.upsert(None, quota())
         for node in nodes:
-            self.feed.nodes.upsert(None, node)
+            self.event_handlers.nodes.upsert(None, node)
         if listed:
             self.list_all()
 
     def list_all(self) -> None:
-        self.feed.nodes.synced()
-        self.feed.pods.synced()
-        self.feed.reservations.synced()
+        self.event_handlers.nodes.synced()
+        self.event_handlers.pods.synced()
+        self.event_handlers.reservations.synced()
 
     def add(self, *pods: Pod) -> None:
         for pod in pods:
-            self.feed.pods.upsert(None, pod)
+            self.event_handlers.pods.upsert(None, pod)
 
-    def lock(self, name: str = "lock", **fields: Any) -> Entry:
+    def reservation(self, name: str = "lock", **fields: Any) -> ReservationInfo:
         """Have a Reservation be seen, new or in a newer version."""
         new = decode_reservation(encode(reservation_json(name, **fields)))
-        known = self.book.entries.get(new.key)
-        self.feed.reservations.upsert(known.reservation if known else None, new)
-        return self.book.entries[new.key]
+        known = self.ledger.entries.get(new.key)
+        self.event_handlers.reservations.upsert(known.reservation if known else None, new)
+        return self.ledger.entries[new.key]
 
     def store(self, name: str = "lock") -> None:
         """Have the status of a lock be stored as the ledger would have it."""
-        entry = self.book.entries[Key(NAMESPACE, name)]
+        entry = self.ledger.entries[Key(NAMESPACE, name)]
         known = entry.reservation
         meta = replace_meta(known.meta, resource_version=str(known.meta.version + 1))
-        self.book.acknowledge(replace(known, meta=meta, status=render(entry, self.clock.now())))
+        self.ledger.acknowledge(replace(known, meta=meta, status=render_reservation(entry, self.clock.now())))
 
     def step(self) -> Outcome | None:
         return self.decider.step(self.clock.now())
 
     def answer(self, stored: Pod | None = None, *, gone: bool = False) -> None:
         """Have the API server say what the pods are that are said to be bound: just that, unless told."""
-        for claim in self.decider.take_hearsay():
+        for claim in self.decider.take_unverified_claims():
             placed = self.cache.get(claim.pod.uid)
             known = assigned_to(placed.pod, placed.node_name) if placed is not None else None
             if known is not None and claim.unwritten:
                 annotations = {**known.meta.annotations, **claims_annotation(claim.uids)}
                 known = replace_meta(known, metadata=replace_meta(known.meta, annotations=annotations))
-            self.feed.answered(claim, None if gone else stored or known)
+            self.event_handlers.answered(claim, None if gone else stored or known)
 
-    def place(self) -> Assumed:
+    def place(self) -> AssumedPod:
         """Decide, and expect a pod to be placed."""
         outcome = self.step()
-        assert isinstance(outcome, Assumed), outcome
+        assert isinstance(outcome, AssumedPod), outcome
         return outcome
 
     def run(self, waiting: Pod, told: Pod | None = None) -> Pod:
         """Have a pod be placed and seen bound, as what is told of it then."""
-        self.feed.pods.upsert(None, waiting)
+        self.event_handlers.pods.upsert(None, waiting)
         assumed = self.place()
         bound = assigned_to(told or waiting, assumed.node_name)
         self.decider.bound(assumed, self.clock.now())
-        self.feed.pods.upsert(waiting, bound)
+        self.event_handlers.pods.upsert(waiting, bound)
         self.step()
         return bound
 
@@ -178,10 +180,10 @@ class Core:
         columns = self.decider.columns
         return int(columns.requested[columns.row_of[node_name], columns.resources.index(resource)])
 
-    def locked(self, node_name: str = "node-a", resource: str = "cpu") -> int:
+    def reserved(self, node_name: str = "node-a", resource: str = "cpu") -> int:
         """Give what locks hold of a node, cpu in thousandths."""
         columns = self.decider.columns
-        return int(columns.locked[columns.row_of[node_name], columns.resources.index(resource)])
+        return int(columns.reserved[columns.row_of[node_name], columns.resources.index(resource)])
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.telemetry.registry.get_sample_value(name, labels)
@@ -239,29 +241,29 @@ class Shell(Core):
         self.tasks = Tasks(Random(1), self.isolation)  # noqa: S311 -- for jitter
         api = TurnTaking(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
-        self.recent = Recent()
-        self.tools = tools = Tools(
+        self.recent = RecentDecisions()
+        self.context = context = WriterContext(
             self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent, self.isolation
         )
         self.extenders = Extenders(configuration.extenders)
-        self.binder = Binder(tools, self.decider, self.extenders)
-        self.gates = GateReporter(tools, self.decider, self.binder)
-        self.evictor = Evictor(tools, self.decider)
-        self.publisher = Publisher(tools, self.book)
+        self.binder = Binder(context, self.decider, self.extenders)
+        self.gates = GateReporter(context, self.decider, self.binder)
+        self.evictor = Evictor(context, self.decider)
+        self.publisher = StatusWriter(context, self.ledger)
         acts = (self.binder, self.evictor, self.publisher)
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
-        self.feed.wake = self.loop.wake
+        self.event_handlers.wake = self.loop.wake
 
-    def store_lock(self, name: str = "lock", **fields: Any) -> Entry:
+    def store_reservation(self, name: str = "lock", **fields: Any) -> ReservationInfo:
         """Have a Reservation be created and seen."""
         self.api.objects[lock_path(name)] = reservation_json(name, **fields)
-        return self.see_lock(name)
+        return self.see_reservation(name)
 
-    def see_lock(self, name: str = "lock") -> Entry:
+    def see_reservation(self, name: str = "lock") -> ReservationInfo:
         """Have the watch tell of the stored version."""
         new = decode_reservation(encode(self.api.objects[lock_path(name)]))
-        self.feed.reservations.upsert(None, new)
-        return self.book.entries[Key(NAMESPACE, name)]
+        self.event_handlers.reservations.upsert(None, new)
+        return self.ledger.entries[Key(NAMESPACE, name)]
 
     def store_pod(self, name: str = "web-0", **fields: Any) -> Pod:
         """Have a pod be created and seen."""
@@ -271,7 +273,7 @@ class Shell(Core):
     def see_pod(self, name: str = "web-0") -> Pod:
         """Have the watch tell of the stored version."""
         new = decode_pod(encode(self.api.objects[pod_path(name)]))
-        self.feed.pods.upsert(None, new)
+        self.event_handlers.pods.upsert(None, new)
         return new
 
     def stored_status(self, name: str = "lock") -> Json:

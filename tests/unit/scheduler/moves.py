@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from builders import Json, encode, node, pod
-from tidelock.ledger.lifecycle.migration import Plan
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.lifecycle.migration import MigrationPlan
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import decode_reservation
@@ -36,27 +36,27 @@ def fragmented(**labels: Mapping[str, str]) -> Core:
     return core
 
 
-def ask(core: Core, *, may_move: Json | None = None, **fields: Any) -> Entry:
+def ask(core: Core, *, may_move: Json | None = None, **fields: Any) -> ReservationInfo:
     """Have a lock of 3 cpu be refused, and moves be looked for."""
     wanted: Json = {"resources": {"cpu": "3"}, "mayMove": may_move or {}, "pendingDeadlineSeconds": 600}
-    entry = core.lock(**wanted | fields)
+    entry = core.reservation(**wanted | fields)
     for _ in range(3):  # one lock is looked at in a step, and not at once after another
         core.step()
         core.clock.advance(1)
     return entry
 
 
-def planned(entry: Entry) -> list[tuple[str, str]]:
+def planned(entry: ReservationInfo) -> list[tuple[str, str]]:
     """Give who is to move where."""
     return [] if entry.plan is None else [(move.key.name, move.to) for move in entry.plan.moves]
 
 
-def plan_of(entry: Entry) -> Plan:
+def plan_of(entry: ReservationInfo) -> MigrationPlan:
     assert entry.plan is not None, entry.move_problem
     return entry.plan
 
 
-def store(core: Core, entry: Entry, **edit: Any) -> None:
+def store(core: Core, entry: ReservationInfo, **edit: Any) -> None:
     """Have the API server store the status of a lock, and an edit of its spec; the watch tells of both."""
     before = entry.reservation
     spec = before.spec.model_dump(mode="json", exclude_none=True, by_alias=True) if before.spec else {}
@@ -71,13 +71,13 @@ def store(core: Core, entry: Entry, **edit: Any) -> None:
             "creationTimestamp": "2027-01-15T08:00:00Z",
         },
         "spec": spec | edit,
-        "status": render(entry, core.clock.now()),
+        "status": render_reservation(entry, core.clock.now()),
     }
-    core.feed.reservations.upsert(before, decode_reservation(encode(plain)))
+    core.event_handlers.reservations.upsert(before, decode_reservation(encode(plain)))
     core.step()
 
 
-def approve(core: Core, entry: Entry, token: str = "") -> None:
+def approve(core: Core, entry: ReservationInfo, token: str = "") -> None:
     """Have the plan of a lock be stored and approved."""
     store(core, entry)
     asked = {"approve": token or plan_of(entry).token}
@@ -85,8 +85,8 @@ def approve(core: Core, entry: Entry, token: str = "") -> None:
     store(core, entry)
 
 
-def told(core: Core, entry: Entry) -> tuple[str, str, str]:
+def told(core: Core, entry: ReservationInfo) -> tuple[str, str, str]:
     """Give the condition MovePlanned."""
-    conditions = {each["type"]: each for each in render(entry, core.clock.now())["conditions"]}
+    conditions = {each["type"]: each for each in render_reservation(entry, core.clock.now())["conditions"]}
     found = conditions["MovePlanned"]
     return found["status"], found["reason"], found["message"]

@@ -9,7 +9,7 @@ from tidelock.kube.errors import Unreachable
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
-from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.controllers.schedules import ScheduleController
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 KEY = Key(NAMESPACE, "nightly")
@@ -55,7 +55,7 @@ class Works:
 
     def _begin(self, shell: Shell) -> None:
         self.shell, self.api, self.clock = shell, shell.api, shell.clock
-        self.keeper = ScheduleKeeper(shell.tools, shell.book)
+        self.keeper = ScheduleController(shell.context, shell.ledger)
 
     def ask(self, **fields: Any) -> None:
         """Have a schedule be created and seen."""
@@ -120,14 +120,14 @@ class Works:
     def _see(self) -> None:
         """Have the watches tell of all that there is, and is no more."""
         there = set(self._stored())
-        for entry in tuple(self.shell.book.entries.values()):
+        for entry in tuple(self.shell.ledger.entries.values()):
             if entry.key.name not in there:
-                self.shell.feed.reservations.remove(entry.reservation)
+                self.shell.event_handlers.reservations.remove(entry.reservation)
         for each in there:
-            known = self.shell.book.entries.get(Key(NAMESPACE, each))
+            known = self.shell.ledger.entries.get(Key(NAMESPACE, each))
             version = self.api.objects[lock_path(each)]["metadata"]["resourceVersion"]
             if known is None or known.reservation.meta.resource_version != version:
-                self.shell.see_lock(each)
+                self.shell.see_reservation(each)
         if PATH in self.api.objects:
             self.see()
 

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from builders import NOW, Json, node, pod
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import Pod
@@ -18,9 +18,9 @@ A_TURN = 0.4
 """Seconds that each look at the clock takes: three pods are heard before all else begins."""
 
 
-def held(core: Core, name: str = "lock", **fields: object) -> Entry:
+def held(core: Core, name: str = "lock", **fields: object) -> ReservationInfo:
     """Have two of a node's three cpus be locked for any pod with the label."""
-    return core.lock(name, owners=WEB, status=HELD | TWO, **TWO, **fields)
+    return core.reservation(name, owners=WEB, status=HELD | TWO, **TWO, **fields)
 
 
 def bound(number: int, labels: dict[str, str], **fields: object) -> Pod:
@@ -28,7 +28,7 @@ def bound(number: int, labels: dict[str, str], **fields: object) -> Pod:
     return pod(f"pod-{number}", node_name="node-a", labels=labels, bound_at=NOW + number, **fields)
 
 
-def started(owner: int) -> tuple[Core, Entry]:
+def started(owner: int) -> tuple[Core, ReservationInfo]:
     """Start slowly beside five pods of which one has the lock's room."""
     core = Core(node("node-a", cpu="3"), node("node-b"), listed=False)
     entry = held(core)
@@ -45,24 +45,24 @@ def heard(core: Core) -> Iterator[int]:
     """Catch up turn by turn; the last one has nothing left."""
     for turn in count():
         yield turn
-        if core.feed.next_due is None:
+        if core.event_handlers.next_due is None:
             return
-        core.feed.catch_up()
+        core.event_handlers.catch_up()
 
 
 def test_a_node_is_not_judged_before_all_pods_are_heard_that_may_use_its_locks() -> None:
     """The room of a lock was in use by its owner, which was not heard yet: it seemed to be gone."""
     core, entry = started(owner=4)
-    assert core.feed.ready
-    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 2000)
+    assert core.event_handlers.ready
+    assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 2000)
 
-    core.feed.nodes.upsert(None, node("node-a", cpu="3", version=2))
-    core.feed.pods.remove(bound(3, {}))
+    core.event_handlers.nodes.upsert(None, node("node-a", cpu="3", version=2))
+    core.event_handlers.pods.remove(bound(3, {}))
     assert (entry.phase, entry.violation) == (Phase.ACTIVE, "")
 
     turns = list(heard(core))
     assert len(turns) > 2
-    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 0)
     core.answer()
     assert entry.phase is Phase.CONSUMED
 
@@ -82,16 +82,16 @@ def test_what_no_longer_fits_is_found_after_all_pods_are_heard() -> None:
 def test_all_else_is_decided_meanwhile_and_has_as_much_time() -> None:
     core, _ = started(owner=4)
     core.clock.tick = 0.0
-    due = core.feed.next_due
+    due = core.event_handlers.next_due
     assert due is not None
     assert due - core.clock.now() == pytest.approx(3 * A_TURN), "as long as the first three pods took"
     core.add(pod("other", namespace="elsewhere"))
     assert core.place().node_name == "node-b"
-    core.feed.catch_up()
-    assert core.feed.next_due == due, "it is not its turn yet"
+    core.event_handlers.catch_up()
+    assert core.event_handlers.next_due == due, "it is not its turn yet"
     core.clock.advance(due - core.clock.now())
-    core.feed.catch_up()
-    assert core.feed.next_due is None
+    core.event_handlers.catch_up()
+    assert core.event_handlers.next_due is None
 
 
 def test_a_namespace_with_less_to_do_does_not_wait_for_others() -> None:
@@ -104,16 +104,16 @@ def test_a_namespace_with_less_to_do_does_not_wait_for_others() -> None:
     core.list_all()
 
     assert small.phase is Phase.BOUND
-    assert core.feed.next_due is not None
+    assert core.event_handlers.next_due is not None
 
 
 def test_a_pod_that_was_heard_by_an_event_or_is_gone_is_not_heard_again() -> None:
     core, entry = started(owner=4)
-    core.feed.pods.upsert(None, bound(4, {"app": "web"}, requests={"cpu": "2"}, version=2))
+    core.event_handlers.pods.upsert(None, bound(4, {"app": "web"}, requests={"cpu": "2"}, version=2))
     assert entry.phase is Phase.BOUND
-    core.feed.pods.remove(bound(3, {}))
+    core.event_handlers.pods.remove(bound(3, {}))
     list(heard(core))
-    assert len(core.decider.take_hearsay()) == 1
+    assert len(core.decider.take_unverified_claims()) == 1
 
 
 def test_a_fault_costs_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,14 +126,14 @@ def test_a_fault_costs_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Core(node("node-a"), listed=False, on_failure=failed)
     entry = held(core)
     core.add(bound(0, {}, requests={}), bound(1, {"app": "web"}, requests={"cpu": "2"}))
-    hear = core.book.hear_bound
+    hear = core.ledger.claim_tentatively
 
     def hear_most(owner: Pod, node_name: str, now: float) -> None:
         if owner.meta.name == "pod-0":
             raise ValueError("odd")
         hear(owner, node_name, now)
 
-    monkeypatch.setattr(core.book, "hear_bound", hear_most)
+    monkeypatch.setattr(core.ledger, "claim_tentatively", hear_most)
     core.list_all()
     assert faults == ["owners Pod pod-0: odd"]
     assert entry.phase is Phase.BOUND

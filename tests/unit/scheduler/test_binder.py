@@ -11,7 +11,7 @@ from tidelock.kube.errors import (
     Unreachable,
 )
 from tidelock.model.api.reservation import Phase
-from tidelock.scheduler.core.decider import LOCKS_A_STEP
+from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path
 
 LOST = Unreachable("time-out", outcome_unknown=True)
@@ -27,7 +27,7 @@ async def bind(shell: Shell) -> None:
 async def shell() -> Shell:
     """Give a scheduler with a pod that is ready and its lock, which is held."""
     shell = Shell(node("node-a", cpu="1"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     shell.store_pod()
     return shell
@@ -35,10 +35,10 @@ async def shell() -> Shell:
 
 def bound(shell: Shell) -> bool:
     """Whether the pod is out of the queue and its lock is used up."""
-    (entry,) = shell.book.entries.values()
+    (entry,) = shell.ledger.entries.values()
     waits = shell.queue.get("uid-web-0") is not None
     assert (entry.phase is Phase.CONSUMED) is not waits
-    assert (shell.used(), shell.locked()) == ((0, 1000) if waits else (1000, 0))
+    assert (shell.used(), shell.reserved()) == ((0, 1000) if waits else (1000, 0))
     return not waits
 
 
@@ -76,8 +76,8 @@ async def test_a_binding_of_a_pod_without_locks_annotates_nothing() -> None:
 async def test_a_pod_that_many_locks_select_is_bound_with_as_many_as_the_api_server_takes() -> None:
     shell = Shell(node("node-a"))
     for number in range(1100):
-        shell.store_lock(f"lock-{number}")
-    for _ in range(1100 // LOCKS_A_STEP + 1):
+        shell.store_reservation(f"lock-{number}")
+    for _ in range(1100 // RESERVATIONS_A_STEP + 1):
         shell.step()
     shell.store_pod()
     await bind(shell)
@@ -220,7 +220,7 @@ async def test_a_refused_pod_is_told_why_once() -> None:
         await shell.settle()
         shell.wake()
 
-    message = outcome.refusal.message
+    message = outcome.diagnosis.message
     assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free.")
     assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
         ("Warning", "FailedScheduling", message)
@@ -245,7 +245,7 @@ async def test_a_condition_is_written_again_when_its_message_changes() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"})
     shell.binder.report(shell.refuse())
-    shell.feed.nodes.upsert(None, node("node-b", cpu="1"))
+    shell.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
     shell.wake()
     shell.binder.report(shell.refuse())
     await shell.settle()

@@ -1,7 +1,7 @@
 """Locks of pods that a watch says are bound, while it is behind what the API server says."""
 
 from builders import node, pod
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from unit.scheduler.machinery import Core
 
@@ -9,10 +9,10 @@ OWNERS = [{"pod": {"name": name}, "selector": {"matchLabels": {"app": "web"}}} f
 BOUND = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "2"})
 
 
-def holding() -> tuple[Core, Entry]:
+def holding() -> tuple[Core, ReservationInfo]:
     """Have three of a node's four cpus be locked for either of two pods."""
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
+    entry = core.reservation(owners=OWNERS, resources={"cpu": "3"})
     core.step()
     return core, entry
 
@@ -21,10 +21,10 @@ def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None
     """It was asked for again with each answer, as fast as the API server gave them."""
     core = Core(node("node-a", cpu="4"))
     core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
-    entry = core.lock(owners=OWNERS)
+    entry = core.reservation(owners=OWNERS)
     core.answer(pod("web-0", node_name="node-a", labels={}, version=2))
 
-    assert not core.book.hearsay
+    assert not core.ledger.unverified_claims
     core.step()
     assert entry.phase is Phase.ACTIVE
 
@@ -34,8 +34,8 @@ def test_one_that_has_become_an_owner_since_the_answer_is_asked_for_again() -> N
     unlabelled = pod("web-0", node_name="node-a", labels={}, version=2)
     owner = pod("web-0", node_name="node-a", labels={"app": "web"}, version=3)
     core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
-    entry = core.lock(owners=OWNERS)
-    core.feed.pods.upsert(unlabelled, owner)
+    entry = core.reservation(owners=OWNERS)
+    core.event_handlers.pods.upsert(unlabelled, owner)
     core.answer(unlabelled)
     core.answer(owner)
 
@@ -46,7 +46,7 @@ def test_another_that_is_bound_is_asked_for_next() -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
     core.add(pod("web-1", node_name="node-a", labels={"app": "web"}, version=1))
-    entry = core.lock(owners=OWNERS)
+    entry = core.reservation(owners=OWNERS)
     core.answer(pod("web-0", node_name="node-a", labels={}, version=2))
     core.answer()
 
@@ -57,19 +57,19 @@ def test_a_lock_is_back_at_once_when_its_owner_goes_before_the_answer() -> None:
     """What the owner gave back was free for others until the API server had said that it is gone."""
     core, entry = holding()
     core.add(BOUND)
-    assert (entry.phase, core.locked()) == (Phase.BOUND, 1000)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 1000)
 
-    core.feed.pods.remove(BOUND)
+    core.event_handlers.pods.remove(BOUND)
 
-    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
     core.answer(gone=True)
-    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
 
 
 def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
     core, entry = holding()
     core.add(BOUND)
-    core.feed.pods.remove(BOUND)
+    core.event_handlers.pods.remove(BOUND)
     core.add(pod("web-1", labels={"app": "web"}, requests={"cpu": "2"}))
     assumed = core.place()
 
@@ -88,9 +88,9 @@ def test_an_owner_that_has_come_and_gone_before_its_binding_is_answered_takes_no
     core.add(
         owner := pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "3"}, version=2)
     )
-    core.feed.pods.remove(owner)
+    core.event_handlers.pods.remove(owner)
 
     core.decider.bound(assumed, core.clock.now())
 
-    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
-    assert not core.book.hearsay
+    assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert not core.ledger.unverified_claims

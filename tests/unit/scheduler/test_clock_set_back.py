@@ -3,12 +3,12 @@
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.ledger.lifecycle.steady_clock import Steady
-from tidelock.ledger.output.status import render
+from tidelock.ledger.lifecycle.steady_clock import SteadyClock
+from tidelock.ledger.output.status import render_reservation
 from tidelock.model.pods import assigned_to
-from tidelock.scheduler.core.backfill import LOOK_AGAIN, PATIENCE
-from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, Place
-from tidelock.scheduler.defrag.controller import LOOK_AGAIN as LOOK_FOR_MOVES
+from tidelock.scheduler.core.backfill import BACKFILL_SECONDS, PATIENCE
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, QueueName
+from tidelock.scheduler.defrag.controller import PLAN_SECONDS as LOOK_FOR_MOVES
 from unit.scheduler.machinery import Core
 from unit.scheduler.moves import ask, fragmented, web
 
@@ -33,7 +33,7 @@ def go_on(core: Core, seconds: float) -> None:
 
 
 def test_steady_time_goes_on() -> None:
-    steady = Steady()
+    steady = SteadyClock()
     assert [steady.at(now) for now in (100.0, 101.0, 50.0, 51.5)] == [100.0, 101.0, 101.0, 102.5]
     assert steady.instant(110.0) == 59.0
     assert steady.at(60.0) == 111.0
@@ -42,25 +42,25 @@ def test_steady_time_goes_on() -> None:
 def test_room_is_kept_for_a_lock_that_has_waited_for_a_minute() -> None:
     """It had to wait for the hour, too."""
     core = full("4")
-    entry = core.lock(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
+    entry = core.reservation(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
     core.step()
     go_on(core, 30)
     core.clock.jump(-HOUR)
     go_on(core, 25)
     assert entry.earmark == ""
-    go_on(core, 5 + LOOK_AGAIN)
+    go_on(core, 5 + BACKFILL_SECONDS)
     assert entry.earmark == "node-a"
 
 
 def test_an_earmark_in_vain_goes_to_another_node() -> None:
     """Nobody looked any more, for an hour."""
     core = full("4", "node-a", "node-b")
-    entry = core.lock(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
+    entry = core.reservation(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
     core.step()
-    go_on(core, 61 + LOOK_AGAIN)
+    go_on(core, 61 + BACKFILL_SECONDS)
     assert entry.earmark == "node-a"
     core.clock.jump(-HOUR)
-    go_on(core, PATIENCE + LOOK_AGAIN)
+    go_on(core, PATIENCE + BACKFILL_SECONDS)
     assert entry.earmark == "node-b"
 
 
@@ -71,7 +71,7 @@ def test_moves_are_looked_for_again() -> None:
     assert entry.plan is None
     core.clock.jump(-HOUR)
     for name in ("a-2", "b-2"):
-        core.feed.pods.remove(web(name, "node-a"))
+        core.event_handlers.pods.remove(web(name, "node-a"))
     go_on(core, LOOK_FOR_MOVES + 2)
     assert entry.plan is not None
 
@@ -79,18 +79,18 @@ def test_moves_are_looked_for_again() -> None:
 def test_a_lock_that_waits_is_told_new_numbers_and_places() -> None:
     """What it had been told stayed, for an hour."""
     core = full("4")
-    entry = core.lock(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
+    entry = core.reservation(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
     core.step()
     go_on(core, 15)
     assert "0 free" in entry.message
     core.clock.jump(-HOUR)
-    core.lock("second", created=NOW, resources={"cpu": "3"}, pendingDeadlineSeconds=WAIT)
-    core.feed.pods.remove(pod("on-node-a"))
+    core.reservation("second", created=NOW, resources={"cpu": "3"}, pendingDeadlineSeconds=WAIT)
+    core.event_handlers.pods.remove(pod("on-node-a"))
     core.add(assigned_to(pod("next", requests={"cpu": "3"}), "node-a"))
     go_on(core, 12)
 
     assert "1 free" in entry.message
-    assert render(entry, core.clock.now())["queue"]["place"] == "1/2"
+    assert render_reservation(entry, core.clock.now())["queue"]["place"] == "1/2"
 
 
 @pytest.mark.parametrize("error", [False, True])
@@ -113,17 +113,17 @@ def test_a_pod_backs_off_for_seconds(*, error: bool) -> None:
     assert due is not None
     assert due <= core.clock.now()
     assert core.queue.pop(core.clock.now()) is waiting
-    assert waiting.place is Place.IN_FLIGHT
+    assert waiting.place is QueueName.IN_FLIGHT
     assert core.queue.waited(waiting, core.clock.now()) == FLUSH_AFTER + (10 if error else FLUSH_AFTER)
 
 
 def test_a_lock_leaves_a_cordoned_node_after_five_minutes() -> None:
     """It stayed for the hour, too."""
     core = Core(node("node-a"), node("node-b"))
-    entry = core.lock(ttlSeconds=WAIT)
+    entry = core.reservation(ttlSeconds=WAIT)
     core.step()
     at_first = entry.node
-    core.feed.nodes.upsert(None, node(at_first, cordoned=True, version=2))
+    core.event_handlers.nodes.upsert(None, node(at_first, cordoned=True, version=2))
     go_on(core, 10)
     core.clock.jump(-HOUR)
     go_on(core, 280)

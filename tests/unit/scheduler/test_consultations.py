@@ -11,15 +11,15 @@ from builders import SCHEDULER, Json, encode, node_json, pod, pod_json
 from tidelock.framework.api import Victims
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.framework.config_file import Extender
-from tidelock.framework.extender import Advice, Failed
+from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.raw import keeping_raw
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Consultation
-from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.core.pod_queue import QueueName
 from unit.kube.scripted import ScriptedServer, answers
 from unit.scheduler.machinery import Core, Shell, pod_path
 
@@ -50,7 +50,7 @@ def consulted(scheduler: Core) -> Consultation:
     return outcome
 
 
-def answer(scheduler: Core, advice: Advice) -> None:
+def answer(scheduler: Core, advice: ExtenderAdviceData) -> None:
     """Have the extenders answer what they were asked last."""
     consultation = scheduler.decider._consultation
     assert consultation is not None
@@ -75,7 +75,7 @@ class TestOrder:
     def test_a_pod_that_fits_nowhere_is_refused_without_asking(self) -> None:
         scheduler = core(node("node-a", cpu="0"))
         scheduler.add(pod("web-0", requests=WANTED))
-        assert scheduler.refuse().refusal.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert scheduler.refuse().diagnosis.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
     def test_pods_behind_it_wait_for_the_answer(self) -> None:
         scheduler = core(node("node-a", cpu="1"))
@@ -84,7 +84,7 @@ class TestOrder:
 
         assert scheduler.step() is None
         assert scheduler.decider.next_due() is None
-        answer(scheduler, Advice(frozenset({"node-a"})))
+        answer(scheduler, ExtenderAdviceData(frozenset({"node-a"})))
         assert scheduler.decider.next_due() == 0
 
         assert scheduler.place().pod.meta.name == "web-0"
@@ -94,24 +94,24 @@ class TestOrder:
         scheduler = core(node("node-a", cpu="1"), node("node-b", cpu="1"))
         scheduler.add(pod("web-0", requests=WANTED))
         consulted(scheduler)
-        lock = scheduler.lock(nodeName="node-a", owner="db-0", ttlSeconds=60)
+        reservation = scheduler.reservation(nodeName="node-a", owner="db-0", ttlSeconds=60)
 
         assert scheduler.step() is None
-        assert lock.phase is Phase.ACTIVE
+        assert reservation.phase is Phase.ACTIVE
         assert scheduler.decider.next_due() == scheduler.clock.now() + 60
 
-        answer(scheduler, Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
+        answer(scheduler, ExtenderAdviceData(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
         assert scheduler.place().node_name == "node-b"
 
     def test_a_lock_expires_while_extenders_are_asked(self) -> None:
         scheduler = core(node("node-a"))
-        lock = scheduler.lock(ttlSeconds=60)
+        reservation = scheduler.reservation(ttlSeconds=60)
         scheduler.step()
         scheduler.add(pod("web-1", requests=WANTED))
         consulted(scheduler)
         scheduler.clock.advance(60)
         scheduler.step()
-        assert lock.phase is Phase.EXPIRED
+        assert reservation.phase is Phase.EXPIRED
 
 
 class TestAnswer:
@@ -124,60 +124,60 @@ class TestAnswer:
         return scheduler
 
     def test_the_answer_narrows_the_choice(self, asked: Core) -> None:
-        answer(asked, Advice(frozenset({"node-b"})))
+        answer(asked, ExtenderAdviceData(frozenset({"node-b"})))
         assert asked.place().node_name == "node-b"
 
     def test_priorities_are_added_to_the_scores(self, asked: Core) -> None:
-        answer(asked, Advice(frozenset({"node-a", "node-b"})))
+        answer(asked, ExtenderAdviceData(frozenset({"node-a", "node-b"})))
         assert asked.place().node_name == "node-a"
 
     def test_priorities_may_outweigh_the_scores(self, asked: Core) -> None:
-        answer(asked, Advice(frozenset({"node-a", "node-b"}), scores={"node-b": 1000}))
+        answer(asked, ExtenderAdviceData(frozenset({"node-a", "node-b"}), scores={"node-b": 1000}))
         assert asked.place().node_name == "node-b"
 
     def test_the_answer_never_widens_the_choice(self, asked: Core) -> None:
-        asked.feed.nodes.upsert(None, node("node-c", cpu="128"))
+        asked.event_handlers.nodes.upsert(None, node("node-c", cpu="128"))
         asked.add(pod("big", requests={"cpu": "64"}, node_name="node-a"))
-        answer(asked, Advice(frozenset({"node-a"})))
+        answer(asked, ExtenderAdviceData(frozenset({"node-a"})))
 
         refused = asked.refuse()
 
-        assert refused.refusal.message.startswith("0/3 nodes are available: 1 Insufficient cpu.")
+        assert refused.diagnosis.message.startswith("0/3 nodes are available: 1 Insufficient cpu.")
 
     def test_reasons_are_those_of_the_extender(self, asked: Core) -> None:
-        failed = {"node-a": Failed("too hot", resolvable=True)}
-        answer(asked, Advice(frozenset(), failed))
+        failed = {"node-a": ExtenderFailure("too hot", preemption_may_help=True)}
+        answer(asked, ExtenderAdviceData(frozenset(), failed))
 
         refused = asked.refuse()
 
-        assert refused.refusal.message.startswith("0/2 nodes are available: 1 too hot. preemption: ")
-        assert refused.refusal.plugins == {"Extender"}
-        assert not refused.refusal.error
-        assert asked.queue.counts()[Place.UNSCHEDULABLE] == 1
+        assert refused.diagnosis.message.startswith("0/2 nodes are available: 1 too hot. preemption: ")
+        assert refused.diagnosis.plugins == {"Extender"}
+        assert not refused.diagnosis.error
+        assert asked.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
     def test_what_came_free_meanwhile_is_not_missed(self, asked: Core) -> None:
         """The pod is in flight when room comes free, so nothing would wake it later."""
-        asked.feed.nodes.upsert(None, node("node-c"))
-        answer(asked, Advice())
+        asked.event_handlers.nodes.upsert(None, node("node-c"))
+        answer(asked, ExtenderAdviceData())
 
         asked.refuse()
 
-        assert asked.queue.counts()[Place.BACKOFF] == 1
+        assert asked.queue.counts()[QueueName.BACKOFF] == 1
 
     def test_a_failure_is_tried_again_after_a_while(self, asked: Core) -> None:
-        answer(asked, Advice(error="failed filter with extender"))
+        answer(asked, ExtenderAdviceData(error="failed filter with extender"))
 
         refused = asked.refuse()
 
-        assert (refused.refusal.message, refused.refusal.error) == ("failed filter with extender", True)
-        assert asked.queue.counts()[Place.BACKOFF] == 1
+        assert (refused.diagnosis.message, refused.diagnosis.error) == ("failed filter with extender", True)
+        assert asked.queue.counts()[QueueName.BACKOFF] == 1
         asked.clock.advance(1)
         consulted(asked)
 
     def test_an_answer_about_a_pod_that_is_gone_is_dropped(self, asked: Core) -> None:
-        asked.feed.pods.remove(pod("web-0", requests=WANTED))
+        asked.event_handlers.pods.remove(pod("web-0", requests=WANTED))
         asked.add(pod("web-1"))
-        answer(asked, Advice(frozenset({"node-a"})))
+        answer(asked, ExtenderAdviceData(frozenset({"node-a"})))
 
         assert asked.step() is None
         assert asked.place().pod.meta.name == "web-1"
@@ -186,27 +186,27 @@ class TestAnswer:
     def test_nobody_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
         late = asked.decider._consultation
         assert late is not None
-        asked.feed.pods.remove(pod("web-0", requests=WANTED))
+        asked.event_handlers.pods.remove(pod("web-0", requests=WANTED))
         asked.add(pod("web-1", requests=WANTED))
         assert asked.step() is None
         assert asked.decider.next_due() == 0
         consulted(asked)
 
-        asked.decider.advised(late, Advice(frozenset({"node-a"})))
+        asked.decider.advised(late, ExtenderAdviceData(frozenset({"node-a"})))
         assert asked.step() is None
-        answer(asked, Advice(frozenset({"node-b"})))
+        answer(asked, ExtenderAdviceData(frozenset({"node-b"})))
         assert asked.place().node_name == "node-b"
 
     def test_an_owner_gets_its_lock_if_the_extender_agrees(self) -> None:
         scheduler = core(node("node-a", cpu="8"), node("node-b", cpu="1"))
-        lock = scheduler.lock(nodeName="node-b", resources=WANTED)
+        reservation = scheduler.reservation(nodeName="node-b", resources=WANTED)
         scheduler.step()
         scheduler.add(pod("web-0", requests=WANTED))
         consulted(scheduler)
-        answer(scheduler, Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
+        answer(scheduler, ExtenderAdviceData(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
 
         assert scheduler.place().node_name == "node-b"
-        assert lock.phase is Phase.BOUND
+        assert reservation.phase is Phase.BOUND
 
 
 class TestVictims:
@@ -244,45 +244,45 @@ class TestVictims:
         assert list(asked.cache.nominator.nodes) == []
 
     def test_only_nodes_that_they_leave_are_chosen(self, asked: Core) -> None:
-        answer(asked, Advice(victims=self.victims(asked, "node-b")))
+        answer(asked, ExtenderAdviceData(victims=self.victims(asked, "node-b")))
         asked.refuse()
         assert list(asked.cache.nominator.nodes) == ["node-b"]
         (attempt,) = asked.decider.take_preemptions()
         assert [each.meta.name for each in attempt.victims] == ["low-b"]
 
     def test_among_those_the_least_harm_decides(self, asked: Core) -> None:
-        answer(asked, Advice(victims=self.victims(asked, "node-b", "node-a")))
+        answer(asked, ExtenderAdviceData(victims=self.victims(asked, "node-b", "node-a")))
         asked.refuse()
         assert list(asked.cache.nominator.nodes) == ["node-a"]
 
     @pytest.mark.parametrize(
         ("advice", "text"),
         [
-            (Advice(victims={}), "preemption: no candidate node for preemption"),
-            (Advice(victims={}, error="failed preempt"), "preemption: failed preempt"),
+            (ExtenderAdviceData(victims={}), "preemption: no candidate node for preemption"),
+            (ExtenderAdviceData(victims={}, error="failed preempt"), "preemption: failed preempt"),
         ],
     )
     def test_without_nodes_or_an_answer_nobody_is_evicted(
-        self, asked: Core, advice: Advice, text: str
+        self, asked: Core, advice: ExtenderAdviceData, text: str
     ) -> None:
         answer(asked, advice)
-        refusal = asked.refuse().refusal
-        assert refusal.message.endswith(text)
-        assert not refusal.error
+        diagnosis = asked.refuse().diagnosis
+        assert diagnosis.message.endswith(text)
+        assert not diagnosis.error
         assert list(asked.cache.nominator.nodes) == []
-        assert asked.queue.counts()[Place.UNSCHEDULABLE] == 1
+        assert asked.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
     def test_victims_that_have_gone_meanwhile_count_no_more(self, asked: Core) -> None:
         victims = self.victims(asked, "node-b")
-        asked.feed.pods.remove(victims["node-b"].pods[0].pod)
+        asked.event_handlers.pods.remove(victims["node-b"].pods[0].pod)
         asked.add(pod("equal", requests={"cpu": "1"}, node_name="node-b", priority=10))
-        answer(asked, Advice(victims=victims))
-        assert asked.refuse().refusal.message.endswith("no candidate node for preemption")
+        answer(asked, ExtenderAdviceData(victims=victims))
+        assert asked.refuse().diagnosis.message.endswith("no candidate node for preemption")
 
     def test_room_that_has_come_free_meanwhile_is_taken(self, asked: Core) -> None:
         victims = self.victims(asked, "node-a")
-        asked.feed.pods.remove(victims["node-a"].pods[0].pod)
-        answer(asked, Advice(victims=victims))
+        asked.event_handlers.pods.remove(victims["node-a"].pods[0].pod)
+        answer(asked, ExtenderAdviceData(victims=victims))
         assert asked.place().node_name == "node-a"
 
     def test_room_that_has_come_free_is_asked_about_first(self) -> None:
@@ -290,43 +290,46 @@ class TestVictims:
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
         victims = consulted(scheduler).victims
         assert victims is not None
-        scheduler.feed.pods.remove(victims["node-a"].pods[0].pod)
-        answer(scheduler, Advice(victims=victims))
+        scheduler.event_handlers.pods.remove(victims["node-a"].pods[0].pod)
+        answer(scheduler, ExtenderAdviceData(victims=victims))
         assert names(consulted(scheduler)) == ["node-a"]
 
     def test_nodes_that_they_have_refused_are_asked_about_again(self) -> None:
         scheduler = self.crowded(filterVerb="filter")
-        scheduler.feed.nodes.upsert(None, node("node-c"))
+        scheduler.event_handlers.nodes.upsert(None, node("node-c"))
         scheduler.add(pod("low-c", requests={"cpu": "1"}, node_name="node-c"))
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
         assert names(consulted(scheduler)) == ["node-c"]
 
-        answer(scheduler, Advice(failed={"node-c": Failed("too hot", resolvable=False)}))
+        answer(
+            scheduler,
+            ExtenderAdviceData(failed={"node-c": ExtenderFailure("too hot", preemption_may_help=False)}),
+        )
         victims = consulted(scheduler).victims
         assert victims is not None
         assert set(victims) == {"node-a", "node-b"}
-        answer(scheduler, Advice(victims=victims))
-        refusal = scheduler.refuse().refusal
+        answer(scheduler, ExtenderAdviceData(victims=victims))
+        diagnosis = scheduler.refuse().diagnosis
         assert list(scheduler.cache.nominator.nodes) == ["node-a"]
-        assert refusal.plugins == {"NodeResourcesFit", "Extender"}
+        assert diagnosis.plugins == {"NodeResourcesFit", "Extender"}
 
     def test_about_locks_alone_nobody_is_asked(self) -> None:
         scheduler = Core(
             node("node-a", cpu="1"), configuration=with_extender(filterVerb="", preemptVerb="preempt")
         )
-        lock = scheduler.lock(nodeName="node-a", owner="db-0", resources={"cpu": "1"})
+        reservation = scheduler.reservation(nodeName="node-a", owner="db-0", resources={"cpu": "1"})
         scheduler.step()
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
         scheduler.refuse()
         assert list(scheduler.cache.nominator.nodes) == ["node-a"]
-        assert lock.phase is Phase.PENDING
+        assert reservation.phase is Phase.PENDING
 
 
 @asynccontextmanager
 async def running(scheduler: Shell) -> AsyncIterator[None]:
     """Run the decision loop beside the context."""
     async with scheduler.extenders:
-        task = asyncio.create_task(scheduler.loop.run(scheduler.feed))
+        task = asyncio.create_task(scheduler.loop.run(scheduler.event_handlers))
         try:
             yield
         finally:
@@ -352,7 +355,7 @@ class TestLoop:
         """Have a pod be created and seen, with its JSON."""
         plain = pod_json(name, requests=requests)
         scheduler.api.objects[pod_path(name)] = plain
-        scheduler.feed.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
+        scheduler.event_handlers.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
 
     def node_of(self, scheduler: Shell, name: str) -> str:
         return str(scheduler.api.objects[pod_path(name)]["spec"]["nodeName"])
@@ -375,8 +378,8 @@ class TestLoop:
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
             await until(lambda: server.asked)
-            lock = scheduler.store_lock()
-            await until(lambda: lock.phase is Phase.ACTIVE)
+            reservation = scheduler.store_reservation()
+            await until(lambda: reservation.phase is Phase.ACTIVE)
             assert not self.node_of(scheduler, "web-0")
             await server.close()
             await until(lambda: "FailedScheduling" in scheduler.recorder.reasons)
@@ -415,7 +418,7 @@ class TestLoop:
         scheduler = self.shell(server, filterVerb="", bindVerb="bind")
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
-            await until(lambda: scheduler.queue.counts()[Place.BACKOFF])
+            await until(lambda: scheduler.queue.counts()[QueueName.BACKOFF])
 
         assert scheduler.used("node-a") + scheduler.used("node-b") == 0
 
@@ -433,7 +436,7 @@ class TestLoop:
 def test_without_extenders_an_advice_is_never_looked_for() -> None:
     scheduler = Core(node("node-a"))
     scheduler.add(pod("web-0", requests=WANTED))
-    assert isinstance(scheduler.step(), Assumed)
+    assert isinstance(scheduler.step(), AssumedPod)
 
 
 class TestPreemption:
@@ -450,13 +453,15 @@ class TestPreemption:
         )
         for name, node_name, priority in (("low-a", "node-a", 0), ("low-b", "node-b", 5)):
             scheduler.store_pod(name, requests={"cpu": "1"}, node_name=node_name, priority=priority)
-        entry = scheduler.store_lock("held", nodeName="node-b", owner="db-0", resources={"memory": "1Gi"})
+        entry = scheduler.store_reservation(
+            "held", nodeName="node-b", owner="db-0", resources={"memory": "1Gi"}
+        )
         scheduler.step()
         assert entry.phase is Phase.ACTIVE
         plain = pod_json("web-0", requests=WANTED, priority=10)
         scheduler.api.objects[pod_path("web-0")] = plain
         async with running(scheduler):
-            scheduler.feed.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
+            scheduler.event_handlers.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
             await until(lambda: scheduler.api.objects[pod_path("web-0")]["status"].get("conditions"))
             await scheduler.settle()
         left = [name for name in ("low-a", "low-b") if pod_path(name) in scheduler.api.objects]

@@ -22,7 +22,7 @@ from tidelock.framework.api import (
     Scores,
     Status,
 )
-from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.core.pod_queue import QueueName
 from unit.scheduler.machinery import Core
 
 POINTS = "scheduler_framework_extension_point_duration_seconds_count"
@@ -89,10 +89,10 @@ def core_with(at: str, *, by_status: bool = False, cpu: str = "4", per_node: boo
 @pytest.mark.parametrize("at", ["PreFilter", "PreScore"])
 def test_an_error_names_the_plugin_and_the_point(at: str, by_status: bool) -> None:
     core = core_with(at, by_status=by_status)
-    refusal = core.refuse().refusal
+    diagnosis = core.refuse().diagnosis
 
-    assert (refusal.error, refusal.message) == (True, f'running {at} plugin "Faulty": LookupError: a bug')
-    assert core.queue.counts()[Place.BACKOFF] == 1
+    assert (diagnosis.error, diagnosis.message) == (True, f'running {at} plugin "Faulty": LookupError: a bug')
+    assert core.queue.counts()[QueueName.BACKOFF] == 1
     assert core.metric(POINTS, extension_point=at, status="Error", profile="tidelock-scheduler") == 1
 
 
@@ -100,12 +100,12 @@ def test_an_error_names_the_plugin_and_the_point(at: str, by_status: bool) -> No
 @pytest.mark.parametrize("at", ["Filter", "Score"])
 def test_an_exception_where_there_is_no_status_does_so_too(at: str, per_node: bool) -> None:
     core = core_with(at, per_node=per_node)
-    assert core.refuse().refusal.message == f'running {at} plugin "Faulty": LookupError: a bug'
+    assert core.refuse().diagnosis.message == f'running {at} plugin "Faulty": LookupError: a bug'
 
 
 def test_an_exception_while_room_is_made_does_so_too() -> None:
     core = core_with("PostFilter", cpu=FULL)
-    assert core.refuse().refusal.message == 'running PostFilter plugin "Faulty": LookupError: a bug'
+    assert core.refuse().diagnosis.message == 'running PostFilter plugin "Faulty": LookupError: a bug'
 
 
 def test_every_extension_point_of_a_decision_is_measured() -> None:
@@ -160,7 +160,7 @@ def test_plugins_are_measured_in_a_tenth_of_the_decisions() -> None:
 
 def test_locks_are_not_measured_as_pods() -> None:
     core = Core(node("node-a"))
-    core.lock()
+    core.reservation()
     core.step()
     assert (
         core.metric(POINTS, extension_point="Filter", status="Success", profile="tidelock-scheduler") is None

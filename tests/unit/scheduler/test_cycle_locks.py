@@ -7,7 +7,7 @@ from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.cycle import SchedulingCycle
 from unit.scheduler.machinery import Core
 
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
@@ -15,11 +15,11 @@ NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
 
 def test_a_lock_takes_room_as_its_pod_would() -> None:
     core = Core(node("node-b", cpu="4"), node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "2"})
+    entry = core.reservation(resources={"cpu": "2"})
     core.step()
 
     assert (entry.phase, entry.node, entry.held["cpu"]) == (Phase.ACTIVE, "node-a", 2000)
-    assert core.locked("node-a") == 2000
+    assert core.reserved("node-a") == 2000
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_a_lock_takes_room_as_its_pod_would() -> None:
 )
 def test_a_lock_that_waits_names_the_cause(a_node: Node, spec: dict[str, Any], reason: str) -> None:
     core = Core(a_node)
-    entry = core.lock(**spec)
+    entry = core.reservation(**spec)
     core.step()
 
     assert (entry.phase, entry.reason) == (Phase.PENDING, reason)
-    assert core.locked(a_node.name) == 0
+    assert core.reserved(a_node.name) == 0
 
 
 def test_a_lock_for_a_node_that_is_not_there_says_so() -> None:
     core = Core(node("node-b"))
-    entry = core.lock(nodeName="node-a")
+    entry = core.reservation(nodeName="node-a")
     core.step()
 
     assert entry.message == (
@@ -59,7 +59,10 @@ def test_a_lock_for_a_node_that_is_not_there_says_so() -> None:
 def test_room_that_pods_use_and_room_that_is_locked_are_both_insufficient_capacity() -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("other", requests={"cpu": "1"}, node_name="node-a"))
-    first, second = core.lock("first", resources={"cpu": "2"}), core.lock("second", resources={"cpu": "2"})
+    first, second = (
+        core.reservation("first", resources={"cpu": "2"}),
+        core.reservation("second", resources={"cpu": "2"}),
+    )
     core.step()
 
     assert (first.phase, second.phase) == (Phase.ACTIVE, Phase.PENDING)
@@ -69,49 +72,51 @@ def test_room_that_pods_use_and_room_that_is_locked_are_both_insufficient_capaci
 
 def test_a_lock_that_grows_stays_on_its_node() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="2"))
-    entry = core.lock(resources={"cpu": "2"})
+    entry = core.reservation(resources={"cpu": "2"})
     core.step()
     assert entry.node == "node-a"
-    core.feed.nodes.upsert(None, node("node-c", cpu="64"))
-    core.lock(resources={"cpu": "4"}, generation=2, version=2)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="64"))
+    core.reservation(resources={"cpu": "4"}, generation=2, version=2)
     core.step()
 
-    assert (entry.node, core.locked("node-a"), core.locked("node-c")) == ("node-a", 4000, 0)
+    assert (entry.node, core.reserved("node-a"), core.reserved("node-c")) == ("node-a", 4000, 0)
 
 
 def test_a_growth_that_fails_leaves_the_old_size_held() -> None:
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "2"})
+    entry = core.reservation(resources={"cpu": "2"})
     core.step()
-    core.feed.nodes.upsert(None, node("node-b", cpu="64"))
-    core.lock(resources={"cpu": "5"}, generation=2, version=2)
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="64"))
+    core.reservation(resources={"cpu": "5"}, generation=2, version=2)
     core.step()
 
-    assert (entry.phase, entry.node, core.locked("node-a")) == (Phase.ACTIVE, "node-a", 2000)
+    assert (entry.phase, entry.node, core.reserved("node-a")) == (Phase.ACTIVE, "node-a", 2000)
     assert "cpu 5 needed, 4 free" in entry.resize_problem
 
 
 def test_a_lock_that_moves_does_so_to_a_sound_node() -> None:
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "2"}, ttlSeconds=3600, tolerations=[{"operator": "Exists"}])
+    entry = core.reservation(resources={"cpu": "2"}, ttlSeconds=3600, tolerations=[{"operator": "Exists"}])
     core.step()
-    core.feed.nodes.upsert(None, node("node-a", cpu="4", cordoned=True, version=2))
-    core.feed.nodes.upsert(None, node("node-b", cpu="64", cordoned=True))
+    core.event_handlers.nodes.upsert(None, node("node-a", cpu="4", cordoned=True, version=2))
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="64", cordoned=True))
     core.clock.advance(300)
     core.step()
     assert (entry.node, entry.moving) == ("node-a", True)
 
-    core.feed.nodes.upsert(None, node("node-c", cpu="2"))
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="2"))
     core.step()
 
-    assert (entry.node, entry.moving, core.locked("node-a")) == ("node-c", False, 0)
+    assert (entry.node, entry.moving, core.reserved("node-a")) == ("node-c", False, 0)
 
 
 def test_a_lock_whose_spec_cannot_be_read_is_never_placed() -> None:
     core = Core(node("node-a"))
-    entry = core.lock(resources={"cpu": "much"})
+    entry = core.reservation(resources={"cpu": "much"})
 
     assert core.step() is None
     assert entry.phase is Phase.REJECTED
     with pytest.raises(ValueError, match="spec cannot be read"):
-        Cycle(core.cache, core.book, WaitingPods()).place_lock(core.decider.profile, entry, NOW)
+        SchedulingCycle(core.cache, core.ledger, WaitingPods()).place_reservation(
+            core.decider.profile, entry, NOW
+        )

@@ -13,9 +13,9 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.cycle import SchedulingCycle
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.diagnosis import Diagnosis
 from unit.scheduler.machinery import Core
 
 
@@ -68,7 +68,7 @@ def test_a_refusal_counts_the_reasons_and_tells_the_numbers(
 
 def test_a_refusal_names_who_has_locked_the_room() -> None:
     core = Core(node("node-a", cpu="4"))
-    core.lock(resources={"cpu": "3"}, owner="db-0")
+    core.reservation(resources={"cpu": "3"}, owner="db-0")
     core.add(pod(requests={"cpu": "2"}))
 
     assert without_preemption(core.refuse()) == (
@@ -83,7 +83,7 @@ def test_nodes_that_are_not_named_are_out_before_any_filter() -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
     core.add(pod(requests={"cpu": "2"}, affinity={"nodeAffinity": required}))
 
-    assert core.refuse().refusal.message == (
+    assert core.refuse().diagnosis.message == (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
         "node-a: cpu 2 needed, 1 free. "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
@@ -94,7 +94,7 @@ def test_the_numbers_of_three_nodes_are_enough() -> None:
     core = Core(*(node(f"node-{index}", cpu="1") for index in range(9, 0, -1)))
     core.add(pod(requests={"cpu": "2"}))
 
-    message = core.refuse().refusal.message
+    message = core.refuse().diagnosis.message
 
     assert message.startswith("0/9 nodes are available: 9 Insufficient cpu. node-1: ")
     assert message.count("needed") == 3
@@ -104,7 +104,7 @@ def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
     core = Core(node("node-a"))
     core.add(pod(resourceClaims=[{"name": "gpu"}]))
 
-    assert core.refuse().refusal == Refusal(
+    assert core.refuse().diagnosis == Diagnosis(
         "0/1 nodes are available: "
         "spec.resourceClaims: this scheduler does not allocate devices, leave the pod to another. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
@@ -118,7 +118,7 @@ def test_a_pod_that_is_placed_takes_its_room_at_once() -> None:
 
     assert core.place().node_name == "node-a"
     assert core.used() == 3000
-    assert "cpu 3 needed, 1 free" in core.refuse().refusal.message
+    assert "cpu 3 needed, 1 free" in core.refuse().diagnosis.message
 
 
 def test_among_equal_nodes_the_first_name_wins() -> None:
@@ -161,64 +161,64 @@ def test_an_emptier_node_wins_over_a_first_name() -> None:
 
 def test_an_owner_prefers_the_node_of_its_lock() -> None:
     core = Core(node("node-a", cpu="64", memory="256Gi"), node("node-b", cpu="2"))
-    entry = core.lock(nodeName="node-b", resources={"cpu": "2"})
+    entry = core.reservation(nodeName="node-b", resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "2"}))
 
     assert core.place().node_name == "node-b"
-    assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 0)
+    assert (entry.phase, core.reserved("node-b")) == (Phase.BOUND, 0)
 
 
 def test_an_owner_that_is_reserved_elsewhere_takes_its_lock_too_and_leaves_its_room_once_bound() -> None:
     core = Core(node("node-a", cpu="8"), node("node-b", cpu="2"))
-    entry = core.lock(nodeName="node-b", resources={"cpu": "2"})
+    entry = core.reservation(nodeName="node-b", resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "6"}))
 
     assumed = core.place()
     assert assumed.node_name == "node-a"
-    assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 2000)
+    assert (entry.phase, core.reserved("node-b")) == (Phase.BOUND, 2000)
 
     core.decider.bound(assumed, NOW)
 
-    assert (entry.phase, core.locked("node-b")) == (Phase.CONSUMED, 0)
+    assert (entry.phase, core.reserved("node-b")) == (Phase.CONSUMED, 0)
 
 
 def test_undoing_gives_the_room_back_and_the_lock_too() -> None:
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "2"})
+    entry = core.reservation(resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "2"}))
     assumed = core.place()
 
     core.decider.binding_failed(assumed, NOW)
 
-    assert (core.used(), core.locked(), entry.phase) == (0, 2000, Phase.ACTIVE)
+    assert (core.used(), core.reserved(), entry.phase) == (0, 2000, Phase.ACTIVE)
 
 
 def test_a_lock_is_back_at_once_when_its_owner_goes_while_it_is_being_bound() -> None:
     """What the owner gave back was free for anybody, its successor too, until the binding had failed."""
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "3"})
+    entry = core.reservation(resources={"cpu": "3"})
     core.add(owner := pod(requests={"cpu": "3"}))
     assumed = core.place()
     core.add(pod("other", requests={"cpu": "3"}))
 
-    core.feed.pods.remove(owner)
+    core.event_handlers.pods.remove(owner)
 
-    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
     core.refuse()
     core.decider.binding_failed(assumed, NOW)
-    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
 
 
 def test_a_pod_that_was_bound_after_all_is_not_undone() -> None:
     """The answer to a binding was an error, but the watch has shown the pod on its node meanwhile."""
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "2"})
+    entry = core.reservation(resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "2"}))
     assumed = core.place()
     core.add(pod(requests={"cpu": "2"}, node_name="node-a", version=2))
 
     core.decider.binding_failed(assumed, NOW)
-    assert (core.used(), core.locked(), entry.phase) == (2000, 0, Phase.BOUND)
+    assert (core.used(), core.reserved(), entry.phase) == (2000, 0, Phase.BOUND)
 
     core.answer()
     assert entry.phase is Phase.CONSUMED
@@ -246,19 +246,19 @@ class Noting(Reserve):
 
 def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() -> None:
     core, notes = Core(node("node-a")), list[str]()
-    handle = Handle(core.book, core.decider.cache)
-    refusal = Status(Code.UNSCHEDULABLE, ("no volume", "no port"))
+    handle = Handle(core.ledger, core.decider.cache)
+    diagnosis = Status(Code.UNSCHEDULABLE, ("no volume", "no port"))
     plugins = (
         Noting(handle, "first", notes),
-        Noting(handle, "second", notes, refusal),
+        Noting(handle, "second", notes, diagnosis),
         Noting(handle, "third", notes),
     )
     profile = replace(core.decider.profile, reserve=plugins)
 
-    outcome = Cycle(core.cache, core.book, WaitingPods()).schedule(profile, pod(), NOW)
+    outcome = SchedulingCycle(core.cache, core.ledger, WaitingPods()).schedule(profile, pod(), NOW)
 
     message = "0/1 nodes are available: 1 no port, 1 no volume."
-    assert outcome == Refusal(message, frozenset({"Noting"}))
+    assert outcome == Diagnosis(message, frozenset({"Noting"}))
     assert notes == [
         "reserve first",
         "reserve second",
@@ -271,4 +271,4 @@ def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() ->
 
 def without_preemption(outcome: Unschedulable) -> str:
     """Give the message of a refusal up to what came of preemption."""
-    return outcome.refusal.message.partition(" preemption: ")[0]
+    return outcome.diagnosis.message.partition(" preemption: ")[0]

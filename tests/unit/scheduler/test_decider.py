@@ -2,13 +2,13 @@ import pytest
 
 from builders import NAMESPACE, NOW, encode, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
-from tidelock.scheduler.core.cycle import Cycle
-from tidelock.scheduler.core.decider import LOCKS_A_STEP
-from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.core.cycle import SchedulingCycle
+from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
+from tidelock.scheduler.core.pod_queue import QueueName
 from unit.scheduler.machinery import Core
 
 
@@ -16,13 +16,13 @@ from unit.scheduler.machinery import Core
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the locks for which nodes were searched."""
     names: list[str] = []
-    place = Cycle.place_lock
+    place = SchedulingCycle.place_reservation
 
-    def noting(cycle: Cycle, profile: object, entry: Entry, now: float) -> object:
+    def noting(cycle: SchedulingCycle, profile: object, entry: ReservationInfo, now: float) -> object:
         names.append(entry.key.name)
         return place(cycle, profile, entry, now)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Cycle, "place_lock", noting)
+    monkeypatch.setattr(SchedulingCycle, "place_reservation", noting)
     return names
 
 
@@ -34,25 +34,25 @@ def settle(core: Core) -> None:
 
 def test_what_is_due_comes_before_locks_and_locks_before_pods() -> None:
     core = Core(node("node-a", cpu="2"))
-    ending = core.lock("ending", resources={"cpu": "2"}, ttlSeconds=60, owner="nobody")
+    ending = core.reservation("ending", resources={"cpu": "2"}, ttlSeconds=60, owner="nobody")
     core.step()
-    late = core.lock("late", resources={"cpu": "2"}, owner="nobody")
+    late = core.reservation("late", resources={"cpu": "2"}, owner="nobody")
     core.add(pod("web-0", requests={"cpu": "2"}))
     core.clock.advance(60)
 
     outcome = core.refuse()
 
     assert (ending.phase, late.phase) == (Phase.EXPIRED, Phase.ACTIVE)
-    assert "locked by shop/late" in outcome.refusal.message
+    assert "locked by shop/late" in outcome.diagnosis.message
 
 
 def test_locks_go_by_priority_then_age_then_name() -> None:
     core = Core(node("node-a", cpu="3"))
     entries = [
-        core.lock("b", created=NOW - 1),
-        core.lock("young", created=NOW),
-        core.lock("a", created=NOW - 1),
-        core.lock("urgent", created=NOW, priority=1),
+        core.reservation("b", created=NOW - 1),
+        core.reservation("young", created=NOW),
+        core.reservation("a", created=NOW - 1),
+        core.reservation("urgent", created=NOW, priority=1),
     ]
     core.step()
 
@@ -61,11 +61,13 @@ def test_locks_go_by_priority_then_age_then_name() -> None:
 
 def test_a_long_line_is_placed_a_few_locks_a_step_and_pods_wait_for_its_end() -> None:
     core = Core(node("node-a", cpu="64"))
-    entries = [core.lock(f"lock-{index:02}", owner="nobody") for index in range(LOCKS_A_STEP + 1)]
+    entries = [
+        core.reservation(f"lock-{index:02}", owner="nobody") for index in range(RESERVATIONS_A_STEP + 1)
+    ]
     core.add(pod())
 
     assert core.step() is None
-    assert sum(entry.phase is Phase.ACTIVE for entry in entries) == LOCKS_A_STEP
+    assert sum(entry.phase is Phase.ACTIVE for entry in entries) == RESERVATIONS_A_STEP
     assert core.decider.next_due() == 0.0
     assert core.place().pod.meta.name == "web-0"
     assert entries[-1].phase is Phase.ACTIVE
@@ -73,30 +75,30 @@ def test_a_long_line_is_placed_a_few_locks_a_step_and_pods_wait_for_its_end() ->
 
 def test_a_lock_that_is_gone_when_its_turn_comes_is_passed_over(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="64"))
-    for index in range(LOCKS_A_STEP):
-        core.lock(f"a-{index:02}")
-    last = core.lock("b")
+    for index in range(RESERVATIONS_A_STEP):
+        core.reservation(f"a-{index:02}")
+    last = core.reservation("b")
     core.step()
-    core.feed.reservations.remove(last.reservation)
+    core.event_handlers.reservations.remove(last.reservation)
     core.step()
 
-    assert len(evaluated) == LOCKS_A_STEP
+    assert len(evaluated) == RESERVATIONS_A_STEP
 
 
 def test_a_shape_that_was_refused_is_not_evaluated_again_until_room_is_freed(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
-    first, second = core.lock("first"), core.lock("second")
-    core.lock("bigger", resources={"cpu": "2"})
+    first, second = core.reservation("first"), core.reservation("second")
+    core.reservation("bigger", resources={"cpu": "2"})
     settle(core)
-    third = core.lock("third")
+    third = core.reservation("third")
     settle(core)
 
     assert evaluated == ["bigger", "first"]
     assert {entry.reason for entry in (first, second, third)} == {reasons.INSUFFICIENT_CAPACITY}
     assert first.message == second.message == third.message
 
-    core.feed.pods.remove(pod("other"))
+    core.event_handlers.pods.remove(pod("other"))
     settle(core)
 
     assert evaluated == ["bigger", "first", "bigger", "first", "second", "third"]
@@ -109,8 +111,8 @@ def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_withou
     alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     core = Core(node("node-a", labels={"kubernetes.io/hostname": "node-a"}))
     core.add(pod("web", node_name="node-a", affinity=alone))
-    stranger = core.lock("lock", owner="web-1")
-    another = core.lock("lock", namespace="wares", owner="web-1")
+    stranger = core.reservation("lock", owner="web-1")
+    another = core.reservation("lock", namespace="wares", owner="web-1")
     settle(core)
     assert (stranger.phase, another.phase) == (Phase.PENDING, Phase.ACTIVE)
 
@@ -122,7 +124,7 @@ def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_withou
     specs = [{"topologySpreadConstraints": [web | {"whenUnsatisfiable": "DoNotSchedule"}]}, {}]
     templates = [{"spec": {"containers": containers} | spec} for spec in specs]
     spread, anywhere = (
-        core.lock(f"lock-{n}", owner="new", resources=None, template=template)
+        core.reservation(f"lock-{n}", owner="new", resources=None, template=template)
         for n, template in enumerate(templates)
     )
     settle(core)
@@ -132,11 +134,11 @@ def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_withou
 def test_growing_locks_are_each_looked_at_by_themselves(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="2"))
     for name in ("a", "b"):
-        core.lock(name)
+        core.reservation(name)
     settle(core)
     del evaluated[:]
     for name in ("a", "b"):
-        core.lock(name, resources={"cpu": "2"}, generation=2, version=2)
+        core.reservation(name, resources={"cpu": "2"}, generation=2, version=2)
     settle(core)
 
     assert evaluated == ["a", "b"]
@@ -146,9 +148,9 @@ def test_room_that_comes_free_wakes_pods() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(pod("other", node_name="node-a"), pod("web-0"))
     core.refuse()
-    assert core.queue.counts()[Place.UNSCHEDULABLE] == 1
+    assert core.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
-    core.feed.pods.remove(pod("other"))
+    core.event_handlers.pods.remove(pod("other"))
 
     assert core.decider.next_due() == 0.0
     assert core.place().pod.meta.name == "web-0"
@@ -158,10 +160,10 @@ def test_room_that_comes_free_wakes_pods() -> None:
 def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active() -> None:
     core = Core(node("node-a"))
     core.add(pod(annotations={"tidelock.dev/require-reservation": "true"}))
-    core.lock(owner="somebody else")
+    core.reservation(owner="somebody else")
     assert core.step() is None
-    assert core.queue.counts()[Place.GATED] == 1
-    core.lock("its-own")
+    assert core.queue.counts()[QueueName.GATED] == 1
+    core.reservation("its-own")
 
     assert core.place().node_name == "node-a"
     assert core.enqueued == [("gated", "UnschedulablePodAdd"), ("active", "ReservationActive")]
@@ -169,7 +171,7 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active() -> 
 
 def test_a_lock_that_gives_its_room_back_wakes_pods() -> None:
     core = Core(node("node-a", cpu="1"))
-    core.lock(owner="nobody", ttlSeconds=60)
+    core.reservation(owner="nobody", ttlSeconds=60)
     core.add(pod())
     core.refuse()
     core.clock.advance(60)
@@ -180,21 +182,21 @@ def test_a_lock_that_gives_its_room_back_wakes_pods() -> None:
 
 def test_room_that_passes_from_a_lock_to_its_owner_wakes_nobody() -> None:
     core = Core(node("node-a", cpu="1"))
-    core.lock()
+    core.reservation()
     core.add(pod("other"))
     core.refuse()
     core.add(pod("web-0"))
     core.place()
 
-    assert core.queue.counts()[Place.UNSCHEDULABLE] == 1
+    assert core.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
 
 def test_a_pod_that_no_plugin_refused_for_want_of_nodes_is_tried_with_the_first_node() -> None:
     core = Core()
     core.add(pod())
     core.refuse()
-    core.feed.nodes.upsert(None, node("node-a", cpu="500m"))
-    core.feed.nodes.upsert(None, node("node-b"))
+    core.event_handlers.nodes.upsert(None, node("node-a", cpu="500m"))
+    core.event_handlers.nodes.upsert(None, node("node-b"))
 
     assert core.place().node_name == "node-b"
 
@@ -209,7 +211,7 @@ def test_nothing_is_due_where_nothing_waits() -> None:
 def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> None:
     core = Core(node("node-a"))
     settle(core)
-    core.lock(owner="nobody")
+    core.reservation(owner="nobody")
     assert core.decider.next_due() == 0.0
     core.step()
     assert core.decider.next_due() == NOW + 600
@@ -219,7 +221,7 @@ def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> Non
 
 def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
     core = Core(node("node-a", cpu="2"))
-    core.lock(owner="nobody", ttlSeconds=30)
+    core.reservation(owner="nobody", ttlSeconds=30)
     settle(core)
     core.add(pod())
     assumed = core.place()
@@ -232,7 +234,7 @@ def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
 
 def test_a_bound_pod_leaves_the_queue_and_ends_its_lock() -> None:
     core = Core(node("node-a"))
-    entry = core.lock()
+    entry = core.reservation()
     core.add(pod())
     assumed = core.place()
 
@@ -261,23 +263,23 @@ def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pyt
 
     core = Core(node("node-a"))
     monkeypatch.setattr(NodeName, "pre_filter", fail)
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
 
     message = 'running PreFilter plugin "NodeName": LookupError: a bug'
     assert (entry.phase, entry.message) == (Phase.PENDING, message)
     monkeypatch.undo()
-    core.feed.nodes.upsert(None, node("node-b"))
+    core.event_handlers.nodes.upsert(None, node("node-b"))
     core.step()
     assert entry.phase is Phase.ACTIVE
 
 
 def test_a_flood_of_one_namespace_holds_no_other_up() -> None:
     core = Core(node("node-a", cpu="3"))
-    for number in range(10 * LOCKS_A_STEP):
-        core.lock(f"flood-{number}", namespace="noisy", resources={"cpu": "100"}, created=NOW - 100)
+    for number in range(10 * RESERVATIONS_A_STEP):
+        core.reservation(f"flood-{number}", namespace="noisy", resources={"cpu": "100"}, created=NOW - 100)
     core.step()
-    late = core.lock("late", created=NOW)
+    late = core.reservation("late", created=NOW)
     core.step()
     assert late.phase is Phase.ACTIVE
 
@@ -286,15 +288,15 @@ def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> N
     core = Core(node("node-a", cpu="3"))
     plain = {"metadata": {"name": "team", "namespace": NAMESPACE}, "spec": {"hard": {"pods": "1"}}}
     core.decider.objects.reservation_quotas.upsert(None, decode_reservation_quota(encode(plain)))
-    entries = [core.lock(name, owner=name) for name in ("a", "b", "c")]
+    entries = [core.reservation(name, owner=name) for name in ("a", "b", "c")]
     settle(core)
     assert evaluated == ["a"]
     assert [entry.reason for entry in entries[1:]] == [reasons.QUOTA_EXCEEDED] * 2
 
-    core.feed.nodes.upsert(None, node("node-b"))  # room is not what they lack
+    core.event_handlers.nodes.upsert(None, node("node-b"))  # room is not what they lack
     settle(core)
     assert evaluated == ["a"]
-    core.feed.reservations.remove(entries[0].reservation)
+    core.event_handlers.reservations.remove(entries[0].reservation)
     settle(core)
     assert evaluated == ["a", "b"]
     assert [entry.phase for entry in entries[1:]] == [Phase.ACTIVE, Phase.PENDING]

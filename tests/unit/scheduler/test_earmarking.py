@@ -8,13 +8,13 @@ import pytest
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import START_SECONDS, Pod, assigned_to
-from tidelock.scheduler.core.backfill import LOOK_AGAIN, PATIENCE
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.backfill import BACKFILL_SECONDS, PATIENCE
+from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
 LONG = 60
@@ -39,13 +39,15 @@ def fill(core: Core, name: str, node_name: str, cpu: str, **fields: Any) -> Pod:
 
 def leave(core: Core, gone: Pod) -> None:
     """Have a pod be gone."""
-    core.feed.pods.remove(gone)
+    core.event_handlers.pods.remove(gone)
 
 
-def lock(core: Core, name: str = "large", cpu: str = "4", *, step: bool = True, **fields: Any) -> Entry:
+def reservation(
+    core: Core, name: str = "large", cpu: str = "4", *, step: bool = True, **fields: Any
+) -> ReservationInfo:
     """Have a lock be decided that waits for an hour at most."""
     spec = {"resources": {"cpu": cpu}, "pendingDeadlineSeconds": 3600, "owner": f"of-{name}"}
-    entry = core.lock(name, created=core.clock.now(), **spec | fields)
+    entry = core.reservation(name, created=core.clock.now(), **spec | fields)
     if step:
         core.step()
     return entry
@@ -61,30 +63,32 @@ def wait(core: Core, seconds: float = LONG) -> None:
 
 
 def test_room_that_comes_free_is_kept_for_the_lock_that_has_waited_for_long(core: Core) -> None:
-    large = lock(core)
+    large = reservation(core)
     wait(core)
     assert large.earmark == "node-b"  # which lacks least
 
-    small = lock(core, "small", "2")
+    small = reservation(core, "small", "2")
 
     assert small.phase is Phase.PENDING
     assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which room is kept" in small.message
-    assert [change.event for change in core.book.changes if change.meta.name == "large"][-1] is Event.EARMARK
-    assert render(large, core.clock.now())["queue"]["earmark"] == "node-b"
+    assert [change.event for change in core.ledger.changes if change.meta.name == "large"][
+        -1
+    ] is Event.EARMARK
+    assert render_reservation(large, core.clock.now())["queue"]["earmark"] == "node-b"
 
 
 def test_before_that_the_smaller_one_has_it(core: Core) -> None:
-    lock(core)
-    wait(core, LONG - LOOK_AGAIN)
+    reservation(core)
+    wait(core, LONG - BACKFILL_SECONDS)
 
-    assert lock(core, "small", "2").phase is Phase.ACTIVE
+    assert reservation(core, "small", "2").phase is Phase.ACTIVE
 
 
 def test_others_are_given_room_elsewhere(core: Core) -> None:
-    lock(core)
+    reservation(core)
     wait(core)
 
-    assert lock(core, "small", "1").node == "node-a"
+    assert reservation(core, "small", "1").node == "node-a"
 
 
 def play(core: Core, seconds: int) -> None:
@@ -97,10 +101,10 @@ def play(core: Core, seconds: int) -> None:
             leave(core, bound.pop(uid))
             del ends[uid]
         core.add(pod(f"pod-{second}", requests={"cpu": "1"}))
-        while isinstance(outcome := core.step(), Assumed):
+        while isinstance(outcome := core.step(), AssumedPod):
             core.decider.bound(outcome, core.clock.now())
             there = assigned_to(outcome.pod, outcome.node_name)
-            core.feed.pods.upsert(outcome.pod, there)
+            core.event_handlers.pods.upsert(outcome.pod, there)
             bound[there.uid], ends[there.uid] = there, core.clock.now() + 45
 
 
@@ -108,7 +112,7 @@ def play(core: Core, seconds: int) -> None:
 def test_a_stream_of_small_ones_does_not_starve_it(after: float) -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"), earmark_after=after)
     play(core, 60)
-    large = lock(core, cpu="3")
+    large = reservation(core, cpu="3")
     assert large.phase is Phase.PENDING
     play(core, 600)
 
@@ -116,7 +120,7 @@ def test_a_stream_of_small_ones_does_not_starve_it(after: float) -> None:
 
 
 def test_pods_yield_too_but_for_those_above_it_and_those_of_daemon_sets(core: Core) -> None:
-    lock(core)
+    reservation(core)
     wait(core)
     core.add(pod("equal", requests={"cpu": "2"}))
     assert core.refuse().waiting.pod.meta.name == "equal"
@@ -126,7 +130,7 @@ def test_pods_yield_too_but_for_those_above_it_and_those_of_daemon_sets(core: Co
 
 
 def test_a_pod_above_it_takes_the_room(core: Core) -> None:
-    lock(core)
+    reservation(core)
     wait(core)
     core.add(pod("urgent", requests={"cpu": "2"}, priority=10))
 
@@ -134,8 +138,8 @@ def test_a_pod_above_it_takes_the_room(core: Core) -> None:
 
 
 def test_an_owner_has_the_room_of_its_lock_beside_an_earmark(core: Core) -> None:
-    lock(core, "own", "2", owner="web-0")
-    large = lock(core, nodeName="node-b")
+    reservation(core, "own", "2", owner="web-0")
+    large = reservation(core, nodeName="node-b")
     wait(core)
     core.add(pod("web-0", requests={"cpu": "2"}))
 
@@ -155,7 +159,7 @@ def test_who_is_gone_in_time_may_use_it_until_then() -> None:
         terminationGracePeriodSeconds=0,
         status=started,
     )
-    lock(core)
+    reservation(core)
     wait(core)
 
     late = int(600 - LONG - START_SECONDS)
@@ -170,37 +174,37 @@ def test_who_is_gone_in_time_may_use_it_until_then() -> None:
 
 
 def test_where_the_end_is_known_room_is_kept_there_rather_than_where_least_lacks(core: Core) -> None:
-    core.feed.nodes.upsert(None, node("node-c", cpu="4"))
-    lock(core, "holder", "4", ttlSeconds=900)
-    large = lock(core)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="4"))
+    reservation(core, "holder", "4", ttlSeconds=900)
+    large = reservation(core)
     wait(core)
 
     assert large.earmark == "node-c"
-    assert render(large, core.clock.now())["queue"]["estimatedStart"] == "2027-01-15T08:15:00Z"
+    assert render_reservation(large, core.clock.now())["queue"]["estimatedStart"] == "2027-01-15T08:15:00Z"
 
 
 def test_an_end_that_comes_too_late_for_the_lock_does_not_count(core: Core) -> None:
-    core.feed.nodes.upsert(None, node("node-c", cpu="4"))
-    lock(core, "holder", "4", ttlSeconds=900)
-    large = lock(core, pendingDeadlineSeconds=600)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="4"))
+    reservation(core, "holder", "4", ttlSeconds=900)
+    large = reservation(core, pendingDeadlineSeconds=600)
     wait(core)
 
     assert large.earmark == "node-b"
 
 
 def test_a_node_that_the_lock_does_not_fit_is_none(core: Core) -> None:
-    large = lock(core, nodeName="node-a")
-    nowhere = lock(core, "huge", "8")
+    large = reservation(core, nodeName="node-a")
+    nowhere = reservation(core, "huge", "8")
     wait(core)
-    wait(core, LOOK_AGAIN)
+    wait(core, BACKFILL_SECONDS)
 
     assert (large.earmark, nowhere.earmark) == ("node-a", "")
 
 
 def test_when_it_has_its_room_others_are_tried_again(core: Core) -> None:
-    large = lock(core)
+    large = reservation(core)
     wait(core)
-    small = lock(core, "small", "2")
+    small = reservation(core, "small", "2")
     for placed in list(core.cache.pods_on("node-a")):
         leave(core, placed.pod)
     core.step()
@@ -212,13 +216,13 @@ def test_when_it_has_its_room_others_are_tried_again(core: Core) -> None:
 
 @pytest.mark.parametrize("how", ["deleted", "given up"])
 def test_when_it_does_not_wait_any_more_others_are_tried_again(core: Core, how: str) -> None:
-    large = lock(core, pendingDeadlineSeconds=90)
+    large = reservation(core, pendingDeadlineSeconds=90)
     wait(core)
-    small = lock(core, "small", "2")
+    small = reservation(core, "small", "2")
     core.add(pod("web-0", requests={"cpu": "2"}))
     core.refuse()
     if how == "deleted":
-        core.feed.reservations.remove(large.reservation)
+        core.event_handlers.reservations.remove(large.reservation)
     else:
         wait(core, 30)
     core.step()
@@ -229,67 +233,67 @@ def test_when_it_does_not_wait_any_more_others_are_tried_again(core: Core, how: 
 
 
 def test_it_stays_with_its_lock_unless_one_of_higher_priority_has_waited_as_long(core: Core) -> None:
-    first = lock(core)
+    first = reservation(core)
     wait(core, 10)
-    second, higher = lock(core, "second"), lock(core, "third", priority=5)
+    second, higher = reservation(core, "second"), reservation(core, "third", priority=5)
     wait(core)
-    wait(core, LOOK_AGAIN)
+    wait(core, BACKFILL_SECONDS)
 
     assert (first.earmark, second.earmark, higher.earmark) == ("", "", "node-b")
 
 
 def test_one_that_fits_no_node_takes_it_from_nobody_and_is_looked_at_in_the_next_turn(core: Core) -> None:
-    large = lock(core)
+    large = reservation(core)
     wait(core)
-    huge = lock(core, "huge", "8", priority=5)
+    huge = reservation(core, "huge", "8", priority=5)
     wait(core)
-    wait(core, LOOK_AGAIN)
+    wait(core, BACKFILL_SECONDS)
     assert (large.earmark, huge.earmark) == ("node-b", "")
-    assert [change.event for change in core.book.changes].count(Event.EARMARK) == 1
+    assert [change.event for change in core.ledger.changes].count(Event.EARMARK) == 1
 
-    core.feed.nodes.upsert(None, node("node-c", cpu="8"))
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="8"))
     fill(core, "c", "node-c", "8")
-    core.feed.reservations.remove(large.reservation)
-    wait(core, 2 * LOOK_AGAIN)
+    core.event_handlers.reservations.remove(large.reservation)
+    wait(core, 2 * BACKFILL_SECONDS)
     assert huge.earmark == "node-c"
 
 
 def test_where_no_more_comes_free_for_long_another_node_has_its_turn(core: Core) -> None:
-    large = lock(core)
+    large = reservation(core)
     wait(core)
-    wait(core, PATIENCE - LOOK_AGAIN)
+    wait(core, PATIENCE - BACKFILL_SECONDS)
     assert large.earmark == "node-b"
-    wait(core, 2 * LOOK_AGAIN)
+    wait(core, 2 * BACKFILL_SECONDS)
     assert large.earmark == "node-a"
-    wait(core, PATIENCE + 2 * LOOK_AGAIN)
+    wait(core, PATIENCE + 2 * BACKFILL_SECONDS)
     assert large.earmark == "node-b"
 
 
 def test_it_stays_as_long_as_more_comes_free(core: Core) -> None:
     fill(core, "more", "node-b", "2")
     one = fill(core, "one", "node-a", "500m")
-    large = lock(core)
+    large = reservation(core)
     wait(core)
-    wait(core, PATIENCE - 2 * LOOK_AGAIN)
+    wait(core, PATIENCE - 2 * BACKFILL_SECONDS)
     leave(core, one)
-    wait(core, PATIENCE - 2 * LOOK_AGAIN)
+    wait(core, PATIENCE - 2 * BACKFILL_SECONDS)
     assert large.earmark == "node-a"
-    wait(core, 4 * LOOK_AGAIN)
+    wait(core, 4 * BACKFILL_SECONDS)
     assert large.earmark == "node-b"
 
 
 def test_another_process_keeps_it_where_it_was(core: Core) -> None:
     fill(core, "more", "node-b", "1")
-    large = lock(core)
+    large = reservation(core)
     wait(core)
-    stored = render(large, core.clock.now())
+    stored = render_reservation(large, core.clock.now())
     assert large.earmark == "node-a"
 
     successor = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
     successor.clock.time = core.clock.time
     fill(successor, "a", "node-a", "3")
     fill(successor, "b", "node-b", "2")
-    adopted = lock(successor, status=stored)
+    adopted = reservation(successor, status=stored)
     wait(successor, 1)
 
     assert adopted.earmark == "node-a"
@@ -297,30 +301,30 @@ def test_another_process_keeps_it_where_it_was(core: Core) -> None:
 
 
 def test_what_an_earlier_process_told_of_a_lock_that_has_no_turn_is_taken_back(core: Core) -> None:
-    large = lock(core)
+    large = reservation(core)
     wait(core)
-    stored = render(large, core.clock.now())
+    stored = render_reservation(large, core.clock.now())
 
     successor = Core(node("node-a", cpu="4"))
     successor.clock.time = core.clock.time
     fill(successor, "a", "node-a", "3")
-    first = lock(successor, "first", priority=1, step=False, status=stored)
-    second = lock(successor, "second", status=stored)
+    first = reservation(successor, "first", priority=1, step=False, status=stored)
+    second = reservation(successor, "second", status=stored)
     wait(successor, 1)
 
     assert (first.earmark, second.earmark) == ("node-a", "")
 
 
 def test_a_lock_over_quota_has_none(core: Core) -> None:
-    entry = lock(core)
-    core.book.refuse(entry, reasons.QUOTA_EXCEEDED, "no more", core.clock.now())
+    entry = reservation(core)
+    core.ledger.refuse(entry, reasons.QUOTA_EXCEEDED, "no more", core.clock.now())
     wait(core)
 
     assert entry.earmark == ""
 
 
 def test_one_for_which_room_is_being_made_needs_none(core: Core) -> None:
-    large = lock(core)
+    large = reservation(core)
     wait(core)
     core.cache.nominator.nominate(pod("lock", uid=large.uid, requests={"cpu": "4"}), "node-a")
     core.step()

@@ -200,12 +200,12 @@ async def test_an_eviction_that_fails_lets_the_pod_choose_again(
     assert pod_path("low") not in shell.api.objects
 
 
-async def crowded_by_a_lock() -> Shell:
+async def crowded_by_a_reservation() -> Shell:
     """Give a node that a pod fills, and a reservation that has chosen it as its victim."""
     shell = Shell(node("node-a", cpu="4"))
     shell.store_pod("low", requests={"cpu": "4"}, node_name="node-a")
     wait: dict[str, Any] = {"preemptionPolicy": "PreemptLowerPriority", "pendingDeadlineSeconds": 3600}
-    shell.store_lock(resources={"cpu": "4"}, priority=10, **wait)
+    shell.store_reservation(resources={"cpu": "4"}, priority=10, **wait)
     shell.step()
     return shell
 
@@ -224,7 +224,7 @@ async def test_an_eviction_that_fails_lets_the_reservation_choose_again_after_a_
     naps: list[float], errors: list[Any]
 ) -> None:
     """After a conflict it stayed nominated for ever; what was forbidden was asked for again at once."""
-    shell = await crowded_by_a_lock()
+    shell = await crowded_by_a_reservation()
     shell.api.fails(*errors)
     await evict(shell)
     assert shell.cache.evicting == set()
@@ -236,7 +236,7 @@ async def test_an_eviction_that_fails_lets_the_reservation_choose_again_after_a_
 
 
 async def test_an_eviction_that_met_another_write_is_tried_again(naps: list[float]) -> None:
-    shell = await crowded_by_a_lock()
+    shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
     await evict(shell)
 
@@ -245,7 +245,7 @@ async def test_an_eviction_that_met_another_write_is_tried_again(naps: list[floa
 
 
 async def test_a_victim_that_is_seen_to_leave_after_a_conflict_is_left_alone(naps: list[float]) -> None:
-    shell = await crowded_by_a_lock()
+    shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
     shell.evictor.flush()
     shell.api.objects[pod_path("low")]["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
@@ -280,7 +280,7 @@ async def test_the_loop_carries_preemptions_out() -> None:
 async def lent(**fields: Any) -> Shell:
     """Give a node whose locked room is borrowed, and an owner that has chosen who leaves it."""
     shell = Shell(node("node-a", cpu="4"))
-    shell.store_lock(borrowable=True, resources={"cpu": "4"})
+    shell.store_reservation(borrowable=True, resources={"cpu": "4"})
     shell.step()
     borrows: dict[str, Any] = {"node_name": "node-a", "annotations": {BORROWS: "true"}}
     shell.store_pod("low", requests={"cpu": "4"}, **borrows, **fields)
@@ -305,7 +305,7 @@ async def test_a_borrower_that_is_ending_is_evicted_if_it_takes_longer_than_the_
     ends_in: int, evicted: int
 ) -> None:
     shell = Shell(node("node-a", cpu="4"))
-    shell.store_lock(borrowable=True, resources={"cpu": "4"})
+    shell.store_reservation(borrowable=True, resources={"cpu": "4"})
     shell.step()
     borrows: dict[str, Any] = {"node_name": "node-a", "annotations": {BORROWS: "true"}}
     plain = pod_json("low", requests={"cpu": "4"}, **borrows)

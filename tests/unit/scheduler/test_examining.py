@@ -2,14 +2,14 @@ from typing import Any
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.model.meta import Key
-from tidelock.scheduler.core.explain import Opinion, examine
+from tidelock.scheduler.core.explain import NodeReport, explain
 from unit.scheduler.machinery import Core
 
 
-def opinions(core: Core, **fields: Any) -> dict[str, Opinion]:
+def opinions(core: Core, **fields: Any) -> dict[str, NodeReport]:
     return {
         each.node.name: each
-        for each in examine(core.cache, core.book, core.decider.profile, pod(**fields), NOW)
+        for each in explain(core.cache, core.ledger, core.decider.profile, pod(**fields), NOW)
     }
 
 
@@ -17,22 +17,22 @@ def test_every_filter_has_its_say_about_a_node() -> None:
     core = Core(node("a", cpu="1", cordoned=True, taints=["gpu=yes:NoSchedule"]))
     (told,) = opinions(core, requests={"cpu": "2"}).values()
 
-    assert [(each.plugin, each.reasons, each.resolvable) for each in told.objections] == [
+    assert [(each.plugin, each.reasons, each.preemption_may_help) for each in told.objections] == [
         ("NodeUnschedulable", ("node(s) were unschedulable",), False),
         ("TaintToleration", ("node(s) had untolerated taint(s)",), False),
         ("NodeResourcesFit", ("Insufficient cpu",), False),
     ]
-    assert told.objections[2].numbers == "cpu 2 needed, 1 free"
+    assert told.objections[2].detail == "cpu 2 needed, 1 free"
     assert told.total == 0
 
 
 def test_a_lock_that_is_in_the_way_is_named() -> None:
     core = Core(node("a", cpu="4"))
-    core.lock("other", resources={"cpu": "3"}, owner="other")
+    core.reservation("other", resources={"cpu": "3"}, owner="other")
     core.step()
     (told,) = opinions(core, requests={"cpu": "2"}).values()
 
-    assert [(each.plugin, each.numbers) for each in told.objections] == [
+    assert [(each.plugin, each.detail) for each in told.objections] == [
         ("Reservation", "cpu 2 needed, 1 free, 3 locked by shop/other")
     ]
 
@@ -50,7 +50,7 @@ def test_nodes_that_fit_come_first_and_the_best_of_them_at_the_head() -> None:
 
 def test_the_owners_lock_is_no_objection_and_gives_the_points() -> None:
     core = Core(node("a", cpu="2"), node("b", cpu="8"))
-    core.lock("mine", resources={"cpu": "2"}, owner="web-0", nodeName="a")
+    core.reservation("mine", resources={"cpu": "2"}, owner="web-0", nodeName="a")
     core.step()
 
     told = opinions(core, name="web-0", requests={"cpu": "2"})
@@ -62,13 +62,13 @@ def test_the_owners_lock_is_no_objection_and_gives_the_points() -> None:
 
 def test_a_lock_does_not_stand_in_its_own_way() -> None:
     core = Core(node("a", cpu="2"))
-    entry = core.lock("mine", resources={"cpu": "2"})
+    entry = core.reservation("mine", resources={"cpu": "2"})
     core.step()
-    stand_in = entry.reservation.pod
-    assert stand_in is not None
+    reserve_pod = entry.reservation.pod
+    assert reserve_pod is not None
 
-    (told,) = examine(core.cache, core.book, core.decider.profile, stand_in, NOW, entry)
-    (without,) = examine(core.cache, core.book, core.decider.profile, stand_in, NOW)
+    (told,) = explain(core.cache, core.ledger, core.decider.profile, reserve_pod, NOW, entry)
+    (without,) = explain(core.cache, core.ledger, core.decider.profile, reserve_pod, NOW)
 
     assert told.objections == ()
     assert [each.plugin for each in without.objections] == ["Reservation"]
@@ -91,21 +91,21 @@ def test_room_that_is_being_made_for_another_is_an_objection() -> None:
     core.add(pod("low", requests={"cpu": "2"}, node_name="a", priority=-10))
     core.add(pod("high", requests={"cpu": "2"}, priority=10))
     core.refuse()
-    core.feed.pods.remove(pod("low", requests={"cpu": "2"}, node_name="a", priority=-10))
+    core.event_handlers.pods.remove(pod("low", requests={"cpu": "2"}, node_name="a", priority=-10))
 
     (told,) = opinions(core, name="late", requests={"cpu": "1"}).values()
 
     assert [each.plugin for each in told.objections] == ["NodeResourcesFit"]
-    assert told.objections[0].numbers == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
+    assert told.objections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
 
 
 def test_nothing_is_decided() -> None:
     core = Core(node("a", cpu="2"))
-    core.lock("mine", resources={"cpu": "1"}, owner="web-0")
+    core.reservation("mine", resources={"cpu": "1"}, owner="web-0")
     core.step()
-    before = core.used("a"), core.locked("a")
+    before = core.used("a"), core.reserved("a")
 
     opinions(core, name="web-0", requests={"cpu": "2"})
 
-    assert (core.used("a"), core.locked("a")) == before
-    assert core.book.entries[Key(NAMESPACE, "mine")].phase == "Active"
+    assert (core.used("a"), core.reserved("a")) == before
+    assert core.ledger.entries[Key(NAMESPACE, "mine")].phase == "Active"

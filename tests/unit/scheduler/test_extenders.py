@@ -14,7 +14,7 @@ from aiohttp import web
 from builders import encode, node_json, pod_json
 from devcluster.keys import make_keys
 from tidelock.framework.config_file import ConfigurationError, Extender
-from tidelock.framework.extender import Advice, Failed, Victims
+from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure, ExtenderVictims
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.raw import keeping_raw
@@ -38,7 +38,7 @@ def extender(server: ScriptedServer, **fields: Any) -> Extender:
     return Extender.model_validate({"urlPrefix": f"{server.url}/scheduler/", "weight": 1, **fields})
 
 
-async def advise(*extenders: Extender, pod: Pod = POD, nodes: tuple[Node, ...] = NODES) -> Advice:
+async def advise(*extenders: Extender, pod: Pod = POD, nodes: tuple[Node, ...] = NODES) -> ExtenderAdviceData:
     async with Extenders(extenders) as opened:
         return await opened.advise(pod, nodes)
 
@@ -58,7 +58,7 @@ class TestFilter:
             "NodeNames": None,
         }
         assert advice.names == {"node-b"}
-        assert advice.failed == {"node-a": Failed("too hot", resolvable=True)}
+        assert advice.failed == {"node-a": ExtenderFailure("too hot", preemption_may_help=True)}
 
     async def test_nodes_go_by_name_to_those_that_know_them(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": ["node-c", "node-a"]}))
@@ -67,7 +67,7 @@ class TestFilter:
 
         (asked,) = server.asked
         assert asked.json == {"Pod": POD_JSON, "Nodes": None, "NodeNames": ["node-a", "node-b", "node-c"]}
-        assert advice == Advice(frozenset({"node-a", "node-c"}))
+        assert advice == ExtenderAdviceData(frozenset({"node-a", "node-c"}))
 
     async def test_those_that_know_them_may_answer_with_whole_nodes(self, server: ScriptedServer) -> None:
         server.plays(answers({"Nodes": {"items": NODES_JSON[:1]}}))
@@ -78,12 +78,14 @@ class TestFilter:
         self, server: ScriptedServer
     ) -> None:
         server.plays(answers({"NodeNames": ["node-a"]}))
-        assert await advise(extender(server, filterVerb="filter")) == Advice()
+        assert await advise(extender(server, filterVerb="filter")) == ExtenderAdviceData()
 
     async def test_fields_may_be_written_in_any_case(self, server: ScriptedServer) -> None:
         server.plays(answers({"nodenames": ["node-a"], "failedNodes": {"node-b": "No"}, "error": ""}))
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
-        assert advice == Advice(frozenset({"node-a"}), {"node-b": Failed("No", resolvable=True)})
+        assert advice == ExtenderAdviceData(
+            frozenset({"node-a"}), {"node-b": ExtenderFailure("No", preemption_may_help=True)}
+        )
 
     async def test_what_is_unresolvable_goes_before_what_failed(self, server: ScriptedServer) -> None:
         server.plays(
@@ -97,8 +99,8 @@ class TestFilter:
         )
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
         assert advice.failed == {
-            "node-a": Failed("broken", resolvable=False),
-            "node-b": Failed("busy", resolvable=True),
+            "node-a": ExtenderFailure("broken", preemption_may_help=False),
+            "node-b": ExtenderFailure("busy", preemption_may_help=True),
         }
 
     async def test_each_gets_what_the_one_before_it_left(self, server: ScriptedServer) -> None:
@@ -123,7 +125,7 @@ class TestFilter:
     async def test_nobody_is_asked_when_nothing_is_left(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": []}))
         each = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
-        assert await advise(each, each) == Advice()
+        assert await advise(each, each) == ExtenderAdviceData()
         assert len(server.asked) == 1
 
     @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ class TestFilter:
         advice = await advise(extender(server, ignorable=True, **cached), extender(server, **cached))
 
         assert server.asked[1].json["NodeNames"] == ["node-a", "node-b", "node-c"]
-        assert advice == Advice(frozenset({"node-b"}))
+        assert advice == ExtenderAdviceData(frozenset({"node-b"}))
 
     async def test_an_extender_that_is_not_there(self, server: ScriptedServer) -> None:
         await server.close()
@@ -201,7 +203,7 @@ class TestPrioritize:
     async def test_a_choice_of_one_needs_no_priorities(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": ["node-b"]}))
         one = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
-        assert await advise(one) == Advice(frozenset({"node-b"}))
+        assert await advise(one) == ExtenderAdviceData(frozenset({"node-b"}))
         assert [asked.path for asked in server.asked] == ["/scheduler/filter"]
 
     @pytest.mark.parametrize(
@@ -209,11 +211,11 @@ class TestPrioritize:
     )
     async def test_a_failure_counts_as_no_priorities(self, server: ScriptedServer, answer: Any) -> None:
         server.plays(answer)
-        assert await advise(extender(server, prioritizeVerb="prioritize")) == Advice(ALL)
+        assert await advise(extender(server, prioritizeVerb="prioritize")) == ExtenderAdviceData(ALL)
 
     async def test_null_is_no_priorities(self, server: ScriptedServer) -> None:
         server.plays(answers("null"))
-        assert await advise(extender(server, prioritizeVerb="prioritize")) == Advice(ALL)
+        assert await advise(extender(server, prioritizeVerb="prioritize")) == ExtenderAdviceData(ALL)
 
 
 class TestInterest:
@@ -298,7 +300,7 @@ PLACED = {"node-a": [whole_pod(VICTIM_JSON), whole_pod(OTHER_JSON)], "node-b": [
 
 class TestPreempt:
     async def preempt(self, *extenders: Extender) -> dict[str, tuple[list[str], int]]:
-        victims = {"node-a": Victims((PLACED["node-a"][0],), 1)}
+        victims = {"node-a": ExtenderVictims((PLACED["node-a"][0],), 1)}
         async with Extenders(extenders) as opened:
             chosen = await opened.preempt(POD, victims, lambda name: PLACED.get(name, []))
         return {
@@ -396,7 +398,7 @@ class TestTls:
         yield server, keys
         await server.close()
 
-    async def asked(self, server: ScriptedServer, **tls: Any) -> Advice:
+    async def asked(self, server: ScriptedServer, **tls: Any) -> ExtenderAdviceData:
         return await advise(extender(server, filterVerb="filter", nodeCacheCapable=True, **tls))
 
     async def test_a_server_is_trusted_by_its_authority(self, tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
     owner = pod(node_name="node-a", labels={"app": "web"}, bound_at=NOW)
     if first == "pod":
         core.add(owner)
-    entry = core.lock(owners=owners)
+    entry = core.reservation(owners=owners)
     if first == "lock":
         core.step()
         core.add(owner)
-    assert (entry.phase, core.locked(), core.used()) == (Phase.BOUND, 0, 1000)
+    assert (entry.phase, core.reserved(), core.used()) == (Phase.BOUND, 0, 1000)
 
     core.answer()
-    assert (entry.phase, core.locked(), core.used()) == (Phase.CONSUMED, 0, 1000)
+    assert (entry.phase, core.reserved(), core.used()) == (Phase.CONSUMED, 0, 1000)
     assert entry.message == "pod shop/web-0 is bound to node-a"
 
 
@@ -49,19 +49,19 @@ def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
 def test_any_other_pod_leaves_the_lock_alone(others: Pod, owners: list[dict[str, object]]) -> None:
     core = Core(node("node-a"))
     core.add(others)
-    entry = core.lock(owners=owners)
+    entry = core.reservation(owners=owners)
     core.step()
     core.add(others)
 
-    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+    assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
 
 def test_an_owner_that_is_only_assumed_does_not_end_a_lock_that_comes_after_it() -> None:
     core = Core(node("node-a"))
     core.add(pod())
     assumed = core.place()
-    entry = core.lock()
-    assert core.book.ownership.of(pod()) == [entry]
+    entry = core.reservation()
+    assert core.ledger.ownership.of(pod()) == [entry]
 
     core.decider.bound(assumed, NOW)
     core.answer()
@@ -75,7 +75,7 @@ def test_a_terminating_pod_takes_room_until_it_is_gone() -> None:
     core.refuse()
     assert core.used() == 1000
 
-    core.feed.pods.remove(pod("old"))
+    core.event_handlers.pods.remove(pod("old"))
     assert core.used() == 0
 
 
@@ -98,26 +98,26 @@ def test_a_pod_that_needs_no_node_any_more_leaves_the_queue(end: dict[str, str])
 def test_a_pod_that_is_deleted_leaves_the_queue() -> None:
     core = Core(node("node-a"))
     core.add(pod())
-    core.feed.pods.remove(pod())
+    core.event_handlers.pods.remove(pod())
 
     assert core.step() is None
 
 
 def test_events_that_come_twice_count_once() -> None:
     core = Core(node("node-a"))
-    core.feed.nodes.upsert(None, node("node-a"))
+    core.event_handlers.nodes.upsert(None, node("node-a"))
     core.add(*[pod("other", node_name="node-a")] * 2)
-    entry = core.lock(owner="nobody")
+    entry = core.reservation(owner="nobody")
     core.step()
-    assert core.lock(owner="nobody") is entry
+    assert core.reservation(owner="nobody") is entry
 
-    assert (core.used(), core.locked(), entry.phase) == (1000, 1000, Phase.ACTIVE)
+    assert (core.used(), core.reserved(), entry.phase) == (1000, 1000, Phase.ACTIVE)
     for _ in range(2):
-        core.feed.pods.remove(pod("other"))
-        core.feed.reservations.remove(entry.reservation)
-    assert (core.used(), core.locked()) == (0, 0)
+        core.event_handlers.pods.remove(pod("other"))
+        core.event_handlers.reservations.remove(entry.reservation)
+    assert (core.used(), core.reserved()) == (0, 0)
     for _ in range(2):
-        core.feed.nodes.remove(node("node-a"))
+        core.event_handlers.nodes.remove(node("node-a"))
     assert len(core.decider.columns) == 0
 
 
@@ -146,80 +146,80 @@ def test_a_late_event_of_a_pod_that_was_bound_does_not_queue_it_again() -> None:
 
 def test_a_late_version_of_a_lock_does_not_bring_an_old_spec_back() -> None:
     core = Core(node("node-a"))
-    core.lock(resources={"cpu": "1"}, version=5, generation=2)
+    core.reservation(resources={"cpu": "1"}, version=5, generation=2)
     core.step()
-    core.lock(resources={"cpu": "3"}, version=4, generation=1)
+    core.reservation(resources={"cpu": "3"}, version=4, generation=1)
     core.step()
 
-    assert core.locked() == 1000
+    assert core.reserved() == 1000
 
 
 def test_a_lock_that_is_being_deleted_is_gone_already() -> None:
     core = Core(node("node-a"))
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
-    core.feed.reservations.upsert(entry.reservation, reservation(version=2, deleted=True))
+    core.event_handlers.reservations.upsert(entry.reservation, reservation(version=2, deleted=True))
 
-    assert (core.locked(), len(core.book.entries)) == (0, 0)
+    assert (core.reserved(), len(core.ledger.entries)) == (0, 0)
 
 
 def test_a_node_that_was_created_anew_takes_its_locks_away() -> None:
     core = Core(node("node-a"))
-    named, anywhere = core.lock("named", nodeName="node-a"), core.lock("anywhere")
+    named, anywhere = core.reservation("named", nodeName="node-a"), core.reservation("anywhere")
     core.step()
-    core.feed.nodes.remove(node("node-a"))
-    core.feed.nodes.upsert(None, node("node-a", uid="another"))
+    core.event_handlers.nodes.remove(node("node-a"))
+    core.event_handlers.nodes.upsert(None, node("node-a", uid="another"))
     assert (named.phase, anywhere.phase) == (Phase.LOST, Phase.PENDING)
     core.step()
 
-    assert (anywhere.phase, anywhere.node_uid, core.locked()) == (Phase.ACTIVE, "another", 1000)
+    assert (anywhere.phase, anywhere.node_uid, core.reserved()) == (Phase.ACTIVE, "another", 1000)
 
 
 def test_a_node_that_is_replaced_unseen_takes_its_locks_away() -> None:
     """After a relist the old node is never told to be gone: the new one stands in its place."""
     core = Core(node("node-a"))
-    named = core.lock(nodeName="node-a")
+    named = core.reservation(nodeName="node-a")
     core.step()
-    core.feed.nodes.upsert(node("node-a"), node("node-a", uid="another"))
+    core.event_handlers.nodes.upsert(node("node-a"), node("node-a", uid="another"))
 
-    assert (named.phase, core.locked()) == (Phase.LOST, 0)
+    assert (named.phase, core.reserved()) == (Phase.LOST, 0)
 
 
 def test_pods_are_counted_on_a_node_that_comes_after_them() -> None:
     core = Core()
     core.add(pod(node_name="node-a"))
-    core.feed.nodes.upsert(None, node("node-a"))
+    core.event_handlers.nodes.upsert(None, node("node-a"))
 
     assert core.used() == 1000
 
 
 def test_a_pod_that_takes_locked_room_violates_the_lock() -> None:
     core = Core(node("node-a", cpu="1"))
-    entry = core.lock(owner="nobody")
+    entry = core.reservation(owner="nobody")
     core.step()
     core.add(pod("intruder", node_name="node-a"))
 
-    assert (entry.phase, entry.reason, core.locked()) == (Phase.ACTIVE, "Violated", 0)
+    assert (entry.phase, entry.reason, core.reserved()) == (Phase.ACTIVE, "Violated", 0)
     assert entry.violation == "pod shop/intruder took cpu 1 locked on node-a"
 
 
 def test_a_violated_lock_gets_its_room_back_before_any_pod() -> None:
     core = Core(node("node-a", cpu="2"))
-    entry = core.lock(owner="nobody", resources={"cpu": "2"})
+    entry = core.reservation(owner="nobody", resources={"cpu": "2"})
     core.step()
     intruder = pod("intruder", node_name="node-a")
     core.add(intruder)
     core.step()
     core.add(pod("web-1"))
-    core.feed.pods.remove(intruder)
+    core.event_handlers.pods.remove(intruder)
 
     assert core.refuse().waiting.pod.meta.name == "web-1"
-    assert (entry.violation, core.locked()) == ("", 2000)
+    assert (entry.violation, core.reserved()) == ("", 2000)
 
 
 def test_a_lock_that_moves_leaves_the_node_of_the_intruder() -> None:
     core = Core(node("node-a", cpu="1"), node("node-b", cpu="1"))
-    entry = core.lock(owner="nobody", onViolation="Move")
+    entry = core.reservation(owner="nobody", onViolation="Move")
     core.step()
     first = entry.node
     core.add(pod("intruder", node_name=first))
@@ -240,7 +240,7 @@ def test_an_intruder_that_came_while_nobody_looked_is_named() -> None:
         "activatedAt": format_instant(NOW - 100),
         "expiresAt": format_instant(NOW + 100),
     }
-    entry = core.lock(owner="nobody", status=held)
+    entry = core.reservation(owner="nobody", status=held)
     late = pod_json("intruder", node_name="node-a")
     late["metadata"]["creationTimestamp"] = format_instant(NOW - 50)
     core.add(decode_pod(encode(late)))
@@ -251,12 +251,12 @@ def test_an_intruder_that_came_while_nobody_looked_is_named() -> None:
 def test_every_event_wakes_the_loop() -> None:
     core = Core()
     events: list[Callable[[], None]] = [
-        lambda: core.feed.nodes.upsert(None, node("node-a")),
-        lambda: core.feed.nodes.remove(node("node-a")),
+        lambda: core.event_handlers.nodes.upsert(None, node("node-a")),
+        lambda: core.event_handlers.nodes.remove(node("node-a")),
         lambda: core.add(pod()),
-        lambda: core.feed.pods.remove(pod()),
-        lambda: core.feed.reservations.upsert(None, reservation()),
-        lambda: core.feed.reservations.remove(reservation()),
+        lambda: core.event_handlers.pods.remove(pod()),
+        lambda: core.event_handlers.reservations.upsert(None, reservation()),
+        lambda: core.event_handlers.reservations.remove(reservation()),
     ]
     for count, event in enumerate(events, start=2):
         event()

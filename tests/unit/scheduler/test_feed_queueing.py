@@ -13,7 +13,7 @@ from tidelock.model.namespaces import Namespace
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Service
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from unit.scheduler.machinery import Core
 
 
@@ -39,31 +39,40 @@ BOUND = pod("other", node_name="node-a")
 @pytest.mark.parametrize(
     ("change", "labels"),
     [
-        (lambda core: core.feed.pods.remove(BOUND), ["AssignedPodDelete other"]),
+        (lambda core: core.event_handlers.pods.remove(BOUND), ["AssignedPodDelete other"]),
         (
-            lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-a", phase="Succeeded")),
+            lambda core: core.event_handlers.pods.upsert(
+                BOUND, pod("other", node_name="node-a", phase="Succeeded")
+            ),
             ["AssignedPodDelete other"],
         ),
-        (lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-a", phase="Running")), []),
         (
-            lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-a", labels={"a": "b"})),
+            lambda core: core.event_handlers.pods.upsert(
+                BOUND, pod("other", node_name="node-a", phase="Running")
+            ),
+            [],
+        ),
+        (
+            lambda core: core.event_handlers.pods.upsert(
+                BOUND, pod("other", node_name="node-a", labels={"a": "b"})
+            ),
             ["AssignedPodUpdatePodLabel other"],
         ),
         (
-            lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-b")),
+            lambda core: core.event_handlers.pods.upsert(BOUND, pod("other", node_name="node-b")),
             ["AssignedPodDelete other", "AssignedPodAdd other"],
         ),
         (lambda core: core.add(pod("waiting")), []),
-        (lambda core: core.feed.pods.remove(pod("unknown")), []),
-        (lambda core: core.feed.nodes.upsert(None, node("node-b")), ["NodeAdd node-b"]),
-        (lambda core: core.feed.nodes.remove(node()), ["NodeDelete node-a"]),
-        (lambda core: core.feed.nodes.upsert(node(), node(version=2)), []),
+        (lambda core: core.event_handlers.pods.remove(pod("unknown")), []),
+        (lambda core: core.event_handlers.nodes.upsert(None, node("node-b")), ["NodeAdd node-b"]),
+        (lambda core: core.event_handlers.nodes.remove(node()), ["NodeDelete node-a"]),
+        (lambda core: core.event_handlers.nodes.upsert(node(), node(version=2)), []),
         (
-            lambda core: core.feed.nodes.upsert(node(), node(cpu="8", labels={"a": "b"})),
+            lambda core: core.event_handlers.nodes.upsert(node(), node(cpu="8", labels={"a": "b"})),
             ["NodeUpdateNodeAllocatable node-a", "NodeUpdateNodeLabel node-a"],
         ),
         (
-            lambda core: core.feed.nodes.upsert(node(), node(uid="another")),
+            lambda core: core.event_handlers.nodes.upsert(node(), node(uid="another")),
             ["NodeDelete node-a", "NodeAdd node-a"],
         ),
     ],
@@ -85,7 +94,7 @@ def test_a_pod_that_is_deleted_while_it_is_bound_frees_its_room(heard: list[str]
     core.add(pod())
     core.place()
     heard.clear()
-    core.feed.pods.remove(pod())
+    core.event_handlers.pods.remove(pod())
 
     assert heard == ["AssignedPodDelete web-0"]
 
@@ -95,7 +104,7 @@ def test_our_own_bindings_are_told_of_as_well(heard: list[str]) -> None:
     core.add(pod())
     core.place()
     heard.clear()
-    core.feed.pods.upsert(pod(), pod(node_name="node-a"))
+    core.event_handlers.pods.upsert(pod(), pod(node_name="node-a"))
 
     assert heard == ["AssignedPodAdd web-0"]
 
@@ -106,7 +115,7 @@ def test_what_was_on_a_node_is_told_with_its_node(monkeypatch: pytest.MonkeyPatc
     core.place()
     told: list[Pod] = []
     monkeypatch.setattr(SchedulingQueue, "notify", lambda _queue, _event, old, *_: told.append(old))
-    core.feed.pods.remove(pod())
+    core.event_handlers.pods.remove(pod())
 
     assert [each.node_name for each in told] == ["node-a"]
 
@@ -115,14 +124,14 @@ def test_objects_for_which_plugins_register_are_told_of_and_others_are_not(heard
     core = Core()
     namespaces, services = Lister[Namespace](), Lister[Service]()
     others: dict[str, Lister[Any]] = {"namespaces": namespaces, "services": services}
-    feed = Feed(
-        core.cache, core.book, core.queue, core.decider.waiting_pods, core.clock, lambda: None, others
+    event_handlers = EventHandlers(
+        core.cache, core.ledger, core.queue, core.decider.waiting_pods, core.clock, lambda: None, others
     )
     space = msgspec.json.decode(encode({"metadata": {"name": "shop"}}), type=Namespace)
     service = msgspec.json.decode(encode({"metadata": {"name": "shop"}}), type=Service)
-    feed.others["services"].upsert(None, service)
-    feed.others["namespaces"].upsert(None, space)
-    feed.others["namespaces"].upsert(space, space)
-    feed.others["namespaces"].remove(space)
+    event_handlers.others["services"].upsert(None, service)
+    event_handlers.others["namespaces"].upsert(None, space)
+    event_handlers.others["namespaces"].upsert(space, space)
+    event_handlers.others["namespaces"].remove(space)
 
     assert heard == ["NamespaceAdd shop", "NamespaceUpdate shop", "NamespaceDelete shop"]

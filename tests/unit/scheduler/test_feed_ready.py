@@ -15,42 +15,42 @@ SINKS = ("nodes", "pods", "reservations")
 def test_the_feed_is_ready_after_the_last_of_three_lists(order: tuple[str, ...]) -> None:
     core = Core(listed=False)
     synced = {
-        "nodes": core.feed.nodes.synced,
-        "pods": core.feed.pods.synced,
-        "reservations": core.feed.reservations.synced,
+        "nodes": core.event_handlers.nodes.synced,
+        "pods": core.event_handlers.pods.synced,
+        "reservations": core.event_handlers.reservations.synced,
     }
     for name in order:
-        assert not core.feed.ready
+        assert not core.event_handlers.ready
         synced[name]()
 
-    assert core.feed.ready
+    assert core.event_handlers.ready
     assert core.wakes == 1
 
 
 def test_a_relist_later_on_changes_nothing() -> None:
     core = Core()
-    core.feed.pods.synced()
+    core.event_handlers.pods.synced()
 
-    assert core.feed.ready
+    assert core.event_handlers.ready
     assert core.wakes == 1
 
 
 def test_a_lock_does_not_lose_a_node_that_is_not_listed_yet() -> None:
     core = Core(listed=False)
-    entry = core.lock(status=HELD, nodeName="node-a")
-    core.feed.reservations.synced()
-    core.feed.pods.synced()
+    entry = core.reservation(status=HELD, nodeName="node-a")
+    core.event_handlers.reservations.synced()
+    core.event_handlers.pods.synced()
     assert entry.phase is Phase.ACTIVE
-    core.feed.nodes.upsert(None, node("node-a"))
-    core.feed.nodes.synced()
+    core.event_handlers.nodes.upsert(None, node("node-a"))
+    core.event_handlers.nodes.synced()
 
-    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+    assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
 
 def test_a_lock_whose_node_is_in_no_list_is_lost() -> None:
     core = Core(node("node-b"), listed=False)
-    entry = core.lock(status=HELD, nodeName="node-a")
-    assert core.book.rooms.nodes_with_locks() == ["node-a"]
+    entry = core.reservation(status=HELD, nodeName="node-a")
+    assert core.ledger.holdings.nodes_with_reservations() == ["node-a"]
     core.list_all()
 
     assert entry.phase is Phase.LOST
@@ -59,9 +59,9 @@ def test_a_lock_whose_node_is_in_no_list_is_lost() -> None:
 def test_a_lock_whose_owner_was_bound_in_the_meantime_ends() -> None:
     core = Core(node("node-a"), listed=False)
     core.add(pod(node_name="node-a"))
-    entry = core.lock(status=HELD)
+    entry = core.reservation(status=HELD)
     core.list_all()
-    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 0)
 
     core.answer()
     assert entry.phase is Phase.CONSUMED
@@ -69,7 +69,7 @@ def test_a_lock_whose_owner_was_bound_in_the_meantime_ends() -> None:
 
 def test_locks_that_no_longer_fit_are_found_when_all_is_known() -> None:
     core = Core(node("node-a", cpu="1"), listed=False)
-    entry = core.lock(status=HELD)
+    entry = core.reservation(status=HELD)
     core.add(pod("intruder", node_name="node-a"))
     assert entry.phase is Phase.ACTIVE
     core.list_all()
@@ -80,8 +80,8 @@ def test_locks_that_no_longer_fit_are_found_when_all_is_known() -> None:
 def test_what_has_ended_stays_as_it_was() -> None:
     core = Core(node("node-a"), listed=False)
     core.add(pod(node_name="node-a"))
-    entry = core.lock(status=HELD | {"phase": "Expired"}, retention="Retain")
-    unreadable = core.lock("unreadable", resources={"cpu": "much"})
+    entry = core.reservation(status=HELD | {"phase": "Expired"}, retention="Retain")
+    unreadable = core.reservation("unreadable", resources={"cpu": "much"})
     core.list_all()
 
     assert (entry.phase, unreadable.phase) == (Phase.EXPIRED, Phase.REJECTED)

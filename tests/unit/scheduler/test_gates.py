@@ -56,28 +56,28 @@ async def test_a_pod_whose_reservation_is_missing_is_told_so() -> None:
 
 async def test_a_pod_whose_reservation_waits_is_told_which_one_and_why() -> None:
     shell = shell_with_a_gated_pod()
-    shell.store_lock(resources={"cpu": "2"})
+    shell.store_reservation(resources={"cpu": "2"})
     await look(shell)
     assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
 
-    shell.see_lock()
+    shell.see_reservation()
     shell.api.objects[lock_path()]["spec"]["nodeName"] = "node-b"
     shell.api.objects[lock_path()]["metadata"] |= {"generation": 2, "resourceVersion": "2"}
-    shell.see_lock()
+    shell.see_reservation()
     await look(shell)
     assert message(shell) == "waiting for reservation shop/lock, which is Pending: NodeNotFound"
 
 
 async def test_a_pod_is_not_told_again_as_amounts_change() -> None:
     shell = shell_with_a_gated_pod()
-    shell.store_lock(resources={"cpu": "3"})
+    shell.store_reservation(resources={"cpu": "3"})
     await look(shell)
     told = len(shell.api.asked), len(list(shell.recorder))
     for number, cpu in enumerate(("1500m", "2"), 2):
-        shell.feed.nodes.upsert(None, node("node-a", cpu=cpu, version=number))
+        shell.event_handlers.nodes.upsert(None, node("node-a", cpu=cpu, version=number))
         await look(shell)
 
-    assert "2 free" in shell.book.entries[next(iter(shell.book.entries))].message
+    assert "2 free" in shell.ledger.entries[next(iter(shell.ledger.entries))].message
     assert (len(shell.api.asked), len(list(shell.recorder))) == told
 
 
@@ -85,14 +85,16 @@ async def test_a_pod_is_not_told_again_as_amounts_change() -> None:
 async def test_a_pod_is_told_how_its_reservation_ended(retention: str) -> None:
     shell = shell_with_a_gated_pod()
     ends: dict[str, Any] = {"expireAt": "2027-01-15T08:10:00Z", "ttlSeconds": None}
-    entry = shell.store_lock(resources={"cpu": "2"}, pendingDeadlineSeconds=3600, retention=retention, **ends)
+    entry = shell.store_reservation(
+        resources={"cpu": "2"}, pendingDeadlineSeconds=3600, retention=retention, **ends
+    )
     await look(shell)
 
     shell.clock.advance(600)
     shell.step()
     ended = f"{MISSING}: shop/lock is Expired since 2027-01-15T08:10:11Z: spec.expireAt has passed"
     if retention == "Delete":
-        shell.feed.reservations.remove(entry.reservation)
+        shell.event_handlers.reservations.remove(entry.reservation)
     await look(shell)
     assert message(shell) == ended
     await look(shell)
@@ -101,13 +103,13 @@ async def test_a_pod_is_told_how_its_reservation_ended(retention: str) -> None:
 
 async def test_a_pod_whose_reservation_was_deleted_is_told_so() -> None:
     shell = shell_with_a_gated_pod()
-    entry = shell.store_lock(resources={"cpu": "2"})
+    entry = shell.store_reservation(resources={"cpu": "2"})
     await look(shell)
-    shell.feed.reservations.remove(entry.reservation)
+    shell.event_handlers.reservations.remove(entry.reservation)
     await look(shell)
     assert message(shell) == f"{MISSING}: shop/lock was deleted"
 
-    shell.store_lock("next", resources={"cpu": "2"})
+    shell.store_reservation("next", resources={"cpu": "2"})
     await look(shell)
     assert message(shell) == "waiting for reservation shop/next, which is Pending: InsufficientCapacity"
 
@@ -157,10 +159,10 @@ async def test_a_pod_that_has_changed_meanwhile_is_not_overwritten() -> None:
 
 async def test_a_pod_that_leaves_the_gate_or_is_gone_is_told_nothing() -> None:
     shell = shell_with_a_gated_pod()
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     gone = shell.store_pod("web-1", annotations=REQUIRES)
-    shell.feed.pods.remove(gone)
+    shell.event_handlers.pods.remove(gone)
     await look(shell)
     assert not [told for told in shell.recorder if told.reason == "FailedScheduling"]
 
@@ -181,7 +183,7 @@ async def test_of_many_pods_some_are_told_each_time() -> None:
 async def test_a_pod_is_told_nothing_new_within_ten_seconds() -> None:
     shell = shell_with_a_gated_pod()
     await look(shell)
-    shell.store_lock(resources={"cpu": "2"})
+    shell.store_reservation(resources={"cpu": "2"})
     await look(shell, 1.0)
     assert message(shell) == MISSING
     await look(shell, 9.0)

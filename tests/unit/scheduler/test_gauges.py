@@ -8,14 +8,14 @@ from unit.scheduler.machinery import Core
 
 def scraped(core: Core) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(Gauges(core.book, core.decider.columns, core.queue))
+    registry.register(Gauges(core.ledger, core.decider.columns, core.queue))
     return registry
 
 
 def test_reservations_are_counted_by_phase_and_no_phase_is_missing() -> None:
     core = Core(node("node-a", cpu="2"))
     for name in ("a", "b", "c"):
-        core.lock(name)
+        core.reservation(name)
     core.step()
     registry = scraped(core)
 
@@ -28,12 +28,12 @@ def test_reservations_are_counted_by_phase_and_no_phase_is_missing() -> None:
 
 def test_reservations_that_wait_are_counted_by_namespace_and_reason() -> None:
     core = Core(node("node-a", cpu="2"))
-    core.lock("held", namespace="shop", resources={"cpu": "2"})
+    core.reservation("held", namespace="shop", resources={"cpu": "2"})
     core.step()
     for namespace, names in (("shop", "ab"), ("lab", "c")):
         for name in names:
-            core.lock(name, namespace=namespace)
-    core.lock("elsewhere", namespace="lab", node_name="node-b")
+            core.reservation(name, namespace=namespace)
+    core.reservation("elsewhere", namespace="lab", node_name="node-b")
     core.step()
 
     [family] = [each for each in scraped(core).collect() if each.name == "tidelock_reservations_waiting"]
@@ -74,7 +74,7 @@ def test_pods_that_wait_are_counted_by_who_refused_or_gates_them() -> None:
 
 def test_amounts_are_in_cores_bytes_and_pieces() -> None:
     core = Core(node("node-a", cpu="4", memory="1Gi"), node("node-b", cpu="4", memory="1Gi"))
-    core.lock(resources={"cpu": "1500m", "memory": "1Mi"}, owner="nobody")
+    core.reservation(resources={"cpu": "1500m", "memory": "1Mi"}, owner="nobody")
     core.step()
     core.add(pod("web-0", requests={"cpu": "250m"}, node_name="node-b"))
     registry = scraped(core)

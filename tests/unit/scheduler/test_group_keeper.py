@@ -13,8 +13,8 @@ from tidelock.kube.errors import Conflict, Forbidden
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup, decode_group
-from tidelock.scheduler.controllers.base import Demand
-from tidelock.scheduler.controllers.groups import GroupKeeper
+from tidelock.scheduler.controllers.base import DesiredState
+from tidelock.scheduler.controllers.groups import GroupController
 from unit.scheduler.gang import OWNERS, worker
 from unit.scheduler.machinery import Shell, lock_path, turns
 
@@ -43,7 +43,7 @@ class Works:
     def __init__(self, cpu: str = "4") -> None:
         self.shell = shell = Shell(node("node-a", cpu=cpu))
         self.api = shell.api
-        self.keeper = GroupKeeper(shell.tools, shell.book)
+        self.keeper = GroupController(shell.context, shell.ledger)
 
     def ask(self, **fields: Any) -> None:
         """Have a group be created and seen."""
@@ -56,7 +56,7 @@ class Works:
 
     def see_members(self) -> None:
         for name in WORKERS:
-            self.shell.see_lock(name)
+            self.shell.see_reservation(name)
 
     async def go_on(self) -> None:
         """Let all go its way until nothing changes any more."""
@@ -64,7 +64,7 @@ class Works:
             await turns(30)
             for name in WORKERS:
                 if lock_path(name) in self.api.objects:
-                    self.shell.see_lock(name)
+                    self.shell.see_reservation(name)
             while (due := self.shell.decider.next_due()) is not None and due <= self.shell.clock.now():
                 self.shell.step()
             await self.shell.publish()
@@ -183,9 +183,9 @@ async def test_a_rejected_group_tells_why_and_makes_no_member_anew() -> None:
         assert works.status["phase"] == "Rejected"
         assert works.condition("Stalled")["reason"] == "DeadlineExceeded"
         for name in WORKERS:
-            entry = works.shell.book.entries[Key(NAMESPACE, name)]
+            entry = works.shell.ledger.entries[Key(NAMESPACE, name)]
             del works.api.objects[lock_path(name)]
-            works.shell.feed.reservations.remove(entry.reservation)
+            works.shell.event_handlers.reservations.remove(entry.reservation)
         await turns(30)
         assert works.status["phase"] == "Rejected"
         assert works.api.verbs.count("POST") == 2
@@ -220,13 +220,13 @@ async def test_a_group_some_of_whose_members_were_not_made_before_its_deadline_i
     metadata |= {"resourceVersion": "1", "generation": 1}
     works.api.objects[lock_path(WORKERS[0])] = member | fields | {"metadata": metadata}
     works.shell.clock.advance(58)
-    works.shell.see_lock(WORKERS[0])
+    works.shell.see_reservation(WORKERS[0])
     async with works.open():
         await works.go_on()
         assert works.status["phase"] == "Rejected"
         assert works.condition("Active")["message"].endswith("had passed when 1 of 2 locks were made")
     assert "POST" not in works.api.verbs
-    assert works.shell.locked() == 0
+    assert works.shell.reserved() == 0
 
 
 async def test_a_member_that_comes_to_be_after_its_group_was_rejected_is_removed() -> None:
@@ -246,9 +246,11 @@ async def test_a_member_that_comes_to_be_after_its_group_was_rejected_is_removed
     async with works.open():
         await works.go_on()
         (gone,) = [name for name in WORKERS if lock_path(name) not in works.api.objects]
-        works.shell.feed.reservations.remove(works.shell.book.entries[Key(NAMESPACE, gone)].reservation)
+        works.shell.event_handlers.reservations.remove(
+            works.shell.ledger.entries[Key(NAMESPACE, gone)].reservation
+        )
         await works.go_on()
-    assert works.shell.locked() == 0
+    assert works.shell.reserved() == 0
     assert works.status == finished
 
 
@@ -352,8 +354,8 @@ async def test_a_group_that_is_being_deleted_says_so() -> None:
         assert works.status["phase"] == "Active"
         works.api.objects[PATH]["metadata"]["deletionTimestamp"] = format_instant(NOW + 60)
         works.api.objects.pop(lock_path("train-worker-1"))
-        works.shell.feed.reservations.remove(
-            works.shell.book.entries[Key(NAMESPACE, "train-worker-1")].reservation
+        works.shell.event_handlers.reservations.remove(
+            works.shell.ledger.entries[Key(NAMESPACE, "train-worker-1")].reservation
         )
         asked = len(works.api.asked)
         works.see()
@@ -394,7 +396,7 @@ async def test_a_group_for_which_the_keeper_fails_says_so_and_is_left_alone(
     works, tries = Works(), list[float]()
     demand = works.keeper._demand
 
-    def fails(kept: ReservationGroup) -> Demand:
+    def fails(kept: ReservationGroup) -> DesiredState:
         tries.append(works.shell.clock.monotonic())
         raise LookupError("a bug")
 
@@ -436,15 +438,15 @@ async def test_a_group_whose_write_fails_by_a_fault_says_so(monkeypatch: pytest.
 
 async def test_a_group_that_cannot_be_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     works = Works()
-    settle = works.shell.book._settle_group
-    monkeypatch.setattr(works.shell.book, "_settle_group", lambda *_: 1 / 0)
-    works.shell.decider._on_failure = works.shell.book.on_failure = works.shell.isolation.failed
+    settle = works.shell.ledger._settle_group
+    monkeypatch.setattr(works.shell.ledger, "_settle_group", lambda *_: 1 / 0)
+    works.shell.decider._on_failure = works.shell.ledger.on_failure = works.shell.isolation.failed
     works.ask(pendingDeadlineSeconds=3600)
     async with works.open():
         await works.go_on()
         assert works.condition("Active")["reason"] == "InternalError"
         assert "ZeroDivisionError" in works.condition("Active")["message"]
-        monkeypatch.setattr(works.shell.book, "_settle_group", settle)
+        monkeypatch.setattr(works.shell.ledger, "_settle_group", settle)
         works.shell.clock.advance(400)
         await works.go_on()
     assert works.condition("Active")["status"] == "True"

@@ -3,10 +3,10 @@
 import pytest
 
 from builders import NAMESPACE, Json, encode, node, pod
-from tidelock.framework.own_reservations import ClaimedLocks
+from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
-from tidelock.model.pods import CLAIMED_LOCKS, assigned_to
+from tidelock.model.pods import CLAIMED_RESERVATIONS, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_name import NodeName
@@ -50,7 +50,7 @@ def test_if_one_has_no_room_none_has_and_all_say_the_numbers() -> None:
     gang = Gang(core, 3).come()
     gang.settle()
     assert gang.phases == [PENDING] * 3
-    assert core.locked("node-a") == core.locked("node-b") == 0
+    assert core.reserved("node-a") == core.reserved("node-b") == 0
     for number in range(3):
         assert gang[number].reason == reasons.INSUFFICIENT_CAPACITY
         assert "needs room for 3 locks at once, and 2 would have some; train-2" in gang[number].message
@@ -109,7 +109,7 @@ def test_who_leads_next_gives_what_was_stored_whole_or_starts_anew(
     gang.settle()
     assert gang.phases == [ACTIVE if held else PENDING] * 3
     assert gang.told == ["Active" if held else "Pending"] * 3
-    assert successor.locked() == (3000 if held else 0)
+    assert successor.reserved() == (3000 if held else 0)
 
 
 def test_all_end_together_and_those_that_come_later_do_too() -> None:
@@ -118,7 +118,7 @@ def test_all_end_together_and_those_that_come_later_do_too() -> None:
     gang.give()
     assert sorted(gang.phases) == [ACTIVE, ACTIVE, PENDING]
     core.clock.advance(20)
-    core.feed.nodes.upsert(None, node("node-b"))
+    core.event_handlers.nodes.upsert(None, node("node-b"))
     gang.settle()
     assert gang.phases == [ACTIVE] * 3
     assert len({gang[number].expires_at for number in range(3)}) == 1
@@ -135,7 +135,7 @@ def test_one_that_comes_when_the_time_of_its_group_is_over_never_holds_room() ->
     gang.core.step()
 
     assert gang.phases == [EXPIRED, EXPIRED]
-    assert gang.core.locked() == 0
+    assert gang.core.reserved() == 0
 
 
 def test_one_beyond_the_minimum_that_never_finds_room_ends_with_the_others() -> None:
@@ -152,12 +152,12 @@ def test_if_one_loses_its_room_all_wait_again_and_their_time_goes_on() -> None:
     gang = Gang(core).come(pendingDeadlineSeconds=600)
     gang.give()
     ends = gang[0].expires_at
-    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
+    core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
     gang.settle()
     assert gang.phases == [PENDING] * 2
     assert gang.told == ["Pending"] * 2
     core.clock.advance(10)
-    core.feed.nodes.upsert(None, node("node-d"))
+    core.event_handlers.nodes.upsert(None, node("node-d"))
     gang.settle()
     assert gang.phases == [ACTIVE] * 2
     assert gang.told == ["Pending"] * 2, "where they are now is not stored yet"
@@ -170,7 +170,7 @@ def test_if_one_is_lost_for_good_the_others_are_given_up() -> None:
     gang.member(0, nodeName="node-a")
     gang.member(1)
     gang.give()
-    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["node-a"]])
+    core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["node-a"]])
     gang.settle()
     assert gang.phases == [LOST, REJECTED]
     assert gang[1].reason == reasons.GROUP_FAILED
@@ -180,7 +180,7 @@ def test_a_group_that_needs_fewer_keeps_those_that_are_left() -> None:
     core = cluster("1", "1")
     gang = Gang(core, 2, least=1).come()
     gang.give()
-    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
+    core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
     gang.settle()
     assert gang.phases == [PENDING, ACTIVE]
     assert gang.told == ["Pending", "Active"]
@@ -193,7 +193,7 @@ def test_a_member_that_others_took_room_of_is_none_any_more() -> None:
     core.add(pod("stranger", node_name="node-a"))
     gang.settle()
     assert gang.phases == [PENDING] * 2
-    assert core.locked() == 0
+    assert core.reserved() == 0
 
 
 def test_a_deleted_member_leaves_the_rest_waiting_until_there_is_another() -> None:
@@ -214,7 +214,7 @@ def test_a_deadline_that_has_passed_for_one_has_passed_for_all() -> None:
     core.clock.advance(5)
     gang.settle()
     assert gang.phases == [REJECTED] * 2
-    assert core.book.groups.unsettled == {}
+    assert core.ledger.groups.unsettled == {}
 
 
 def test_a_group_that_is_first_seen_after_its_deadline_holds_nothing() -> None:
@@ -224,7 +224,7 @@ def test_a_group_that_is_first_seen_after_its_deadline_holds_nothing() -> None:
     gang = Gang(core).come(pendingDeadlineSeconds=5)
     gang.settle()
     assert gang.phases == [REJECTED] * 2
-    assert core.locked() == 0
+    assert core.reserved() == 0
 
 
 @pytest.mark.parametrize(("later", "phase"), [(5, ACTIVE), (58, REJECTED)])
@@ -241,7 +241,7 @@ def test_a_group_that_was_stored_and_not_given_before_a_crash_is_given_by_its_de
     successor = gang.succeed(core)
     successor.settle()
     assert successor.told == [phase] * 2
-    assert core.locked() == (2000 if phase is ACTIVE else 0)
+    assert core.reserved() == (2000 if phase is ACTIVE else 0)
 
 
 def test_a_group_of_which_one_member_was_told_to_be_active_is_given_whoever_comes_later() -> None:
@@ -304,7 +304,7 @@ def test_a_plugin_that_fails_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> 
     gang.settle()
     assert gang.phases == [PENDING] * 2
     assert {gang[number].reason for number in (0, 1)} == {reasons.PLUGIN_FAILED}
-    assert core.locked() == 0
+    assert core.reserved() == 0
 
 
 # Quotas.
@@ -324,7 +324,7 @@ def test_the_quota_counts_all_members_and_they_wait_for_it_together() -> None:
     assert gang.phases == [PENDING] * 3
     assert {gang[number].reason for number in range(3)} == {reasons.QUOTA_EXCEEDED}
     assert "used: cpu=2,limited: cpu=2".replace(",", ", ") in gang[0].message
-    alone = core.lock("alone", owner="nobody")
+    alone = core.reservation("alone", owner="nobody")
     gang.settle()
     assert alone.phase is ACTIVE, "a group that asks for more is not in its way"
     limit(core, "4", version=2)
@@ -351,7 +351,7 @@ def test_one_that_waits_for_room_and_one_for_quota_do_not_wake_each_other_for_ev
     gang = Gang(core, 3, least=2).come()
     gang.settle()
     limit(core, "3", version=2)
-    alone = core.lock("alone", owner="nobody", resources={"cpu": "2"})
+    alone = core.reservation("alone", owner="nobody", resources={"cpu": "2"})
     gang.settle()
     assert gang.phases == [ACTIVE, ACTIVE, PENDING]
     assert (gang[2].reason, alone.reason) == (reasons.INSUFFICIENT_CAPACITY, reasons.QUOTA_EXCEEDED)
@@ -373,8 +373,8 @@ def places(gang: Gang) -> list[str]:
 
 def test_a_packed_group_is_in_one_domain_or_nowhere() -> None:
     core = zones(x1="2", y1="1", y2="2", z1="9")
-    core.feed.nodes.upsert(None, node("nowhere", cpu="9"))
-    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["z1"]])
+    core.event_handlers.nodes.upsert(None, node("nowhere", cpu="9"))
+    core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["z1"]])
     gang = Gang(core, 3, topology={"mode": "Pack", "key": ZONE}).come()
     gang.give()
     assert places(gang) == ["y1", "y2", "y2"]
@@ -390,10 +390,10 @@ def test_who_follows_a_packed_group_goes_where_that_is() -> None:
     gang = Gang(core, 3, least=2, topology={"mode": "Pack", "key": ZONE}).come(pendingDeadlineSeconds=600)
     gang.give()
     assert gang.phases == [ACTIVE, ACTIVE, PENDING]
-    core.feed.nodes.upsert(None, node("y2", labels={ZONE: "y"}))
+    core.event_handlers.nodes.upsert(None, node("y2", labels={ZONE: "y"}))
     gang.settle()
     assert gang.phases == [ACTIVE, ACTIVE, PENDING]
-    core.feed.nodes.upsert(None, node("x2", labels={ZONE: "x"}))
+    core.event_handlers.nodes.upsert(None, node("x2", labels={ZONE: "x"}))
     gang.settle()
     assert places(gang) == ["x1", "x1", "x2"]
 
@@ -461,7 +461,7 @@ def test_members_that_come_to_fit_during_a_search_are_placed() -> None:
 
 def test_room_that_comes_free_during_a_search_has_all_be_tried_again() -> None:
     gang = search()
-    gang.core.feed.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
+    gang.core.event_handlers.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
     gang.settle()
     assert gang.phases == [PENDING] * 2
     assert gang.core.decider._together.tries > 400
@@ -481,7 +481,7 @@ def test_a_plugin_that_fails_during_a_search_ends_it(monkeypatch: pytest.MonkeyP
         patched.setattr(InterPodAffinity, "filter", lambda *_: 1 / 0)
         gang.settle()
     assert [gang[number].reason for number in range(2)] == [reasons.PLUGIN_FAILED] * 2
-    gang.core.feed.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
+    gang.core.event_handlers.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
     gang.settle()
     assert "and 1 would have some" in gang[1].message
 
@@ -522,7 +522,7 @@ def test_each_pod_takes_one_member() -> None:
         bind(core, number=number)
         gang.settle()
         assert gang.phases.count(CONSUMED) == number + 1
-        assert core.locked() == 3000 - 1000 * (number + 1)
+        assert core.reserved() == 3000 - 1000 * (number + 1)
     assert {gang[number].bound_pod.name for number in range(3)} == {f"worker-{n}" for n in range(3)}  # type: ignore[union-attr]
 
 
@@ -531,7 +531,7 @@ def test_a_pod_counts_with_the_room_of_one_member_and_not_of_all_on_the_node() -
     gang = Gang(core).come()
     gang.give()
     core.add(worker(requests={"cpu": "2"}))
-    assert "1 Insufficient cpu beside reservations" in core.refuse().refusal.message
+    assert "1 Insufficient cpu beside reservations" in core.refuse().diagnosis.message
     assert gang.phases == [ACTIVE] * 2
 
 
@@ -553,7 +553,9 @@ def test_who_goes_elsewhere_takes_one_that_waits_rather_than_one_that_is_held() 
     gang.give()
     assert gang.phases == [ACTIVE, ACTIVE, PENDING]
     core.add(worker(nodeSelector={"kubernetes.io/hostname": "node-b"}))
-    core.feed.nodes.upsert(None, node("node-b", cpu="1", labels={"kubernetes.io/hostname": "node-b"}))
+    core.event_handlers.nodes.upsert(
+        None, node("node-b", cpu="1", labels={"kubernetes.io/hostname": "node-b"})
+    )
     gang.settle()
     assert gang.phases == [ACTIVE, ACTIVE, BOUND]
 
@@ -576,9 +578,9 @@ def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:
     gang.give()
     core.add(worker())
     assumed = core.place()
-    own = core.book.ownership.of(assumed.pod)
+    own = core.ledger.ownership.of(assumed.pod)
     assert [entry.bound_pod.uid for entry in own if entry.bound_pod] == [assumed.pod.uid]
-    assert assumed.state.expect(ClaimedLocks).uids == (gang.uid, own[0].uid)
+    assert assumed.state.expect(ClaimedReservations).uids == (gang.uid, own[0].uid)
 
 
 def test_one_that_was_bound_before_takes_one_member_however_often_it_is_seen() -> None:
@@ -587,7 +589,7 @@ def test_one_that_was_bound_before_takes_one_member_however_often_it_is_seen() -
     core.add(bound)
     gang = Gang(core).come()
     core.answer()
-    core.feed.pods.upsert(bound, bound)
+    core.event_handlers.pods.upsert(bound, bound)
     core.answer()
     assert sorted(gang.phases) == [CONSUMED, PENDING]
     gang.settle()
@@ -610,8 +612,8 @@ def test_after_a_start_each_bound_pod_has_the_member_that_its_binding_names() ->
     lost = f"{gang.uid},uid-of-one-that-is-gone"
     core = Core(node("node-a", cpu="5"), listed=False)
     core.add(
-        assigned_to(worker(0, annotations={CLAIMED_LOCKS: took}), "node-a"),
-        assigned_to(worker(1, annotations={CLAIMED_LOCKS: lost}), "node-a"),
+        assigned_to(worker(0, annotations={CLAIMED_RESERVATIONS: took}), "node-a"),
+        assigned_to(worker(1, annotations={CLAIMED_RESERVATIONS: lost}), "node-a"),
     )
     gang = gang.succeed(core)
     core.list_all()
@@ -646,7 +648,7 @@ def test_a_pod_that_is_listed_between_two_members_keeps_the_one_that_it_has() ->
 def test_the_pods_of_a_former_group_take_a_new_one_of_its_name() -> None:
     core = cluster("4")
     old = "uid-of-the-former,uid-of-its-member"
-    core.add(assigned_to(worker(annotations={CLAIMED_LOCKS: old}), "node-a"))
+    core.add(assigned_to(worker(annotations={CLAIMED_RESERVATIONS: old}), "node-a"))
     gang = Gang(core).come()
     core.answer()
     assert sorted(gang.phases) == [CONSUMED, PENDING]
@@ -676,4 +678,4 @@ def test_when_the_last_is_taken_the_group_is_over() -> None:
     for number in range(2):
         gang.drop(number)
     gang.settle()
-    assert len(core.book.groups) == 0
+    assert len(core.ledger.groups) == 0

@@ -5,11 +5,11 @@ from collections import defaultdict
 import pytest
 
 from builders import NOW, node, pod, reservation
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
-from tidelock.scheduler.core.reservation_queue import Line
+from tidelock.scheduler.core.reservation_queue import ReservationQueue
 from unit.scheduler.machinery import Core
 
 
@@ -18,14 +18,14 @@ class Namespaces:
 
     def __init__(self) -> None:
         self.shares: defaultdict[str, float] = defaultdict(float)
-        self.line = Line(self.shares.__getitem__)
+        self.line = ReservationQueue(self.shares.__getitem__)
 
     def pop(self, *, given: bool = True) -> str:
         """Take the next lock, and give it room or refuse it."""
         entry = self.line.pop()
         if given:
             entry.phase = Phase.ACTIVE
-            entry.room = entry.reservation.requests
+            entry.reserved = entry.reservation.requests
             self.shares[entry.key.namespace] += 1
         return str(entry.key)
 
@@ -38,9 +38,9 @@ def of() -> Namespaces:
     return Namespaces()
 
 
-def waiting(name: str, namespace: str, *, created: float = 0, priority: int = 0) -> Entry:
+def waiting(name: str, namespace: str, *, created: float = 0, priority: int = 0) -> ReservationInfo:
     made = reservation(name, namespace=namespace, created=NOW + created, priority=priority)
-    return Entry(made, NOW, ceiling=9)
+    return ReservationInfo(made, NOW, ceiling=9)
 
 
 def test_the_oldest_of_a_namespace_comes_first_whenever_it_was_lined_up(of: Namespaces) -> None:
@@ -131,16 +131,16 @@ def test_a_place_assumes_that_those_before_it_are_given_room() -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(assigned_to(pod("resident", requests={"cpu": "4"}), "node-a"))
     wait = 3600
-    core.lock("large", namespace="noisy", resources={"cpu": "4"}, pendingDeadlineSeconds=wait)
-    core.lock("small", namespace="noisy", created=NOW + 1, pendingDeadlineSeconds=wait)
-    core.lock("web", namespace="shop", created=NOW + 2, pendingDeadlineSeconds=wait)
+    core.reservation("large", namespace="noisy", resources={"cpu": "4"}, pendingDeadlineSeconds=wait)
+    core.reservation("small", namespace="noisy", created=NOW + 1, pendingDeadlineSeconds=wait)
+    core.reservation("web", namespace="shop", created=NOW + 2, pendingDeadlineSeconds=wait)
     core.step()
-    assert [each.key.name for each in core.book.places.line()] == ["large", "web", "small"]
+    assert [each.key.name for each in core.ledger.places.line()] == ["large", "web", "small"]
 
-    core.feed.pods.remove(pod("resident", requests={"cpu": "4"}))
+    core.event_handlers.pods.remove(pod("resident", requests={"cpu": "4"}))
     core.add(assigned_to(pod("next", requests={"cpu": "2"}), "node-a"))
-    core.book.changes.clear()
+    core.ledger.changes.clear()
     core.step()
-    given = [change.meta.name for change in core.book.changes if change.phase is Phase.ACTIVE]
+    given = [change.meta.name for change in core.ledger.changes if change.phase is Phase.ACTIVE]
     assert given == ["small", "web"]
     assert "assumes that each lock before it is given room" in str(RESERVATION.definition())

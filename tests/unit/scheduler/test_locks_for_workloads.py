@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, NOW, encode, node, pod, reservation_json
-from tidelock.binders.admission_check import Guard
-from tidelock.binders.unbound_pods import Arrivals
+from tidelock.binders.admission_check import AdmissionCheck
+from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.kube.errors import Conflict, Forbidden, Unreachable
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
-from tidelock.model.pods import CLAIMED_LOCKS, Pod
+from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod
 from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import HELD, Core, Shell, pod_path, turns
 
@@ -29,10 +29,10 @@ def foreign(name: str = "web-0", **fields: Any) -> Pod:
     return web(name, scheduler="default-scheduler", **bound | fields)
 
 
-def held(core: Core, *cpus: str, on: str = "node-a", **fields: Any) -> list[Entry]:
+def held(core: Core, *cpus: str, on: str = "node-a", **fields: Any) -> list[ReservationInfo]:
     """Have locks for the workload be held, `lock-0` and so on."""
     entries = [
-        core.lock(f"lock-{number}", resources={"cpu": cpu}, nodeName=on, **{"owners": WEB} | fields)
+        core.reservation(f"lock-{number}", resources={"cpu": cpu}, nodeName=on, **{"owners": WEB} | fields)
         for number, cpu in enumerate(cpus)
     ]
     core.step()
@@ -40,7 +40,7 @@ def held(core: Core, *cpus: str, on: str = "node-a", **fields: Any) -> list[Entr
     return entries
 
 
-def phases(entries: list[Entry]) -> list[Phase]:
+def phases(entries: list[ReservationInfo]) -> list[Phase]:
     return [entry.phase for entry in entries]
 
 
@@ -50,7 +50,7 @@ def test_of_five_that_match_a_small_pod_one_is_taken() -> None:
     entries = held(core, "1", "1", "1", "1", "1")
     core.run(web())
     assert phases(entries) == [CONSUMED, ACTIVE, ACTIVE, ACTIVE, ACTIVE]
-    assert (core.used(), core.locked()) == (1000, 4000)
+    assert (core.used(), core.reserved()) == (1000, 4000)
 
 
 def test_each_pod_of_the_workload_takes_its_own() -> None:
@@ -59,7 +59,7 @@ def test_each_pod_of_the_workload_takes_its_own() -> None:
     for number in range(3):
         core.run(web(f"web-{number}"))
     assert [entry.bound_pod and entry.bound_pod.name for entry in entries] == ["web-0", "web-1", "web-2"]
-    assert (core.used(), core.locked()) == (3000, 0)
+    assert (core.used(), core.reserved()) == (3000, 0)
 
 
 def test_of_two_the_one_that_is_not_needed_stays() -> None:
@@ -80,7 +80,7 @@ def test_those_that_cover_a_pod_together_are_taken_together() -> None:
 def test_locks_on_other_nodes_and_those_that_wait_stay() -> None:
     core = Core(node("node-a", cpu="2", labels={"disk": "ssd"}), node("node-b", cpu="2"))
     (elsewhere,) = held(core, "1", on="node-b")
-    waiting = core.lock("waiting", resources={"cpu": "9"}, owners=WEB)
+    waiting = core.reservation("waiting", resources={"cpu": "9"}, owners=WEB)
     core.step()
     core.run(web(nodeSelector={"disk": "ssd"}))
     assert (elsewhere.phase, waiting.phase) == (ACTIVE, PENDING)
@@ -89,8 +89,8 @@ def test_locks_on_other_nodes_and_those_that_wait_stay() -> None:
 def test_what_names_the_pod_is_taken_first_wherever_it_is() -> None:
     core = Core(node("node-a", cpu="8", labels={"disk": "ssd"}), node("node-b", cpu="8"))
     entries = held(core, "1", "1")
-    here = core.lock("here", resources={"cpu": "1"}, nodeName="node-a")
-    there = core.lock("there", resources={"cpu": "1"}, nodeName="node-b")
+    here = core.reservation("here", resources={"cpu": "1"}, nodeName="node-a")
+    there = core.reservation("there", resources={"cpu": "1"}, nodeName="node-b")
     core.step()
     core.run(web(cpu="2", nodeSelector={"disk": "ssd"}))
     assert (here.phase, there.phase) == (CONSUMED, CONSUMED)
@@ -106,28 +106,28 @@ def test_a_pod_that_is_larger_than_all_takes_the_rest_of_free_room() -> None:
     core = Core(node("node-a", cpu="4"))
     held(core, "1", "1")
     core.add(web(cpu="5"))
-    assert "cpu 5 needed, 4 free" in core.refuse().refusal.message
+    assert "cpu 5 needed, 4 free" in core.refuse().diagnosis.message
 
 
 def test_what_it_uses_of_a_lock_for_reuse_it_takes_of_no_other() -> None:
     core = Core(node("node-a", cpu="4"))
-    reused = core.lock("reused", resources={"cpu": "1"}, owners=WEB, reuse="Always")
+    reused = core.reservation("reused", resources={"cpu": "1"}, owners=WEB, reuse="Always")
     entries = held(core, "1")
     core.run(web())
     assert (reused.phase, phases(entries)) == (ACTIVE, [ACTIVE])
-    assert (core.used(), core.locked()) == (1000, 1000)
+    assert (core.used(), core.reserved()) == (1000, 1000)
 
 
 def test_all_are_taken_where_less_would_not_release_what_they_lend() -> None:
     """It holds nothing itself while all of it is lent; what it lends moves to another lock when it ends."""
     core = Core(node("node-a", cpu="2"))
     (lent,) = held(core, "1", borrowable=True)
-    other = core.lock("other", owner="nobody", nodeName="node-a", borrowable=True)
+    other = core.reservation("other", owner="nobody", nodeName="node-a", borrowable=True)
     core.step()
     core.add(pod("borrower", node_name="node-a", annotations={"tidelock.dev/borrows": "true"}))
     core.run(web())
     assert (lent.phase, other.phase) == (CONSUMED, ACTIVE)
-    assert (core.used(), core.locked()) == (2000, 0)
+    assert (core.used(), core.reserved()) == (2000, 0)
 
 
 def test_a_binding_that_fails_gives_back_what_was_taken() -> None:
@@ -138,7 +138,7 @@ def test_a_binding_that_fails_gives_back_what_was_taken() -> None:
     assert phases(entries) == [ACTIVE, BOUND]
     core.decider.binding_failed(assumed, NOW)
     assert phases(entries) == [ACTIVE, ACTIVE]
-    assert (core.used(), core.locked()) == (0, 6000)
+    assert (core.used(), core.reserved()) == (0, 6000)
 
 
 def test_a_pod_that_runs_already_ends_no_lock_for_the_next_one() -> None:
@@ -147,26 +147,28 @@ def test_a_pod_that_runs_already_ends_no_lock_for_the_next_one() -> None:
     core.add(web("earlier", node_name="node-a", bound_at=NOW - 60))
     entries = held(core, "1")
     core.add(web("earlier", node_name="node-a", bound_at=NOW - 60, version=2, phase="Running"))
-    assert (phases(entries), core.book.hearsay) == ([ACTIVE], [])
+    assert (phases(entries), core.ledger.unverified_claims) == ([ACTIVE], [])
 
 
 async def test_a_binding_says_what_the_pod_took_be_it_nothing() -> None:
     shell = Shell(node("node-a", cpu="8"))
     for name, cpu in (("large", "4"), ("fitting", "2")):
-        shell.store_lock(name, resources={"cpu": cpu}, owners=WEB)
+        shell.store_reservation(name, resources={"cpu": cpu}, owners=WEB)
     shell.step()
     for name in ("web-0", "db-0"):
         shell.store_pod(name, requests={"cpu": "2"}, labels={"app": name[:-2]})
         shell.binder.bind(shell.place(), NOW)
         await shell.settle()
     annotations = [shell.api.objects[pod_path(name)]["metadata"]["annotations"] for name in ("web-0", "db-0")]
-    assert annotations == [{CLAIMED_LOCKS: "uid-fitting"}, {CLAIMED_LOCKS: ""}]
+    assert annotations == [{CLAIMED_RESERVATIONS: "uid-fitting"}, {CLAIMED_RESERVATIONS: ""}]
 
 
-def restarted(*pods: Pod, cpus: tuple[str, ...] = ("4", "2"), locks_first: bool = False) -> list[Entry]:
+def restarted(
+    *pods: Pod, cpus: tuple[str, ...] = ("4", "2"), reservations_first: bool = False
+) -> list[ReservationInfo]:
     """Have another process find these pods beside locks that are stored as Active."""
     core = Core(node("node-a", cpu="8"), listed=False)
-    locks = [
+    reservations = [
         decode_reservation(
             encode(
                 reservation_json(
@@ -180,22 +182,22 @@ def restarted(*pods: Pod, cpus: tuple[str, ...] = ("4", "2"), locks_first: bool 
         )
         for number, cpu in enumerate(cpus)
     ]
-    for lock in locks:
-        core.feed.reservations.upsert(None, lock)
+    for reservation in reservations:
+        core.event_handlers.reservations.upsert(None, reservation)
     core.add(*pods)
     core.list_all()
     core.answer()
-    return [core.book.entries[lock.key] for lock in locks]
+    return [core.ledger.entries[reservation.key] for reservation in reservations]
 
 
 def test_after_a_restart_what_the_binding_names_is_consumed() -> None:
-    took = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: "uid-lock-1"})
+    took = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_RESERVATIONS: "uid-lock-1"})
     assert phases(restarted(took)) == [ACTIVE, CONSUMED]
-    odd = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: "uid-lock-0"})
+    odd = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_RESERVATIONS: "uid-lock-0"})
     assert phases(restarted(odd)) == [CONSUMED, ACTIVE]
-    took_what_is_gone = web(node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: "uid-gone"})
+    took_what_is_gone = web(node_name="node-a", bound_at=NOW, annotations={CLAIMED_RESERVATIONS: "uid-gone"})
     assert phases(restarted(took_what_is_gone)) == [ACTIVE, ACTIVE]
-    took_nothing = web(node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: ""})
+    took_nothing = web(node_name="node-a", bound_at=NOW, annotations={CLAIMED_RESERVATIONS: ""})
     assert phases(restarted(took_nothing)) == [ACTIVE, ACTIVE]
 
 
@@ -203,7 +205,7 @@ def test_what_a_pod_that_is_not_bound_says_is_no_claim() -> None:
     """It may be a copy of another pod."""
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "2")
-    core.add(web(cpu="2", annotations={CLAIMED_LOCKS: "uid-lock-0"}))
+    core.add(web(cpu="2", annotations={CLAIMED_RESERVATIONS: "uid-lock-0"}))
     core.place()
     assert phases(entries) == [ACTIVE, BOUND]
 
@@ -225,7 +227,7 @@ def test_one_that_others_bind_takes_the_best_fit_once_however_often_it_is_seen()
     core.add(foreign(version=2))
     core.answer()
     core.add(foreign(version=3))
-    core.add(foreign(version=4, annotations={CLAIMED_LOCKS: "uid-lock-1"}))
+    core.add(foreign(version=4, annotations={CLAIMED_RESERVATIONS: "uid-lock-1"}))
     core.answer()
     assert phases(entries) == [ACTIVE, CONSUMED, ACTIVE]
 
@@ -235,10 +237,10 @@ def test_one_that_others_bind_elsewhere_takes_none_then_or_later() -> None:
     entries = held(core, "1")
     core.add(foreign(node_name="node-b"))
     core.answer()
-    again = core.lock("lock-1", resources={"cpu": "1"}, nodeName="node-b", owners=WEB)
+    again = core.reservation("lock-1", resources={"cpu": "1"}, nodeName="node-b", owners=WEB)
     core.step()
     core.add(foreign(node_name="node-b", version=2))
-    assert (phases([*entries, again]), core.book.hearsay) == ([ACTIVE, ACTIVE], [])
+    assert (phases([*entries, again]), core.ledger.unverified_claims) == ([ACTIVE, ACTIVE], [])
 
 
 def test_one_that_is_gone_before_it_has_said_what_it_took_leaves_the_lock_to_the_next() -> None:
@@ -257,14 +259,14 @@ def test_one_that_is_gone_before_it_has_said_what_it_took_leaves_the_lock_to_the
 def test_an_admitted_binding_takes_what_was_chosen_when_it_was_admitted() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "1")
-    guard = Guard(core.decider)
-    arrivals = Arrivals(core.feed.pods, guard, core.clock)
+    guard = AdmissionCheck(core.decider)
+    arrivals = UnboundPods(core.event_handlers.pods, guard, core.clock)
     waiting = web(scheduler="default-scheduler")
     arrivals.upsert(None, waiting)
     assert guard.admit(waiting, "node-a", NOW) == ""
     assert phases(entries) == [ACTIVE, BOUND]
     arrivals.upsert(waiting, foreign(version=2))
-    (claim,) = core.book.hearsay
+    (claim,) = core.ledger.unverified_claims
     assert (claim.unwritten, claim.uids) == (True, ["uid-lock-1"])
     core.answer()
     assert phases(entries) == [ACTIVE, CONSUMED]
@@ -273,18 +275,18 @@ def test_an_admitted_binding_takes_what_was_chosen_when_it_was_admitted() -> Non
 # What is written to pods that others have bound.
 
 
-async def seen_bound(shell: Shell) -> list[Entry]:
+async def seen_bound(shell: Shell) -> list[ReservationInfo]:
     """Have a pod be seen that another scheduler has bound beside two locks."""
     for name, cpu in (("large", "4"), ("fitting", "1")):
-        shell.store_lock(name, resources={"cpu": cpu}, owners=WEB)
+        shell.store_reservation(name, resources={"cpu": cpu}, owners=WEB)
     shell.step()
     shell.store_pod(labels={"app": "web"}, scheduler="other", node_name="node-a", bound_at=NOW + 1)
-    return [shell.book.entries[Key(NAMESPACE, name)] for name in ("large", "fitting")]
+    return [shell.ledger.entries[Key(NAMESPACE, name)] for name in ("large", "fitting")]
 
 
 async def asked(shell: Shell) -> None:
-    for claim in shell.decider.take_hearsay():
-        shell.binder.look_up(claim, lambda stored, claim=claim: shell.feed.answered(claim, stored))  # type: ignore[misc]
+    for claim in shell.decider.take_unverified_claims():
+        shell.binder.look_up(claim, lambda stored, claim=claim: shell.event_handlers.answered(claim, stored))  # type: ignore[misc]
     await turns(30)
 
 
@@ -299,14 +301,14 @@ async def test_it_is_written_to_the_pod_before_the_lock_ends() -> None:
     del shell.api.refuses["PATCH"]
     await turns(30)
     assert phases(entries) == [ACTIVE, CONSUMED]
-    assert shell.api.objects[pod_path()]["metadata"]["annotations"] == {CLAIMED_LOCKS: "uid-fitting"}
+    assert shell.api.objects[pod_path()]["metadata"]["annotations"] == {CLAIMED_RESERVATIONS: "uid-fitting"}
 
 
 async def test_what_the_pod_says_already_counts_instead() -> None:
     """A former leader wrote it just before it ended."""
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)
-    shell.api.edit(pod_path(), {"metadata": {"annotations": {CLAIMED_LOCKS: "uid-large"}}})
+    shell.api.edit(pod_path(), {"metadata": {"annotations": {CLAIMED_RESERVATIONS: "uid-large"}}})
     await asked(shell)
     shell.see_pod()
     await asked(shell)
@@ -325,7 +327,7 @@ async def test_it_is_written_to_no_other_version_than_was_read() -> None:
     assert patch.body["metadata"] == {
         "uid": "uid-web-0",
         "resourceVersion": "1",
-        "annotations": {CLAIMED_LOCKS: "uid-fitting"},
+        "annotations": {CLAIMED_RESERVATIONS: "uid-fitting"},
     }
     del shell.api.refuses["PATCH"]
     await turns(30)
@@ -365,9 +367,9 @@ def test_a_lock_that_is_deleted_while_it_is_claimed_frees_no_room_twice() -> Non
     entries = held(core, "1", "1")
     core.add(web())
     assumed = core.place()
-    core.feed.reservations.remove(entries[0].reservation)
+    core.event_handlers.reservations.remove(entries[0].reservation)
     core.decider.binding_failed(assumed, NOW)
-    assert (core.used(), core.locked(), phases(entries[1:])) == (0, 1000, [ACTIVE])
+    assert (core.used(), core.reserved(), phases(entries[1:])) == (0, 1000, [ACTIVE])
 
 
 def test_a_pod_that_others_bound_while_its_own_binding_failed_keeps_what_it_took() -> None:
@@ -380,4 +382,4 @@ def test_a_pod_that_others_bound_while_its_own_binding_failed_keeps_what_it_took
     core.decider.binding_failed(assumed, NOW)
     core.answer()
     assert sorted(phases(entries)) == sorted([ACTIVE, CONSUMED])
-    assert (core.used(), core.locked()) == (1000, 1000)
+    assert (core.used(), core.reserved()) == (1000, 1000)

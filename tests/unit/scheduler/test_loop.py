@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.model.api.reservation import Phase
-from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.core.pod_queue import QueueName
 from unit.scheduler.machinery import HELD, Shell, pod_path, turns
 
 
@@ -37,7 +37,7 @@ async def alarm(monkeypatch: pytest.MonkeyPatch) -> Alarm:
 @asynccontextmanager
 async def running(shell: Shell) -> AsyncIterator[Shell]:
     """Run the decision loop until it has nothing more to do, and on beside the context."""
-    task = asyncio.create_task(shell.loop.run(shell.feed))
+    task = asyncio.create_task(shell.loop.run(shell.event_handlers))
     await turns()
     try:
         yield shell
@@ -50,7 +50,7 @@ async def running(shell: Shell) -> AsyncIterator[Shell]:
 
 async def test_nothing_is_decided_before_the_feed_is_ready(alarm: Alarm) -> None:
     shell = Shell(node("node-a"), listed=False)
-    entry = shell.store_lock()
+    entry = shell.store_reservation()
     async with running(shell):
         assert not shell.loop.started.is_set()
         assert (entry.phase, shell.api.asked) == (Phase.PENDING, [])
@@ -66,18 +66,18 @@ async def test_nothing_is_decided_before_the_feed_is_ready(alarm: Alarm) -> None
 async def test_pods_that_were_bound_before_the_start_are_heard_beside_decisions(alarm: Alarm) -> None:
     shell = Shell(node("node-a", cpu="3"), listed=False)
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
-    shell.lock(owners=owners, status=HELD)
+    shell.reservation(owners=owners, status=HELD)
     for number in range(9):
         labels = {"app": "web"} if number == 8 else {}
         shell.add(pod(f"pod-{number}", node_name="node-a", labels=labels, bound_at=NOW + number, requests={}))
     shell.clock.tick = 0.4
     shell.list_all()
-    assert shell.feed.next_due is not None
+    assert shell.event_handlers.next_due is not None
     async with running(shell):
         for _ in range(50):
             await turns()
             alarm.ring()
-        assert shell.feed.next_due is None
+        assert shell.event_handlers.next_due is None
     assert [asked.path for asked in shell.api.asked if asked.method == "GET"] == [pod_path("pod-8")]
 
 
@@ -92,7 +92,7 @@ async def test_an_event_wakes_the_loop(alarm: Alarm) -> None:
 
 async def test_the_loop_sleeps_until_the_next_thing_is_due(alarm: Alarm) -> None:
     shell = Shell(node("node-a"))
-    entry = shell.store_lock(ttlSeconds=60)
+    entry = shell.store_reservation(ttlSeconds=60)
     shell.step()
     shell.clock.advance(59.6)
     async with running(shell):
@@ -107,7 +107,7 @@ async def test_the_loop_sleeps_until_the_next_thing_is_due(alarm: Alarm) -> None
 async def test_the_longest_sleep_is_a_second(alarm: Alarm) -> None:
     """A clock that is set forward is noticed within a second, however far off the next thing was."""
     shell = Shell(node("node-a"))
-    entry = shell.store_lock(ttlSeconds=3600)
+    entry = shell.store_reservation(ttlSeconds=3600)
     async with running(shell):
         assert alarm.delays[-1] == 1.0
         shell.clock.advance(3600)
@@ -134,8 +134,8 @@ async def test_other_tasks_get_their_turns_under_load(alarm: Alarm) -> None:
         shell.store_pod(f"web-{index}")
     shell.clock.tick = 0.001
     left: list[int] = []
-    task = asyncio.create_task(shell.loop.run(shell.feed))
-    while (active := shell.queue.counts()[Place.ACTIVE]) or not left:
+    task = asyncio.create_task(shell.loop.run(shell.event_handlers))
+    while (active := shell.queue.counts()[QueueName.ACTIVE]) or not left:
         left.append(active)
         await asyncio.sleep(0)
     task.cancel()

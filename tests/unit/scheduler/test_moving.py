@@ -5,8 +5,8 @@ import pytest
 from builders import Json, budget, node, pod
 from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyRequests
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from unit.scheduler.machinery import Core, Shell, pod_path
@@ -22,10 +22,10 @@ def victim(core: Core) -> Pod | None:
 
 
 def events(core: Core) -> list[Event]:
-    return [change.event for change in core.book.changes]
+    return [change.event for change in core.ledger.changes]
 
 
-def under_way(core: Core | None = None) -> tuple[Core, Entry]:
+def under_way(core: Core | None = None) -> tuple[Core, ReservationInfo]:
     core = core or fragmented()
     entry = ask(core)
     approve(core, entry)
@@ -61,10 +61,10 @@ def test_once_approved_its_room_is_set_aside_and_its_pods_are_to_go() -> None:
     found = victim(core)
     assert found is not None
     assert found.meta.name == "a-0"
-    core.feed.pods.remove(found)
+    core.event_handlers.pods.remove(found)
     core.step()
     assert (entry.phase, entry.node, entry.plan, entry.moved) == (Phase.ACTIVE, "node-a", None, 1)
-    assert render(entry, core.clock.now())["moved"] == 1
+    assert render_reservation(entry, core.clock.now())["moved"] == 1
     assert not core.cache.nominator.on("node-a")
     assert events(core) == [Event.PLAN_MOVES, Event.MOVE, Event.ADMIT]
 
@@ -95,7 +95,7 @@ def test_others_leave_the_room_that_comes_free_to_the_lock() -> None:
     core.add(pod("rival", requests={"cpu": "3"}))
     found = victim(core)
     assert found is not None
-    core.feed.pods.remove(found)
+    core.event_handlers.pods.remove(found)
     core.refuse()
     assert entry.phase is Phase.ACTIVE
 
@@ -107,7 +107,7 @@ def test_locks_alike_leave_it_to_the_one_that_it_is_made_for() -> None:
     approve(core, entry)
     found = victim(core)
     assert found is not None
-    core.feed.pods.remove(found)
+    core.event_handlers.pods.remove(found)
     for _ in range(3):
         core.step()
     assert (entry.phase, first.phase) == (Phase.ACTIVE, Phase.PENDING)
@@ -119,8 +119,8 @@ def test_a_plan_that_holds_no_more_when_it_is_approved_is_made_anew_with_another
     before = plan_of(entry)
     store(core, entry)
     core.add(web("b-2", "node-b", "2"), web("a-2", "node-a", "500m"))
-    core.feed.pods.remove(web("b-0", "node-b"))
-    core.feed.pods.remove(web("b-1", "node-b"))
+    core.event_handlers.pods.remove(web("b-0", "node-b"))
+    core.event_handlers.pods.remove(web("b-1", "node-b"))
     store(core, entry, mayMove={"approve": before.token})
     after = plan_of(entry)
     assert not after.under_way
@@ -157,7 +157,7 @@ def test_a_plan_ends_when_the_lock_does_not_ask_for_moves_any_more() -> None:
     core, entry = under_way()
     store(core, entry, mayMove=None)
     assert entry.plan is None
-    status = render(entry, core.clock.now())
+    status = render_reservation(entry, core.clock.now())
     assert "plan" not in status
     assert "MovePlanned" not in {each["type"] for each in status["conditions"]}
 
@@ -202,7 +202,7 @@ def test_who_was_evicted_counts_for_the_plans_to_come() -> None:
     store(core, entry)
     found = victim(core)
     assert found is not None
-    core.feed.pods.remove(found)
+    core.event_handlers.pods.remove(found)
     core.add(web("urgent", "node-a", "2"))
     core.clock.advance(10)
     core.step()
@@ -220,7 +220,7 @@ def test_why_a_plan_was_given_up_is_told_though_no_more_pods_may_move() -> None:
     store(core, entry)
     found = victim(core)
     assert found is not None
-    core.feed.pods.remove(found)
+    core.event_handlers.pods.remove(found)
     core.add(web("urgent", "node-a", "2"))
     for _ in range(3):
         core.clock.advance(10)
@@ -233,7 +233,7 @@ def test_the_next_process_goes_on_with_what_is_under_way() -> None:
     core, entry = under_way()
     stored = entry.reservation.status
     follower = fragmented()
-    adopted = follower.lock(
+    adopted = follower.reservation(
         resources={"cpu": "3"},
         pendingDeadlineSeconds=600,
         mayMove={"approve": plan_of(entry).token},
@@ -241,7 +241,7 @@ def test_the_next_process_goes_on_with_what_is_under_way() -> None:
         generation=stored["observedGeneration"],
     )
     assert [each.uid for each in follower.cache.nominator.on("node-a")] == ["uid-lock"]
-    assert render(adopted, core.clock.now()) == stored
+    assert render_reservation(adopted, core.clock.now()) == stored
     follower.step()
     found = victim(follower)
     assert found is not None
@@ -251,10 +251,10 @@ def test_the_next_process_goes_on_with_what_is_under_way() -> None:
 def test_the_next_process_goes_on_when_its_pods_have_gone_meanwhile() -> None:
     _, entry = under_way()
     follower = fragmented()
-    follower.feed.pods.remove(web("a-0", "node-a"))
+    follower.event_handlers.pods.remove(web("a-0", "node-a"))
     stored = entry.reservation.status
     spec: Json = {"resources": {"cpu": "3"}, "mayMove": {"approve": plan_of(entry).token}}
-    adopted = follower.lock(status=stored, generation=stored["observedGeneration"], **spec)
+    adopted = follower.reservation(status=stored, generation=stored["observedGeneration"], **spec)
     follower.step()
     assert (adopted.phase, adopted.node, adopted.moved) == (Phase.ACTIVE, "node-a", 1)
 
@@ -266,7 +266,9 @@ def shell() -> Shell:
         for number in range(2):
             fields = {"requests": {"cpu": "1"}, "controller": "apps/v1/ReplicaSet/web"}
             made.store_pod(f"{place}-{number}", node_name=f"node-{place}", **fields)
-    made.store_lock(resources={"cpu": "3"}, mayMove={"automatically": True}, pendingDeadlineSeconds=600)
+    made.store_reservation(
+        resources={"cpu": "3"}, mayMove={"automatically": True}, pendingDeadlineSeconds=600
+    )
     return made
 
 
@@ -291,7 +293,7 @@ async def test_a_pod_is_evicted_through_the_eviction_api_and_told_so() -> None:
     (event,) = [each for each in made.recorder if each.reason == "Moved"]
     assert (event.regarding.name, event.type, event.action) == ("a-0", "Normal", "Moving")
     assert event.note == "Moved for reservation shop/lock, to make room on node node-a"
-    made.feed.pods.remove(web("a-0", "node-a"))
+    made.event_handlers.pods.remove(web("a-0", "node-a"))
     await carry_on(made)
     status = made.stored_status()
     assert (status["phase"], status["nodeName"], status["moved"]) == ("Active", "node-a", 1)
@@ -323,7 +325,7 @@ async def test_an_eviction_whose_answer_was_lost_counts(
         """Carry the eviction out, of which the watch tells before anybody asks again."""
         answer = next(answers)
         if isinstance(answer, NotFound):
-            made.feed.pods.remove(victim)
+            made.event_handlers.pods.remove(victim)
         raise answer
 
     monkeypatch.setattr(made.evictor, "_ask_to_evict", ask)
@@ -337,7 +339,7 @@ async def test_an_eviction_that_is_forbidden_gives_the_plan_up() -> None:
     made = shell()
     made.api.refuses["POST"] = Forbidden("no right", status=403)
     await carry_on(made)
-    entry = next(iter(made.book.entries.values()))
+    entry = next(iter(made.ledger.entries.values()))
     assert (entry.plan, entry.moved) == (None, 0)
     assert "given up: pod shop/a-0 can't be evicted: 403: no right" in told(made, entry)[2]
     assert made.metric("tidelock_api_write_errors_total", write="move", reason="Forbidden") == 1

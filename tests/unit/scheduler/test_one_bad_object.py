@@ -11,12 +11,12 @@ import pytest
 from builders import NAMESPACE, SCHEDULER, encode, node, pod, reservation_json
 from isolating import Isolating
 from tidelock.cluster.cache import Follower
-from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import StateLostError
 from tidelock.model.meta import Key
@@ -24,19 +24,35 @@ from tidelock.model.nodes import Node
 from tidelock.model.quantities import plus
 from tidelock.model.reservation import decode_reservation
 from tidelock.model.unusable import unusable
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.diagnosis import Diagnosis
 from unit.scheduler.machinery import Core, Shell, pod_path, turns
 
 BAD = Key(NAMESPACE, "bad")
-EVERY = Query((Choice(frozenset({NAMESPACE}), Selection(())),))
+EVERY = PodCountQuery((Choice(frozenset({NAMESPACE}), Selection(())),))
 
 # What Book and Rooms call in the midst of a change, by the name of the part and of its method.
 PARTS = (
     *("ownership.note", "ownership.end", "groups.join", "groups.note", "groups.leave", "schedules.join"),
-    *("schedules.note", "quotas.charge", "waitlist.note", "waitlist.renew", "rooms.time", "rooms._stand"),
-    *("rooms._keep_free", "_alternatives.join", "_touch", "_note", "_end", "_place", "_displace", "_revise"),
+    *(
+        "schedules.note",
+        "quotas.charge",
+        "waiting_reservations.note",
+        "waiting_reservations.renew",
+        "holdings.time",
+        "holdings._stand",
+    ),
+    *(
+        "holdings._keep_free",
+        "_alternatives.join",
+        "_touch",
+        "_note",
+        "_end",
+        "_place",
+        "_displace",
+        "_revise",
+    ),
 )
 
 
@@ -49,11 +65,11 @@ class Fed(Core):
 
     def tell(self, name: str, **fields: Any) -> None:
         new = decode_reservation(encode(reservation_json(name, **fields)))
-        known = self.book.find(new.key)
+        known = self.ledger.find(new.key)
         old = known.reservation if known is not None else None
         for version in (new, unusable(new, "the operator failed")):
             with self.isolation.attempt("event", RESERVATIONS, new.meta) as attempt:
-                self.feed.reservations.upsert(old, version)
+                self.event_handlers.reservations.upsert(old, version)
             if attempt.error is None:
                 return
 
@@ -67,19 +83,21 @@ class Fed(Core):
         columns = self.decider.columns
         for name, row in columns.row_of.items():
             held: dict[str, int] = {}
-            for entry in self.book.entries.values():
+            for entry in self.ledger.entries.values():
                 if entry.node == name:
                     held = dict(plus(held, entry.held))
-            assert columns.named(columns.locked[row]) == {key: units for key, units in held.items() if units}
-            listed = {entry.key for entry in self.book.rooms.held_on(name)}
-            assert listed == {
-                entry.key for entry in self.book.entries.values() if entry.node == name and entry.room
+            assert columns.named(columns.reserved[row]) == {
+                key: units for key, units in held.items() if units
             }
-        for key, entry in self.book.waitlist.waiting.items():
-            assert self.book.entries[key] is entry
+            listed = {entry.key for entry in self.ledger.holdings.held_on(name)}
+            assert listed == {
+                entry.key for entry in self.ledger.entries.values() if entry.node == name and entry.reserved
+            }
+        for key, entry in self.ledger.waiting_reservations.waiting.items():
+            assert self.ledger.entries[key] is entry
 
     def phases(self) -> dict[str, Phase]:
-        return {key.name: entry.phase for key, entry in self.book.entries.items()}
+        return {key.name: entry.phase for key, entry in self.ledger.entries.items()}
 
 
 @contextmanager
@@ -105,7 +123,7 @@ def planted(owner: Any, path: str, *, name: str = "bad", times: int = 10**6) -> 
 
 
 def _name_of(argument: Any) -> str:
-    if isinstance(argument, Entry):
+    if isinstance(argument, ReservationInfo):
         return argument.key.name
     return str(getattr(getattr(argument, "meta", None), "name", ""))
 
@@ -115,7 +133,7 @@ def _name_of(argument: Any) -> str:
 def test_a_lock_for_which_a_part_of_the_ledger_fails_costs_no_other(path: str, times: int) -> None:
     core = Fed(node("node-a", cpu="8"), node("node-b", cpu="8"))
     core.tell("a", owner="a")
-    with planted(core.book, path, times=times):
+    with planted(core.ledger, path, times=times):
         core.tell("bad", owner="b")
         core.tell("c", owner="c")
         core.steps()
@@ -141,12 +159,12 @@ def test_a_lock_that_is_made_anew_holds_what_its_status_says() -> None:
     core.tell("bad")
     core.steps()
     core.store("bad")
-    with planted(core.book, "ownership.note", times=1) as failed:
-        core.tell("bad", version=9, status=core.book.entries[BAD].reservation.status)
+    with planted(core.ledger, "ownership.note", times=1) as failed:
+        core.tell("bad", version=9, status=core.ledger.entries[BAD].reservation.status)
     assert failed
     core.steps()
     assert core.phases() == {"bad": Phase.ACTIVE}
-    assert core.locked() == 1000
+    assert core.reserved() == 1000
     core.add(pod("stranger", requests={"cpu": "2"}))
     assert isinstance(core.step(), Unschedulable)
 
@@ -156,28 +174,28 @@ def test_a_lock_that_is_made_anew_takes_no_room_that_others_were_given() -> None
     core.tell("bad", owner="b")
     core.steps()
     core.store("bad")
-    stored = core.book.entries[BAD].reservation
-    core.book.preempt(core.book.entries[BAD], "a pod", core.clock.now())
-    core.book.checkpoint()
+    stored = core.ledger.entries[BAD].reservation
+    core.ledger.preempt(core.ledger.entries[BAD], "a pod", core.clock.now())
+    core.ledger.checkpoint()
     core.tell("other", owner="o", priority=-5)
-    core.book.waitlist.leave_out(core.book.entries[BAD])
+    core.ledger.waiting_reservations.leave_out(core.ledger.entries[BAD])
     core.steps()
     core.store("other")
     assert core.phases()["other"] is Phase.ACTIVE
 
-    with planted(core.book, "ownership.note", times=1):
+    with planted(core.ledger, "ownership.note", times=1):
         core.tell("bad", owner="b", version=9, status=stored.status)
     core.steps()
     assert core.phases() == {"other": Phase.ACTIVE, "bad": Phase.PENDING}
-    assert core.locked() == 1000
+    assert core.reserved() == 1000
 
 
 def test_a_lock_that_cannot_be_taken_in_waits_and_says_so() -> None:
     core = Fed(node("node-a", cpu="2"))
-    with planted(core.book, "_revise"), planted(core.book, "quotas.charge"):
+    with planted(core.ledger, "_revise"), planted(core.ledger, "quotas.charge"):
         core.tell("bad")
         core.steps()
-    entry = core.book.entries.get(BAD)
+    entry = core.ledger.entries.get(BAD)
     assert entry is None or (entry.phase is Phase.PENDING and entry.reason == "InternalError")
     assert "event shop/bad: planted in quotas.charge" in core.isolation.faults
 
@@ -187,44 +205,48 @@ def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPa
     core.tell("bad", ttlSeconds=60)
     core.steps()
     core.store("bad")
-    expire = core.book._expire
-    monkeypatch.setattr(core.book, "_expire", lambda *_: 1 / 0)
+    expire = core.ledger._expire
+    monkeypatch.setattr(core.ledger, "_expire", lambda *_: 1 / 0)
     core.clock.advance(61)
-    core.book.changed.clear()
+    core.ledger.changed.clear()
     core.steps()
-    entry = core.book.entries[BAD]
-    assert BAD in core.book.changed
+    entry = core.ledger.entries[BAD]
+    assert BAD in core.ledger.changed
     stalled = next(
-        each for each in render(entry, core.clock.now())["conditions"] if each["type"] == "Stalled"
+        each
+        for each in render_reservation(entry, core.clock.now())["conditions"]
+        if each["type"] == "Stalled"
     )
     assert stalled["reason"] == "InternalError"
     assert "ZeroDivisionError" in stalled["message"]
-    monkeypatch.setattr(core.book, "_expire", expire)
+    monkeypatch.setattr(core.ledger, "_expire", expire)
     core.clock.advance(60)
     core.steps()
-    entry = core.book.entries[BAD]
+    entry = core.ledger.entries[BAD]
     assert entry.phase is Phase.EXPIRED
-    assert not any(each["type"] == "Stalled" for each in render(entry, core.clock.now())["conditions"])
+    assert not any(
+        each["type"] == "Stalled" for each in render_reservation(entry, core.clock.now())["conditions"]
+    )
 
 
 def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     core = Fed(node("node-a", cpu="8"))
-    place, tries = core.decider._cycle.place_lock, list[str]()
+    place, tries = core.decider._cycle.place_reservation, list[str]()
 
-    def fails(profile: Any, entry: Entry, now: float) -> Any:
+    def fails(profile: Any, entry: ReservationInfo, now: float) -> Any:
         if entry.key == BAD:
             tries.append(entry.key.name)
             raise ValueError("a plugin's bug")
         return place(profile, entry, now)
 
-    monkeypatch.setattr(core.decider._cycle, "place_lock", fails)
+    monkeypatch.setattr(core.decider._cycle, "place_reservation", fails)
     for name in ("a", "bad", "c"):
         core.tell(name, owner=name, pendingDeadlineSeconds=3600)
     core.steps()
     assert core.phases() == {"a": Phase.ACTIVE, "bad": Phase.PENDING, "c": Phase.ACTIVE}
-    assert core.book.entries[BAD].reason == "PluginFailed"
+    assert core.ledger.entries[BAD].reason == "PluginFailed"
     for _ in range(60):
         core.tell("d", owner="d")
         core.steps(2)
@@ -249,9 +271,9 @@ def test_a_pod_whose_decision_fails_is_told_and_others_are_placed(monkeypatch: p
     core.add(pod("bad"), pod("good"))
     outcomes = [core.step(), core.step()]
     refused = next(each for each in outcomes if isinstance(each, Unschedulable))
-    assert refused.refusal.error
-    assert "a plugin's bug" in refused.refusal.message
-    assert any(isinstance(each, Assumed) and each.pod.meta.name == "good" for each in outcomes)
+    assert refused.diagnosis.error
+    assert "a plugin's bug" in refused.diagnosis.message
+    assert any(isinstance(each, AssumedPod) and each.pod.meta.name == "good" for each in outcomes)
     assert core.isolation.faults == ["decision shop/bad: a plugin's bug"]
 
 
@@ -269,8 +291,8 @@ def test_a_queueing_hint_that_fails_wakes_its_pod_and_is_told_of_it(
     listeners = {(SCHEDULER, "NodeResourcesFit"): (fails,)}
     monkeypatch.setattr(core.queue, "_listeners_of", lambda _event: listeners)
     for _ in range(5):
-        core.feed.nodes.upsert(None, node("node-b", cpu="1"))
-        core.feed.nodes.remove(node("node-b", cpu="1"))
+        core.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
+        core.event_handlers.nodes.remove(node("node-b", cpu="1"))
         core.clock.advance(20)
         core.refuse()
     told = core.isolation.faults
@@ -311,7 +333,9 @@ def test_all_plugins_take_back_what_they_reserved_though_one_fails_to(
     assert sum(record.exc_info is not None for record in caplog.records) == 1
 
 
-@pytest.mark.parametrize("part", ["carriers.count", "tallies.count", "tallies.place", "columns.request"])
+@pytest.mark.parametrize(
+    "part", ["affinity_terms.count", "pod_counts.count", "pod_counts.place", "columns.request"]
+)
 def test_a_pod_for_which_an_index_fails_changes_no_sum(part: str) -> None:
     core = Fed(node("node-a", cpu="4"))
     core.add(pod("a", node_name="node-a", requests={"cpu": "1"}))
@@ -330,24 +354,24 @@ def test_a_pod_for_which_an_index_fails_changes_no_sum(part: str) -> None:
 
     setattr(owner, method, fails)
     with pytest.raises(LookupError):
-        core.feed.pods.upsert(None, bad)
+        core.event_handlers.pods.upsert(None, bad)
     setattr(owner, method, original)
     assert np.array_equal(columns.requested, before)
     assert core.cache.get(bad.uid) is None
-    core.feed.pods.upsert(None, unusable(bad, "the operator failed"))
+    core.event_handlers.pods.upsert(None, unusable(bad, "the operator failed"))
     core.add(pod("next"))
     refused = core.refuse()
-    assert "unreadable" in refused.refusal.message
-    core.feed.pods.upsert(unusable(bad, "the operator failed"), bad)
+    assert "unreadable" in refused.diagnosis.message
+    core.event_handlers.pods.upsert(unusable(bad, "the operator failed"), bad)
     assert core.used() == 3000
 
 
 def test_a_waiting_pod_that_cannot_be_taken_in_says_so_and_is_placed_later() -> None:
     """It had an event alone."""
     core, bad = Fed(node("node-a", cpu="4")), pod("bad", requests={"cpu": "1"})
-    core.feed.pods.upsert(None, unusable(bad, "the operator failed"))
-    assert "pod can't be read: the operator failed." in core.refuse().refusal.message
-    core.feed.pods.upsert(unusable(bad, "the operator failed"), bad)
+    core.event_handlers.pods.upsert(None, unusable(bad, "the operator failed"))
+    assert "pod can't be read: the operator failed." in core.refuse().diagnosis.message
+    core.event_handlers.pods.upsert(unusable(bad, "the operator failed"), bad)
     core.clock.advance(10)
     assert core.place().pod == bad
 
@@ -395,17 +419,17 @@ def test_a_node_for_which_a_plugin_fails_is_as_it_was_and_is_taken_in_later() ->
     last.name = "bad"
     for _ in range(2):
         with pytest.raises(LookupError):
-            core.feed.nodes.upsert(None, node("bad", cpu="4"))
+            core.event_handlers.nodes.upsert(None, node("bad", cpu="4"))
         assert sums(core) == before
         assert first.rows == last.rows == ["node-a"]
     last.name = ""
-    core.feed.nodes.upsert(None, node("bad", cpu="4"))
+    core.event_handlers.nodes.upsert(None, node("bad", cpu="4"))
     assert core.used("bad") == 1000
 
     before = sums(core)
     last.name = "bad"
     with pytest.raises(LookupError):
-        core.feed.nodes.upsert(node("bad", cpu="4"), node("bad", cpu="1"))
+        core.event_handlers.nodes.upsert(node("bad", cpu="4"), node("bad", cpu="1"))
     assert sums(core) == before
     assert core.decider.columns.nodes[1].allocatable["cpu"] == 4000
 
@@ -415,7 +439,7 @@ def test_a_node_that_can_only_half_be_taken_away_ends_the_process() -> None:
     core.cache.follow(plugin)
     plugin.name = "bad"
     with pytest.raises(StateLostError, match="node bad can't be taken out of the columns: planted"):
-        core.feed.nodes.remove(node("bad"))
+        core.event_handlers.nodes.remove(node("bad"))
 
 
 @pytest.mark.parametrize("part", ["images.drop", "reserve_pods._count", "_tally"])
@@ -431,9 +455,9 @@ def test_a_node_that_cannot_be_taken_away_stays_as_it_was(part: str, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(attrgetter(".".join(owner))(core.cache) if owner else core.cache, method, fails)
         with pytest.raises(ZeroDivisionError):
-            core.feed.nodes.remove(node("node-a"))
+            core.event_handlers.nodes.remove(node("node-a"))
     assert sums(core) == before
-    core.feed.nodes.remove(node("node-a"))
+    core.event_handlers.nodes.remove(node("node-a"))
     assert list(core.decider.columns.row_of) == ["node-b"]
 
 
@@ -445,7 +469,7 @@ def test_a_part_that_fails_is_left_out_for_a_while(monkeypatch: pytest.MonkeyPat
         calls.append(now)
         raise ValueError("a bug")
 
-    monkeypatch.setattr(core.decider._earmarking, "step", fails)
+    monkeypatch.setattr(core.decider._backfill, "step", fails)
     core.tell("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
     for name in ("a", "b", "c"):
         core.tell(name, owner=name)
@@ -464,7 +488,7 @@ async def test_a_status_that_cannot_be_rendered_keeps_no_other_from_being_writte
     news = shell.publisher._news
     monkeypatch.setattr(shell.publisher, "_news", lambda entry: 1 / 0 if entry.key == BAD else news(entry))
     for name in ("a", "bad", "c"):
-        shell.store_lock(name, owner=name)
+        shell.store_reservation(name, owner=name)
     shell.step()
     await shell.publish()
     assert shell.stored_status("a")["phase"] == shell.stored_status("c")["phase"] == "Active"
@@ -490,11 +514,11 @@ async def test_a_binding_that_fails_by_a_fault_gives_the_room_back(monkeypatch: 
 
 
 PARTS_OF_A_STEP = (
-    "decider._earmarking.step",
+    "decider._backfill.step",
     "decider.moving.step",
     "decider._line_up",
     "decider._tell_of_room",
-    "book.places.renew",
+    "ledger.places.renew",
 )
 
 
@@ -562,7 +586,9 @@ async def test_a_decision_that_cannot_be_shown_keeps_no_other_from_being_made(
     assert shell.isolation.faults == ["decision shop/bad: division by zero"]
 
 
-@pytest.mark.parametrize("path", ["decider.rejected", "book.settle_unseen", "queue.back_off", "cache.forget"])
+@pytest.mark.parametrize(
+    "path", ["decider.rejected", "ledger.settle_unseen", "queue.back_off", "cache.forget"]
+)
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_binding_whose_end_cannot_be_taken_in_is_undone_later(
     path: str, times: int, monkeypatch: pytest.MonkeyPatch
@@ -583,7 +609,7 @@ async def test_a_binding_whose_end_cannot_be_taken_in_is_undone_later(
 
     async def refuses(*_: Any) -> None:
         if path == "decider.rejected":
-            return shell.decider.rejected(assumed, Refusal("no", frozenset()), 0.0)
+            return shell.decider.rejected(assumed, Diagnosis("no", frozenset()), 0.0)
         raise PluginError("no")
 
     monkeypatch.setattr(part, method, fails)
@@ -602,16 +628,16 @@ async def test_a_binding_that_cannot_be_taken_in_is_taken_in_later(monkeypatch: 
     """Its lock stayed claimed until the next process, if the watch was faster than the answer."""
     shell = Shell(node("node-a", cpu="1"))
     shell.isolation.pause = 0.0
-    shell.store_lock("bad", owner="bad")
+    shell.store_reservation("bad", owner="bad")
     shell.step()
     await shell.publish()
     shell.store_pod("bad", requests={"cpu": "1"})
-    with planted(shell.book, "owner_bound", times=2) as failed:
+    with planted(shell.ledger, "owner_bound", times=2) as failed:
         shell.binder.bind(shell.place(), 0.0)
         await shell.settle()
     assert len(failed) == 2
-    assert shell.book.entries[BAD].phase is Phase.CONSUMED
-    assert (shell.used(), shell.locked()) == (1000, 0)
+    assert shell.ledger.entries[BAD].phase is Phase.CONSUMED
+    assert (shell.used(), shell.reserved()) == (1000, 0)
 
 
 def test_a_pod_that_cannot_be_queued_is_queued_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -620,12 +646,12 @@ def test_a_pod_that_cannot_be_queued_is_queued_later(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(core.queue, "_on_enqueue", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            core.feed.pods.upsert(None, bad)
-    core.feed.pods.upsert(None, bad)
+            core.event_handlers.pods.upsert(None, bad)
+    core.event_handlers.pods.upsert(None, bad)
     assert core.place().pod is bad
 
 
-@pytest.mark.parametrize("part", ["cache.assume", "book.rooms.hold", "book._touch", "book._note"])
+@pytest.mark.parametrize("part", ["cache.assume", "ledger.holdings.hold", "ledger._touch", "ledger._note"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_decision_that_fails_midway_leaves_its_pod_nowhere_and_its_lock_active(
     part: str, times: int

@@ -6,7 +6,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
@@ -20,7 +20,9 @@ def small(name: str, version: int = 1, **fields: Any) -> Node:
     return node(name, cpu="4", version=version, **fields)
 
 
-def window(core: Core, name: str, begins: float, ends: float, cpu: str = "4", **fields: Any) -> Entry:
+def window(
+    core: Core, name: str, begins: float, ends: float, cpu: str = "4", **fields: Any
+) -> ReservationInfo:
     """Have a lock be decided that begins and ends so many seconds from now, its pod included."""
     spec = {
         "startAt": format_instant(NOW + begins),
@@ -28,14 +30,14 @@ def window(core: Core, name: str, begins: float, ends: float, cpu: str = "4", **
         "runSeconds": 300,
         "resources": {"cpu": cpu},
     }
-    entry = core.lock(name, created=core.clock.now(), **spec | fields)
+    entry = core.reservation(name, created=core.clock.now(), **spec | fields)
     core.step()
     return entry
 
 
-def lock(core: Core, name: str, cpu: str = "4", **fields: Any) -> Entry:
+def reservation(core: Core, name: str, cpu: str = "4", **fields: Any) -> ReservationInfo:
     """Have a lock be decided that holds from now on."""
-    entry = core.lock(name, resources={"cpu": cpu}, ttlSeconds=86_400, **fields)
+    entry = core.reservation(name, resources={"cpu": cpu}, ttlSeconds=86_400, **fields)
     core.step()
     return entry
 
@@ -85,8 +87,8 @@ def test_a_window_on_a_busy_node_has_what_is_free_by_then(begins: float, cpu: st
 
 def test_a_lock_of_a_whole_node_keeps_others_off_it() -> None:
     core = Core(small("node-a"), small("node-b"))
-    upkeep = lock(core, "upkeep", nodeName="node-a", owner="upkeep")
-    others = [lock(core, name, cpu="2", owner=name) for name in ("one", "two", "three")]
+    upkeep = reservation(core, "upkeep", nodeName="node-a", owner="upkeep")
+    others = [reservation(core, name, cpu="2", owner=name) for name in ("one", "two", "three")]
 
     assert upkeep.node == "node-a"
     assert [each.node for each in others] == ["node-b", "node-b", ""]
@@ -95,7 +97,7 @@ def test_a_lock_of_a_whole_node_keeps_others_off_it() -> None:
 
 def fail(core: Core, name: str, **fields: Any) -> None:
     """Have a node be not ready, and stay so until locks leave it."""
-    core.feed.nodes.upsert(small(name, **fields), small(name, version=2, ready=False, **fields))
+    core.event_handlers.nodes.upsert(small(name, **fields), small(name, version=2, ready=False, **fields))
     core.step()
     core.clock.advance(GRACE)
     core.step()
@@ -103,10 +105,10 @@ def fail(core: Core, name: str, **fields: Any) -> None:
 
 def test_a_lock_whose_node_fails_takes_no_room_of_another_lock() -> None:
     core = Core(small("node-a"), small("node-b"), small("node-c"))
-    moved = lock(core, "moved", cpu="3", owner="one")
+    moved = reservation(core, "moved", cpu="3", owner="one")
     home = moved.node
     others = sorted({"node-a", "node-b", "node-c"} - {home})
-    held = lock(core, "held", cpu="3", nodeName=others[0], owner="two")
+    held = reservation(core, "held", cpu="3", nodeName=others[0], owner="two")
     fail(core, home)
 
     assert (moved.phase, moved.node) == (Phase.ACTIVE, others[1])
@@ -115,7 +117,7 @@ def test_a_lock_whose_node_fails_takes_no_room_of_another_lock() -> None:
 
 def test_a_lock_whose_node_fails_takes_no_room_of_a_window_either() -> None:
     core = Core(small("node-a"), small("node-b"))
-    moved = lock(core, "moved", cpu="3", owner="one")
+    moved = reservation(core, "moved", cpu="3", owner="one")
     home = moved.node
     [other] = {"node-a", "node-b"} - {home}
     ahead = window(core, "ahead", HOUR, 2 * HOUR, cpu="3", nodeName=other, owner="two")
@@ -127,7 +129,7 @@ def test_a_lock_whose_node_fails_takes_no_room_of_a_window_either() -> None:
 
 def test_a_lock_that_names_its_node_stays_though_it_fails() -> None:
     core = Core(small("node-a"), small("node-b"))
-    fixed = lock(core, "fixed", nodeName="node-a")
+    fixed = reservation(core, "fixed", nodeName="node-a")
     fail(core, "node-a")
 
     assert (fixed.phase, fixed.node) == (Phase.ACTIVE, "node-a")
@@ -136,7 +138,7 @@ def test_a_lock_that_names_its_node_stays_though_it_fails() -> None:
 def test_a_lock_whose_node_fails_goes_to_another_of_its_label() -> None:
     gpu = {"gpu": "yes"}
     core = Core(small("node-a", labels=gpu), small("node-b"), small("node-c", labels=gpu))
-    moved = lock(core, "moved", nodeSelector=gpu)
+    moved = reservation(core, "moved", nodeSelector=gpu)
     home = moved.node
     [spare] = {"node-a", "node-c"} - {home}
     fail(core, home, labels=gpu)
@@ -146,7 +148,7 @@ def test_a_lock_whose_node_fails_goes_to_another_of_its_label() -> None:
 
 def test_an_owner_larger_than_its_lock_has_the_rest_of_free_room_and_stays_when_the_lock_would_end() -> None:
     core = Core(small("node-a"))
-    entry = lock(core, "lock", cpu="2")
+    entry = reservation(core, "lock", cpu="2")
     core.run(pod(requests={"cpu": "3"}), pod(requests={"cpu": "3"}, bound_at=NOW))
     assert entry.phase is Phase.CONSUMED
     core.clock.advance(2 * 86_400)
@@ -157,8 +159,8 @@ def test_an_owner_larger_than_its_lock_has_the_rest_of_free_room_and_stays_when_
 
 def test_a_lock_is_for_its_owner_and_nobody_else() -> None:
     core = Core(small("node-a"))
-    entry = lock(core, "lock", owner="db-0")
+    entry = reservation(core, "lock", owner="db-0")
     core.add(pod("web-0", requests={"cpu": "1"}))
 
-    assert "1 Insufficient cpu beside reservations" in core.refuse().refusal.message
+    assert "1 Insufficient cpu beside reservations" in core.refuse().diagnosis.message
     assert entry.phase is Phase.ACTIVE

@@ -26,7 +26,7 @@ from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.model.api.reservation import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.core.pod_queue import QueueName
 from unit.scheduler.machinery import CONFIGURATION, Shell, pod_path, turns
 
 WAIT = Status(Code.WAIT)
@@ -98,8 +98,8 @@ class PermitShell(Shell):
     def __init__(self, configuration: Configuration = CONFIGURATION) -> None:
         super().__init__(node("node-a", cpu="1"), configuration=configuration)
         self.notes: list[str] = []
-        self.handle = Handle(self.book, self.cache, waiting_pods=self.decider.waiting_pods)
-        self.store_lock()
+        self.handle = Handle(self.ledger, self.cache, waiting_pods=self.decider.waiting_pods)
+        self.store_reservation()
         self.step()
         self.store_pod()
 
@@ -122,7 +122,7 @@ class PermitShell(Shell):
         return waiting
 
     @property
-    def where(self) -> Place | None:
+    def where(self) -> QueueName | None:
         waiting = self.queue.get(UID)
         return waiting.place if waiting is not None else None
 
@@ -138,7 +138,7 @@ async def held() -> PermitShell:
     profile = ProfileSettings(SCHEDULER, (*DEFAULT_PLUGINS, Enabled(Gang.name)))
     shell = PermitShell(Configuration(profiles=(profile,), registry={**REGISTRY, Gang.name: Gang}))
     await shell.start()
-    assert (shell.where, shell.waiting_pod.pending) == (Place.IN_FLIGHT, ("Gang",))
+    assert (shell.where, shell.waiting_pod.pending) == (QueueName.IN_FLIGHT, ("Gang",))
     return shell
 
 
@@ -159,8 +159,8 @@ async def test_a_pod_that_is_rejected_gives_its_room_back_and_waits_for_the_plug
     held.waiting_pod.reject("Gang", "too few members")
     await held.settle()
 
-    (entry,) = held.book.entries.values()
-    assert (held.used(), entry.phase, held.where) == (0, Phase.ACTIVE, Place.UNSCHEDULABLE)
+    (entry,) = held.ledger.entries.values()
+    assert (held.used(), entry.phase, held.where) == (0, Phase.ACTIVE, QueueName.UNSCHEDULABLE)
     (told,) = held.recorder
     assert told.note == "0/1 nodes are available: 1 too few members."
     (condition,) = held.api.objects[pod_path()]["status"]["conditions"]
@@ -168,11 +168,11 @@ async def test_a_pod_that_is_rejected_gives_its_room_back_and_waits_for_the_plug
     assert held.metric("scheduler_permit_wait_duration_seconds_count", result="Unschedulable") == 1
 
     places = []
-    held.feed.nodes.upsert(None, node("node-b"))
+    held.event_handlers.nodes.upsert(None, node("node-b"))
     places.append(held.where)
     held.add(pod("member", node_name="node-b"))
     places.append(held.where)
-    assert places == [Place.UNSCHEDULABLE, Place.BACKOFF]
+    assert places == [QueueName.UNSCHEDULABLE, QueueName.BACKOFF]
 
 
 async def test_what_happens_while_a_pod_waits_counts_when_it_is_rejected(held: PermitShell) -> None:
@@ -180,7 +180,7 @@ async def test_what_happens_while_a_pod_waits_counts_when_it_is_rejected(held: P
     held.waiting_pod.reject("Gang", "too few members")
     await held.settle()
 
-    assert held.where is Place.BACKOFF
+    assert held.where is QueueName.BACKOFF
 
 
 async def test_the_room_of_a_rejected_pod_helps_others(held: PermitShell) -> None:
@@ -191,7 +191,7 @@ async def test_the_room_of_a_rejected_pod_helps_others(held: PermitShell) -> Non
 
     other = held.queue.get("uid-other")
     assert other is not None
-    assert other.place is Place.BACKOFF
+    assert other.place is QueueName.BACKOFF
 
 
 async def test_a_pod_whose_time_is_over_is_rejected(held: PermitShell) -> None:
@@ -216,11 +216,11 @@ async def test_time_passes_for_a_waiting_pod(shell: PermitShell) -> None:
 async def test_a_waiting_pod_that_is_gone_gives_its_room_back(held: PermitShell, change: str) -> None:
     last = pod()
     if change == "deleted":
-        held.feed.pods.remove(last)
+        held.event_handlers.pods.remove(last)
     elif change == "leaving":
-        held.feed.pods.upsert(last, pod(deleted=True))
+        held.event_handlers.pods.upsert(last, pod(deleted=True))
     else:
-        held.feed.pods.upsert(last, pod(node_name="node-b"))
+        held.event_handlers.pods.upsert(last, pod(node_name="node-b"))
     await held.settle()
 
     assert (held.used(), held.where, held.api.asked) == (0, None, [])
@@ -231,10 +231,10 @@ async def test_a_plugin_can_refuse_a_pod_at_once(shell: PermitShell) -> None:
     gang = Gang(shell.handle, {})
     gang.answer = (Status(Code.UNSCHEDULABLE, ("no quota",)), 0.0)
     shell.extend(permit=(gang,))
-    refusal = shell.refuse().refusal
+    diagnosis = shell.refuse().diagnosis
 
     message = "0/1 nodes are available: 1 no quota."
-    assert (refusal.message, refusal.plugins) == (message, frozenset({"Gang"}))
+    assert (diagnosis.message, diagnosis.plugins) == (message, frozenset({"Gang"}))
     assert (shell.used(), len(shell.decider.waiting_pods)) == (0, 0)
 
 
@@ -278,8 +278,8 @@ async def test_a_failure_before_the_binding_undoes_everything_in_reverse_order(
         "unreserve b",
         "unreserve a",
     ]
-    (entry,) = shell.book.entries.values()
-    assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, Place.BACKOFF)
+    (entry,) = shell.ledger.entries.values()
+    assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, QueueName.BACKOFF)
     (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
     assert condition["reason"] == "SchedulerError"
     assert condition["message"] == f'running PreBind plugin "Noting": {text}'
@@ -292,7 +292,10 @@ async def test_a_pod_that_no_plugin_binds_is_an_error(shell: PermitShell) -> Non
     await shell.start()
     await shell.settle()
 
-    assert (shell.where, shell.recorder.told[0].note) == (Place.BACKOFF, "no Bind plugin has bound the pod")
+    assert (shell.where, shell.recorder.told[0].note) == (
+        QueueName.BACKOFF,
+        "no Bind plugin has bound the pod",
+    )
 
 
 async def test_a_fault_after_the_binding_changes_nothing(shell: PermitShell) -> None:
@@ -309,7 +312,7 @@ async def test_a_plugin_that_fails_in_a_decision_is_an_error_of_its_pod(shell: P
     shell.binder.report(outcome)
     await shell.settle()
 
-    assert (outcome.refusal.error, shell.where) == (True, Place.BACKOFF)
+    assert (outcome.diagnosis.error, shell.where) == (True, QueueName.BACKOFF)
     (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
     message = 'running Filter plugin "Fault": LookupError: a bug'
     assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
@@ -324,7 +327,7 @@ async def test_a_plugin_that_fails_before_a_binding_is_an_error_of_its_pod(shell
     (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
     assert condition["reason"] == "SchedulerError"
     assert shell.isolation.faults == ["binding shop/web-0: a bug"]
-    assert (shell.used(), shell.where) == (0, Place.BACKOFF)
+    assert (shell.used(), shell.where) == (0, QueueName.BACKOFF)
 
 
 @pytest.mark.parametrize("answer", [LookupError("a bug"), Status(Code.ERROR, ("a bug",))])
@@ -333,8 +336,8 @@ async def test_a_plugin_that_fails_to_reserve_leaves_nothing_reserved(
 ) -> None:
     unable = Noting(shell, "a", reserve=answer, unreserve=LookupError("another bug"))
     shell.extend(reserve=(unable, Noting(shell, "b")))
-    assert shell.refuse().refusal.error
+    assert shell.refuse().diagnosis.error
 
-    (entry,) = shell.book.entries.values()
-    assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, Place.BACKOFF)
+    (entry,) = shell.ledger.entries.values()
+    assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, QueueName.BACKOFF)
     assert shell.notes == ["reserve a", "unreserve b", "unreserve a"]

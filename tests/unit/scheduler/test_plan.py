@@ -22,8 +22,8 @@ from tidelock.framework.api import (
 from tidelock.framework.profile import Enabled, Profile, ProfileSettings, build_profile
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.scheduler.core.active_plugins import Plan
-from tidelock.scheduler.core.cycle import Assumed, Cycle
+from tidelock.scheduler.core.active_plugins import ActivePlugins
+from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
 from unit.plugins.scene import Scene
 
 
@@ -72,10 +72,10 @@ def asked_of_each(filters: Status, scores: Status) -> list[list[str]]:
     profile = build_profile(settings, {**REGISTRY, Choosy.name: kind}, scene.handle)
     choosy = profile.plugins[Choosy.name]
     assert isinstance(choosy, Choosy)
-    cycle = Cycle(scene.cache, scene.book, WaitingPods())
+    cycle = SchedulingCycle(scene.cache, scene.ledger, WaitingPods())
     asked = []
     for name, cpu in (("web-0", "1"), ("web-1", "1"), ("db-0", "2")):
-        assert isinstance(cycle.schedule(profile, pod(name, requests={"cpu": cpu}), 0.0), Assumed)
+        assert isinstance(cycle.schedule(profile, pod(name, requests={"cpu": cpu}), 0.0), AssumedPod)
         asked.append(choosy.asked)
         choosy.asked = []
     return asked
@@ -105,7 +105,7 @@ def default_profile() -> Profile:
 
 
 def test_kinds_of_which_the_same_plugins_are_silent_have_one_plan() -> None:
-    plan = Plan(default_profile())
+    plan = ActivePlugins(default_profile())
     narrower = plan.without(filters=("NodePorts",))
 
     assert plan.without(filters=("NodePorts",)) is narrower

@@ -10,8 +10,8 @@ from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from tidelock.plugins import default_preemption
-from tidelock.scheduler.core.diagnosis import Refusal
-from tidelock.scheduler.core.preemption import Preemption
+from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.preemption import PreemptionAttempt
 from unit.scheduler.machinery import Core
 
 PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
@@ -32,7 +32,7 @@ def high(name: str = "web-0", cpu: str = "2", priority: int = 10, **fields: Any)
     return pod(name, requests={"cpu": cpu}, priority=priority, **fields)
 
 
-def attempted(core: Core) -> Preemption:
+def attempted(core: Core) -> PreemptionAttempt:
     (attempt,) = core.decider.take_preemptions()
     return attempt
 
@@ -42,7 +42,7 @@ def leave(core: Core, *names: str) -> None:
     for name in names:
         placed = core.cache.get(f"uid-{name}")
         assert placed is not None
-        core.feed.pods.remove(placed.pod)
+        core.event_handlers.pods.remove(placed.pod)
     core.clock.advance(10)
 
 
@@ -50,12 +50,12 @@ def test_a_pod_is_nominated_and_gets_the_room_of_its_victims() -> None:
     core = crowded()
     core.add(high())
 
-    refusal = core.refuse().refusal
+    diagnosis = core.refuse().diagnosis
     attempt = attempted(core)
     assert (attempt.node_name, [each.meta.name for each in attempt.victims]) == ("node-a", ["low-node-a"])
     assert (attempt.kind, attempt.scheduler_name, attempt.chosen) == ("pod", "tidelock-scheduler", 1)
     assert core.cache.nominator.node_of("uid-web-0") == "node-a"
-    assert "preemption" not in refusal.message
+    assert "preemption" not in diagnosis.message
 
     leave(core, "low-node-a")
     assert core.place().node_name == "node-a"
@@ -70,9 +70,9 @@ def test_a_pod_that_is_tried_again_meanwhile_waits_for_its_victims() -> None:
     core.clock.advance(10)
     core.queue.activate("uid-web-0", core.clock.now())
 
-    refusal = core.refuse().refusal
+    diagnosis = core.refuse().diagnosis
 
-    assert "not eligible due to a terminating pod on the nominated node." in refusal.message
+    assert "not eligible due to a terminating pod on the nominated node." in diagnosis.message
     assert core.cache.nominator.node_of("uid-web-0") == chosen
     assert attempted(core).victims == ()
     assert core.cache.nominator.node_of("uid-web-0") != ""
@@ -101,7 +101,8 @@ def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> No
     refused = core.refuse()
     assert (
         "0/1 nodes are available: 1 Insufficient cpu."
-        " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which room is kept." in refused.refusal.message
+        " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which room is kept."
+        in refused.diagnosis.message
     )
 
     core.add(high("web-2", cpu="2", priority=11))
@@ -121,7 +122,7 @@ def test_a_pod_that_others_avoid_by_its_labels_no_longer_keeps_them_away_when_th
             "web-1", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         )
     )
-    assert "pod anti-affinity rules" in core.refuse().refusal.message
+    assert "pod anti-affinity rules" in core.refuse().diagnosis.message
 
     core.add(high("web-0", labels={"app": "web"}, **gated))
     core.clock.advance(10)
@@ -170,7 +171,7 @@ def test_a_nominated_pod_that_goes_lets_others_try() -> None:
     core.add(high("web-1"))
     core.refuse()
 
-    core.feed.pods.remove(high("web-0"))
+    core.event_handlers.pods.remove(high("web-0"))
     assert core.place().pod.meta.name == "web-1"
 
 
@@ -193,7 +194,7 @@ def test_a_nomination_ends_when_its_pod_is_assumed_and_stays_so() -> None:
 
 def test_a_lower_lock_is_broken_and_waits_again() -> None:
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "4"}, owner="db-0", priority=3)
+    entry = core.reservation(resources={"cpu": "4"}, owner="db-0", priority=3)
     core.step()
     core.add(high())
 
@@ -203,7 +204,7 @@ def test_a_lower_lock_is_broken_and_waits_again() -> None:
     assert (attempt.victims, attempt.chosen) == ((), 1)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.PREEMPTED)
     assert entry.message == "preempted on node-a by pod shop/web-0"
-    assert core.locked() == 0
+    assert core.reserved() == 0
     core.clock.advance(10)
     assert core.place().node_name == "node-a"
     assert entry.reason == reasons.PREEMPTED, "what it lost its room to is not overwritten"
@@ -211,11 +212,11 @@ def test_a_lower_lock_is_broken_and_waits_again() -> None:
 
 def test_an_equal_lock_is_never_broken() -> None:
     core = Core(node("node-a", cpu="4"))
-    entry = core.lock(resources={"cpu": "4"}, owner="db-0", priority=10)
+    entry = core.reservation(resources={"cpu": "4"}, owner="db-0", priority=10)
     core.step()
     core.add(high())
 
-    assert "1 No preemption victims found for incoming pod" in core.refuse().refusal.message
+    assert "1 No preemption victims found for incoming pod" in core.refuse().diagnosis.message
     assert entry.phase is Phase.ACTIVE
 
 
@@ -223,15 +224,15 @@ def test_a_pod_is_tried_again_when_a_lock_goes_that_kept_evictions_from_helping(
     """It waited for minutes: a pod was in its way before any lock was, so it heard of no lock that went."""
     core = Core(node("node-a", cpu="4"))
     core.add(resident("low", cpu="2"))
-    entry = core.lock(resources={"cpu": "2"}, owner="nobody", priority=10)
+    entry = core.reservation(resources={"cpu": "2"}, owner="nobody", priority=10)
     core.step()
     core.add(high(cpu="4"))
-    assert core.refuse().refusal.message.endswith(
+    assert core.refuse().diagnosis.message.endswith(
         "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations."
     )
     attempted(core)
 
-    core.feed.reservations.remove(entry.reservation)
+    core.event_handlers.reservations.remove(entry.reservation)
     core.clock.advance(10)
     core.refuse()
     assert [each.meta.name for each in attempted(core).victims] == ["low"]
@@ -241,12 +242,12 @@ def test_a_pod_that_locks_are_not_in_the_way_of_is_left_alone_when_one_goes() ->
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
     core.add(resident("equal", "node-a", priority=10), resident("low", "node-b", cpu="2"))
     core.add(resident("equal-too", "node-b", cpu="2", priority=10))
-    entry = core.lock(resources={"memory": "1Mi"}, nodeName="node-a", owner="nobody", priority=10)
+    entry = core.reservation(resources={"memory": "1Mi"}, nodeName="node-a", owner="nobody", priority=10)
     core.step()
     core.add(high(cpu="4"))
     core.refuse()
 
-    core.feed.reservations.remove(entry.reservation)
+    core.event_handlers.reservations.remove(entry.reservation)
     core.clock.advance(10)
     assert core.step() is None
 
@@ -254,11 +255,11 @@ def test_a_pod_that_locks_are_not_in_the_way_of_is_left_alone_when_one_goes() ->
 def test_no_eviction_helps_a_pod_whose_reservation_is_elsewhere() -> None:
     core = Core(node("node-a", cpu="64"), node("node-b", cpu="1"))
     core.add(resident("low", cpu="1"))
-    core.lock(resources={"cpu": "1"}, nodeName="node-b", owner="web-0")
+    core.reservation(resources={"cpu": "1"}, nodeName="node-b", owner="web-0")
     core.step()
     core.add(high(annotations={"tidelock.dev/require-reservation": "true"}))
 
-    assert core.refuse().refusal.message.endswith(
+    assert core.refuse().diagnosis.message.endswith(
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
     assert attempted(core).node_name == ""
@@ -269,7 +270,7 @@ def test_no_eviction_helps_a_pod_whose_reservation_is_elsewhere() -> None:
 
 def test_a_lock_evicts_nobody_by_default() -> None:
     core = crowded()
-    entry = core.lock(resources={"cpu": "2"}, priority=10)
+    entry = core.reservation(resources={"cpu": "2"}, priority=10)
     core.step()
 
     assert core.decider.take_preemptions() == []
@@ -278,7 +279,7 @@ def test_a_lock_evicts_nobody_by_default() -> None:
 
 def test_a_lock_that_may_preempt_is_active_once_the_room_is_free() -> None:
     core = crowded()
-    entry = core.lock(resources={"cpu": "2"}, priority=10, **PREEMPTING)
+    entry = core.reservation(resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
 
     attempt = attempted(core)
@@ -295,24 +296,24 @@ def test_a_lock_that_may_preempt_is_active_once_the_room_is_free() -> None:
 
 def test_room_that_is_made_for_a_lock_is_left_to_it_but_for_its_owner() -> None:
     core = crowded()
-    core.lock(resources={"cpu": "4"}, priority=10, owner="web-0", **PREEMPTING)
+    core.reservation(resources={"cpu": "4"}, priority=10, owner="web-0", **PREEMPTING)
     core.step()
     core.cache.remove("uid-low-node-a")  # the room is free, and nobody has looked yet
     core.decider._freed = core.decider.columns.freed
-    core.book.waitlist.untried.clear()
+    core.ledger.waiting_reservations.untried.clear()
 
     core.add(pod("thief", requests={"cpu": "2"}, priority=10))
-    assert "Insufficient cpu" in core.refuse().refusal.message
+    assert "Insufficient cpu" in core.refuse().diagnosis.message
     core.add(pod("web-0", requests={"cpu": "2"}))
     assert core.place().pod.meta.name == "web-0"
 
 
 def test_a_lock_preempts_lower_locks_and_no_others() -> None:
     core = Core(node("node-a", cpu="4"))
-    low = core.lock("low", resources={"cpu": "2"}, owner="db-0", priority=1)
-    equal = core.lock("equal", resources={"cpu": "2"}, owner="db-1", priority=10)
+    low = core.reservation("low", resources={"cpu": "2"}, owner="db-0", priority=1)
+    equal = core.reservation("equal", resources={"cpu": "2"}, owner="db-1", priority=10)
     core.step()
-    new = core.lock("new", resources={"cpu": "2"}, owner="web-0", priority=10, **PREEMPTING)
+    new = core.reservation("new", resources={"cpu": "2"}, owner="web-0", priority=10, **PREEMPTING)
     core.step()
     core.step()
 
@@ -322,7 +323,7 @@ def test_a_lock_preempts_lower_locks_and_no_others() -> None:
 
 def test_a_lock_that_takes_room_now_or_never_evicts_nobody() -> None:
     core = crowded()
-    entry = core.lock(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=0, **PREEMPTING)
+    entry = core.reservation(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=0, **PREEMPTING)
     core.step()
 
     assert core.decider.take_preemptions() == []
@@ -331,26 +332,26 @@ def test_a_lock_that_takes_room_now_or_never_evicts_nobody() -> None:
 
 def test_a_nomination_ends_with_its_lock() -> None:
     core = crowded()
-    entry = core.lock(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=5, **PREEMPTING)
+    entry = core.reservation(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=5, **PREEMPTING)
     core.step()
     assert list(core.cache.nominator.nodes) == ["node-a"]
     core.clock.advance(6)
     core.step()
     assert (entry.phase, list(core.cache.nominator.nodes)) == (Phase.REJECTED, [])
 
-    gone = core.lock("gone", resources={"cpu": "2"}, priority=10, owner="db-0", **PREEMPTING)
+    gone = core.reservation("gone", resources={"cpu": "2"}, priority=10, owner="db-0", **PREEMPTING)
     core.decider.eviction_failed("uid-low-node-a", "uid-web-0", core.clock.now())
     core.step()
     assert list(core.cache.nominator.nodes) == ["node-a"]
-    core.feed.reservations.remove(gone.reservation)
+    core.event_handlers.reservations.remove(gone.reservation)
     assert list(core.cache.nominator.nodes) == []
 
 
 def test_a_lock_that_may_no_longer_preempt_loses_its_nomination() -> None:
     core = crowded()
-    core.lock(resources={"cpu": "2"}, priority=10, **PREEMPTING)
+    core.reservation(resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
-    core.lock(resources={"cpu": "2"}, priority=10, generation=2, version=2)
+    core.reservation(resources={"cpu": "2"}, priority=10, generation=2, version=2)
     core.step()
     assert list(core.cache.nominator.nodes) == []
 
@@ -359,21 +360,23 @@ def test_a_nominated_lock_whose_priority_sinks_lets_others_try() -> None:
     """It stayed nominated while its victim was leaving: a pod that was above it by now had to wait too."""
     core = Core(node("node-a", cpu="6"))
     core.add(resident("low"))
-    core.lock(resources={"cpu": "4"}, priority=10, owner="nobody", **PREEMPTING)
+    core.reservation(resources={"cpu": "4"}, priority=10, owner="nobody", **PREEMPTING)
     core.add(high(priority=5))
     core.refuse()
-    core.feed.pods.upsert(resident("low"), resident("low", deleted=True))
+    core.event_handlers.pods.upsert(resident("low"), resident("low", deleted=True))
     core.step()
 
-    core.lock(resources={"cpu": "4"}, priority=1, owner="nobody", generation=2, version=2, **PREEMPTING)
+    core.reservation(
+        resources={"cpu": "4"}, priority=1, owner="nobody", generation=2, version=2, **PREEMPTING
+    )
     assert core.place().pod.meta.name == "web-0"
     assert core.cache.nominator.node_of("uid-lock") == "node-a"
 
 
 def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -> None:
     core = crowded()
-    core.lock("meek", resources={"cpu": "2"}, priority=10)
-    core.lock("bold", resources={"cpu": "2"}, priority=10, **PREEMPTING)
+    core.reservation("meek", resources={"cpu": "2"}, priority=10)
+    core.reservation("bold", resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
     assert attempted(core).pod.meta.name == "bold"
 
@@ -404,11 +407,11 @@ def test_a_pod_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
     core.add(high(affinity=LONELY))
     attempts = 0
     while not core.cache.nominator.node_of("uid-web-0"):
-        refusal = core.refuse().refusal
+        diagnosis = core.refuse().diagnosis
         attempts += 1
         assert attempts <= 4
-        assert refusal.again is not (attempted(core).node_name == "node-9")
-        assert (f"7 {LATER}" in refusal.message) is refusal.again
+        assert diagnosis.again is not (attempted(core).node_name == "node-9")
+        assert (f"7 {LATER}" in diagnosis.message) is diagnosis.again
         core.clock.advance(10)  # its backoff
 
     core = nine_and_one()
@@ -428,7 +431,9 @@ def test_a_lock_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
             "affinity": LONELY,
         }
     }
-    entry = core.lock(resources=None, template=template, priority=10, pendingDeadlineSeconds=60, **PREEMPTING)
+    entry = core.reservation(
+        resources=None, template=template, priority=10, pendingDeadlineSeconds=60, **PREEMPTING
+    )
     for _ in range(4):
         core.step()
         core.clock.advance(1)
@@ -439,7 +444,7 @@ def test_a_lock_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
 def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
     core = Core()
     core.add(high(status={"nominatedNodeName": "node-a"}))
-    assert core.refuse().refusal.message == "0/0 nodes are available."
+    assert core.refuse().diagnosis.message == "0/0 nodes are available."
     assert core.cache.nominator.node_of("uid-web-0") == ""
 
     crowd = crowded()
@@ -449,13 +454,13 @@ def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
     assert entry is not None
     bare = replace(crowd.decider.profile, post_filter=())
     outcome = crowd.decider._cycle.schedule(bare, waiting, crowd.clock.now())
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Diagnosis)
     assert "preemption" not in outcome.message
 
 
 def test_an_owner_need_not_wait_until_the_node_of_its_lock_is_cleared_for_another() -> None:
     core = Core(node("node-a", cpu="4"))
-    core.lock(owner="web-0", resources={"cpu": "2"}, priority=20)
+    core.reservation(owner="web-0", resources={"cpu": "2"}, priority=20)
     core.step()
     core.add(resident("low", cpu="2"), high("urgent"))
     core.refuse()

@@ -3,11 +3,11 @@
 from typing import Any
 
 from builders import node, pod
-from tidelock.ledger.output.status import render
+from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reasons import PREEMPTED
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
-from tidelock.scheduler.core.decider import LOCKS_A_STEP
+from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Core
 
 
@@ -19,11 +19,11 @@ def fill(core: Core, cpu: str) -> None:
 def test_a_lock_in_a_long_line_stands_where_its_new_priority_belongs() -> None:
     """It went on to stand in the queue of its former priority, and got room that was another's."""
     core = Core(node("node-a", cpu="1"))
-    for number in range(LOCKS_A_STEP):
-        core.lock(f"large-{number}", resources={"cpu": "2"}, priority=20, ttlSeconds=600 + number)
-    first, second = core.lock("a", priority=10), core.lock("b", priority=5)
+    for number in range(RESERVATIONS_A_STEP):
+        core.reservation(f"large-{number}", resources={"cpu": "2"}, priority=20, ttlSeconds=600 + number)
+    first, second = core.reservation("a", priority=10), core.reservation("b", priority=5)
     core.step()
-    core.lock("a", priority=0, generation=2, version=2)
+    core.reservation("a", priority=0, generation=2, version=2)
     core.step()
     core.step()
 
@@ -34,27 +34,33 @@ def test_places_in_line_follow_an_edited_priority() -> None:
     """A lock that was refused for the same reason as before kept the place that it had been told."""
     core = Core(node("node-a", cpu="1"))
     fill(core, "1")
-    entries = [core.lock(name, created=core.clock.now(), pendingDeadlineSeconds=3600) for name in "ab"]
+    entries = [core.reservation(name, created=core.clock.now(), pendingDeadlineSeconds=3600) for name in "ab"]
     core.step()
     core.clock.advance(2)
     core.step()
-    assert [render(each, core.clock.now())["queue"]["place"] for each in entries] == ["1/2", "2/2"]
+    assert [render_reservation(each, core.clock.now())["queue"]["place"] for each in entries] == [
+        "1/2",
+        "2/2",
+    ]
     core.clock.advance(3)
 
-    entries[1] = core.lock("b", priority=5, generation=2, version=2, pendingDeadlineSeconds=3600)
+    entries[1] = core.reservation("b", priority=5, generation=2, version=2, pendingDeadlineSeconds=3600)
     core.step()
     core.clock.advance(10)
     core.step()
-    assert [render(each, core.clock.now())["queue"]["place"] for each in entries] == ["2/2", "1/2"]
+    assert [render_reservation(each, core.clock.now())["queue"]["place"] for each in entries] == [
+        "2/2",
+        "1/2",
+    ]
 
 
 def test_a_pod_may_preempt_a_lock_whose_priority_was_lowered() -> None:
     """Nobody told the pod: it waited for five minutes."""
     core = Core(node("node-a", cpu="1"))
-    entry = core.lock(priority=10, owner="another")
+    entry = core.reservation(priority=10, owner="another")
     core.add(pod(priority=5))
     core.refuse()
-    core.lock(priority=0, owner="another", generation=2, version=2)
+    core.reservation(priority=0, owner="another", generation=2, version=2)
     for _ in range(2):
         core.step()
 
@@ -64,11 +70,13 @@ def test_a_pod_may_preempt_a_lock_whose_priority_was_lowered() -> None:
 def test_a_lock_may_preempt_a_lock_whose_priority_was_lowered() -> None:
     """It was tried again when anything else came free."""
     core = Core(node("node-a", cpu="1"))
-    low = core.lock("low", priority=10)
-    high = core.lock("high", priority=5, preemptionPolicy="PreemptLowerPriority", pendingDeadlineSeconds=3600)
+    low = core.reservation("low", priority=10)
+    high = core.reservation(
+        "high", priority=5, preemptionPolicy="PreemptLowerPriority", pendingDeadlineSeconds=3600
+    )
     core.step()
     assert high.phase is Phase.PENDING
-    core.lock("low", priority=0, generation=2, version=2)
+    core.reservation("low", priority=0, generation=2, version=2)
     for _ in range(3):
         core.step()
 
@@ -80,7 +88,7 @@ def test_what_is_kept_for_a_lock_whose_priority_was_lowered_is_for_those_above_i
     core = Core(node("node-a", cpu="2"))
     fill(core, "1")
     ask: dict[str, Any] = {"resources": {"cpu": "2"}, "pendingDeadlineSeconds": 3600, "owner": "large"}
-    entry = core.lock(created=core.clock.now(), priority=10, **ask)
+    entry = core.reservation(created=core.clock.now(), priority=10, **ask)
     core.step()
     core.clock.advance(60)
     core.step()
@@ -88,6 +96,6 @@ def test_what_is_kept_for_a_lock_whose_priority_was_lowered_is_for_those_above_i
     core.add(pod("middle", priority=5))
     core.refuse()
     core.clock.advance(0.5)
-    core.lock(created=core.clock.now(), priority=0, generation=2, version=2, **ask)
+    core.reservation(created=core.clock.now(), priority=0, generation=2, version=2, **ask)
 
     assert core.place().pod.meta.name == "middle"

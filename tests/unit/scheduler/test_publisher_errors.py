@@ -18,7 +18,7 @@ KEY = Key(NAMESPACE, "lock")
 async def active() -> Shell:
     """Give a scheduler that has just given a lock, of which nothing is written yet."""
     shell = Shell(node("node-a"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     return shell
 
@@ -29,7 +29,7 @@ async def test_a_write_that_a_newer_version_overtook_is_computed_anew() -> None:
     shell.publisher.flush()
     await turns()
     shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"cpu": "500m"}}})
-    shell.see_lock()
+    shell.see_reservation()
     shell.api.gate.set()
     await shell.settle()
 
@@ -43,7 +43,7 @@ async def test_a_write_that_conflicts_with_what_is_not_seen_yet_waits_for_the_wa
     await shell.publish()
     assert shell.api.verbs == ["PUT"]
 
-    shell.see_lock()
+    shell.see_reservation()
     await shell.publish()
 
     assert shell.api.verbs == ["PUT", "PUT"]
@@ -65,7 +65,7 @@ async def test_a_namesake_is_told_though_a_write_found_the_one_before_it_gone() 
     shell.publisher.flush()
     await turns()
     shell.api.fails(NotFound("no such object", status=404))
-    shell.store_lock(uid="another", version=9)
+    shell.store_reservation(uid="another", version=9)
     shell.step()
     shell.publisher.flush()
     shell.api.gate.set()
@@ -81,7 +81,7 @@ async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_wr
     shell.publisher.flush()
     await turns()
     shell.api.objects[lock_path()] = reservation_json(uid="another", version=9)
-    shell.feed.reservations.remove(decode_reservation(encode(reservation_json())))
+    shell.event_handlers.reservations.remove(decode_reservation(encode(reservation_json())))
     shell.api.gate.set()
     await shell.settle()
 
@@ -93,11 +93,11 @@ async def test_an_answer_for_an_object_that_is_forgotten_meanwhile_is_no_news() 
     shell.api.gate.clear()
     shell.publisher.flush()
     await turns()
-    shell.feed.reservations.remove(decode_reservation(encode(reservation_json())))
+    shell.event_handlers.reservations.remove(decode_reservation(encode(reservation_json())))
     shell.api.gate.set()
     await shell.settle()
 
-    assert KEY not in shell.book.entries
+    assert KEY not in shell.ledger.entries
 
 
 async def test_a_failed_write_is_repeated_with_growing_pauses(naps: list[float]) -> None:
@@ -137,7 +137,7 @@ async def test_a_status_whose_answer_was_lost_is_written_once_the_watch_has_told
     await shell.publish()
     assert shell.api.verbs == ["PUT", "PUT"]  # the second conflicts with the first
 
-    shell.see_lock()
+    shell.see_reservation()
     await shell.publish()
 
     assert shell.api.verbs == ["PUT", "PUT"]

@@ -18,7 +18,7 @@ KEY = Key(NAMESPACE, "lock")
 async def stored(**spec: Any) -> Shell:
     """Give a scheduler whose one lock is stored as Active."""
     shell = Shell(node("node-a"))
-    shell.store_lock(**spec)
+    shell.store_reservation(**spec)
     shell.step()
     await shell.publish()
     del shell.api.asked[:]
@@ -111,12 +111,12 @@ async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[f
 
 async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_lock() -> None:
     shell = Shell(node("node-a", cpu="4"))
-    shell.store_lock(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=0)
+    shell.store_reservation(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=0)
     shell.step()
     shell.api.gate.clear()
     shell.publisher.flush()
     await turns()
-    entry = shell.lock(resources={"cpu": "1"}, generation=2)
+    entry = shell.reservation(resources={"cpu": "1"}, generation=2)
     shell.api.gate.set()
     await shell.settle()
 
@@ -127,7 +127,7 @@ async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_l
 async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted() -> None:
     """The deletion asked for the uid alone, so it took away what had been edited to be served after all."""
     shell = Shell(node("node-a", cpu="4"))
-    shell.store_lock(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=60)
+    shell.store_reservation(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=60)
     shell.step()
     await shell.publish()
     assert shell.stored_status()["phase"] == "Rejected"
@@ -139,7 +139,7 @@ async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted(
     shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"cpu": "1"}}})
     shell.api.gate.set()
     await shell.settle()
-    entry = shell.see_lock()
+    entry = shell.see_reservation()
     shell.step()
     await shell.publish()
 
@@ -172,7 +172,7 @@ def delete(shell: Shell) -> None:
 
 def see(shell: Shell) -> None:
     new = decode_reservation(encode(shell.api.objects[lock_path()]))
-    shell.feed.reservations.upsert(None, new)
+    shell.event_handlers.reservations.upsert(None, new)
 
 
 def told(shell: Shell) -> dict[str, tuple[str, str]]:
@@ -191,7 +191,7 @@ async def test_a_lock_that_is_being_deleted_says_that_it_holds_nothing(restarts:
     delete(shell)
     await shell.publish()
 
-    assert shell.locked() == 0
+    assert shell.reserved() == 0
     assert shell.stored_status()["phase"] == "Terminating"
     assert told(shell) == {"Active": ("False", "Terminating"), "Ready": ("False", "Terminating")}
     assert shell.api.verbs == ["PUT"]
@@ -210,7 +210,7 @@ async def test_a_lock_that_waits_and_is_being_deleted_waits_no_more() -> None:
 
     assert shell.stored_status()["phase"] == "Terminating"
     assert "Reconciling" not in told(shell)
-    assert not shell.book.waitlist.waiting
+    assert not shell.ledger.waiting_reservations.waiting
 
 
 async def test_a_consumed_lock_whose_object_is_kept_says_that_it_was_consumed() -> None:
@@ -243,10 +243,10 @@ async def test_once_its_object_has_gone_another_may_have_its_name() -> None:
     shell = await stored()
     delete(shell)
     await shell.publish()
-    gone = shell.book.leaving[KEY].reservation
-    shell.feed.reservations.remove(gone)
-    assert shell.book.leaving == {}
-    shell.store_lock(uid="another", version=9)
+    gone = shell.ledger.leaving[KEY].reservation
+    shell.event_handlers.reservations.remove(gone)
+    assert shell.ledger.leaving == {}
+    shell.store_reservation(uid="another", version=9)
     shell.step()
     await shell.publish()
     assert shell.stored_status()["phase"] == "Active"

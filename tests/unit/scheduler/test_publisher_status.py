@@ -9,7 +9,7 @@ KEY = Key(NAMESPACE, "lock")
 
 async def test_a_status_is_written_for_the_version_that_it_was_computed_from() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock(version=7)
+    shell.store_reservation(version=7)
     shell.step()
     await shell.publish()
 
@@ -24,7 +24,9 @@ async def test_a_status_is_written_for_the_version_that_it_was_computed_from() -
 
 async def test_fields_that_are_not_wanted_any_more_are_taken_out() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock(status={"phase": "Pending", "nodeName": "node-b", "surprise": 1}, nodeName="node-c")
+    shell.store_reservation(
+        status={"phase": "Pending", "nodeName": "node-b", "surprise": 1}, nodeName="node-c"
+    )
     shell.step()
     await shell.publish()
 
@@ -33,10 +35,10 @@ async def test_fields_that_are_not_wanted_any_more_are_taken_out() -> None:
 
 async def test_nothing_is_written_where_nothing_differs() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     await shell.publish()
-    shell.see_lock()
+    shell.see_reservation()
     await shell.publish()
     shell.publisher.reconcile(KEY)
     await shell.settle()
@@ -47,11 +49,11 @@ async def test_nothing_is_written_where_nothing_differs() -> None:
 
 async def test_what_somebody_else_made_of_the_status_is_put_right() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     await shell.publish()
     shell.api.edit(lock_path(), {"status": {"phase": "Consumed"}})
-    shell.see_lock()
+    shell.see_reservation()
     assert shell.publisher.lags(KEY)
     await shell.publish()
 
@@ -68,12 +70,12 @@ async def test_a_lock_that_is_not_known_is_left_alone() -> None:
 
 async def test_a_change_during_a_write_is_written_after_it() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     shell.api.gate.clear()
     shell.publisher.flush()
     await turns()
-    shell.lock(resources={"cpu": "500m"}, generation=2)  # the ledger knows more than the write says
+    shell.reservation(resources={"cpu": "500m"}, generation=2)  # the ledger knows more than the write says
     shell.publisher.flush()
     await turns()
     assert len(shell.api.asked) == 1
@@ -89,7 +91,7 @@ async def test_a_change_during_a_write_is_written_after_it() -> None:
 
 async def test_a_claim_is_not_worth_a_write() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     await shell.publish()
     shell.add(pod())
@@ -102,7 +104,7 @@ async def test_a_claim_is_not_worth_a_write() -> None:
 
 async def test_a_change_is_told_and_counted_once() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.clock.advance(0.25)
     shell.step()
     await shell.publish()
@@ -124,17 +126,19 @@ async def test_a_change_is_told_and_counted_once() -> None:
 async def test_a_lock_that_lost_its_room_is_measured_anew_from_then_on() -> None:
     """It was measured from when it was first seen, as if it had not been active in between."""
     shell = Shell(node("node-a", cpu="1"))
-    shell.store_lock()
+    shell.store_reservation()
     shell.step()
     await shell.publish()
-    shell.see_lock()
+    shell.see_reservation()
     shell.clock.advance(300)
-    shell.feed.nodes.upsert(node("node-a", cpu="1"), node("node-a", cpu="500m", version=2))
+    shell.event_handlers.nodes.upsert(node("node-a", cpu="1"), node("node-a", cpu="500m", version=2))
     shell.step()
     await shell.publish()
-    shell.see_lock()
+    shell.see_reservation()
     shell.clock.advance(0.5)
-    shell.feed.nodes.upsert(node("node-a", cpu="500m", version=2), node("node-a", cpu="1", version=3))
+    shell.event_handlers.nodes.upsert(
+        node("node-a", cpu="500m", version=2), node("node-a", cpu="1", version=3)
+    )
     shell.step()
     await shell.publish()
 
@@ -145,9 +149,9 @@ async def test_a_lock_that_lost_its_room_is_measured_anew_from_then_on() -> None
 
 async def test_what_a_lock_loses_is_a_warning() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock(nodeName="node-a")
+    shell.store_reservation(nodeName="node-a")
     shell.step()
-    shell.feed.nodes.remove(node("node-a"))
+    shell.event_handlers.nodes.remove(node("node-a"))
     await shell.publish()
 
     assert [(told.type, told.reason) for told in shell.recorder] == [
@@ -160,7 +164,7 @@ async def test_a_flush_starts_some_of_many_writes_and_says_that_more_are_left() 
     shell = Shell()
     names = [f"lock-{index}" for index in range(300)]
     for name in names:
-        shell.store_lock(name)
+        shell.store_reservation(name)
 
     assert shell.publisher.flush()
     assert not shell.publisher.flush()
@@ -171,11 +175,11 @@ async def test_a_flush_starts_some_of_many_writes_and_says_that_more_are_left() 
 async def test_a_resource_that_is_given_up_leaves_the_status() -> None:
     """A merge patch kept the memory stored: written for ever, and held again after a restart."""
     shell = Shell(node("node-a"))
-    shell.store_lock(resources={"cpu": "2", "memory": "4Gi"})
+    shell.store_reservation(resources={"cpu": "2", "memory": "4Gi"})
     shell.step()
     await shell.publish()
     shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"memory": None}}})
-    shell.see_lock()
+    shell.see_reservation()
     await shell.publish()
 
     assert shell.stored_status()["resources"] == {"cpu": "2"}

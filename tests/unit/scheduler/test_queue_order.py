@@ -5,7 +5,7 @@ from tidelock.framework.config import default_configuration
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import Place, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import QueueName, SchedulingQueue
 
 GATE = [{"name": "example.com/quota"}]
 
@@ -76,7 +76,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
     waiting = queue.get("uid-web-0")
 
     assert waiting is not None
-    assert (waiting.place, waiting.gated_by) == (Place.GATED, "SchedulingGates")
+    assert (waiting.place, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
     assert popped(queue) == []
     assert queue.next_due() is None
     queue.upsert(pod("web-0", version=2), NOW + 1)
@@ -91,7 +91,7 @@ def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: Sche
     queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
 
     assert popped(queue, NOW + 3600) == []
-    assert queue.counts()[Place.GATED] == 1
+    assert queue.counts()[QueueName.GATED] == 1
 
 
 def test_each_place_is_counted(queue: SchedulingQueue) -> None:
@@ -105,11 +105,11 @@ def test_each_place_is_counted(queue: SchedulingQueue) -> None:
     queue.upsert(pod("second"), NOW)
 
     assert queue.counts() == {
-        Place.ACTIVE: 2,
-        Place.BACKOFF: 1,
-        Place.UNSCHEDULABLE: 1,
-        Place.GATED: 1,
-        Place.IN_FLIGHT: 1,
+        QueueName.ACTIVE: 2,
+        QueueName.BACKOFF: 1,
+        QueueName.UNSCHEDULABLE: 1,
+        QueueName.GATED: 1,
+        QueueName.IN_FLIGHT: 1,
     }
 
 

@@ -14,7 +14,7 @@ from tidelock.framework.events import (
 )
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, Place, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, QueueName, SchedulingQueue
 
 UID = "uid-web-0"
 FIT = {"NodeResourcesFit"}
@@ -34,7 +34,7 @@ def pod_goes(queue: SchedulingQueue, now: float = NOW, name: str = "other") -> N
     queue.notify(ASSIGNED_POD_DELETE, pod(name, node_name="node-a"), None, now)
 
 
-def place(queue: SchedulingQueue, uid: str = UID) -> Place:
+def place(queue: SchedulingQueue, uid: str = UID) -> QueueName:
     waiting = queue.get(uid)
     assert waiting is not None
     return waiting.place
@@ -95,7 +95,7 @@ def test_a_pod_that_has_waited_for_days_still_has_a_backoff(queue: SchedulingQue
 def test_an_event_wakes_a_refused_pod_after_its_backoff(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     pod_goes(queue, NOW + 0.5)
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
     queue.upsert(pod("web-1"), NOW + 1)
 
     popped = [waiting.pod.meta.name for _ in range(2) if (waiting := queue.pop(NOW + 1)) is not None]
@@ -118,7 +118,7 @@ def test_a_refused_pod_whose_backoff_is_over_is_ready_with_the_event(queue: Sche
     queue.park(UID, NOW, FIT)
     pod_goes(queue, NOW + 60)
 
-    assert place(queue) is Place.ACTIVE
+    assert place(queue) is QueueName.ACTIVE
 
 
 def test_an_event_that_no_refusing_plugin_has_registered_wakes_nobody(queue: SchedulingQueue) -> None:
@@ -126,43 +126,43 @@ def test_an_event_that_no_refusing_plugin_has_registered_wakes_nobody(queue: Sch
     pod_goes(queue)
     queue.notify(ASSIGNED_POD_ADD, None, pod("other", node_name="node-a"), NOW)
 
-    assert place(queue) is Place.UNSCHEDULABLE
+    assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_an_event_of_which_the_hint_expects_nothing_wakes_nobody(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     queue.notify(NODE_ADD, None, node("tiny", cpu="100m"), NOW)
-    assert place(queue) is Place.UNSCHEDULABLE
+    assert place(queue) is QueueName.UNSCHEDULABLE
 
     queue.notify(NODE_ADD, None, node("large"), NOW)
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 def test_any_event_wakes_a_pod_that_was_refused_by_a_plugin_without_hints(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"ImageLocality"})
     queue.notify(ClusterEvent(Resource.CSI_NODE, Action.DELETE), node("node-a"), None, NOW)
 
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 def test_a_hint_that_fails_is_a_yes(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"TaintToleration"})
     queue.notify(NODE_ADD, None, "no node", NOW)
 
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 def test_a_pod_is_not_woken_by_the_end_of_its_own_stay(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     pod_goes(queue, name="web-0")
 
-    assert place(queue) is Place.UNSCHEDULABLE
+    assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_an_event_during_an_attempt_counts_when_it_has_failed(queue: SchedulingQueue) -> None:
     pod_goes(queue)
     queue.park(UID, NOW, FIT)
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 def test_an_event_before_an_attempt_does_not_count(queue: SchedulingQueue) -> None:
@@ -172,8 +172,8 @@ def test_an_event_before_an_attempt_does_not_count(queue: SchedulingQueue) -> No
     queue.park("uid-web-1", NOW, FIT)
     queue.park(UID, NOW, {"NodeName"})
 
-    assert place(queue, "uid-web-1") is Place.UNSCHEDULABLE
-    assert place(queue) is Place.UNSCHEDULABLE
+    assert place(queue, "uid-web-1") is QueueName.UNSCHEDULABLE
+    assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_events_are_kept_no_longer_than_a_pod_is_in_flight(queue: SchedulingQueue) -> None:
@@ -182,35 +182,35 @@ def test_events_are_kept_no_longer_than_a_pod_is_in_flight(queue: SchedulingQueu
     pod_goes(queue)
     queue.park(UID, NOW, FIT)
 
-    assert place(queue) is Place.UNSCHEDULABLE
+    assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_an_edit_during_an_attempt_counts_when_it_has_failed(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
     queue.park(UID, NOW, FIT)
 
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 def test_a_plugin_that_lets_a_pod_wait_wakes_it_without_any_backoff(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"NodeAffinity"}, {"NodeResourcesFit"})
     pod_goes(queue)
 
-    assert place(queue) is Place.ACTIVE
+    assert place(queue) is QueueName.ACTIVE
 
 
 def test_an_edit_that_may_help_wakes_a_refused_pod(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
 
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 def test_an_edit_of_which_no_refusing_plugin_expects_anything_wakes_nobody(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     queue.upsert(pod("web-0", labels={"app": "web"}, version=2), NOW)
 
-    assert place(queue) is Place.UNSCHEDULABLE
+    assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_an_update_of_the_status_does_not_wake_a_refused_pod(queue: SchedulingQueue) -> None:
@@ -244,7 +244,7 @@ def test_a_refused_pod_is_tried_again_after_five_minutes_without_any_event(queue
 def test_a_pod_that_nobody_can_say_anything_of_is_tried_after_its_backoff(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"NoSuchPlugin"})
 
-    assert place(queue) is Place.BACKOFF
+    assert place(queue) is QueueName.BACKOFF
 
 
 @pytest.mark.parametrize("state", ["unschedulable", "backoff", "in flight"])
@@ -293,7 +293,7 @@ def test_only_a_pod_in_flight_can_be_refused_or_back_off(queue: SchedulingQueue)
     queue.park("uid-web-1", NOW, FIT)
     queue.back_off("uid-web-1", NOW)
 
-    assert queue.counts()[Place.ACTIVE] == 1
+    assert queue.counts()[QueueName.ACTIVE] == 1
 
 
 def test_waiting_pods_are_counted_by_who_refused_them(queue: SchedulingQueue) -> None:
@@ -327,14 +327,14 @@ def test_a_crowd_is_woken_bit_by_bit_and_the_first_of_all_goes_first() -> None:
     pod_goes(queue, NOW + 10, "another")
     queue.remove("uid-web-0")
 
-    assert 0 < queue.counts()[Place.ACTIVE] < count
+    assert 0 < queue.counts()[QueueName.ACTIVE] < count
     pops = 0
     while (first := queue.pop(NOW + 10)) is None:
         assert queue.next_due() == 0
         pops += 1
     assert first.pod.meta.name == f"web-{count - 1}"
     assert pops > 1
-    assert (queue.counts()[Place.ACTIVE], queue.counts()[Place.UNSCHEDULABLE]) == (count - 2, 0)
+    assert (queue.counts()[QueueName.ACTIVE], queue.counts()[QueueName.UNSCHEDULABLE]) == (count - 2, 0)
 
 
 @pytest.mark.parametrize("after", [FLUSH_AFTER + 20, 1.0])
@@ -344,11 +344,11 @@ def test_a_crowd_whose_time_has_come_is_moved_bit_by_bit(after: float) -> None:
     queue = crowd(count)
     if after < FLUSH_AFTER:
         pod_goes(queue, NOW)
-        while queue.counts()[Place.UNSCHEDULABLE]:
+        while queue.counts()[QueueName.UNSCHEDULABLE]:
             queue.pop(NOW)
     first = None
     while first is None:
         assert queue.next_due() is not None
         first = queue.pop(NOW + after)
-    assert queue.counts()[Place.UNSCHEDULABLE] == 0
-    assert queue.counts()[Place.BACKOFF] == 0
+    assert queue.counts()[QueueName.UNSCHEDULABLE] == 0
+    assert queue.counts()[QueueName.BACKOFF] == 0

@@ -8,7 +8,7 @@ from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import RESERVATIONQUOTAS
 from tidelock.kube.errors import Conflict, Invalid, ServerError
 from tidelock.model.quotas import decode_reservation_quota
-from tidelock.scheduler.controllers.quotas import QuotaReporter
+from tidelock.scheduler.controllers.quotas import QuotaController
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
@@ -20,7 +20,7 @@ class Office:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a"))
         shell = self.shell
-        self.reporter = QuotaReporter(shell.tools, shell.book.quotas)
+        self.reporter = QuotaController(shell.context, shell.ledger.quotas)
 
     def see_quota(self, plain: Json) -> None:
         quotas = self.shell.decider.objects.reservation_quotas
@@ -35,7 +35,7 @@ class Office:
 async def test_what_is_used_is_written_once() -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
-    office.shell.lock()
+    office.shell.reservation()
     office.shell.step()
     await office.reporter.flush()
 
@@ -81,7 +81,7 @@ async def test_a_quota_that_goes_while_its_status_is_refused_is_looked_at_no_mor
     for _ in range(2):
         office.shell.clock.advance(1)
         await office.reporter.flush()
-    assert not office.shell.book.quotas.changed
+    assert not office.shell.ledger.quotas.changed
     assert office.shell.api.verbs == ["PUT"]
 
 

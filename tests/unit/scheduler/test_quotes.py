@@ -11,8 +11,8 @@ from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import Invalid, ServerError
 from tidelock.model.reservation_quote import Quote, decode_quote
-from tidelock.scheduler.controllers.quotes import QuoteDesk
-from tidelock.scheduler.core.dry_run import Answer
+from tidelock.scheduler.controllers.quotes import QuoteController
+from tidelock.scheduler.core.dry_run import DryRunResult
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTES.item("ask", NAMESPACE)
@@ -43,7 +43,7 @@ class Office:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a", cpu="4"))
         shell = self.shell
-        self.desk = QuoteDesk(shell.tools, shell.decider)
+        self.desk = QuoteController(shell.context, shell.decider)
 
     def ask(self, **spec: Any) -> None:
         self.shell.api.objects[PATH] = quote_json(**spec)
@@ -79,7 +79,7 @@ async def test_a_quote_is_answered_once() -> None:
 async def test_it_tells_who_is_in_the_way_and_when_locks_have_ended() -> None:
     office = Office()
     office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "1"}))
-    office.shell.lock(resources={"cpu": "2"})
+    office.shell.reservation(resources={"cpu": "2"})
     office.shell.step()
     office.ask()
     async with office.open():
@@ -88,9 +88,9 @@ async def test_it_tells_who_is_in_the_way_and_when_locks_have_ended() -> None:
     assert blockers["reasons"] == [{"reason": "Insufficient cpu beside reservations", "nodes": 1}]
     assert (blockers["nodeName"], blockers["shortfall"]) == ("node-a", {"cpu": "1"})
     assert [each["name"] for each in blockers["pods"]] == ["resident"]
-    (lock,) = blockers["locks"]
-    assert (lock["name"], lock["resources"]) == ("lock", {"cpu": "2"})
-    assert office.status["fitsAt"] == office.status["earliestStart"] == lock["expiresAt"]
+    (reservation,) = blockers["locks"]
+    assert (reservation["name"], reservation["resources"]) == ("lock", {"cpu": "2"})
+    assert office.status["fitsAt"] == office.status["earliestStart"] == reservation["expiresAt"]
     assert office.status["count"] == 0
 
 
@@ -190,7 +190,7 @@ async def test_a_quote_for_which_the_operator_fails_says_so_and_is_tried_again(
     office.shell.isolation.pause = 0.01
     judge, tries, judged = office.desk._judge, list[float](), asyncio.Event()
 
-    def fails(asked: Quote, now: float) -> Answer:
+    def fails(asked: Quote, now: float) -> DryRunResult:
         tries.append(now)
         if len(tries) < 3:
             raise LookupError("a bug")

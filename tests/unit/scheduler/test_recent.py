@@ -4,14 +4,14 @@ from itertools import islice
 
 from builders import NOW, node
 from tidelock.model.meta import Key
-from tidelock.scheduler.views.recent_decisions import MOST, Decision, Recent
+from tidelock.scheduler.views.recent_decisions import MOST, Decision, RecentDecisions
 from unit.scheduler.machinery import Shell
 
 POD, LOCK = Key("shop", "web-0"), Key("shop", "lock")
 
 
 def test_the_newest_comes_first_and_the_oldest_goes() -> None:
-    recent = Recent()
+    recent = RecentDecisions()
     for number in range(MOST + 5):
         recent._note(Decision(NOW + number, "Pod", Key("shop", f"web-{number}"), "Scheduled", "node-a"))
 
@@ -20,13 +20,13 @@ def test_the_newest_comes_first_and_the_oldest_goes() -> None:
 
 
 def test_where_nobody_looks_none_is_kept() -> None:
-    recent = Recent(0)
+    recent = RecentDecisions(0)
     recent._note(Decision(NOW, "Pod", POD, "Scheduled", "node-a"))
     assert not list(recent)
 
 
 def test_of_what_is_decided_again_and_again_the_newest_is_kept() -> None:
-    recent = Recent()
+    recent = RecentDecisions()
     recent._note(Decision(NOW, "Pod", POD, "Unschedulable", why="3 nodes are full"))
     recent._note(Decision(NOW + 1, "Pod", LOCK, "Scheduled", "node-a"))
     recent._note(Decision(NOW + 2, "Pod", POD, "Unschedulable", why="2 nodes are full"))
@@ -40,14 +40,14 @@ def test_of_what_is_decided_again_and_again_the_newest_is_kept() -> None:
 
 
 def test_a_pod_and_a_lock_of_one_name_are_two() -> None:
-    recent = Recent()
+    recent = RecentDecisions()
     recent._note(Decision(NOW, "Pod", POD, "Error"))
     recent._note(Decision(NOW, "Reservation", POD, "Error"))
     assert len(list(recent)) == 2
 
 
 def test_a_long_reason_is_cut() -> None:
-    recent = Recent()
+    recent = RecentDecisions()
     recent._note(Decision(NOW, "Pod", POD, "Error", why="x" * 5000))
     (decision,) = recent
     assert (len(decision.why), decision.why[-2:]) == (1024, "x…")
@@ -55,7 +55,7 @@ def test_a_long_reason_is_cut() -> None:
 
 async def test_pods_and_locks_are_noted_as_they_are_decided() -> None:
     shell = Shell(node("node-a", cpu="2"))
-    shell.store_lock("lock", owner="web-1", ttlSeconds=60)
+    shell.store_reservation("lock", owner="web-1", ttlSeconds=60)
     shell.step()
     await shell.publish()
     shell.store_pod("web-0", requests={"cpu": "1"})
@@ -77,7 +77,7 @@ async def test_pods_and_locks_are_noted_as_they_are_decided() -> None:
 
 async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
     shell = Shell(node("node-a", cpu="1"))
-    shell.store_lock(owner="nobody", resources={"cpu": "2"}, pendingDeadlineSeconds=30)
+    shell.store_reservation(owner="nobody", resources={"cpu": "2"}, pendingDeadlineSeconds=30)
     shell.step()
     shell.publisher.flush()
     (refused,) = shell.recent
@@ -94,7 +94,7 @@ async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
 
 async def test_a_claim_is_told_by_its_pod_and_its_end_by_the_lock() -> None:
     shell = Shell(node("node-a"))
-    shell.store_lock(owner="web-0")
+    shell.store_reservation(owner="web-0")
     shell.step()
     await shell.publish()
     shell.store_pod("web-0")

@@ -7,10 +7,10 @@ from storage import claim, put, volume
 from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
-from tidelock.model.pods import CLAIMED_LOCKS, decode_pod
-from tidelock.scheduler.core.decider import LOCKS_A_STEP
-from tidelock.scheduler.core.pod_queue import Place
-from tidelock.scheduler.informers.event_handlers import ObjectSink
+from tidelock.model.pods import CLAIMED_RESERVATIONS, decode_pod
+from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
+from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.informers.event_handlers import ObjectEventHandler
 from unit.scheduler.machinery import HELD, Core
 
 
@@ -21,7 +21,7 @@ def test_a_pod_that_was_just_bound_is_not_scheduled_again() -> None:
     core = Core(node("node-a"), node("node-b"))
     core.add(pod())
     core.decider.bound(core.place(), NOW)
-    core.feed.pods.upsert(pod(), pod(labels={"just": "labelled"}))
+    core.event_handlers.pods.upsert(pod(), pod(labels={"just": "labelled"}))
     assert core.queue.get("uid-web-0") is None
     assert core.used("node-a") == 1000
 
@@ -31,11 +31,11 @@ def test_a_claim_ends_when_another_has_bound_the_pod_and_it_is_leaving() -> None
     binding gave its lock back to nobody: the lock stayed Bound for ever.
     """
     core = Core(node("node-a"))
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
     core.add(pod())
     assumed = core.place()
-    core.feed.pods.upsert(pod(), pod(node_name="node-a", deleted=True))
+    core.event_handlers.pods.upsert(pod(), pod(node_name="node-a", deleted=True))
     core.decider.binding_failed(assumed, NOW)
     assert entry.phase is Phase.ACTIVE
 
@@ -43,7 +43,7 @@ def test_a_claim_ends_when_another_has_bound_the_pod_and_it_is_leaving() -> None
 def test_a_leaving_pod_that_takes_a_locks_room_violates_it() -> None:
     """Only pods that stay were looked at, though the room of a leaving one is taken as well."""
     core = Core(node("node-a", cpu="2"))
-    entry = core.lock(resources={"cpu": "2"})
+    entry = core.reservation(resources={"cpu": "2"})
     core.step()
     core.add(pod("intruder", node_name="node-a", deleted=True))
     assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.VIOLATED)
@@ -54,26 +54,28 @@ def test_a_lock_moves_to_another_node_or_not_at_all() -> None:
     it had "moved", and never tried again.
     """
     core = Core(node("node-a"))
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
-    core.feed.nodes.upsert(node("node-a"), node("node-a", ready=False))
+    core.event_handlers.nodes.upsert(node("node-a"), node("node-a", ready=False))
     core.clock.advance(300)
     core.step()
     assert (entry.node, entry.moving) == ("node-a", True)
-    core.feed.nodes.upsert(None, node("node-b", ready=False))
+    core.event_handlers.nodes.upsert(None, node("node-b", ready=False))
     core.step()
     assert entry.node == "node-a"
-    core.feed.nodes.upsert(node("node-b", ready=False), node("node-b", ready=True))
+    core.event_handlers.nodes.upsert(node("node-b", ready=False), node("node-b", ready=True))
     core.step()
     assert (entry.node, entry.reason, entry.moving) == ("node-b", reasons.MOVED, False)
 
 
 def test_a_higher_priority_overtakes_the_rest_of_a_long_line() -> None:
     """Locks that came while a line was being worked off were put at its end."""
-    core = Core(node("node-a", cpu=str(LOCKS_A_STEP + 1)))
-    *_, last = [core.lock(f"lock-{number:02}", owner="nobody") for number in range(LOCKS_A_STEP + 1)]
+    core = Core(node("node-a", cpu=str(RESERVATIONS_A_STEP + 1)))
+    *_, last = [
+        core.reservation(f"lock-{number:02}", owner="nobody") for number in range(RESERVATIONS_A_STEP + 1)
+    ]
     core.step()
-    urgent = core.lock("urgent", owner="nobody", priority=5)
+    urgent = core.reservation("urgent", owner="nobody", priority=5)
     core.step()
     assert (urgent.phase, last.phase) == (Phase.ACTIVE, Phase.PENDING)
 
@@ -83,7 +85,7 @@ def test_a_pod_that_waits_for_hours_does_not_end_the_loop() -> None:
     core = Core(node("node-a"))
     core.add(pod(requests={"cpu": "5"}))
     waiting = core.refuse().waiting
-    waiting.refusals = 5000
+    waiting.diagnoses = 5000
     core.wake()
     core.refuse()
     assert waiting.due == core.clock.now() + MAX_BACKOFF
@@ -94,10 +96,10 @@ def test_a_pod_that_is_gated_anew_is_not_woken() -> None:
     core = Core(node("node-a"))
     core.add(pod(requests={"cpu": "5"}))
     core.refuse()
-    core.feed.pods.upsert(None, pod(requests={"cpu": "1"}, schedulingGates=[{"name": "hold"}]))
+    core.event_handlers.pods.upsert(None, pod(requests={"cpu": "1"}, schedulingGates=[{"name": "hold"}]))
     core.wake()
     assert core.step() is None
-    assert core.queue.counts()[Place.GATED] == 1
+    assert core.queue.counts()[QueueName.GATED] == 1
 
 
 def test_a_pod_that_asks_for_more_than_64_bits_hold_fits_nowhere() -> None:
@@ -105,7 +107,7 @@ def test_a_pod_that_asks_for_more_than_64_bits_hold_fits_nowhere() -> None:
     huge = {"name": "huge", "resources": {"requests": {"memory": "5Ei"}}}
     core = Core(node("node-a"))
     core.add(pod(containers=[huge, huge | {"name": "other"}]))
-    assert "1 Insufficient memory" in core.refuse().refusal.message
+    assert "1 Insufficient memory" in core.refuse().diagnosis.message
 
 
 def test_pods_of_any_size_bound_by_others_do_not_end_the_feed_or_wrap_around() -> None:
@@ -130,9 +132,9 @@ def test_a_resize_that_scoring_alone_sees_is_counted() -> None:
     after = decode_pod(encode(shrinking))
     core = Core(node("node-a"))
     core.add(before)
-    core.feed.pods.upsert(before, after)
+    core.event_handlers.pods.upsert(before, after)
     assert core.used() == 2000
-    core.feed.pods.remove(after)
+    core.event_handlers.pods.remove(after)
     assert core.decider.columns.nonzero[0].tolist() == [0, 0]
 
 
@@ -141,7 +143,7 @@ def test_an_annotation_for_pods_does_not_keep_a_lock_from_its_room() -> None:
     require-reservation required one itself.
     """
     core = Core(node("node-a"))
-    entry = core.lock(annotations={"tidelock.dev/require-reservation": "true"})
+    entry = core.reservation(annotations={"tidelock.dev/require-reservation": "true"})
     core.step()
     assert entry.phase is Phase.ACTIVE
 
@@ -153,31 +155,31 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_that_is_gone() -> None:
     core = Core(node("node-a", cpu="1"))
     earlier = pod(uid="uid-1", node_name="node-a")
     core.add(earlier)
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
-    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 0)
 
     core.answer(gone=True)
     core.step()
-    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+    assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
-    core.feed.pods.remove(earlier)
+    core.event_handlers.pods.remove(earlier)
     core.add(pod(uid="uid-2"))
     core.decider.bound(core.place(), NOW)
-    assert (entry.phase, core.locked()) == (Phase.CONSUMED, 0)
+    assert (entry.phase, core.reserved()) == (Phase.CONSUMED, 0)
 
 
 @pytest.mark.parametrize("leaving", [True, False])
 def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leaving: bool) -> None:
     """The same with a watch that was so far behind that it told of the earlier pod's binding too."""
     core = Core(node("node-a", cpu="2"))
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
     core.add(pod(uid="uid-1", node_name="node-a"))
 
     core.answer(pod(uid="uid-1", node_name="node-a", deleted=True), gone=not leaving)
 
-    assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 1000, 1000 if leaving else 0)
+    assert (entry.phase, core.reserved(), core.used()) == (Phase.ACTIVE, 1000, 1000 if leaving else 0)
 
 
 @pytest.mark.parametrize("claims", ["uid-lock", "uid-other,uid-lock"])
@@ -186,12 +188,12 @@ def test_an_owner_that_was_bound_right_before_a_crash_and_deleted_consumes_its_l
     it was leaving by then it counted as an earlier pod of that name, which took room from its own lock: that
     said Violated until the pod ended, and then held the room for nobody.
     """
-    leaving = pod(node_name="node-a", annotations={CLAIMED_LOCKS: claims}, deleted=True)
+    leaving = pod(node_name="node-a", annotations={CLAIMED_RESERVATIONS: claims}, deleted=True)
     core = Core(node("node-a", cpu="1"), listed=False)
     core.add(leaving)
-    entry = core.lock(status=HELD)
+    entry = core.reservation(status=HELD)
     core.list_all()
-    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 0)
 
     core.answer(leaving)
     assert (entry.phase, entry.violation) == (Phase.CONSUMED, "")
@@ -199,28 +201,28 @@ def test_an_owner_that_was_bound_right_before_a_crash_and_deleted_consumes_its_l
 
 def test_an_owner_whose_end_is_told_before_its_binding_consumes_its_lock() -> None:
     """The same with a watch that had a gap, in which the pod was bound and deleted."""
-    leaving = pod(node_name="node-a", annotations={CLAIMED_LOCKS: "uid-lock"}, deleted=True)
+    leaving = pod(node_name="node-a", annotations={CLAIMED_RESERVATIONS: "uid-lock"}, deleted=True)
     core = Core(node("node-a", cpu="1"))
-    entry = core.lock()
+    entry = core.reservation()
     core.step()
     core.add(leaving)
     core.answer(leaving)
-    assert (entry.phase, core.locked(), core.used()) == (Phase.CONSUMED, 0, 1000)
+    assert (entry.phase, core.reserved(), core.used()) == (Phase.CONSUMED, 0, 1000)
 
 
 @pytest.mark.parametrize("claims", ["", "uid-lock-before"])
 def test_an_earlier_pod_of_the_name_that_is_leaving_leaves_the_lock_to_the_next(claims: str) -> None:
     """The earlier pod of a StatefulSet takes its time, and maybe had a lock of this name too."""
-    leaving = pod(uid="uid-1", node_name="node-a", annotations={CLAIMED_LOCKS: claims}, deleted=True)
+    leaving = pod(uid="uid-1", node_name="node-a", annotations={CLAIMED_RESERVATIONS: claims}, deleted=True)
     core = Core(node("node-a", cpu="2"), listed=False)
     core.add(leaving)
-    entry = core.lock(status=HELD)
+    entry = core.reservation(status=HELD)
     core.list_all()
-    core.feed.pods.upsert(leaving, leaving)
+    core.event_handlers.pods.upsert(leaving, leaving)
     core.answer()
-    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+    assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
-    core.feed.pods.remove(leaving)
+    core.event_handlers.pods.remove(leaving)
     core.add(pod(uid="uid-2"))
     core.decider.bound(core.place(), NOW)
     assert entry.phase is Phase.CONSUMED
@@ -231,9 +233,9 @@ def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:
     came, the watch told that it is gone. The answer put it on its node again, whose room it took for ever.
     """
     core = Core(node("node-a"))
-    core.lock()
+    core.reservation()
     core.add(pod(node_name="node-a"))
-    core.feed.pods.remove(pod(node_name="node-a"))
+    core.event_handlers.pods.remove(pod(node_name="node-a"))
     core.answer(pod(node_name="node-a", deleted=True))
     assert core.used() == 0
 
@@ -245,22 +247,22 @@ def test_a_watch_that_is_behind_does_not_bring_a_pod_back_that_is_gone() -> None
     """
     core = Core(node("node-a", cpu="1"))
     core.add(pod(node_name="node-a"))
-    entry = core.lock()
+    entry = core.reservation()
     core.answer(gone=True)
     core.step()
     assert entry.phase is Phase.ACTIVE
 
     leaving = pod(node_name="node-a", deleted=True, version=2)
     core.add(leaving)
-    assert (entry.phase, entry.violation, core.used(), core.locked()) == (Phase.ACTIVE, "", 0, 1000)
-    core.feed.pods.remove(leaving)
-    assert core.feed.gone == set()
+    assert (entry.phase, entry.violation, core.used(), core.reserved()) == (Phase.ACTIVE, "", 0, 1000)
+    core.event_handlers.pods.remove(leaving)
+    assert core.event_handlers.gone == set()
 
 
 def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     core = Core(node("node-a"))
     core.add(*(pod(name, node_name="node-a") for name in ("web-0", "web-1")))
-    entry = core.lock(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
+    entry = core.reservation(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
     core.answer(gone=True)
     assert entry.phase is Phase.BOUND
     core.answer()
@@ -272,11 +274,11 @@ def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
     had been refused for the lock, or gated until one is active, waited on beside its own lock.
     """
     core = Core(node("node-a", cpu="1"))
-    core.lock(owner="web-1")
+    core.reservation(owner="web-1")
     core.step()
     core.add(pod("web-0"))
     core.refuse()
-    core.lock(owner="web-0", version=2, generation=2)
+    core.reservation(owner="web-0", version=2, generation=2)
     assert core.place().pod.meta.name == "web-0"
 
 
@@ -286,16 +288,16 @@ def test_a_pod_that_left_its_room_to_a_lock_is_woken_when_that_goes() -> None:
     refused: the pod waited on beside an empty node.
     """
     core = Core(node("node-a", cpu="2"))
-    weak = core.lock("weak", owner="nobody", resources={"cpu": "2"})
+    weak = core.reservation("weak", owner="nobody", resources={"cpu": "2"})
     core.step()
-    urgent = core.lock("urgent", owner="nobody", priority=5, preemptionPolicy="PreemptLowerPriority")
+    urgent = core.reservation("urgent", owner="nobody", priority=5, preemptionPolicy="PreemptLowerPriority")
     core.add(pod(requests={"cpu": "2"}))
-    assert core.refuse().refusal.plugins == {"NodeResourcesFit"}
+    assert core.refuse().diagnosis.plugins == {"NodeResourcesFit"}
     core.step()
-    assert core.locked() == 1000
+    assert core.reserved() == 1000
 
     for entry in (weak, urgent):
-        core.feed.reservations.remove(entry.reservation)
+        core.event_handlers.reservations.remove(entry.reservation)
     assert core.place().node_name == "node-a"
 
 
@@ -305,7 +307,7 @@ def test_a_pod_is_woken_when_the_owner_of_two_locks_takes_less_than_both_held() 
     """
     core = Core(node("node-a", cpu="3"))
     for name in ("first", "second"):
-        core.lock(name)
+        core.reservation(name)
         core.step()
     core.add(pod("large", requests={"cpu": "2"}))
     core.refuse()
@@ -321,9 +323,11 @@ def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
     later waited until its deadline.
     """
     core = Core(node("node-a"))
-    claims = ObjectSink(core.feed, "persistent_volume_claims", core.decider.objects.persistent_volume_claims)
+    claims = ObjectEventHandler(
+        core.event_handlers, "persistent_volume_claims", core.decider.objects.persistent_volume_claims
+    )
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    entry = core.lock(
+    entry = core.reservation(
         resources=None, template={"spec": {"containers": [{"name": "main"}], "volumes": volumes}}
     )
     core.step()
@@ -341,6 +345,6 @@ def test_a_pod_whose_older_namesake_is_removed_late_is_still_found() -> None:
     core = Core(node("node-a"))
     older, newer = (pod(uid=uid, node_name="node-a") for uid in ("uid-1", "uid-2"))
     core.add(older, newer)
-    core.feed.pods.remove(newer)
-    core.feed.pods.remove(older)
+    core.event_handlers.pods.remove(newer)
+    core.event_handlers.pods.remove(older)
     assert core.used() == 0

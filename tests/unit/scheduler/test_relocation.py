@@ -22,7 +22,7 @@ def crowded(**fields: Any) -> Core:
 
 def test_without_asking_no_plan_is_made() -> None:
     core = fragmented()
-    entry = core.lock(resources={"cpu": "3"})
+    entry = core.reservation(resources={"cpu": "3"})
     core.step()
     assert entry.phase is Phase.PENDING
     assert entry.plan is None
@@ -111,9 +111,9 @@ def test_who_may_be_moved_moves(movable: dict[str, Any]) -> None:
 def test_an_owner_of_a_lock_stays() -> None:
     core = crowded(labels={"app": "other"})
     owners = [{"selector": {"matchLabels": {"app": "other"}}}]
-    core.lock("theirs", owners=owners, reuse="Always", resources={"cpu": "2"})
+    core.reservation("theirs", owners=owners, reuse="Always", resources={"cpu": "2"})
     core.step()
-    assert core.locked() == 0
+    assert core.reserved() == 0
     assert ask(core).plan is None
 
 
@@ -144,9 +144,9 @@ def test_a_pod_of_two_budgets_stays_as_the_eviction_api_evicts_none() -> None:
 
 def test_room_of_locks_is_not_for_those_who_move() -> None:
     core = crowded()
-    assert core.lock("other", resources={"cpu": "1"}, nodeName="node-b").phase is Phase.PENDING
+    assert core.reservation("other", resources={"cpu": "1"}, nodeName="node-b").phase is Phase.PENDING
     entry = ask(core)
-    assert core.locked("node-b") == 1000
+    assert core.reserved("node-b") == 1000
     assert entry.plan is None
 
 
@@ -212,7 +212,7 @@ def test_the_same_plan_has_the_same_token_whoever_makes_it() -> None:
     assert first == second
     other = fragmented()
     other.add(web("a-0", "node-a", uid="another"))
-    other.feed.pods.remove(web("a-0", "node-a"))
+    other.event_handlers.pods.remove(web("a-0", "node-a"))
     assert plan_of(ask(other)).token != first.token
 
 
@@ -224,7 +224,7 @@ def test_a_search_is_made_now_and_then_however_often_the_lock_is_refused() -> No
     assert due == NOW + 10
     for number in range(2):
         core.add(web(f"b-{number}", "node-b", deleted=True))
-        core.feed.pods.remove(web(f"b-{number}", "node-b"))
+        core.event_handlers.pods.remove(web(f"b-{number}", "node-b"))
     core.add(web("c", "node-b"))
     core.step()
     assert (entry.plan, core.decider.moving.next_due()) == (None, due)

@@ -6,13 +6,13 @@ import pytest
 
 from builders import NOW, Json, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.core.explain import examine
+from tidelock.scheduler.core.explain import explain
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 
@@ -66,29 +66,29 @@ def hosts(*names: str) -> list[Any]:
     return [node(name, cpu=cpu, labels={HOSTNAME: name}) for name, cpu in zip(names, sizes, strict=False)]
 
 
-def phase(entry: Entry) -> Phase:
+def phase(entry: ReservationInfo) -> Phase:
     """Return the phase by now, which a type checker would take to be as it was."""
     return entry.phase
 
 
 def decide(core: Core, waiting: Pod) -> str:
     """Have a pod be decided: the name of its node, or the refusal's words."""
-    core.feed.pods.upsert(None, waiting)
+    core.event_handlers.pods.upsert(None, waiting)
     outcome = core.step()
     while outcome is not None and not _about(outcome, waiting):
         outcome = core.step()
     assert outcome is not None
-    if isinstance(outcome, Assumed):
+    if isinstance(outcome, AssumedPod):
         core.decider.bound(outcome, core.clock.now())
-        core.feed.pods.upsert(waiting, assigned_to(waiting, outcome.node_name))
+        core.event_handlers.pods.upsert(waiting, assigned_to(waiting, outcome.node_name))
         core.step()
         return outcome.node_name
     assert isinstance(outcome, Unschedulable)
-    return outcome.refusal.message
+    return outcome.diagnosis.message
 
 
 def _about(outcome: object, waiting: Pod) -> bool:
-    if isinstance(outcome, Assumed):
+    if isinstance(outcome, AssumedPod):
         return outcome.pod.uid == waiting.uid
     return isinstance(outcome, Unschedulable) and outcome.waiting.pod.uid == waiting.uid
 
@@ -97,7 +97,7 @@ def test_a_reservation_stays_away_from_pods_that_shun_its_pod() -> None:
     """The reserve pod had no labels: a lock was Active on a node where its owner could never run."""
     core = Core(*hosts("node-a", "node-b"))
     core.add(pod("loner", node_name="node-a", affinity=far(term(WEB))))
-    entry = core.lock(**template(WEB))
+    entry = core.reservation(**template(WEB))
     core.step()
 
     assert (entry.phase, entry.node) == (Phase.ACTIVE, "node-b")
@@ -107,13 +107,13 @@ def test_a_reservation_stays_away_from_pods_that_shun_its_pod() -> None:
 def test_a_reservation_whose_pod_nobody_tolerates_waits() -> None:
     core = Core(*hosts("node-a"))
     core.add(pod("loner", node_name="node-a", affinity=far(term(WEB))))
-    entry = core.lock(**template(WEB))
+    entry = core.reservation(**template(WEB))
     core.step()
 
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.NO_MATCHING_NODE)
     assert "node(s) didn't satisfy existing pods anti-affinity rules" in entry.message
 
-    core.feed.pods.remove(pod("loner", node_name="node-a", affinity=far(term(WEB))))
+    core.event_handlers.pods.remove(pod("loner", node_name="node-a", affinity=far(term(WEB))))
     core.step()
     assert entry.phase is Phase.ACTIVE
 
@@ -121,7 +121,7 @@ def test_a_reservation_whose_pod_nobody_tolerates_waits() -> None:
 def test_a_reservation_for_the_first_of_a_series_is_placed() -> None:
     """A pod may be the first of those that its affinity seeks; a reserve pod without labels never was."""
     core = Core(zoned("node-a", "a"))
-    entry = core.lock(**template(WEB, affinity=near(term(WEB, ZONE))))
+    entry = core.reservation(**template(WEB, affinity=near(term(WEB, ZONE))))
     core.step()
 
     assert (entry.phase, entry.node) == (Phase.ACTIVE, "node-a")
@@ -132,7 +132,7 @@ def test_a_reservation_counts_itself_where_its_pods_are_spread() -> None:
     """With a skew of 1, zone a has one pod: the owner fits in zone b alone, its lock was held in a."""
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b", cpu="4"))
     core.add(pod("web-9", node_name="node-a", labels=WEB))
-    entry = core.lock(**template(WEB, topologySpreadConstraints=spread(WEB)))
+    entry = core.reservation(**template(WEB, topologySpreadConstraints=spread(WEB)))
     core.step()
 
     assert entry.node == "node-b"
@@ -144,7 +144,7 @@ def test_reservations_are_spread_among_themselves() -> None:
     """Nobody counted a reserve pod: all three were held in one zone, where one of their pods could run."""
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b"), zoned("node-c", "c"))
     shape = template(WEB, topologySpreadConstraints=spread(WEB), nodeSelector={})
-    entries = [core.lock(f"web-{n}", owner=f"web-{n}", **shape) for n in range(3)]
+    entries = [core.reservation(f"web-{n}", owner=f"web-{n}", **shape) for n in range(3)]
     core.step()
 
     assert sorted(entry.node for entry in entries) == ["node-a", "node-b", "node-c"]
@@ -156,12 +156,12 @@ def test_reservations_are_spread_among_themselves() -> None:
 def test_two_reservations_with_one_host_port_are_on_two_nodes() -> None:
     """Held room was no port: both locks were Active on one node, where one of the pods could run."""
     core = Core(*hosts("node-a"))
-    first = core.lock("first", owner="first", **template(containers=port(8080)))
-    second = core.lock("second", owner="second", **template(containers=port(8080)))
+    first = core.reservation("first", owner="first", **template(containers=port(8080)))
+    second = core.reservation("second", owner="second", **template(containers=port(8080)))
     core.step()
 
     assert [first.phase, second.phase] == [Phase.ACTIVE, Phase.PENDING]
-    core.feed.nodes.upsert(None, *hosts("node-b"))
+    core.event_handlers.nodes.upsert(None, *hosts("node-b"))
     core.step()
     assert [first.node, second.node] == ["node-a", "node-b"]
 
@@ -169,7 +169,7 @@ def test_two_reservations_with_one_host_port_are_on_two_nodes() -> None:
 def test_a_pod_takes_no_host_port_of_a_reservation() -> None:
     """Any pod could take the port before the owner came."""
     core = Core(*hosts("node-a"))
-    core.lock("first", owner="first", **template(containers=port(8080)))
+    core.reservation("first", owner="first", **template(containers=port(8080)))
     core.step()
 
     thief = pod("thief", containers=port(8080))
@@ -180,7 +180,9 @@ def test_a_pod_takes_no_host_port_of_a_reservation() -> None:
 def test_a_pod_that_a_reservations_pod_shuns_stays_away() -> None:
     """A pod was placed beside the lock of one that shuns it, which then fitted there no more."""
     core = Core(*hosts("node-a", "node-b"))
-    entry = core.lock(**template({"app": "db"}, affinity=far(term(WEB))), owner="db-0", nodeName="node-a")
+    entry = core.reservation(
+        **template({"app": "db"}, affinity=far(term(WEB))), owner="db-0", nodeName="node-a"
+    )
     core.step()
     assert entry.phase is Phase.ACTIVE
 
@@ -190,7 +192,7 @@ def test_a_pod_that_a_reservations_pod_shuns_stays_away() -> None:
 
 def test_a_pod_that_shuns_a_reservations_pod_stays_away() -> None:
     core = Core(*hosts("node-a", "node-b"))
-    core.lock(**template(WEB), nodeName="node-a")
+    core.reservation(**template(WEB), nodeName="node-a")
     core.step()
 
     assert decide(core, pod("loner", affinity=far(term(WEB)))) == "node-b"
@@ -199,20 +201,20 @@ def test_a_pod_that_shuns_a_reservations_pod_stays_away() -> None:
 
 def test_once_the_owner_has_come_it_counts_alone() -> None:
     core = Core(*hosts("node-a", "node-b"))
-    core.lock(owner="db-0", nodeName="node-a", **template({"app": "db"}, containers=port(8080)))
+    core.reservation(owner="db-0", nodeName="node-a", **template({"app": "db"}, containers=port(8080)))
     core.step()
     assert [each.key.name for each in core.cache.reserve_pods.on("node-a")] == ["lock"]
 
     owner = pod("db-0", labels={"app": "db"}, containers=port(8080))
     assert decide(core, owner) == "node-a"
     assert not core.cache.reserve_pods
-    core.feed.pods.remove(assigned_to(owner, "node-a"))
+    core.event_handlers.pods.remove(assigned_to(owner, "node-a"))
     assert decide(core, pod("thief", containers=port(8080))) == "node-a"
 
 
 def test_an_owner_whose_binding_fails_leaves_the_reserve_pod_behind() -> None:
     core = Core(*hosts("node-a"))
-    core.lock(owner="db-0", **template(containers=port(8080)))
+    core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
     core.add(pod("db-0", containers=port(8080)))
     assumed = core.place()
@@ -227,7 +229,7 @@ def test_an_owner_whose_binding_fails_leaves_the_reserve_pod_behind() -> None:
 @pytest.mark.parametrize("end", ["expires", "is deleted", "is preempted", "loses its node"])
 def test_a_reservation_that_ends_leaves_no_neighbour(end: str) -> None:
     core = Core(*hosts("node-a"))
-    entry = core.lock(owner="db-0", **template(containers=port(8080)))
+    entry = core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
     core.add(pod("thief", containers=port(8080)))
     core.refuse()
@@ -235,11 +237,11 @@ def test_a_reservation_that_ends_leaves_no_neighbour(end: str) -> None:
     if end == "expires":
         core.clock.advance(601)
     elif end == "is deleted":
-        core.feed.reservations.remove(entry.reservation)
+        core.event_handlers.reservations.remove(entry.reservation)
     elif end == "is preempted":
-        core.book.preempt(entry, "somebody", core.clock.now())
+        core.ledger.preempt(entry, "somebody", core.clock.now())
     else:
-        core.feed.nodes.remove(core.decider.columns.nodes[0])
+        core.event_handlers.nodes.remove(core.decider.columns.nodes[0])
     assert end == "expires" or not core.cache.reserve_pods
     core.clock.advance(10)
     if end in ("expires", "is deleted"):
@@ -249,12 +251,12 @@ def test_a_reservation_that_ends_leaves_no_neighbour(end: str) -> None:
 def test_a_pod_that_waits_for_a_reservations_port_is_woken() -> None:
     """Nothing told the queue that a reserve pod had gone: the pod waited for minutes."""
     core = Core(*hosts("node-a"))
-    entry = core.lock(owner="db-0", **template(containers=port(8080)))
+    entry = core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
     core.add(pod("thief", containers=port(8080)))
     core.refuse()
 
-    core.feed.reservations.remove(entry.reservation)
+    core.event_handlers.reservations.remove(entry.reservation)
     core.clock.advance(10)
 
     assert core.place().node_name == "node-a"
@@ -263,17 +265,19 @@ def test_a_pod_that_waits_for_a_reservations_port_is_woken() -> None:
 def test_a_reservation_that_is_moved_or_grows_does_not_stand_in_its_own_way() -> None:
     core = Core(*hosts("node-a", "node-b"))
     shape = template(WEB, affinity=far(term(WEB)), containers=port(8080))
-    entry = core.lock(**shape)
+    entry = core.reservation(**shape)
     core.step()
     assert entry.node == "node-a"
 
     larger = template(WEB, affinity=far(term(WEB)), containers=port(8080))
     larger["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-    core.lock(generation=2, version=2, **larger)
+    core.reservation(generation=2, version=2, **larger)
     core.step()
     assert (entry.phase, entry.node, entry.held["cpu"]) == (Phase.ACTIVE, "node-a", 2000)
 
-    core.feed.nodes.upsert(None, node("node-a", cpu="64", labels={HOSTNAME: "node-a"}, cordoned=True))
+    core.event_handlers.nodes.upsert(
+        None, node("node-a", cpu="64", labels={HOSTNAME: "node-a"}, cordoned=True)
+    )
     core.clock.advance(301)
     core.step()
     assert (entry.phase, entry.node) == (Phase.ACTIVE, "node-b")
@@ -283,7 +287,7 @@ def test_a_reservation_that_is_moved_or_grows_does_not_stand_in_its_own_way() ->
 def test_an_affinity_seeks_pods_that_are_there() -> None:
     """Whether the owner of a reservation ever comes is not known: no pod may be placed for its sake."""
     core = Core(zoned("node-a", "a"))
-    core.lock(owner="db-0", **template({"app": "db"}))
+    core.reservation(owner="db-0", **template({"app": "db"}))
     core.step()
 
     seeking = pod("web-0", affinity=near(term({"app": "db"}, ZONE)))
@@ -295,9 +299,11 @@ def test_an_affinity_seeks_pods_that_are_there() -> None:
 def test_reservations_seek_each_other() -> None:
     """The members of a gang are held near each other before any of their pods is there."""
     core = Core(zoned("node-a", "a", cpu="1"), zoned("node-c", "c", cpu="64"), zoned("node-b", "b", cpu="4"))
-    core.lock("db", owner="db-0", nodeName="node-b", **template({"app": "db"}))
+    core.reservation("db", owner="db-0", nodeName="node-b", **template({"app": "db"}))
     core.step()
-    seeking = core.lock("web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE))))
+    seeking = core.reservation(
+        "web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE)))
+    )
     core.step()
 
     assert (seeking.phase, seeking.node) == (Phase.ACTIVE, "node-b")
@@ -305,11 +311,13 @@ def test_reservations_seek_each_other() -> None:
 
 def test_a_reservation_that_seeks_another_is_tried_again_once_that_is_held() -> None:
     core = Core(zoned("node-a", "a"))
-    seeking = core.lock("web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE))))
+    seeking = core.reservation(
+        "web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE)))
+    )
     core.step()
     assert phase(seeking) is Phase.PENDING
 
-    core.lock("db", owner="db-0", **template({"app": "db"}))
+    core.reservation("db", owner="db-0", **template({"app": "db"}))
     core.step()
     core.step()
     assert phase(seeking) is Phase.ACTIVE
@@ -317,10 +325,12 @@ def test_a_reservation_that_seeks_another_is_tried_again_once_that_is_held() -> 
 
 def test_a_reservation_rather_seeks_pods_that_are_there() -> None:
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b"))
-    core.lock("db", owner="db-0", nodeName="node-a", **template({"app": "db"}))
+    core.reservation("db", owner="db-0", nodeName="node-a", **template({"app": "db"}))
     core.add(pod("db-1", node_name="node-b", labels={"app": "db"}))
     core.step()
-    seeking = core.lock("web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE))))
+    seeking = core.reservation(
+        "web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE)))
+    )
     core.step()
 
     assert seeking.node == "node-b"
@@ -331,7 +341,7 @@ def test_the_first_of_a_series_joins_the_reservations_of_the_others() -> None:
     core = Core(zoned("node-a", "a"), zoned("node-b", "b", cpu="64"))
     series = {"affinity": near(term(WEB, ZONE))}
     for n in range(2):
-        core.lock(f"web-{n}", owner=f"web-{n}", nodeName="node-a", **template(WEB, **series))
+        core.reservation(f"web-{n}", owner=f"web-{n}", nodeName="node-a", **template(WEB, **series))
     core.step()
     core.step()
 
@@ -344,7 +354,7 @@ def test_the_first_owner_of_a_series_is_no_stranger_to_the_other_locks() -> None
     core = Core(zoned("node-a", "a"), zoned("node-b", "b", cpu="64"))
     series = {"affinity": near(term(WEB, ZONE))}
     for n in range(2):
-        core.lock(f"web-{n}", owner=f"web-{n}", nodeName="node-a", **template(WEB, **series))
+        core.reservation(f"web-{n}", owner=f"web-{n}", nodeName="node-a", **template(WEB, **series))
     core.step()
     core.step()
 
@@ -356,7 +366,7 @@ def test_preferences_count_reservations() -> None:
     """Three locks of a Deployment that prefers to be spread were all held in one zone."""
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b"), zoned("node-c", "c"))
     shape = template(WEB, topologySpreadConstraints=wish(WEB))
-    entries = [core.lock(f"web-{n}", owner=f"web-{n}", **shape) for n in range(3)]
+    entries = [core.reservation(f"web-{n}", owner=f"web-{n}", **shape) for n in range(3)]
     core.step()
 
     assert sorted(entry.node for entry in entries) == ["node-a", "node-b", "node-c"]
@@ -365,7 +375,7 @@ def test_preferences_count_reservations() -> None:
 def test_a_reservation_of_bare_amounts_is_no_neighbour() -> None:
     core = Core(*hosts("node-a"))
     core.add(pod("loner", node_name="node-a", affinity=far(term(WEB))))
-    entry = core.lock(owners=[{"selector": {"matchLabels": WEB}}])
+    entry = core.reservation(owners=[{"selector": {"matchLabels": WEB}}])
     core.step()
 
     assert entry.phase is Phase.ACTIVE
@@ -376,7 +386,7 @@ def test_annotations_of_a_template_tell_nothing_about_its_lock() -> None:
     """A pod that requires its reservation says so in its template: the lock itself requires none."""
     core = Core(*hosts("node-a"))
     told = {REQUIRE_RESERVATION: "true", BORROWS: "true", "tidelock.dev/run-seconds": "5"}
-    entry = core.lock(**template(WEB, annotations=told))
+    entry = core.reservation(**template(WEB, annotations=told))
     core.step()
 
     assert entry.phase is Phase.ACTIVE
@@ -387,21 +397,21 @@ def test_annotations_of_a_template_tell_nothing_about_its_lock() -> None:
 def test_a_lock_for_reuse_is_a_neighbour_while_no_owner_is_in() -> None:
     core = Core(*hosts("node-a"))
     shape = template({"app": "db"}, containers=port(8080))
-    core.lock(owner="db-0", reuse="Always", **shape)
+    core.reservation(owner="db-0", reuse="Always", **shape)
     core.step()
     for _ in range(2):
         assert core.cache.reserve_pods.on("node-a")
         owner = pod("db-0", labels={"app": "db"}, containers=port(8080))
         assert decide(core, owner) == "node-a"
         assert not core.cache.reserve_pods
-        core.feed.pods.remove(assigned_to(owner, "node-a"))
+        core.event_handlers.pods.remove(assigned_to(owner, "node-a"))
 
     assert "free ports" in decide(core, pod("thief", containers=port(8080)))
 
 
 def test_borrowers_are_neighbours_as_any_pods() -> None:
     core = Core(*hosts("node-a"))
-    core.lock(owner="db-0", borrowable=True, **template({"app": "db"}, affinity=far(term(WEB))))
+    core.reservation(owner="db-0", borrowable=True, **template({"app": "db"}, affinity=far(term(WEB))))
     core.step()
 
     def borrower(name: str, labels: Json) -> Pod:
@@ -415,7 +425,7 @@ def test_borrowers_are_neighbours_as_any_pods() -> None:
 def test_a_window_is_a_neighbour_from_when_it_begins() -> None:
     core = Core(*hosts("node-a"))
     begins = format_instant(NOW + 100)
-    window = core.lock(owner="db-0", startAt=begins, **template({"app": "db"}))
+    window = core.reservation(owner="db-0", startAt=begins, **template({"app": "db"}))
     core.step()
     assert phase(window) is Phase.PLANNED
     assert not core.cache.reserve_pods
@@ -446,7 +456,7 @@ def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
 
 def test_a_port_of_a_lower_reservation_is_had_by_preemption() -> None:
     core = Core(*hosts("node-a"))
-    entry = core.lock(owner="db-0", **template(containers=port(8080)))
+    entry = core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
     core.add(pod("urgent", containers=port(8080), priority=10))
     core.refuse()
@@ -459,7 +469,7 @@ def test_a_port_of_a_lower_reservation_is_had_by_preemption() -> None:
 def test_an_owner_that_is_nominated_counts_once() -> None:
     """Beside a nominated owner its reserve pod counted too: zone a seemed to have one pod too many."""
     core = Core(zoned("node-a", "a"), zoned("node-b", "b"))
-    core.lock(owner="web-0", nodeName="node-a", **template(WEB))
+    core.reservation(owner="web-0", nodeName="node-a", **template(WEB))
     core.add(pod("web-1", node_name="node-b", labels=WEB))
     core.step()
     core.cache.nominator.nominate(pod("web-0", labels=WEB, priority=10), "node-a")
@@ -471,10 +481,10 @@ def test_an_owner_that_is_nominated_counts_once() -> None:
 
 def test_a_quote_knows_when_a_reservations_port_comes_free() -> None:
     core = Core(*hosts("node-a"))
-    core.lock(owner="db-0", **template(containers=port(8080)))
+    core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
 
-    asked = core.lock("asked", owner="db-1", **template(containers=port(8080))).reservation.pod
+    asked = core.reservation("asked", owner="db-1", **template(containers=port(8080))).reservation.pod
     assert asked is not None
     told = core.decider.quote(asked, core.clock.now())
 
@@ -483,7 +493,7 @@ def test_a_quote_knows_when_a_reservations_port_comes_free() -> None:
 
 def test_the_examination_of_an_owner_leaves_its_own_reservation_out() -> None:
     core = Core(*hosts("node-a"))
-    core.lock(
+    core.reservation(
         owner="db-0", **template({"app": "db"}, containers=port(8080), affinity=far(term({"app": "db"})))
     )
     core.step()
@@ -491,7 +501,7 @@ def test_the_examination_of_an_owner_leaves_its_own_reservation_out() -> None:
 
     def objections(name: str) -> list[str]:
         asked = pod(name, labels={"app": "db"}, **spec)
-        (told,) = examine(core.cache, core.book, core.decider.profile, asked, NOW)
+        (told,) = explain(core.cache, core.ledger, core.decider.profile, asked, NOW)
         return [each.plugin for each in told.objections]
 
     assert objections("db-0") == []
@@ -501,24 +511,24 @@ def test_the_examination_of_an_owner_leaves_its_own_reservation_out() -> None:
 def test_a_node_that_returns_has_its_neighbours_back() -> None:
     """Reserve pods are counted by rows, which nodes leave and take."""
     core = Core(*hosts("node-a", "node-b", "node-c"))
-    locks = [
-        core.lock(name, owner=name, nodeName=name, **template(containers=port(8080)))
+    reservations = [
+        core.reservation(name, owner=name, nodeName=name, **template(containers=port(8080)))
         for name in ("node-a", "node-c")
     ]
     core.step()
-    core.feed.nodes.remove(core.decider.columns.nodes[0])
+    core.event_handlers.nodes.remove(core.decider.columns.nodes[0])
     core.step()
 
-    assert [entry.phase for entry in locks] == [Phase.LOST, Phase.ACTIVE]
+    assert [entry.phase for entry in reservations] == [Phase.LOST, Phase.ACTIVE]
     assert decide(core, pod("first", containers=port(8080))) == "node-b"
     assert "free ports" in decide(core, pod("second", containers=port(8080)))
 
 
 def test_an_edited_template_counts_at_once() -> None:
     core = Core(*hosts("node-a"))
-    core.lock(owner="db-0", **template(containers=port(8080)))
+    core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
-    core.lock(owner="db-0", generation=2, version=2, **template(containers=port(9090)))
+    core.reservation(owner="db-0", generation=2, version=2, **template(containers=port(9090)))
     core.step()
 
     assert "free ports" in decide(core, pod("thief", containers=port(9090)))

@@ -420,7 +420,7 @@ async def test_a_schedule_that_rests_goes_on_when_its_quota_changes_or_it_is_edi
 
 async def test_a_lock_of_another_that_has_the_name_is_in_the_way() -> None:
     works = Works()
-    works.shell.store_lock(name(FIRST))
+    works.shell.store_reservation(name(FIRST))
     works.ask()
     works.keeper.reconcile(KEY)
     await turns(30)
@@ -446,13 +446,13 @@ async def test_a_window_that_changes_while_it_is_deleted_is_looked_at_again() ->
 
 async def test_locks_of_others_are_none_of_its_business() -> None:
     works = Works()
-    works.shell.store_lock("other", startAt=format_instant(NOW + FIRST))
+    works.shell.store_reservation("other", startAt=format_instant(NOW + FIRST))
     works.ask()
     await works.go_on()
     assert works.status["planned"] == 1
-    assert len(works.shell.book.schedules.windows("uid-nightly")) == 1
+    assert len(works.shell.ledger.schedules.windows("uid-nightly")) == 1
     await works.take(FIRST)
-    assert works.shell.book.schedules.windows("uid-nightly") == []
+    assert works.shell.ledger.schedules.windows("uid-nightly") == []
 
 
 async def test_a_schedule_that_is_gone_is_forgotten_with_its_windows() -> None:
@@ -501,8 +501,8 @@ async def test_a_schedule_that_is_being_deleted_says_so_and_makes_no_more_window
     assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "Terminating")
     assert "nextStart" not in status
     assert works.posted == [name(FIRST)]
-    entry = works.shell.book.entries[Key(NAMESPACE, name(FIRST))]
-    assert not entry.untold, "nothing waits for what it will not tell"
+    entry = works.shell.ledger.entries[Key(NAMESPACE, name(FIRST))]
+    assert not entry.start_unacknowledged, "nothing waits for what it will not tell"
     assert not works.keeper.lags(KEY)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tidelock.scheduler.actions.fair_semaphore import Turns
+from tidelock.scheduler.actions.fair_semaphore import FairSemaphore
 from unit.scheduler.machinery import turns as settle
 
 
@@ -13,7 +13,7 @@ class Queue:
     """Tasks that note when they have their turn, and end it when they are told to."""
 
     def __init__(self, most: int = 2, most_of_one: int = 1) -> None:
-        self.turns = Turns(most, most_of_one)
+        self.turns = FairSemaphore(most, most_of_one)
         self.begun: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -113,7 +113,7 @@ async def test_a_turn_that_is_given_to_who_is_cancelled_goes_on() -> None:
 
 
 async def test_a_turn_ends_with_an_error() -> None:
-    turns = Turns(1, 1)
+    turns = FairSemaphore(1, 1)
     with pytest.raises(ValueError, match="wrong"):
         async with turns.of("a"):
             raise ValueError("wrong")

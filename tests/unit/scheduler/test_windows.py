@@ -6,8 +6,8 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.output.status import render
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.scheduler.machinery import Core
@@ -21,14 +21,16 @@ def core() -> Core:
     return Core(node("node-a", cpu="4"))
 
 
-def plan(core: Core, name: str = "lock", begins: float = HOUR, cpu: str = "3", **fields: Any) -> Entry:
+def plan(
+    core: Core, name: str = "lock", begins: float = HOUR, cpu: str = "3", **fields: Any
+) -> ReservationInfo:
     """Have a lock be decided that begins so many seconds from now."""
     spec = {
         "startAt": format_instant(core.clock.now() + begins),
         "resources": {"cpu": cpu},
         "ttlSeconds": 600,
     }
-    entry = core.lock(name, created=core.clock.now(), **spec | fields)
+    entry = core.reservation(name, created=core.clock.now(), **spec | fields)
     core.step()
     return entry
 
@@ -41,7 +43,7 @@ def run(core: Core, name: str = "web-0", **fields: Any) -> None:
 def test_it_is_planned_with_its_node_and_its_window(core: Core) -> None:
     entry = plan(core)
 
-    status = render(entry, core.clock.now())
+    status = render_reservation(entry, core.clock.now())
     conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
     assert (status["phase"], status["nodeName"]) == ("Planned", "node-a")
     assert status["expiresAt"] == format_instant(NOW + HOUR + 600)
@@ -67,7 +69,7 @@ def test_a_pod_that_may_stay_for_ever_does_not_get_planned_room(core: Core) -> N
     plan(core)
     core.add(pod("other", requests={"cpu": "2"}))
 
-    assert "1 Insufficient cpu beside reservations" in core.refuse().refusal.message
+    assert "1 Insufficient cpu beside reservations" in core.refuse().diagnosis.message
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_windows_share_room_if_the_pods_of_the_earlier_one_are_gone_by_the_later
     between = plan(core, "between", begins=HOUR + 900)
 
     assert (first.phase, then.phase, between.phase) == (Phase.PLANNED, Phase.PLANNED, Phase.PENDING)
-    assert core.locked() == 3000
+    assert core.reserved() == 3000
 
 
 def test_windows_whose_pods_may_stay_do_not_share_room(core: Core) -> None:
@@ -116,9 +118,9 @@ def test_windows_whose_pods_may_stay_do_not_share_room(core: Core) -> None:
 
 def test_a_lock_from_now_on_stands_before_a_window_if_it_and_its_pod_are_gone_by_then(core: Core) -> None:
     plan(core)
-    short = core.lock("short", resources={"cpu": "3"}, ttlSeconds=60, runSeconds=600)
+    short = core.reservation("short", resources={"cpu": "3"}, ttlSeconds=60, runSeconds=600)
     core.step()
-    long = core.lock("long", resources={"cpu": "3"}, ttlSeconds=60)
+    long = core.reservation("long", resources={"cpu": "3"}, ttlSeconds=60)
     core.step()
 
     assert (short.phase, long.phase) == (Phase.ACTIVE, Phase.PENDING)
@@ -165,19 +167,19 @@ def test_what_is_there_too_long_already_is_not_counted_on_to_leave(core: Core) -
 def test_when_a_node_shrinks_only_windows_at_its_worst_instant_lose_their_room(core: Core) -> None:
     first = plan(core, "first", cpu="2", runSeconds=60)
     then = plan(core, "then", cpu="4", begins=2 * HOUR)
-    core.feed.nodes.upsert(node("node-a", cpu="4"), node("node-a", cpu="3", version=2))
+    core.event_handlers.nodes.upsert(node("node-a", cpu="4"), node("node-a", cpu="3", version=2))
 
     assert (first.phase, then.phase) == (Phase.PLANNED, Phase.PENDING)
 
 
 def test_an_edit_plans_anew(core: Core) -> None:
     entry = plan(core)
-    core.lock(
+    core.reservation(
         startAt=format_instant(NOW + HOUR), resources={"cpu": "4"}, ttlSeconds=60, generation=2, version=2
     )
     core.step()
 
-    assert (entry.phase, entry.room["cpu"], entry.ends_at) == (Phase.PLANNED, 4000, NOW + HOUR + 60)
+    assert (entry.phase, entry.reserved["cpu"], entry.ends_at) == (Phase.PLANNED, 4000, NOW + HOUR + 60)
 
 
 def test_a_lock_that_finds_no_room_in_its_window_is_given_up_in_time(core: Core) -> None:
@@ -192,7 +194,7 @@ def test_a_lock_that_waits_yet_when_its_window_begins_is_tried_as_any_other(core
     entry = plan(core, cpu="4", begins=20)
     entry_of_other = plan(core, "other", cpu="4", begins=20, ttlSeconds=60, owner="db-0")
     assert entry_of_other.phase is Phase.PENDING
-    core.feed.reservations.remove(entry.reservation)
+    core.event_handlers.reservations.remove(entry.reservation)
     core.clock.advance(20)
     core.step()
 
@@ -201,15 +203,15 @@ def test_a_lock_that_waits_yet_when_its_window_begins_is_tried_as_any_other(core
 
 def test_the_next_process_knows_the_plan(core: Core) -> None:
     entry = plan(core)
-    status = render(entry, core.clock.now())
+    status = render_reservation(entry, core.clock.now())
     after = Core(node("node-a", cpu="4"))
-    again = after.lock(
+    again = after.reservation(
         startAt=format_instant(NOW + HOUR), resources={"cpu": "3"}, ttlSeconds=600, status=status
     )
     after.step()
 
     assert (again.phase, again.held, again.span) == (Phase.PLANNED, entry.held, entry.span)
-    assert render(again, NOW) == status
+    assert render_reservation(again, NOW) == status
 
 
 def test_a_lock_that_waits_behind_a_grace_period_of_centuries_is_given_the_last_instant(core: Core) -> None:
@@ -223,9 +225,11 @@ def test_a_lock_that_waits_behind_a_grace_period_of_centuries_is_given_the_last_
         activeDeadlineSeconds=100,
         terminationGracePeriodSeconds=2**63 - 1,
     )
-    entry = core.lock("lock", resources={"cpu": "3"})
+    entry = core.reservation("lock", resources={"cpu": "3"})
     core.step()
     core.clock.advance(1)
     core.step()
 
-    assert render(entry, core.clock.now())["queue"]["estimatedStart"] == "9999-12-31T23:59:59.999Z"
+    assert (
+        render_reservation(entry, core.clock.now())["queue"]["estimatedStart"] == "9999-12-31T23:59:59.999Z"
+    )

@@ -3,9 +3,9 @@
 from functools import lru_cache
 
 from tidelock.simulation.engine import Run, Simulation
-from tidelock.simulation.measuring import NO_FAULTS, Faults
+from tidelock.simulation.measuring import NO_FAULTS, MetricsFaults
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.world import World
+from tidelock.simulation.world import SimulatedWorld
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
 
 HOUR = 3600.0
@@ -13,13 +13,13 @@ STEPS = 30
 
 
 @lru_cache
-def world(seed: int = 0, *, steps: int = STEPS) -> World:
+def world(seed: int = 0, *, steps: int = STEPS) -> SimulatedWorld:
     """Give six nodes of 16 cores and pods of about an hour, for two hours and a half."""
     load = synthetic_load(100, steps, seed)
     return world_of("small", load, Setting(nodes=6, workloads=12, life=HOUR, steps=steps), seed)
 
 
 @lru_cache
-def play(policy: str, seed: int = 0, faults: Faults = NO_FAULTS) -> Run:
+def play(policy: str, seed: int = 0, faults: MetricsFaults = NO_FAULTS) -> Run:
     """Play the small world of a seed once; what comes of it is not to be changed."""
     return Simulation(world(seed), POLICIES[policy], seed, faults=faults).run()

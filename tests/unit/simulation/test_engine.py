@@ -9,10 +9,10 @@ import pytest
 
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
-from tidelock.simulation.engine import NOWHERE, Simulation
+from tidelock.simulation.engine import NOT_PLACED, Simulation
 from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures
-from tidelock.simulation.world import STEP, World
+from tidelock.simulation.world import STEP, SimulatedWorld
 from unit.simulation.small import HOUR, STEPS, play, world
 
 
@@ -34,7 +34,7 @@ def test_no_node_is_given_more_than_it_has() -> None:
     of = world()
     run = play("water-level")
     requests = np.array([each.cpu for each in of.workloads])[of.workload]
-    assert (run.node != NOWHERE).all()
+    assert (run.node != NOT_PLACED).all()
 
     for instant in np.arange(STEPS) * STEP:
         there = (run.bound <= instant) & (instant < run.bound + of.lives)
@@ -86,14 +86,14 @@ def test_a_pod_that_fits_nowhere_is_told_as_pending() -> None:
     of = replace(full_world(), lives=np.array([inf, inf]))
     run = Simulation(of, POLICIES["default"]).run()
 
-    assert run.node.tolist() == [0, NOWHERE]
+    assert run.node.tolist() == [0, NOT_PLACED]
     assert run.pending.tolist() == [1, 1, 1, 1]
 
 
-def full_world() -> World:
+def full_world() -> SimulatedWorld:
     """Give a node with room for one pod, and two pods; the first lives for 700 seconds."""
     small = world()
-    return World(
+    return SimulatedWorld(
         title="full",
         machines=(replace(small.machines[0], cpu=1500),),
         workloads=(replace(small.workloads[0], cpu=1000, memory=1),),

@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from tidelock.simulation.engine import NOWHERE, Run, Simulation
-from tidelock.simulation.measuring import FAULTS, Faults
+from tidelock.simulation.engine import NOT_PLACED, Run, Simulation
+from tidelock.simulation.measuring import FAULTS, MetricsFaults
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP
@@ -17,8 +17,8 @@ from unit.simulation.small import HOUR, play, world
 
 _TO_HERE = {
     **FAULTS,
-    "down": Faults(down=(HOUR, 1.5 * HOUR)),
-    "restart": Faults(restarts=(HOUR, 1.25 * HOUR, 2 * HOUR)),
+    "down": MetricsFaults(down=(HOUR, 1.5 * HOUR)),
+    "restart": MetricsFaults(restarts=(HOUR, 1.25 * HOUR, 2 * HOUR)),
 }
 """The faults of a day, brought into the hours of a small world."""
 
@@ -34,7 +34,7 @@ def test_a_fault_never_makes_it_worse_than_requests_and_all_pods_are_placed(poli
     faulty = [play(policy, seed, _TO_HERE[fault]) for seed in _SEEDS]
     default = [play("default", seed) for seed in _SEEDS]
 
-    assert all((run.node != NOWHERE).all() and not run.pending.any() for run in faulty)
+    assert all((run.node != NOT_PLACED).all() and not run.pending.any() for run in faulty)
     assert _mean_spread(faulty) <= 1.05 * _mean_spread(default)
 
 
@@ -72,7 +72,7 @@ def _most_of_a_burst(policy: str, *, apart: bool) -> int:
     """Have pods come just after the metrics have frozen; gives the most that one node gets."""
     at, steps = 6 * STEP, 7
     of = burst_world(_NODES, _REPLICAS, at=at, steps=steps, apart=apart)
-    run = Simulation(of, POLICIES[policy], faults=Faults(down=(at, steps * STEP))).run()
+    run = Simulation(of, POLICIES[policy], faults=MetricsFaults(down=(at, steps * STEP))).run()
     got = np.bincount(run.node[of.workload > 0], minlength=_NODES)
     assert got.sum() == _REPLICAS
     return int(got.max())

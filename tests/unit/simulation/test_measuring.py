@@ -6,23 +6,25 @@ import pytest
 
 from tidelock.model.usage_annotations import NodeLevel, Stat, WorkloadKey
 from tidelock.simulation.cluster import NAMESPACE
-from tidelock.simulation.measuring import NO_FAULTS, Faults, Measurements
-from tidelock.simulation.world import STEP, Loads, World
+from tidelock.simulation.measuring import NO_FAULTS, MetricsFaults, SimulatedMetrics
+from tidelock.simulation.world import STEP, Loads, SimulatedWorld
 from tidelock.simulation.worlds import burst_world
 
 EPOCH = 1_000_000.0
 NODES = 4
 
 
-def world(steps: int = 300) -> World:
+def world(steps: int = 300) -> SimulatedWorld:
     return burst_world(NODES, 10, at=600.0, steps=steps)
 
 
-def measurements(faults: Faults = NO_FAULTS) -> Measurements:
-    return Measurements(world(), faults, np.random.default_rng(0))
+def measurements(faults: MetricsFaults = NO_FAULTS) -> SimulatedMetrics:
+    return SimulatedMetrics(world(), faults, np.random.default_rng(0))
 
 
-def sample(measured: Measurements, step: int, cpu: float, *, pod: float = 1.0, share: float = 1.0) -> None:
+def sample(
+    measured: SimulatedMetrics, step: int, cpu: float, *, pod: float = 1.0, share: float = 1.0
+) -> None:
     pods = np.array([0, 1])
     measured.sample(
         step,
@@ -34,7 +36,7 @@ def sample(measured: Measurements, step: int, cpu: float, *, pod: float = 1.0, s
     )
 
 
-def levels(measured: Measurements, step: int) -> dict[int, NodeLevel]:
+def levels(measured: SimulatedMetrics, step: int) -> dict[int, NodeLevel]:
     return dict(measured.levels(step, EPOCH))
 
 
@@ -56,7 +58,7 @@ def test_windows_are_statistics_of_the_samples_that_they_cover() -> None:
 
 
 def test_gaps_are_left_out_of_the_statistics() -> None:
-    measured = measurements(Faults(down=(2 * STEP, 3 * STEP)))
+    measured = measurements(MetricsFaults(down=(2 * STEP, 3 * STEP)))
     for step, cpu in enumerate((10.0, 90.0, 30.0)):
         sample(measured, step, cpu)
 
@@ -67,14 +69,14 @@ def test_gaps_are_left_out_of_the_statistics() -> None:
 
 
 def test_a_node_that_is_not_measured_has_no_level() -> None:
-    measured = measurements(Faults(missing=1.0))
+    measured = measurements(MetricsFaults(missing=1.0))
     sample(measured, 0, 50.0)
 
     assert levels(measured, 0) == {}
 
 
 def test_some_readings_are_nan_at_times() -> None:
-    measured = measurements(Faults(nan=0.5))
+    measured = measurements(MetricsFaults(nan=0.5))
     for step in range(50):
         sample(measured, step, 50.0)
 
@@ -84,7 +86,7 @@ def test_some_readings_are_nan_at_times() -> None:
 
 
 def test_a_clock_that_is_ahead_dates_samples_into_the_future() -> None:
-    measured = measurements(Faults(skew=60.0))
+    measured = measurements(MetricsFaults(skew=60.0))
     sample(measured, 0, 50.0)
 
     assert levels(measured, 0)[0].at == EPOCH + STEP + 60

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tidelock.simulation.traces import MEBIBYTE, TracedPod
-from tidelock.simulation.world import STEP, World
+from tidelock.simulation.world import STEP, SimulatedWorld
 from tidelock.simulation.worlds import (
     Setting,
     burst_world,
@@ -19,11 +19,11 @@ from tidelock.simulation.worlds import (
 LOAD = synthetic_load(100, 48, 7)
 
 
-def made(seed: int = 0, **fields: Any) -> World:
+def made(seed: int = 0, **fields: Any) -> SimulatedWorld:
     return world_of("made", LOAD, Setting(**{"nodes": 8, "workloads": 16, "steps": 48, **fields}), seed)
 
 
-def presence(world: World, instant: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def presence(world: SimulatedWorld, instant: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return (world.arrives <= instant) & (instant < world.arrives + world.lives)
 
 
@@ -138,7 +138,7 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
     world = burst_world(4, 10, at=600.0, steps=3)
 
     with pytest.raises(ValueError, match=r"^lives: 1 rows for 30 pods$"):
-        World(
+        SimulatedWorld(
             "odd",
             world.machines,
             world.workloads,
@@ -149,4 +149,6 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
             world.memory,
         )
     with pytest.raises(ValueError, match=r"^odd: a world needs nodes, pods and steps, and has 0, 30 and 3$"):
-        World("odd", (), world.workloads, world.workload, world.arrives, world.lives, world.cpu, world.memory)
+        SimulatedWorld(
+            "odd", (), world.workloads, world.workload, world.arrives, world.lives, world.cpu, world.memory
+        )

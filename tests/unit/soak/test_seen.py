@@ -25,9 +25,9 @@ async def test_what_lasted_for_a_moment_is_remembered() -> None:
         seen.until(RESERVATIONS, "web-0", lambda story: story.was_active and story.gone, "Active and gone")
     )
     await asyncio.sleep(0)
-    assert seen.take_lock(event("ADDED"), 0.0) == "7"
+    assert seen.take_reservation(event("ADDED"), 0.0) == "7"
     for line in (event("MODIFIED", **active("True")), event("MODIFIED", **active("False")), event("DELETED")):
-        seen.take_lock(line, 0.0)
+        seen.take_reservation(line, 0.0)
     assert (await waiting).gone
 
 
@@ -44,7 +44,7 @@ async def test_a_pod_is_told_from_a_lock_of_its_name() -> None:
 async def test_what_does_not_come_is_lost() -> None:
     seen = Seen(patience=0.01)
     seen.expect(RESERVATIONS, "web-0")
-    seen.take_lock(event("ADDED", status={"phase": "Pending"}), 0.0)
+    seen.take_reservation(event("ADDED", status={"phase": "Pending"}), 0.0)
     with pytest.raises(LostError, match=r"Reservation web-0 was not Active after 0.01 s: phase 'Pending'"):
         await seen.until(RESERVATIONS, "web-0", lambda story: story.was_active, "Active")
 

@@ -107,7 +107,7 @@ async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.
     core = Watched(node("node-a"))
     async with core.stage.served() as address, browser.get(f"{address}events") as response:
         first, second = await event(response), await event(response)
-        core.lock(owner="nobody")
+        core.reservation(owner="nobody")
         core.stage.settle()
         core.clock.advance(5)
         third = await until_told(response, "page")
@@ -123,7 +123,7 @@ async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.
     assert [row["name"] for row in first["page"]["nodes"]] == ["node-a"]
     assert second == {"now": first["now"]}
     assert third["now"] == first["now"] + 5
-    assert [row["name"] for row in third["page"]["locks"]] == ["shop/lock"]
+    assert [row["name"] for row in third["page"]["reservations"]] == ["shop/lock"]
     assert [row["verdict"] for row in third["page"]["decisions"]] == ["Active"]
 
 

@@ -11,9 +11,9 @@ from tidelock.web.view import (
     DECISIONS,
     ROWS,
     BadQueryError,
-    Part,
-    Query,
-    Water,
+    ListPart,
+    ViewQuery,
+    WaterRow,
     read_query,
 )
 from unit.web.watched import Watched
@@ -24,7 +24,7 @@ GI = 2**30
 def test_a_node_shows_what_it_has_and_who_has_it() -> None:
     core = Watched(node("node-a", cpu="4", memory="16Gi"))
     core.add(pod("web-0", requests={"cpu": "1500m", "memory": "2Gi"}, node_name="node-a"))
-    core.lock(resources={"cpu": "500m", "memory": "1Gi"}, owner="web-1")
+    core.reservation(resources={"cpu": "500m", "memory": "1Gi"}, owner="web-1")
     core.step()
     page = core.page()
 
@@ -39,7 +39,7 @@ def test_totals_are_of_all_nodes_also_of_those_that_are_not_shown() -> None:
     page = core.page()
 
     assert page.totals == [(2000 * (ROWS + 1), 0, 0), (GI * (ROWS + 1), 0, 0)]
-    assert (len(page.nodes), page.nodes_part) == (ROWS, Part(ROWS + 1, ROWS + 1, 0))
+    assert (len(page.nodes), page.nodes_part) == (ROWS, ListPart(ROWS + 1, ROWS + 1, 0))
 
 
 def test_a_state_tells_what_is_wrong_with_a_node() -> None:
@@ -80,7 +80,7 @@ def test_nodes_are_sorted_by_name_by_what_is_taken_and_by_water(
         node("b", cpu="4", annotations={"tidelock.dev/water-level": level(70, 10)}, **{"x.io/gpu": "1"}),
     )
     core.add(pod("web-0", requests={"cpu": "1", "x.io/gpu": "1"}, node_name="b"))
-    core.lock(nodeName="c", resources={"cpu": "1"}, owner="nobody")
+    core.reservation(nodeName="c", resources={"cpu": "1"}, owner="nobody")
     core.step()
     assert [row.name for row in core.page(**query).nodes] == names
 
@@ -104,7 +104,7 @@ def test_water_is_told_with_its_time_and_its_worth() -> None:
         (Quality.INVALID, None),
     ]
     assert [row.water for row in page.nodes[:3]] == [[61.0, 48.0], [61.0, 48.0], [None, None]]
-    assert (page.measured, page.water) == (1, [Water(61.0, 61.0, 61.0), Water(48.0, 48.0, 48.0)])
+    assert (page.measured, page.water) == (1, [WaterRow(61.0, 61.0, 61.0), WaterRow(48.0, 48.0, 48.0)])
 
 
 def test_a_water_level_says_when_its_nodes_are_stale() -> None:
@@ -122,17 +122,17 @@ def test_the_water_of_all_nodes_is_of_those_that_are_measured() -> None:
         node("c"),
     )
     page = core.page()
-    assert (page.measured, page.water[0]) == (2, Water(25.0, 10.0, 40.0))
+    assert (page.measured, page.water[0]) == (2, WaterRow(25.0, 10.0, 40.0))
     assert Watched(node("a")).page().water == [None, None]
 
 
 def test_a_lock_shows_who_it_is_for_where_it_is_and_how_long() -> None:
     core = Watched(node("node-a"))
-    core.lock("lock", resources={"cpu": "2", "memory": "4Gi"}, ttlSeconds=600)
+    core.reservation("lock", resources={"cpu": "2", "memory": "4Gi"}, ttlSeconds=600)
     core.step()
     page = core.page()
 
-    (row,) = page.locks
+    (row,) = page.reservations
     assert (row.name, row.phase, row.node, row.owner) == ("shop/lock", "Active", "node-a", "pod/web-0")
     assert (row.room, row.until, row.ended_at) == ("cpu 2, memory 4Gi", NOW + 600, None)
     assert (row.why, row.trouble, page.phases) == ("", False, {"Active": 1})
@@ -140,10 +140,10 @@ def test_a_lock_shows_who_it_is_for_where_it_is_and_how_long() -> None:
 
 def test_a_lock_that_waits_says_why_and_until_when() -> None:
     core = Watched(node("node-a", cpu="1"))
-    core.lock("lock", resources={"cpu": "2"}, pendingDeadlineSeconds=60)
+    core.reservation("lock", resources={"cpu": "2"}, pendingDeadlineSeconds=60)
     core.step()
 
-    (row,) = core.page().locks
+    (row,) = core.page().reservations
     assert (row.phase, row.node, row.room, row.until) == ("Pending", "", "cpu 2", NOW + 60)
     assert row.why.startswith("InsufficientCapacity: 0/1 nodes are available: 1 Insufficient cpu.")
 
@@ -151,16 +151,18 @@ def test_a_lock_that_waits_says_why_and_until_when() -> None:
 def test_trouble_with_a_lock_is_told() -> None:
     core = Watched(node("a", cpu="1"), node("b", cpu="1"), node("d", cpu="1"))
     for name in ("a", "b", "d"):
-        core.lock(f"on-{name}", nodeName=name, owner="nobody")
+        core.reservation(f"on-{name}", nodeName=name, owner="nobody")
     core.step()
-    core.feed.nodes.upsert(core.decider.columns.nodes[0], node("a", cpu="1", cordoned=True, version=2))
+    core.event_handlers.nodes.upsert(
+        core.decider.columns.nodes[0], node("a", cpu="1", cordoned=True, version=2)
+    )
     core.add(pod("thief", requests={"cpu": "600m"}, node_name="b", scheduler="another"))
-    core.lock("on-d", nodeName="d", owner="nobody", resources={"cpu": "2"}, generation=2, version=2)
-    core.lock("late", owner="nobody", resources={"cpu": "9"}, pendingDeadlineSeconds=0)
-    core.lock("bad", owner="nobody", ttlSeconds=0)
+    core.reservation("on-d", nodeName="d", owner="nobody", resources={"cpu": "2"}, generation=2, version=2)
+    core.reservation("late", owner="nobody", resources={"cpu": "9"}, pendingDeadlineSeconds=0)
+    core.reservation("bad", owner="nobody", ttlSeconds=0)
     core.step()
 
-    told = {row.name: (row.why.partition(":")[0], row.trouble) for row in core.page().locks}
+    told = {row.name: (row.why.partition(":")[0], row.trouble) for row in core.page().reservations}
     assert told == {
         "shop/on-a": ("NodeCordoned", True),
         "shop/on-b": ("RoomTaken", True),
@@ -172,22 +174,22 @@ def test_trouble_with_a_lock_is_told() -> None:
 
 def test_who_waits_comes_first_then_what_ends_next_then_what_is_over() -> None:
     core = Watched(node("node-a", cpu="4"))
-    core.lock("over", owner="nobody", ttlSeconds=1, retention="Retain")
-    core.lock("late", owner="nobody", ttlSeconds=600)
-    core.lock("soon", owner="nobody", ttlSeconds=30)
+    core.reservation("over", owner="nobody", ttlSeconds=1, retention="Retain")
+    core.reservation("late", owner="nobody", ttlSeconds=600)
+    core.reservation("soon", owner="nobody", ttlSeconds=30)
     core.step()
     core.clock.advance(2)
-    core.lock("waits", owner="nobody", resources={"cpu": "9"}, pendingDeadlineSeconds=60)
+    core.reservation("waits", owner="nobody", resources={"cpu": "9"}, pendingDeadlineSeconds=60)
     core.step()
     page = core.page()
 
-    assert [row.name for row in page.locks] == ["shop/waits", "shop/soon", "shop/late", "shop/over"]
-    assert page.locks[-1].ended_at == NOW + 2
+    assert [row.name for row in page.reservations] == ["shop/waits", "shop/soon", "shop/late", "shop/over"]
+    assert page.reservations[-1].ended_at == NOW + 2
     assert page.phases == {"Pending": 1, "Active": 2, "Expired": 1}
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes", "locks", "decisions"),
+    ("text", "nodes", "reservations", "decisions"),
     [
         ("", ["node-a", "node-b"], ["shop/lock", "shop/other"], ["shop/web-7"]),
         ("node-a", ["node-a"], ["shop/lock"], ["shop/web-7"]),
@@ -199,57 +201,65 @@ def test_who_waits_comes_first_then_what_ends_next_then_what_is_over() -> None:
     ],
 )
 def test_a_text_chooses_nodes_locks_and_decisions_alike(
-    text: str, nodes: list[str], locks: list[str], decisions: list[str]
+    text: str, nodes: list[str], reservations: list[str], decisions: list[str]
 ) -> None:
     core = Watched(node("node-a"), node("node-b"))
-    core.lock("lock", nodeName="node-a", owner="web-7")
-    core.lock("other", nodeName="node-b", owner="nobody")
+    core.reservation("lock", nodeName="node-a", owner="web-7")
+    core.reservation("other", nodeName="node-b", owner="nobody")
     core.step()
     core.recent._note(Decision(NOW, "Pod", Key("shop", "web-7"), "Scheduled", "node-a"))
     page = core.page(text=text)
 
     assert [row.name for row in page.nodes] == nodes
-    assert [row.name for row in page.locks] == locks
+    assert [row.name for row in page.reservations] == reservations
     assert [row.name for row in page.decisions] == decisions
-    assert page.nodes_part == Part(2, len(nodes), 0)
-    assert page.locks_part == Part(2, len(locks), 0)
+    assert page.nodes_part == ListPart(2, len(nodes), 0)
+    assert page.reservations_part == ListPart(2, len(reservations), 0)
 
 
 def test_pages_follow_each_other_and_the_last_is_the_last() -> None:
     count = 2 * ROWS + 3
     core = Watched(*(node(f"node-{number:03}", pods="200") for number in range(count)))
     for number in range(count):
-        core.lock(f"lock-{number:03}", owner="nobody", resources={"memory": "1Ki"})
+        core.reservation(f"lock-{number:03}", owner="nobody", resources={"memory": "1Ki"})
     while core.decider.next_due() == 0:
         core.step()
 
-    second, beyond = core.page(nodes=ROWS, locks=ROWS), core.page(nodes=10 * count, locks=10 * count)
-    assert [second.nodes[0].name, second.locks[0].name] == [f"node-{ROWS:03}", f"shop/lock-{ROWS:03}"]
-    assert second.nodes_part == second.locks_part == Part(count, count, ROWS)
-    assert len(beyond.nodes) == len(beyond.locks) == 3
-    assert beyond.nodes_part.first == beyond.locks_part.first == 2 * ROWS
+    second, beyond = (
+        core.page(nodes=ROWS, reservations=ROWS),
+        core.page(nodes=10 * count, reservations=10 * count),
+    )
+    assert [second.nodes[0].name, second.reservations[0].name] == [f"node-{ROWS:03}", f"shop/lock-{ROWS:03}"]
+    assert second.nodes_part == second.reservations_part == ListPart(count, count, ROWS)
+    assert len(beyond.nodes) == len(beyond.reservations) == 3
+    assert beyond.nodes_part.first == beyond.reservations_part.first == 2 * ROWS
 
 
 def test_an_empty_cluster_has_an_empty_page() -> None:
     page = Watched().page()
-    assert (page.totals, page.nodes, page.locks, page.decisions) == ([(0, 0, 0), (0, 0, 0)], [], [], [])
-    assert page.nodes_part == page.locks_part == Part(0, 0, 0)
+    assert (page.totals, page.nodes, page.reservations, page.decisions) == (
+        [(0, 0, 0), (0, 0, 0)],
+        [],
+        [],
+        [],
+    )
+    assert page.nodes_part == page.reservations_part == ListPart(0, 0, 0)
 
 
 def test_what_happens_between_two_slices_does_no_harm() -> None:
     core = Watched(node("node-a"))
-    entry = core.lock("gone", owner="nobody")
-    core.lock("stays", owner="nobody")
+    entry = core.reservation("gone", owner="nobody")
+    core.reservation("stays", owner="nobody")
     core.step()
-    slices = core.stage.view.look(Query(), NOW)
+    slices = core.stage.view.look(ViewQuery(), NOW)
     next(slices)
-    core.feed.reservations.remove(entry.reservation)
+    core.event_handlers.reservations.remove(entry.reservation)
     next(slices)
-    core.feed.nodes.remove(core.decider.columns.nodes[0])
+    core.event_handlers.nodes.remove(core.decider.columns.nodes[0])
     with pytest.raises(StopIteration) as end:
         next(slices)
 
-    assert [row.name for row in end.value.value.locks] == ["shop/stays"]
+    assert [row.name for row in end.value.value.reservations] == ["shop/stays"]
     assert end.value.value.nodes == []
 
 
@@ -278,8 +288,10 @@ def test_a_page_is_written_as_a_script_reads_it() -> None:
 
 def test_a_query_is_read_from_its_parameters() -> None:
     parameters = {"text": " Node-A ", "sort": "-cpu", "nodes": "50", "locks": "100"}
-    assert read_query(parameters) == Query(text="node-a", sort="cpu", reverse=True, nodes=50, locks=100)
-    assert read_query({}) == Query()
+    assert read_query(parameters) == ViewQuery(
+        text="node-a", sort="cpu", reverse=True, nodes=50, reservations=100
+    )
+    assert read_query({}) == ViewQuery()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidelock.model.nodes import Node
-from tidelock.web.view import Page, Query
+from tidelock.web.view import ViewPage, ViewQuery
 from unit.scheduler.machinery import Core
 from webview.stage import Stage
 
@@ -16,12 +16,12 @@ class Watched(Core):
         self.stage = Stage(self.decider, self.clock)
         self.recent = self.stage.recent
 
-    def page(self, **query: Any) -> Page:
+    def page(self, **query: Any) -> ViewPage:
         """Make a page at once."""
-        slices = self.stage.view.look(Query(**query), self.clock.now())
+        slices = self.stage.view.look(ViewQuery(**query), self.clock.now())
         while True:
             try:
                 next(slices)
             except StopIteration as end:
-                page: Page = end.value
+                page: ViewPage = end.value
                 return page

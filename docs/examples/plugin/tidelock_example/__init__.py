@@ -34,7 +34,7 @@ class SpareCores(Filter):
         """Keep nodes with enough cpu that neither pods nor locks have, nor this pod."""
         del state
         cpu = snapshot.column(CPU)
-        free = snapshot.allocatable[:, cpu] - snapshot.requested[:, cpu] - snapshot.locked[:, cpu]
+        free = snapshot.allocatable[:, cpu] - snapshot.requested[:, cpu] - snapshot.reserved[:, cpu]
         fits: Mask = free - pod.requests.get(CPU, 0) >= self._spare
         return fits
 

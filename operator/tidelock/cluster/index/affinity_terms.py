@@ -18,7 +18,7 @@ from tidelock.model.selectors import Labels
 _FEW = 32  # weights of a term that are kept one by one
 
 
-class Carriers:
+class AffinityTerms:
     """The terms of placed pods by kind.
 
     Attributes:
@@ -29,9 +29,9 @@ class Carriers:
     """
 
     def __init__(self, columns: Columns) -> None:
-        self.shunned = Carried(columns)
-        self.sought = Carried(columns)
-        self.wished = Carried(columns)
+        self.shunned = AffinityTerm(columns)
+        self.sought = AffinityTerm(columns)
+        self.wished = AffinityTerm(columns)
 
     def count(self, pod: Pod, row: int, sign: int) -> None:
         """Count the terms of a pod on a node (sign 1), or no longer (-1)."""
@@ -58,7 +58,7 @@ class Carriers:
             carried.move(source, target)
 
 
-class Carried:
+class AffinityTerm:
     """Terms of one kind, with the sum of their carriers' weights on each node."""
 
     def __init__(self, columns: Columns) -> None:
@@ -94,8 +94,8 @@ class Carried:
             carried = self._terms[term] = _Term(term, _Weights())
             self._index.add(term.scope, carried)
         carried.weights.add(row, sign * weight)
-        carried.carriers += sign
-        if not carried.carriers:
+        carried.affinity_terms += sign
+        if not carried.affinity_terms:
             self._index.discard(carried)
             del self._terms[term]
 
@@ -154,4 +154,4 @@ class _Weights:
 class _Term:
     term: Term
     weights: _Weights
-    carriers: int = 0
+    affinity_terms: int = 0

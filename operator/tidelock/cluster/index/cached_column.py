@@ -21,7 +21,7 @@ _FEW = 4
 _BLOCK = 8192
 
 
-class Kept:
+class CachedColumn:
     """One value a node, which follows from the node and from what is placed there."""
 
     def __init__(self, columns: Columns) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.pod_labels import Occupant, PodLabels
+from tidelock.cluster.index.pod_labels import LabelledPod, PodLabels
 from tidelock.cluster.index.row_counts import Counts, RowCounts
 from tidelock.cluster.index.selection import Choice, Index
 from tidelock.model.pods import Pod
@@ -18,7 +18,7 @@ _TALLIES = 1024
 
 
 @dataclass(frozen=True)
-class Query:
+class PodCountQuery:
     """Pods that every one of these choices selects, with or without those that are being deleted."""
 
     choices: tuple[Choice, ...]
@@ -31,29 +31,29 @@ class Query:
         return all(choice.selects(pod) for choice in self.choices)
 
 
-class Tallies:
+class PodCounts:
     """Tallies of queries, one count a row of the columns."""
 
     def __init__(self, columns: Columns) -> None:
         """Count pods on the nodes of the columns."""
         self._columns = columns
         self._pods = PodLabels(columns)
-        self._tallies: dict[Query, _Tally] = {}
+        self._pod_counts: dict[PodCountQuery, _Tally] = {}
         self._index: Index[_Tally] = Index()
 
-    def of(self, query: Query) -> Counts:
+    def of(self, query: PodCountQuery) -> Counts:
         """Count the pods of a query on each node; the array is a view that is not to be kept."""
-        tally = self._tallies.pop(query, None)
+        tally = self._pod_counts.pop(query, None)
         if tally is None:
             tally = self._made(query)
-        self._tallies[query] = tally
+        self._pod_counts[query] = tally
         return tally.counts.view(len(self._columns))
 
-    def place(self, occupant: Occupant) -> None:
+    def place(self, occupant: LabelledPod) -> None:
         """Know a pod that has been placed, on any node."""
         self._pods.place(occupant)
 
-    def displace(self, occupant: Occupant) -> None:
+    def displace(self, occupant: LabelledPod) -> None:
         """Forget a pod."""
         self._pods.displace(occupant)
 
@@ -65,17 +65,17 @@ class Tallies:
 
     def move(self, source: int, target: int) -> None:
         """Follow a node from the last row to one whose node has gone."""
-        for tally in self._tallies.values():
+        for tally in self._pod_counts.values():
             tally.counts.move(source, target)
 
-    def _made(self, query: Query) -> "_Tally":
+    def _made(self, query: PodCountQuery) -> "_Tally":
         narrowest = min(query.choices, key=_breadth)
         rows = self._pods.rows(query.choices, deleted=query.deleted)
         counts = np.bincount(rows, minlength=len(self._columns))
         tally = _Tally(query, RowCounts(counts.astype(np.int64, copy=False)))
         self._index.add(narrowest, tally)
-        if len(self._tallies) >= _TALLIES:
-            self._index.discard(self._tallies.pop(next(iter(self._tallies))))
+        if len(self._pod_counts) >= _TALLIES:
+            self._index.discard(self._pod_counts.pop(next(iter(self._pod_counts))))
         return tally
 
 
@@ -86,5 +86,5 @@ def _breadth(choice: Choice) -> tuple[bool, bool]:
 
 @dataclass(slots=True, eq=False)
 class _Tally:
-    query: Query
+    query: PodCountQuery
     counts: RowCounts

@@ -26,7 +26,7 @@ _KEYS = 256
 _SPARE_VALUES = 1024
 
 
-class Occupant(Protocol):
+class LabelledPod(Protocol):
     """A pod on a node."""
 
     @property
@@ -45,7 +45,7 @@ class PodLabels:
         """Find pods on the nodes of the columns."""
         self._columns = columns
         self._slot_of: dict[str, int] = {}
-        self._there: list[Occupant | None] = []
+        self._there: list[LabelledPod | None] = []
         self._unused: list[int] = []
         self._deleted: Mask = np.zeros(0, np.bool_)
         self._namespaces = _Coded(lambda each: each.pod.meta.namespace)
@@ -54,7 +54,7 @@ class PodLabels:
         self._bearers: Counter[str] = Counter()
         self._coded: dict[str, _Coded] = {}
 
-    def place(self, occupant: Occupant) -> None:
+    def place(self, occupant: LabelledPod) -> None:
         """Know a pod that has been placed, or a newer version of it with the same labels and node."""
         pod = occupant.pod
         slot = self._slot_of.get(pod.uid)
@@ -71,7 +71,7 @@ class PodLabels:
             if (coded := self._coded.get(key)) is not None:
                 coded.put(slot, value)
 
-    def displace(self, occupant: Occupant) -> None:
+    def displace(self, occupant: LabelledPod) -> None:
         """Forget a pod."""
         slot = self._slot_of.pop(occupant.pod.uid)
         known = self._there[slot]
@@ -170,7 +170,7 @@ class PodLabels:
 class _Coded:
     """One value of each pod: its code by slot."""
 
-    def __init__(self, value_of: Callable[[Occupant], str | None], slots: int = 0) -> None:
+    def __init__(self, value_of: Callable[[LabelledPod], str | None], slots: int = 0) -> None:
         self._value_of = value_of
         self.code_of: dict[str, int] = {}
         self.codes: Codes = np.full(slots, -1, np.int32)
@@ -179,7 +179,7 @@ class _Coded:
     def put(self, slot: int, value: str) -> None:
         self.codes[slot] = self.code_of.setdefault(value, len(self.code_of))
 
-    def take(self, there: list[Occupant | None]) -> None:
+    def take(self, there: list[LabelledPod | None]) -> None:
         """Code all pods, and forget what values there were."""
         self.times += 1
         code_of: dict[str, int] = {}

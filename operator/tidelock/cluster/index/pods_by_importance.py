@@ -23,7 +23,7 @@ _MOST_KINDS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class PodsOfNodes:
     """The pods of T nodes: T x M arrays, M the most pods on any of them.
 
     Attributes:
@@ -42,7 +42,7 @@ class Crew:
     amounts: Amounts
 
 
-class Residents:
+class PodsByImportance:
     """The pods of each node by importance: by priority, then by age, then by name."""
 
     def __init__(self, cache: Cache) -> None:
@@ -63,7 +63,7 @@ class Residents:
         """How many pods a node has on average."""
         return self._priorities.total() / max(len(self._cache.columns), 1)
 
-    def of(self, rows: Rows) -> Crew:
+    def of(self, rows: Rows) -> PodsOfNodes:
         """Give the pods on the nodes of some rows of the columns."""
         columns = self._cache.columns
         if self._layout != columns.layout or len(self._kinds) > _MOST_KINDS:
@@ -72,7 +72,7 @@ class Residents:
         self._refresh(rows, columns)
         counts = self._counts[rows]
         most = int(counts.max(initial=0))
-        return Crew(
+        return PodsOfNodes(
             pods=[self._pods[row] for row in rows.tolist()],
             there=np.arange(most) < counts[:, np.newaxis],
             priority=self._priority[rows, :most],

@@ -36,7 +36,7 @@ class Selection:
     def of(cls, selector: LabelSelector | None, *more: Pair) -> "Selection":
         """Read a selector, and more labels that must be there; without a selector nothing is selected."""
         if selector is None:
-            return NOTHING
+            return SELECTS_NOTHING
         pairs = {*selector.match_labels.items(), *more}
         others = []
         for requirement in selector.match_expressions:
@@ -61,7 +61,7 @@ class Selection:
         return not self.requirements or all(each.matches(labels) for each in self.requirements)
 
 
-NOTHING = Selection(nothing=True)
+SELECTS_NOTHING = Selection(nothing=True)
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ import numpy as np
 from tidelock.cluster.cache import Follower, Placed
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.lister import Lister
-from tidelock.cluster.usage.levels import UNITS, Figures, bridged, mean_use, means
+from tidelock.cluster.usage.levels import UNITS, LevelArray, bridged, mean_use, means
 from tidelock.cluster.usage.measurements import Measurements
-from tidelock.cluster.usage.sums import SHAPE, Rule, Slots, Sums
+from tidelock.cluster.usage.sums import SHAPE, Slots, Sums, UseRule
 from tidelock.cluster.workloads import workload_of
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import WorkloadKey
 from tidelock.model.workloads import Workload
 
-Estimate = Callable[[Pod], Sequence[float]]
+UseEstimate = Callable[[Pod], Sequence[float]]
 """Gives the cpu and memory that a pod is expected to use, in units; NaN where nothing tells."""
 
 # Up to this many nodes are summed by looking at their own pods, more of them by looking at all.
@@ -40,7 +40,7 @@ class ExpectedUse(Follower):
         replica_sets: Lister[Workload],
         measurements: Measurements,
         *,
-        estimate: Estimate,
+        estimate: UseEstimate,
         history: bool = True,
         measured: bool = False,
         among: Callable[[Pod], bool] | None = None,
@@ -57,7 +57,7 @@ class ExpectedUse(Follower):
         self._history = history
         self._measured = measured
         self._among = among
-        self._histories: dict[WorkloadKey, Figures] = {}
+        self._histories: dict[WorkloadKey, LevelArray] = {}
         self._slot_of: dict[str, int] = {}
         self._pods: dict[str, tuple[Pod, WorkloadKey | None]] = {}
         self._of_workload: defaultdict[WorkloadKey, set[int]] = defaultdict(set)
@@ -74,16 +74,16 @@ class ExpectedUse(Follower):
         self._sums: list[Sums] = []
         measurements.read_by(self)
 
-    def expected(self, pod: Pod) -> Figures:
+    def expected(self, pod: Pod) -> LevelArray:
         """Tell what a pod that is not placed yet will use; NaN where nothing tells."""
         return self._expectation(pod, workload_of(pod, self._replica_sets))[0]
 
-    def bound_at(self) -> tuple[Rows, Figures]:
+    def bound_at(self) -> tuple[Rows, LevelArray]:
         """Give the row and the time of binding of every pod that is on a known node."""
         there = np.flatnonzero(self._row >= 0)
         return self._row[there], self._bound_at[there]
 
-    def use_of(self, uid: str, defaults: Figures) -> tuple[int, Figures] | None:
+    def use_of(self, uid: str, defaults: LevelArray) -> tuple[int, LevelArray] | None:
         """Give the row of a pod or lock and what is expected of it; None if it is on no known node."""
         slot = self._slot_of.get(uid)
         if slot is None or self._row[slot] < 0:
@@ -91,7 +91,7 @@ class ExpectedUse(Follower):
         row = int(self._row[slot])
         return row, self._filled(np.array([slot]), defaults)[0]
 
-    def summed(self, rule: Rule) -> Sums:
+    def summed(self, rule: UseRule) -> Sums:
         """Keep sums by node of what counts by a rule."""
         sums = Sums(self._columns, self, rule)
         self._sums.append(sums)
@@ -107,7 +107,7 @@ class ExpectedUse(Follower):
         wanted[rows] = True
         return np.flatnonzero((self._row >= 0) & wanted[self._row])
 
-    def lay_out(self, slots: Rows, sampled_at: Figures, defaults: Figures) -> tuple[Slots, Rows]:
+    def lay_out(self, slots: Rows, sampled_at: LevelArray, defaults: LevelArray) -> tuple[Slots, Rows]:
         """Give what is known of some pods, and the rows of their nodes."""
         at = self._row[slots]
         laid_out = Slots(
@@ -258,13 +258,13 @@ class ExpectedUse(Follower):
         elif pod.meta.owner_references:
             self._unowned[uid] = None
 
-    def _expectation(self, pod: Pod, workload: WorkloadKey | None) -> tuple[Figures, bool]:
+    def _expectation(self, pod: Pod, workload: WorkloadKey | None) -> tuple[LevelArray, bool]:
         """Give what is expected of a pod (W x R, or R for all windows), and whether by its history."""
         estimate = np.array(self._estimate(pod))
         known = self._history_of(workload) if self._history and workload is not None else None
         return (estimate, False) if known is None else (np.where(np.isnan(known), estimate, known), True)
 
-    def _history_of(self, key: WorkloadKey) -> Figures | None:
+    def _history_of(self, key: WorkloadKey) -> LevelArray | None:
         known = self._histories.get(key)
         if known is None:
             usage = self._measurements.uses.workloads.get(key)
@@ -273,7 +273,7 @@ class ExpectedUse(Follower):
             known = self._histories[key] = mean_use(usage)
         return known
 
-    def _filled(self, slots: Rows, defaults: Figures) -> Figures:
+    def _filled(self, slots: Rows, defaults: LevelArray) -> LevelArray:
         """Give what is expected, by default where nothing tells."""
         expected = self._expected[slots]
         unknown = np.isnan(expected)

@@ -25,11 +25,11 @@ from tidelock.model.usage_annotations import (
     decode_node_level,
 )
 
-Figures = npt.NDArray[np.float64]
+LevelArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 WINDOWS: tuple[WindowName, ...] = ("15m", "1h", "1d")
-RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
+MEASURED_RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
 STATISTICS = Stat.__struct_fields__
 UNITS = np.array([1000.0, 1.0])
 """How many units of each resource a core, and a byte, are."""
@@ -38,9 +38,9 @@ NEVER = -np.inf
 """The time of a sample that there is not."""
 _UNREADABLE = np.inf
 
-_CELLS = tuple((window, resource) for window in WINDOWS for resource in RESOURCES)
-_SHAPE = (len(STATISTICS), len(WINDOWS), len(RESOURCES))
-_HEAD = 1 + len(RESOURCES)
+_CELLS = tuple((window, resource) for window in WINDOWS for resource in MEASURED_RESOURCES)
+_SHAPE = (len(STATISTICS), len(WINDOWS), len(MEASURED_RESOURCES))
+_HEAD = 1 + len(MEASURED_RESOURCES)
 _NOTHING = (np.nan,) * int(np.prod(_SHAPE))
 _WIDTH = _HEAD + len(_NOTHING)
 
@@ -51,19 +51,19 @@ class NodeColumns(Follower, ABC):
     def __init__(self, width: int, keys: Sequence[str]) -> None:
         """Read a node again when one of these annotations changes, or its capacity."""
         self._keys = tuple(keys)
-        self._values: Figures = np.full((width, 64), np.nan)
+        self._values: LevelArray = np.full((width, 64), np.nan)
         self._count = 0
         self._news: set[int] = set()
         self._moved = True
 
     @abstractmethod
-    def read(self, node: Node) -> Sequence[float] | Figures:
+    def read(self, node: Node) -> Sequence[float] | LevelArray:
         """Give the numbers of a node."""
 
     @property
-    def values(self) -> Figures:
+    def values(self) -> LevelArray:
         """All numbers, width x N: a view that is not to be written."""
-        view: Figures = self._values[:, : self._count]
+        view: LevelArray = self._values[:, : self._count]
         view.flags.writeable = False
         return view
 
@@ -113,26 +113,26 @@ class NodeLevels(NodeColumns):
         return (level.at, *head, *_figures(level.windows))
 
     @property
-    def at(self) -> Figures:
+    def at(self) -> LevelArray:
         """When each node was measured: N; NEVER if it was not, infinite if nobody can tell."""
-        at: Figures = self.values[0]
+        at: LevelArray = self.values[0]
         return at
 
     @property
-    def capacity(self) -> Figures:
+    def capacity(self) -> LevelArray:
         """What each node has in all: R x N."""
-        capacity: Figures = self.values[1:_HEAD]
+        capacity: LevelArray = self.values[1:_HEAD]
         return capacity
 
-    def use(self, statistic: str) -> Figures:
+    def use(self, statistic: str) -> LevelArray:
         """Give the mean, max or p95 of each node: W x R x N, in percent of its capacity."""
         count = self._count
-        start = _HEAD + STATISTICS.index(statistic) * len(WINDOWS) * len(RESOURCES)
-        part = self.values[start : start + len(WINDOWS) * len(RESOURCES)]
-        use: Figures = part.reshape(len(WINDOWS), len(RESOURCES), count)
+        start = _HEAD + STATISTICS.index(statistic) * len(WINDOWS) * len(MEASURED_RESOURCES)
+        part = self.values[start : start + len(WINDOWS) * len(MEASURED_RESOURCES)]
+        use: LevelArray = part.reshape(len(WINDOWS), len(MEASURED_RESOURCES), count)
         return use
 
-    def fresh(self, now: float, staleness: float | Figures) -> Mask:
+    def fresh(self, now: float, staleness: float | LevelArray) -> Mask:
         """Tell which nodes have a measurement of the last `staleness` seconds; see `model.levels.quality`."""
         at = self.at
         if at.max(initial=NEVER) == NEVER:  # nothing was ever measured
@@ -141,23 +141,23 @@ class NodeLevels(NodeColumns):
         return fresh
 
 
-def use_of(windows: Windows, statistic: str) -> Figures:
+def use_of(windows: Windows, statistic: str) -> LevelArray:
     """Lay out one statistic as W x R; a window that was not measured is taken from the nearest longer one.
 
     Where there is no longer one, it is taken from the nearest shorter one. NaN: no window was measured.
     """
-    laid: Figures = np.array(
+    laid: LevelArray = np.array(
         [
             _filled([_figure(windows, window, resource, statistic) for window in WINDOWS])
-            for resource in RESOURCES
+            for resource in MEASURED_RESOURCES
         ]
     )
     return laid.T
 
 
-def mean_use(usage: PodUsage) -> Figures:
+def mean_use(usage: PodUsage) -> LevelArray:
     """Lay out a pod's mean use as W x R, in units."""
-    use: Figures = np.array(means(usage)).reshape(len(WINDOWS), len(RESOURCES)) * UNITS
+    use: LevelArray = np.array(means(usage)).reshape(len(WINDOWS), len(MEASURED_RESOURCES)) * UNITS
     return use
 
 
@@ -182,7 +182,7 @@ def means(usage: PodUsage) -> Sequence[float]:
         return laid
 
 
-def bridged(use: Figures) -> Figures:
+def bridged(use: LevelArray) -> LevelArray:
     """Fill gaps between windows in use that is S x W x R, as `use_of` does; writes to it."""
     if np.isnan(use).any():
         last = use.shape[1] - 1

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from tidelock.cluster.usage.levels import NEVER
-from tidelock.model.usage_annotations import Uses
+from tidelock.model.usage_annotations import MeasuredUses
 
-_NOTHING = Uses({}, {})
+_NOTHING = MeasuredUses({}, {})
 _SLICE = 1000
 
 
-class Reader(Protocol):
+class MeasurementReader(Protocol):
     """Somebody who keeps something of each measured pod."""
 
     def remeasure(self) -> Iterator[None]:
@@ -29,13 +29,13 @@ class Measurements:
     def __init__(self) -> None:
         self.uses = _NOTHING
         self.at = NEVER
-        self._readers: list[Reader] = []
+        self._readers: list[MeasurementReader] = []
 
-    def read_by(self, reader: Reader) -> None:
+    def read_by(self, reader: MeasurementReader) -> None:
         """Have somebody take over each reading."""
         self._readers.append(reader)
 
-    def take(self, uses: Uses) -> Iterator[None]:
+    def take(self, uses: MeasuredUses) -> Iterator[None]:
         """Take over a reading in slices, so that decisions can be made between them.
 
         Nothing is done before the first slice is asked for.

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns, Rows
-from tidelock.cluster.usage.levels import RESOURCES, WINDOWS, Figures
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS, LevelArray
 from tidelock.model.usage_annotations import WINDOW_SECONDS
 
-SHAPE = (len(WINDOWS), len(RESOURCES))
-_CELLS = len(WINDOWS) * len(RESOURCES)
+SHAPE = (len(WINDOWS), len(MEASURED_RESOURCES))
+_CELLS = len(WINDOWS) * len(MEASURED_RESOURCES)
 _SPANS = np.array([WINDOW_SECONDS[window] for window in WINDOWS], np.float64)
 
 
@@ -34,43 +34,43 @@ class Slots:
 
     """
 
-    bound_at: Figures
-    sampled_at: Figures
-    expected: Figures
+    bound_at: LevelArray
+    sampled_at: LevelArray
+    expected: LevelArray
     by_history: npt.NDArray[np.bool_]
-    own: Figures
-    own_at: Figures
+    own: LevelArray
+    own_at: LevelArray
 
 
-Rule = Callable[[Slots], Figures]
+UseRule = Callable[[Slots], LevelArray]
 """Gives how much of each pod counts: S x W x R."""
 
 
-def since_sample(margin: float) -> Rule:
+def since_sample(margin: float) -> UseRule:
     """Count what is expected of pods bound later than `margin` seconds before their node's sample."""
 
-    def rule(slots: Slots) -> Figures:
+    def rule(slots: Slots) -> LevelArray:
         counts = np.greater(slots.bound_at, slots.sampled_at - margin)
         return np.where(counts[:, np.newaxis, np.newaxis], slots.expected, 0.0)
 
     return rule
 
 
-def uncovered(slots: Slots) -> Figures:
+def uncovered(slots: Slots) -> LevelArray:
     """Count the part of each window in which the pod was not there yet.
 
     A mean over 15 minutes that was taken 5 minutes after the pod was bound has a third of its use in it.
     """
     age = (slots.sampled_at - slots.bound_at)[:, np.newaxis]
     share = np.clip(1.0 - age / _SPANS, 0.0, 1.0)
-    counted: Figures = slots.expected * share[:, :, np.newaxis]
+    counted: LevelArray = slots.expected * share[:, :, np.newaxis]
     return counted
 
 
-def own_use(mature: float) -> Rule:
+def own_use(mature: float) -> UseRule:
     """Count a pod's own use; while it is younger than `mature` seconds, its workload's history weighs in."""
 
-    def rule(slots: Slots) -> Figures:
+    def rule(slots: Slots) -> LevelArray:
         age = np.minimum(np.maximum((slots.own_at - slots.bound_at) / mature, 0.0), 1.0)
         age[~slots.by_history] = 1.0
         age = age[:, np.newaxis, np.newaxis]
@@ -80,20 +80,20 @@ def own_use(mature: float) -> Rule:
     return rule
 
 
-class Residents(Protocol):
+class PodsOnNodes(Protocol):
     """Who keeps the pods that are summed."""
 
     def slots_on(self, rows: Rows) -> Rows:
         """Give the slots of all pods of some nodes."""
 
-    def lay_out(self, slots: Rows, sampled_at: Figures, defaults: Figures) -> tuple[Slots, Rows]:
+    def lay_out(self, slots: Rows, sampled_at: LevelArray, defaults: LevelArray) -> tuple[Slots, Rows]:
         """Give what is known of some pods, and the rows of their nodes."""
 
 
 class Sums:
     """The sums by one rule, kept: a node is summed again when its pods or its sample have changed."""
 
-    def __init__(self, columns: Columns, residents: Residents, rule: Rule) -> None:
+    def __init__(self, columns: Columns, residents: PodsOnNodes, rule: UseRule) -> None:
         """Begin with nothing summed."""
         self._columns = columns
         self._residents = residents
@@ -103,10 +103,10 @@ class Sums:
         self._news = np.zeros(0, np.bool_)
         self._sums = np.zeros((*SHAPE, 0))
         self._sampled_at = np.zeros(0)
-        self._defaults = np.zeros((len(RESOURCES), 0))
-        self._given: tuple[Figures, Figures] | None = None
+        self._defaults = np.zeros((len(MEASURED_RESOURCES), 0))
+        self._given: tuple[LevelArray, LevelArray] | None = None
 
-    def of(self, sampled_at: Figures, defaults: Figures) -> Figures:
+    def of(self, sampled_at: LevelArray, defaults: LevelArray) -> LevelArray:
         """Sum what counts of the pods of each node: W x R x N, a view that is not to be kept or written.
 
         Whoever asks again with the same arrays, which are not to be written meanwhile, is served faster.
@@ -151,7 +151,7 @@ class Sums:
         else:
             self._stale[rows] = True
 
-    def _give(self, sampled_at: Figures, defaults: Figures) -> None:
+    def _give(self, sampled_at: LevelArray, defaults: LevelArray) -> None:
         count = len(self._columns)
         stale = self._stale[:count]
         stale |= sampled_at != self._sampled_at[:count]
@@ -185,4 +185,6 @@ class Sums:
             self._news = np.concatenate((self._news, np.zeros(more, np.bool_)))
             self._sampled_at = np.concatenate((self._sampled_at, np.zeros(more)))
             self._sums = np.concatenate((self._sums, np.zeros((*SHAPE, more))), axis=2)
-            self._defaults = np.concatenate((self._defaults, np.zeros((len(RESOURCES), more))), axis=1)
+            self._defaults = np.concatenate(
+                (self._defaults, np.zeros((len(MEASURED_RESOURCES), more))), axis=1
+            )

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows
+from tidelock.cluster.columns import NO_ROW, Amounts, Columns, Rows
 from tidelock.cluster.usage.levels import Mask
-from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.timeline import running_sums
 from tidelock.model.quantities import Resources
 
@@ -40,20 +40,20 @@ class Forecast:
 
     """
 
-    def __init__(self, columns: Columns, rooms: Rooms, now: float) -> None:
+    def __init__(self, columns: Columns, holdings: Holdings, now: float) -> None:
         self._columns = columns
         self._version = columns.version
         self._now = now
         there = slice(len(columns))
-        free: Amounts = columns.allocatable[there] - columns.requested[there] - columns.locked[there]
+        free: Amounts = columns.allocatable[there] - columns.requested[there] - columns.reserved[there]
         rows, ends, amounts = [], [], []
-        for node_name, span in rooms.ends():
+        for node_name, span in holdings.ends():
             row = columns.row_of.get(node_name)
             if row is not None and now < span.end < inf:
                 rows.append(row)
                 ends.append(span.end)
                 amounts.append(columns.vector(span.amounts))
-        for node_name, shared in rooms.timeline.shared.items():
+        for node_name, shared in holdings.timeline.shared.items():
             if (row := columns.row_of.get(node_name)) is not None:
                 free[row] -= columns.vector(shared)  # windows count as if they were there at once
         order = np.lexsort((ends, rows))
@@ -93,14 +93,14 @@ class Forecast:
         shortages: Shortages = np.zeros(len(self._free))
         for name, units in requests.items():
             if units:
-                free = self._free[:, self._columns.column_of.get(name, NOWHERE)]
+                free = self._free[:, self._columns.column_of.get(name, NO_ROW)]
                 np.maximum(shortages, 1 - free / units, out=shortages)
         return shortages
 
     def earliest_among(self, requests: Resources, eligible: Mask) -> Start | None:
         """Tell when and where so much is free first, on some of the nodes."""
         column_of = self._columns.column_of
-        wanted = [(column_of.get(name, NOWHERE), units) for name, units in requests.items() if units]
+        wanted = [(column_of.get(name, NO_ROW), units) for name, units in requests.items() if units]
         fits = eligible.copy()
         later = eligible[self._rows]
         for column, units in wanted:

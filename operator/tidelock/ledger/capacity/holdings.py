@@ -20,7 +20,7 @@ from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.capacity.timeline import Span, Timeline
 from tidelock.ledger.capacity.usage import Claimant, Occupant, left_of, shared_out
 from tidelock.ledger.owners.matching import is_owner
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -28,17 +28,17 @@ from tidelock.model.quantities import NOTHING, Resources, beyond, covers, minus,
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class HoldingChange:
     """A lock now holds another amount on a node than before; NOTHING where it is not there."""
 
-    entry: Entry
+    entry: ReservationInfo
     node: str
     before: Resources
     after: Resources
 
 
-class Rooms:
-    """The room that locks have on nodes; the columns' `locked` amounts follow from it.
+class Holdings:
+    """The room that locks have on nodes; the columns' `reserved` amounts follow from it.
 
     Args:
         columns: where held amounts are counted.
@@ -61,25 +61,25 @@ class Rooms:
         columns: Columns,
         reserve_pods: ReservePods,
         pods_on: Callable[[str], Collection[Placed]],
-        renew: Callable[[Entry], None],
+        renew: Callable[[ReservationInfo], None],
     ) -> None:
-        self.shifts: list[Shift] = []
+        self.shifts: list[HoldingChange] = []
         self.visited: dict[Key, None] = {}
-        self.lenders: dict[Key, Entry] = {}
-        self.in_change: dict[Key, Entry] = {}
-        self.rests: dict[Key, Shift] = {}
+        self.lenders: dict[Key, ReservationInfo] = {}
+        self.in_change: dict[Key, ReservationInfo] = {}
+        self.rests: dict[Key, HoldingChange] = {}
         self._columns = columns
         self._reserve_pods = reserve_pods
         self._pods_on = pods_on
         self._renew = renew
-        self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
-        self._shared_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
-        self._tried: list[tuple[Entry, Node]] = []
+        self._on_node: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
+        self._shared_on: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
+        self._tried: list[tuple[ReservationInfo, Node]] = []
         self._lowest: float | None = None
         self.timeline = Timeline(columns)
-        self._listeners: list[Callable[[Entry], None]] = []
+        self._listeners: list[Callable[[ReservationInfo], None]] = []
 
-    def on_hold(self, listener: Callable[[Entry], None]) -> None:
+    def on_hold(self, listener: Callable[[ReservationInfo], None]) -> None:
         """Have a function called with each lock that holds room, and with each that holds another amount."""
         self._listeners.append(listener)
         for entries in self._on_node.values():
@@ -87,13 +87,13 @@ class Rooms:
                 listener(entry)
 
     @contextmanager
-    def trial(self) -> Iterator[Callable[[Entry, Node], None]]:
+    def trial(self) -> Iterator[Callable[[ReservationInfo, Node], None]]:
         """Give what counts the room of waiting locks on nodes for as long as the context lasts."""
         freed = self._columns.freed
 
-        def count(entry: Entry, node: Node) -> None:
+        def count(entry: ReservationInfo, node: Node) -> None:
             self._tried.append((entry, node))
-            self._columns.lock(node.name, entry.reservation.requests, 1)
+            self._columns.reservation(node.name, entry.reservation.requests, 1)
             pod = entry.reservation.pod
             if pod is not None and pod.neighbourly and not entry.ahead:
                 self._reserve_pods.put(pod, node.name)
@@ -102,13 +102,13 @@ class Rooms:
             yield count
         finally:
             for entry, node in self._tried:
-                self._columns.lock(node.name, entry.reservation.requests, -1)
+                self._columns.reservation(node.name, entry.reservation.requests, -1)
                 self._stand(entry)
             self._tried.clear()
             self._columns.freed = freed  # nobody has more room than before
 
     @contextmanager
-    def apart(self, entries: Iterable[Entry]) -> Iterator[None]:
+    def apart(self, entries: Iterable[ReservationInfo]) -> Iterator[None]:
         """Count the reserve pods of some locks as gone for as long as the context lasts."""
         aside = [entry for entry in entries if entry.reserve_pod is not None]
         for entry in aside:
@@ -122,16 +122,16 @@ class Rooms:
     def recount(self, node_name: str) -> None:
         """Count the locks of a node that has just come to be known."""
         for entry in self._on_node.get(node_name, {}).values():
-            self._columns.lock(node_name, entry.held, 1)
+            self._columns.reservation(node_name, entry.held, 1)
         self.timeline.recount(node_name)
 
-    def hold(self, entry: Entry, room: Resources) -> None:
+    def hold(self, entry: ReservationInfo, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much, and keep no rest for it."""
         self._lowest = None
         self.in_change[entry.key] = entry
         self._end_rest(entry)
-        came = bool(room) and not entry.room
-        entry.room = room
+        came = bool(room) and not entry.reserved
+        entry.reserved = room
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
         _list(self._shared_on, entry, there=bool(room) and entry.shared)
@@ -148,7 +148,7 @@ class Rooms:
             self.retell(entry)
         self.in_change.pop(entry.key, None)
 
-    def pass_on(self, entry: Entry, used: Resources) -> None:
+    def pass_on(self, entry: ReservationInfo, used: Resources) -> None:
         """Give an owner that is being bound what it uses of a lock's room.
 
         The rest is nobody's until `hold` is called again: the lock is to have it back if the binding fails.
@@ -157,8 +157,8 @@ class Rooms:
         self.hold(entry, NOTHING)
         if not rest:
             return
-        self.rests[entry.key] = Shift(entry, name, rest, NOTHING)
-        self._columns.lock(name, rest, 1)
+        self.rests[entry.key] = HoldingChange(entry, name, rest, NOTHING)
+        self._columns.reservation(name, rest, 1)
         self.shifts[known:] = [
             replace(shift, after=rest) if shift.entry is entry else shift for shift in self.shifts[known:]
         ]
@@ -168,7 +168,7 @@ class Rooms:
         for shift in [shift for shift in self.rests.values() if shift.node == node_name]:
             self._end_rest(shift.entry)
 
-    def time(self, entry: Entry) -> None:
+    def time(self, entry: ReservationInfo) -> None:
         """Count what an entry holds for as long as it is needed, and no longer."""
         span = entry.span
         if span is not None:
@@ -185,13 +185,13 @@ class Rooms:
             self.timeline.drop(placed.pod.uid)
         self.count_occupants(placed.node_name)
 
-    def retell(self, entry: Entry) -> None:
+    def retell(self, entry: ReservationInfo) -> None:
         """Announce the room of a lock as new, also what borrowers use of it: its owners take that back."""
-        self.shifts.append(Shift(entry, entry.node, NOTHING, entry.room))
+        self.shifts.append(HoldingChange(entry, entry.node, NOTHING, entry.reserved))
 
-    def offer(self, entry: Entry) -> None:
+    def offer(self, entry: ReservationInfo) -> None:
         """Announce a holding as if it came free: its priority fell, so pods and locks may preempt it now."""
-        self.shifts.append(Shift(entry, entry.node, entry.held, NOTHING))
+        self.shifts.append(HoldingChange(entry, entry.node, entry.held, NOTHING))
         self._columns.freed += 1
 
     def count_occupants(self, node_name: str) -> None:
@@ -199,13 +199,13 @@ class Rooms:
         if node_name in self._shared_on:
             self._share_out(node_name)
 
-    def credit(self, entry: Entry, node_name: str, room: Resources) -> Resources:
+    def credit(self, entry: ReservationInfo, node_name: str, room: Resources) -> Resources:
         """Tell what of this room a lock need not find free on a node, as owners or borrowers use that there.
 
         What is left of it, the lock's own `held` included, has to be free for it.
         """
         others = [each for each in self._shared_of(node_name) if each is not entry]
-        _, left = self._shares([*others, entry], [*(each.room for each in others), room], node_name)
+        _, left = self._shares([*others, entry], [*(each.reserved for each in others), room], node_name)
         use = {
             name: units
             + sum(each.held.get(name, 0) for each in others)
@@ -215,15 +215,15 @@ class Rooms:
         return {name: units for name, units in use.items() if units}
 
     def would_hold(
-        self, node_name: str, *, without: Collection[Entry] = (), gone: Collection[str] = ()
+        self, node_name: str, *, without: Collection[ReservationInfo] = (), gone: Collection[str] = ()
     ) -> dict[str, int]:
         """Sum what the locks of a node would hold without some of them, and without pods with these uids."""
         held = (entry.held for entry in self.held_on(node_name) if not entry.shared and entry not in without)
         entries = [entry for entry in self._shared_of(node_name) if entry not in without]
-        _, left = self._shares(entries, [entry.room for entry in entries], node_name, gone)
+        _, left = self._shares(entries, [entry.reserved for entry in entries], node_name, gone)
         return reduce(plus, (*held, *left), {})
 
-    def released(self, entries: Collection[Entry], node_name: str) -> Resources:
+    def released(self, entries: Collection[ReservationInfo], node_name: str) -> Resources:
         """Tell what the locks of a node would hold less without some, as what these lend moves to others."""
         if not any(entry.borrowable for entry in entries):
             return reduce(plus, (entry.held for entry in entries), NOTHING)
@@ -249,7 +249,7 @@ class Rooms:
         """Whether any lock holds room on a node."""
         return node_name in self._on_node
 
-    def occupied_on(self, node_name: str) -> list[Entry]:
+    def occupied_on(self, node_name: str) -> list[ReservationInfo]:
         """Locks of a node that pods are in, by name: when such a pod goes, what it used is theirs again."""
         return [entry for entry in self._shared_of(node_name) if entry.occupants]
 
@@ -278,11 +278,11 @@ class Rooms:
             if not isinstance(key, Key):
                 yield node_name, span
 
-    def nodes_with_locks(self) -> list[str]:
+    def nodes_with_reservations(self) -> list[str]:
         """Names of the nodes on which locks hold room, or some is kept beside their owners, sorted."""
         return sorted(self._on_node.keys() | {shift.node for shift in self.rests.values()})
 
-    def held_on(self, node_name: str) -> Iterator[Entry]:
+    def held_on(self, node_name: str) -> Iterator[ReservationInfo]:
         """Locks that hold room on a node, by name."""
         yield from sorted(self._on_node.get(node_name, {}).values(), key=lambda entry: entry.key)
 
@@ -297,26 +297,26 @@ class Rooms:
             self._lowest = min(held, default=inf)
         return self._lowest
 
-    def _end_rest(self, entry: Entry) -> None:
+    def _end_rest(self, entry: ReservationInfo) -> None:
         """Let anybody have what was kept while an owner of a lock was being bound."""
         if entry.key in self.rests:
             shift = self.rests.pop(entry.key)
-            self._columns.lock(shift.node, shift.before, -1)
+            self._columns.reservation(shift.node, shift.before, -1)
             self.shifts.append(shift)
 
-    def _keep_free(self, entry: Entry, resources: Resources) -> None:
+    def _keep_free(self, entry: ReservationInfo, resources: Resources) -> None:
         """Make what an entry holds of its node, and nobody else may use, exactly this much."""
         if resources != entry.held:
-            self.shifts.append(Shift(entry, entry.node, entry.held, resources))
-            self._columns.lock(entry.node, entry.held, -1)
-            self._columns.lock(entry.node, resources, 1)
+            self.shifts.append(HoldingChange(entry, entry.node, entry.held, resources))
+            self._columns.reservation(entry.node, entry.held, -1)
+            self._columns.reservation(entry.node, resources, 1)
             entry.held = resources
             self.time(entry)
         self._stand(entry)
         for listener in self._listeners:
             listener(entry)
 
-    def _stand(self, entry: Entry) -> None:
+    def _stand(self, entry: ReservationInfo) -> None:
         """Count the reserve pod of a lock on its node for as long as its owner is awaited there."""
         pod = entry.reserve_pod
         if pod is not None:
@@ -324,12 +324,12 @@ class Rooms:
         else:
             self._reserve_pods.discard(entry.uid)
 
-    def _share_out(self, node_name: str, moved: Entry | None = None) -> None:
+    def _share_out(self, node_name: str, moved: ReservationInfo | None = None) -> None:
         """Have the shared locks of a node hold what is left of them; one that moved is told of anyway."""
         entries = self._shared_of(node_name)
         if not entries:
             return
-        occupants, held = self._shares(entries, [entry.room for entry in entries], node_name)
+        occupants, held = self._shares(entries, [entry.reserved for entry in entries], node_name)
         for entry, inside, left in zip(entries, occupants, held, strict=True):
             if inside == entry.occupants and left == entry.held and entry is not moved:
                 continue
@@ -339,7 +339,7 @@ class Rooms:
             if entry is not moved:
                 self._renew(entry)
 
-    def _occupy(self, entry: Entry, occupants: dict[str, Occupant]) -> None:
+    def _occupy(self, entry: ReservationInfo, occupants: dict[str, Occupant]) -> None:
         """Note who is in a lock; what one of them uses of it no more, another lock need not find free."""
         uses = {uid: occupant.uses for uid, occupant in occupants.items()}
         before = entry.occupants.items()
@@ -347,14 +347,14 @@ class Rooms:
             self._columns.freed += 1
         entry.occupants = occupants
 
-    def _shared_of(self, node_name: str) -> list[Entry]:
+    def _shared_of(self, node_name: str) -> list[ReservationInfo]:
         there = self._shared_on[node_name].values() if node_name in self._shared_on else ()
         return sorted(there, key=lambda entry: entry.key)
 
     def _shares(
         self,
-        entries: Sequence[Entry],
-        rooms: Sequence[Resources],
+        entries: Sequence[ReservationInfo],
+        holdings: Sequence[Resources],
         node_name: str,
         gone: Collection[str] = (),
     ) -> tuple[list[dict[str, Occupant]], list[Resources]]:
@@ -369,14 +369,16 @@ class Rooms:
             if own and placed.pod.uid not in gone:
                 claimants.append(Claimant(placed.pod.requests, own))
                 inside.append(placed)
-        uses = shared_out(rooms, claimants)
+        uses = shared_out(holdings, claimants)
         occupants = [
             {inside[index].pod.uid: _occupant(inside[index], use[index]) for index in use} for use in uses
         ]
-        return occupants, [left_of(room, use) for room, use in zip(rooms, uses, strict=True)]
+        return occupants, [left_of(room, use) for room, use in zip(holdings, uses, strict=True)]
 
 
-def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: bool) -> None:
+def _list(
+    entries: defaultdict[str, dict[Key, ReservationInfo]], entry: ReservationInfo, *, there: bool
+) -> None:
     """List an entry under its node, or no more."""
     if there:
         entries[entry.node][entry.key] = entry
@@ -386,7 +388,7 @@ def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: b
             del entries[entry.node]
 
 
-def _shares_in(pod: Pod, entry: Entry) -> bool:
+def _shares_in(pod: Pod, entry: ReservationInfo) -> bool:
     """Whether a pod on the node of a shared lock uses its room."""
     return entry.lends_to(pod) or (entry.sticky and is_owner(pod, entry.key, entry.reservation.spec))
 

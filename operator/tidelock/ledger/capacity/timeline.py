@@ -2,7 +2,7 @@
 
 A node's locks and pods may not exceed it at any time. Those without bounds count at every time; of the others
 it is their peak, the largest sum at any instant. The columns count all of them as if they were there at once,
-and the timeline takes back from `locked` what windows share. So whoever may stay for ever is decided on over
+and the timeline takes back from `reserved` what windows share. Whoever may stay for ever is decided on over
 the columns alone, as if there were no times; who comes or goes at a known instant finds in `relief` what
 need not be free for it.
 
@@ -89,7 +89,7 @@ class Timeline:
 
     def recount(self, node_name: str) -> None:
         """Take back what windows share on a node that has just come to be known."""
-        self._columns.lock(node_name, self._shared.get(node_name, NOTHING), -1)
+        self._columns.reservation(node_name, self._shared.get(node_name, NOTHING), -1)
 
     def spans(self) -> Iterator[tuple[Hashable, str, Span]]:
         """Give the keys of all spans, each with its node and span."""
@@ -189,8 +189,8 @@ class Timeline:
         if shared:
             self._shared[node_name] = shared
         if shared != before:
-            self._columns.lock(node_name, before, 1)
-            self._columns.lock(node_name, shared, -1)
+            self._columns.reservation(node_name, before, 1)
+            self._columns.reservation(node_name, shared, -1)
 
     def _id(self, node_name: str) -> int:
         """Give the number of a node here, which it keeps."""

@@ -35,18 +35,18 @@ class Claimant(NamedTuple):
     """What a pod takes of its node, and which of the locks there are its own."""
 
     takes: Resources
-    locks: Sequence[int]
+    reservations: Sequence[int]
 
 
 Uses = list[dict[int, dict[str, int]]]
 """For each lock what each claimant uses of it, by the claimant's index."""
 
 
-def shared_out(rooms: Sequence[Resources], claimants: Sequence[Claimant]) -> Uses:
+def shared_out(holdings: Sequence[Resources], claimants: Sequence[Claimant]) -> Uses:
     """Tell what each claimant uses of each lock; the first ones use what they can of their first locks."""
-    uses: Uses = [defaultdict(dict) for _ in rooms]
-    for resource in dict.fromkeys(name for room in rooms for name in room):
-        flow = _Flow([room.get(resource, 0) for room in rooms], [each.locks for each in claimants])
+    uses: Uses = [defaultdict(dict) for _ in holdings]
+    for resource in dict.fromkeys(name for room in holdings for name in room):
+        flow = _Flow([room.get(resource, 0) for room in holdings], [each.reservations for each in claimants])
         for index, claimant in enumerate(claimants):
             flow.add(index, claimant.takes.get(resource, 0))
         for use, taken in zip(uses, flow.taken, strict=True):
@@ -65,10 +65,10 @@ def left_of(room: Resources, uses: Mapping[int, Resources]) -> dict[str, int]:
 class _Flow:
     """A maximum flow of one resource from pods to locks, by augmenting paths (Ford and Fulkerson)."""
 
-    def __init__(self, left: list[int], locks_of: Sequence[Sequence[int]]) -> None:
+    def __init__(self, left: list[int], reservations_of: Sequence[Sequence[int]]) -> None:
         self.taken: list[dict[int, int]] = [{} for _ in left]
         self._left = left
-        self._locks_of = locks_of
+        self._reservations_of = reservations_of
 
     def add(self, pod: int, units: int) -> None:
         """Let a pod take as much of its locks as it can and wants."""
@@ -77,21 +77,21 @@ class _Flow:
 
     def _push(self, pod: int, units: int, seen: set[int]) -> int:
         """Let a pod take something of a lock not seen yet; others turn to other locks of theirs for it."""
-        for lock in self._locks_of[pod]:
-            if lock in seen:
+        for reservation in self._reservations_of[pod]:
+            if reservation in seen:
                 continue
-            seen.add(lock)
-            moved = min(units, self._left[lock])
-            self._left[lock] -= moved
-            moved = moved or self._make_way(lock, units, seen)
+            seen.add(reservation)
+            moved = min(units, self._left[reservation])
+            self._left[reservation] -= moved
+            moved = moved or self._make_way(reservation, units, seen)
             if moved:
-                self.taken[lock][pod] = self.taken[lock].get(pod, 0) + moved
+                self.taken[reservation][pod] = self.taken[reservation].get(pod, 0) + moved
                 return moved
         return 0
 
-    def _make_way(self, lock: int, units: int, seen: set[int]) -> int:
-        for other, there in self.taken[lock].items():
+    def _make_way(self, reservation: int, units: int, seen: set[int]) -> int:
+        for other, there in self.taken[reservation].items():
             if there and (moved := self._push(other, min(units, there), seen)):
-                self.taken[lock][other] -= moved
+                self.taken[reservation][other] -= moved
                 return moved
         return 0

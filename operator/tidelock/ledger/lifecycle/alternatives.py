@@ -5,7 +5,7 @@ What tells that one was chosen is in its own status, so a next process finds the
 
 from collections import defaultdict
 
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 
 
@@ -13,20 +13,20 @@ class Alternatives:
     """All sets, by what their locks say."""
 
     def __init__(self) -> None:
-        self._sets: defaultdict[tuple[str, str], dict[Key, Entry]] = defaultdict(dict)
+        self._sets: defaultdict[tuple[str, str], dict[Key, ReservationInfo]] = defaultdict(dict)
         self._set_of: dict[Key, tuple[str, str]] = {}
 
     def __contains__(self, key: Key) -> bool:
         return key in self._set_of
 
-    def join(self, entry: Entry) -> None:
+    def join(self, entry: ReservationInfo) -> None:
         """Add a lock to its set, if it is in one."""
         spec = entry.reservation.spec
         if spec is not None and spec.any_of is not None:
             name = self._set_of[entry.key] = entry.key.namespace, spec.any_of
             self._sets[name][entry.key] = entry
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: ReservationInfo) -> None:
         """Take a lock that is gone out of its set."""
         name = self._set_of.pop(entry.key, None)
         if name is not None:
@@ -34,15 +34,15 @@ class Alternatives:
             if not self._sets[name]:
                 del self._sets[name]
 
-    def chosen(self, entry: Entry) -> Entry | None:
+    def chosen(self, entry: ReservationInfo) -> ReservationInfo | None:
         """Give the lock of an entry's set that was chosen, the first if several were."""
         chosen = (each for each in self._members(entry) if each.chosen_at is not None)
         return min(chosen, key=lambda each: (each.chosen_at, each.key), default=None)
 
-    def others(self, entry: Entry) -> list[Entry]:
+    def others(self, entry: ReservationInfo) -> list[ReservationInfo]:
         """Give all other locks of an entry's set, by name."""
         return sorted((each for each in self._members(entry) if each is not entry), key=lambda each: each.key)
 
-    def _members(self, entry: Entry) -> list[Entry]:
+    def _members(self, entry: ReservationInfo) -> list[ReservationInfo]:
         name = self._set_of.get(entry.key)
         return [] if name is None else list(self._sets[name].values())

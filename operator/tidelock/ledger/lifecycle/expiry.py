@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 
 
 class Ending(NamedTuple):
@@ -17,13 +17,13 @@ class Ending(NamedTuple):
     message: str
 
 
-def ending(entry: Entry, now: float) -> Ending | None:
+def ending(entry: ReservationInfo, now: float) -> Ending | None:
     """Give what has ended a lock by now, if anything has."""
     due = (each for each in _endings(entry, now) if each.due <= now)
     return min(due, key=lambda each: each.due, default=None)
 
 
-def _endings(entry: Entry, now: float) -> Iterator[Ending]:
+def _endings(entry: ReservationInfo, now: float) -> Iterator[Ending]:
     lease, hold = entry.lease, entry.hold
     if lease is not None and lease.lost_at is not None:
         yield Ending(lease.lost_at, Event.FORFEIT, reasons.LEASE_EXPIRED, f"spec.lease: {lease.text}")
@@ -32,6 +32,6 @@ def _endings(entry: Entry, now: float) -> Iterator[Ending]:
         yield Ending(entry.ends_at, Event.EXPIRE, reasons.EXPIRED, f"{field} has passed")
     if hold is not None and hold.commit_due is not None:
         yield Ending(hold.commit_due, Event.ABORT, reasons.NOT_COMMITTED, f"it was {hold.text}")
-    if entry.outdone_by:
-        text = f"{entry.outdone_by} was chosen, of the same spec.anyOf"
+    if entry.superseded_by:
+        text = f"{entry.superseded_by} was chosen, of the same spec.anyOf"
         yield Ending(now, Event.ABORT, reasons.ANOTHER_CHOSEN, text)

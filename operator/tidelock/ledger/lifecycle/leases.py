@@ -14,7 +14,7 @@ from tidelock.model.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class LeaseState:
     """The state of a lease; instants are seconds since the epoch, `grace` is in seconds.
 
     `lost_at` is set while the lease has lapsed.
@@ -37,16 +37,16 @@ class Lease:
         since = f"not renewed since {format_instant(self.renewed_at)}"
         return since if self.lost_at is None else f"{since}, lost at {format_instant(self.lost_at)}"
 
-    def lapsed(self) -> "Lease":
+    def lapsed(self) -> "LeaseState":
         """Begin the grace, at the instant at which it was to be renewed."""
         return replace(self, lost_at=round(self.renew_by + self.grace, 3))
 
 
-def stored(status: wire.LeaseStatus | None) -> Lease | None:
+def lease_of(status: wire.ReservationLeaseStatus | None) -> LeaseState | None:
     """Read how a lease stood, from a status."""
     if status is None:
         return None
-    return Lease(
+    return LeaseState(
         renew_time=from_datetime(status.renew_time) if status.renew_time is not None else None,
         renewed_at=from_datetime(status.renewed_at),
         renew_by=from_datetime(status.renew_by),
@@ -54,7 +54,7 @@ def stored(status: wire.LeaseStatus | None) -> Lease | None:
     )
 
 
-def followed(known: Lease | None, reservation: Reservation, now: float) -> Lease | None:
+def lease_followed(known: LeaseState | None, reservation: Reservation, now: float) -> LeaseState | None:
     """Bring a lease in line with its spec: a lease that is new, or has been renewed, counts from now."""
     asked = reservation.spec.lease if reservation.spec is not None else None
     if asked is None:
@@ -66,7 +66,7 @@ def followed(known: Lease | None, reservation: Reservation, now: float) -> Lease
     renew_by = round(renewed_at + asked.duration_seconds, 3)
     if known is not None and renew_by > max(now, known.renew_by):  # as it lasts longer than before
         lost_at = None
-    return Lease(renew_time, renewed_at, renew_by, asked.grace_seconds, lost_at)
+    return LeaseState(renew_time, renewed_at, renew_by, asked.grace_seconds, lost_at)
 
 
 def ask_the_same(before: Reservation, after: Reservation) -> bool:

@@ -21,7 +21,7 @@ _TOKEN_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Migration:
     """A pod that is to be evicted, and the node that has room for its replacement."""
 
     key: Key
@@ -30,7 +30,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """Evictions that make room on a node.
 
     `begun_at`, in seconds since the epoch, is set once it is under way. `tried` are the uids of pods that
@@ -39,7 +39,7 @@ class Plan:
 
     node: str
     token: str
-    moves: tuple[Move, ...]
+    moves: tuple[Migration, ...]
     begun_at: float | None = None
     tried: frozenset[str] = frozenset()
 
@@ -55,54 +55,54 @@ class Plan:
         pods = "1 pod" if len(self.moves) == 1 else f"{len(self.moves)} pods"
         return f"{pods} of {self.node}: {moves}"
 
-    def begun(self, now: float) -> "Plan":
+    def begun(self, now: float) -> "MigrationPlan":
         """Have it be under way from now on."""
         return replace(self, begun_at=round(now, 3))
 
-    def trying(self, uid: str) -> "Plan":
+    def trying(self, uid: str) -> "MigrationPlan":
         """Note that a pod is being evicted."""
         return replace(self, tried=self.tried | {uid})
 
-    def spared(self, uid: str) -> "Plan":
+    def spared(self, uid: str) -> "MigrationPlan":
         """Note that a pod was not evicted after all."""
         return replace(self, tried=self.tried - {uid})
 
 
-def token_of(lock_uid: str, node_uid: str, pod_uids: Iterable[str]) -> str:
+def token_of(reservation_uid: str, node_uid: str, pod_uids: Iterable[str]) -> str:
     """Name the eviction of these pods from this node for this lock."""
-    text = "\n".join((lock_uid, node_uid, *sorted(pod_uids)))
+    text = "\n".join((reservation_uid, node_uid, *sorted(pod_uids)))
     return sha256(text.encode()).hexdigest()[:_TOKEN_DIGITS]
 
 
-def asked(reservation: Reservation) -> MayMove | None:
+def migration_asked(reservation: Reservation) -> MayMove | None:
     """Give what a spec says of pods that may be moved, if anything."""
     return reservation.spec.may_move if reservation.spec is not None else None
 
 
-def approved(reservation: Reservation, plan: Plan) -> bool:
+def approved(reservation: Reservation, plan: MigrationPlan) -> bool:
     """Whether the spec has this plan be carried out."""
-    asks = asked(reservation)
+    asks = migration_asked(reservation)
     return asks is not None and (asks.automatically is True or asks.approve == plan.token)
 
 
-def stored(reservation: Reservation, plan: Plan) -> bool:
+def migration_is_stored(reservation: Reservation, plan: MigrationPlan) -> bool:
     """Whether the stored status tells of the plan, and that it is under way if it is."""
     told, wanted = reservation.status.get("plan"), render_plan(plan)
     return isinstance(told, dict) and all(told.get(name) == wanted.get(name) for name in ("token", "begunAt"))
 
 
-def read_plan(status: MovePlan | None) -> Plan | None:
+def read_plan(status: MovePlan | None) -> MigrationPlan | None:
     """Read a plan from a status; of one that is under way, any pod may have been evicted."""
     if status is None:
         return None
-    moves = tuple(Move(Key(each.namespace, each.name), each.uid, each.to) for each in status.evictions)
-    plan = Plan(status.node_name, status.token, moves)
+    moves = tuple(Migration(Key(each.namespace, each.name), each.uid, each.to) for each in status.evictions)
+    plan = MigrationPlan(status.node_name, status.token, moves)
     if status.begun_at is None:
         return plan
     return replace(plan, begun_at=from_datetime(status.begun_at), tried=frozenset(each.uid for each in moves))
 
 
-def render_plan(plan: Plan) -> dict[str, object]:
+def render_plan(plan: MigrationPlan) -> dict[str, object]:
     """Write a plan as plain JSON values."""
     told: dict[str, object] = {
         "token": plan.token,

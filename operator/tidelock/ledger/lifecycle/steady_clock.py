@@ -3,7 +3,7 @@
 from math import inf
 
 
-class Steady:
+class SteadyClock:
     """The time of day, which goes on where the clock is set back: ahead of it by all that it lost so.
 
     Pauses of some seconds are counted by it, or a clock that is set back by an hour adds an hour to each. It

@@ -17,7 +17,7 @@ from tidelock.model.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class TwoPhaseState:
     """The room that a lock has got last; instants are seconds since the epoch.
 
     `number` counts how many times it got room, after it had none. `due` is set from then until that room is
@@ -46,15 +46,15 @@ class Hold:
             return "no room is held that could be committed"
         return f"to be committed with spec.commit.token {self.token} by {format_instant(self.due)}"
 
-    def begun(self, within_seconds: int, now: float) -> "Hold":
+    def begun(self, within_seconds: int, now: float) -> "TwoPhaseState":
         """Hold room that was got now."""
-        return Hold(self.uid, self.number + 1, round(now + within_seconds, 3))
+        return TwoPhaseState(self.uid, self.number + 1, round(now + within_seconds, 3))
 
-    def lost(self) -> "Hold":
+    def lost(self) -> "TwoPhaseState":
         """Hold no room any more."""
-        return Hold(self.uid, self.number)
+        return TwoPhaseState(self.uid, self.number)
 
-    def committed(self, token: str | None, now: float) -> "Hold":
+    def committed(self, token: str | None, now: float) -> "TwoPhaseState":
         """Commit it, if this is its token and its time is not over."""
         if self.commit_due is None or token != self.token or self.commit_due <= now:
             return self
@@ -67,14 +67,14 @@ def commit_token(reservation: Reservation) -> str | None:
     return spec.commit.token if spec is not None and spec.commit is not None else None
 
 
-def stored(reservation: Reservation, status: CommitStatus | None) -> Hold | None:
+def two_phase_of(reservation: Reservation, status: CommitStatus | None) -> TwoPhaseState | None:
     """Read how a lock stood from its status; None for one that has no second phase."""
     spec = reservation.spec
     if (spec.commit if spec is not None else status) is None:
         return None
     if status is None:
-        return Hold(reservation.meta.uid)
-    return Hold(
+        return TwoPhaseState(reservation.meta.uid)
+    return TwoPhaseState(
         uid=reservation.meta.uid,
         number=status.holds,
         due=from_datetime(status.due_at) if status.due_at is not None else None,
@@ -82,9 +82,9 @@ def stored(reservation: Reservation, status: CommitStatus | None) -> Hold | None
     )
 
 
-def begun(hold: Hold | None, reservation: Reservation, now: float) -> Hold | None:
+def two_phase_begun(hold: TwoPhaseState | None, reservation: Reservation, now: float) -> TwoPhaseState | None:
     """Hold room that was got now, if its lock has a second phase."""
     spec = reservation.spec
     if spec is None or spec.commit is None:
         return hold
-    return (hold or Hold(reservation.meta.uid)).begun(spec.commit.within_seconds, now)
+    return (hold or TwoPhaseState(reservation.meta.uid)).begun(spec.commit.within_seconds, now)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tidelock.ledger.lifecycle.transitions import SETTLED
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, format_resources
@@ -60,19 +60,23 @@ class Record:
         return ", ".join(told)
 
 
-def record(entry: Entry, now: float) -> Record:
+def record(entry: ReservationInfo, now: float) -> Record:
     """Tell the life of a lock that has ended, or has been deleted."""
-    lock, ended = entry.reservation, entry.phase in SETTLED - {Phase.TERMINATING}
+    reservation, ended = entry.reservation, entry.phase in SETTLED - {Phase.TERMINATING}
     end = entry.finished_at if ended and entry.finished_at is not None else now
     began = entry.activated_at
     occupied = entry.occupied_for(end)
-    room = {name: units for name, units in lock.pod.requests.items() if name != PODS} if lock.pod else {}
+    room = (
+        {name: units for name, units in reservation.pod.requests.items() if name != PODS}
+        if reservation.pod
+        else {}
+    )
     return Record(
-        reservation=str(lock.key),
-        namespace=lock.key.namespace,
-        owner=owner_text(lock.spec.owners) if lock.spec is not None else "",
-        asked_by=lock.asked_by,
-        asked_at=format_instant(lock.meta.created),
+        reservation=str(reservation.key),
+        namespace=reservation.key.namespace,
+        owner=owner_text(reservation.spec.owners) if reservation.spec is not None else "",
+        asked_by=reservation.asked_by,
+        asked_at=format_instant(reservation.meta.created),
         active_at=format_instant(began) if began is not None else "",
         ended_at=format_instant(end),
         waited=_seconds((end if began is None else began) - entry.asked_at),

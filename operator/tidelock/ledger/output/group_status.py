@@ -5,7 +5,7 @@ from typing import Any
 
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import SETTLED
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 from tidelock.model.conditions import Aspect, dated
@@ -83,10 +83,12 @@ def _phase(stored: ReservationGroup, group: Group | None, now: float) -> Phase:
         if group.complete:
             return Phase.CONSUMED
         return next(phase for phase in (Phase.EXPIRED, Phase.LOST, Phase.REJECTED) if phase in phases)
-    return Phase.ACTIVE if group.complete and group.given else Phase.PENDING
+    return Phase.ACTIVE if group.complete and group.group_committed else Phase.PENDING
 
 
-def _cause(stored: ReservationGroup, phase: Phase, members: Sequence[Entry], problem: str) -> tuple[str, str]:
+def _cause(
+    stored: ReservationGroup, phase: Phase, members: Sequence[ReservationInfo], problem: str
+) -> tuple[str, str]:
     """Say why the group is what it is: in the words of a member that is the cause."""
     count, size = len(members), len(stored.members)
     taken = sum(entry.phase is Phase.CONSUMED for entry in members)
@@ -112,7 +114,9 @@ def _cause(stored: ReservationGroup, phase: Phase, members: Sequence[Entry], pro
     return cause.reason, f"{cause.key.name}: {cause.message}"
 
 
-def _instants(phase: Phase, group: Group | None, members: Sequence[Entry], now: float) -> dict[str, str]:
+def _instants(
+    phase: Phase, group: Group | None, members: Sequence[ReservationInfo], now: float
+) -> dict[str, str]:
     """Tell when the group began, ends and ended."""
     ends = max((entry.ends_at for entry in members if entry.ends_at is not None), default=None)
     finished = max((entry.finished_at for entry in members if entry.finished_at is not None), default=now)

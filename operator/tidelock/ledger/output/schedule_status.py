@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation_schedule import MOST_TOLD
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
@@ -17,19 +17,21 @@ _NEVER = (
 )
 
 
-class Plan(NamedTuple):
+class WindowPlan(NamedTuple):
     """How a schedule stands at an instant: names of the windows that it wants, and locks that are to go.
 
     `last` is the start of the last window that has begun and was made, `next` that of the next one.
     """
 
     wanted: list[str]
-    surplus: list[Entry]
+    surplus: list[ReservationInfo]
     last: float
     next: float | None
 
 
-def plan_windows(schedule: ReservationSchedule, windows: Collection[Entry], begun: float, now: float) -> Plan:
+def plan_windows(
+    schedule: ReservationSchedule, windows: Collection[ReservationInfo], begun: float, now: float
+) -> WindowPlan:
     """Compare a schedule with the locks that it has made.
 
     A window that has begun is made once: `begun` is the start of the last of them that has been seen, and the
@@ -47,11 +49,15 @@ def plan_windows(schedule: ReservationSchedule, windows: Collection[Entry], begu
         if entry.key.name not in wanted
         or entry.reservation.meta.annotations.get(TEMPLATE_ANNOTATION) != schedule.digest
     ]
-    return Plan(wanted, surplus, last, to_come[0] if to_come else None)
+    return WindowPlan(wanted, surplus, last, to_come[0] if to_come else None)
 
 
 def render_schedule(
-    schedule: ReservationSchedule, windows: Collection[Entry], plan: Plan, now: float, problem: str = ""
+    schedule: ReservationSchedule,
+    windows: Collection[ReservationInfo],
+    plan: WindowPlan,
+    now: float,
+    problem: str = "",
 ) -> dict[str, Any]:
     """Write the status of a schedule; `problem` is why not all of its windows could be made."""
     there = sorted(
@@ -84,12 +90,12 @@ def render_leaving_schedule(stored: ReservationSchedule, now: float) -> dict[str
     }
 
 
-def _ahead(entry: Entry, now: float) -> bool:
+def _ahead(entry: ReservationInfo, now: float) -> bool:
     start = entry.reservation.start_at
     return start is not None and start > now
 
 
-def _window(entry: Entry) -> dict[str, str]:
+def _window(entry: ReservationInfo) -> dict[str, str]:
     return {
         "name": entry.key.name,
         "startAt": format_instant(entry.reservation.start_at or 0.0),
@@ -97,7 +103,7 @@ def _window(entry: Entry) -> dict[str, str]:
     }
 
 
-def _aspects(schedule: ReservationSchedule, plan: Plan, planned: int, problem: str) -> Iterator[Aspect]:
+def _aspects(schedule: ReservationSchedule, plan: WindowPlan, planned: int, problem: str) -> Iterator[Aspect]:
     """State what holds of a schedule: one that is suspended is as it was asked to be."""
     if schedule.problem:
         yield Aspect("Ready", "False", reasons.INVALID_SPEC, schedule.problem)

@@ -6,12 +6,12 @@ from typing import Any
 
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.usage import Occupant
-from tidelock.ledger.lifecycle.leases import Lease
-from tidelock.ledger.lifecycle.migration import approved, asked, render_plan
+from tidelock.ledger.lifecycle.leases import LeaseState
+from tidelock.ledger.lifecycle.migration import approved, migration_asked, render_plan
 from tidelock.ledger.lifecycle.transitions import SETTLED
-from tidelock.ledger.lifecycle.two_phase import Hold, commit_token
+from tidelock.ledger.lifecycle.two_phase import TwoPhaseState, commit_token
 from tidelock.ledger.queue.quotas import Charge
-from tidelock.ledger.reservation_info import Entry, Place
+from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
@@ -25,7 +25,7 @@ _Aspect = tuple[str, bool, str, str]
 _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.PLANNED})
 
 
-def render(entry: Entry, now: float) -> dict[str, Any]:
+def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
     """Write the status of a lock; a condition keeps its transition time for as long as its status lasts."""
     spec = entry.reservation.spec
     aspects = _aspects(entry) if _told(entry) else _expectations(entry)
@@ -65,13 +65,13 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     return status
 
 
-def _moves(entry: Entry) -> dict[str, Any]:
+def _moves(entry: ReservationInfo) -> dict[str, Any]:
     """Tell which pods are to move for a lock, and how many have."""
     told: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
     return told if entry.plan is None else told | {"plan": render_plan(entry.plan)}
 
 
-def _queue(entry: Entry, place: Place) -> dict[str, Any]:
+def _queue(entry: ReservationInfo, place: QueuePosition) -> dict[str, Any]:
     """Tell where in line a lock stands, when it may have room, and where some is kept for it."""
     told: dict[str, Any] = {
         "position": place.position,
@@ -83,7 +83,7 @@ def _queue(entry: Entry, place: Place) -> dict[str, Any]:
     return told | {"earmark": entry.earmark} if entry.earmark else told
 
 
-def _use(entry: Entry) -> dict[str, Any]:
+def _use(entry: ReservationInfo) -> dict[str, Any]:
     """Tell what those use who are in a shared lock."""
     if not entry.occupants or not (used := entry.used):
         return {}
@@ -108,7 +108,7 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
     else:
         aspects = [Aspect("Ready", "True", reasons.ENFORCED, "locks of this namespace are held to it")]
         for hard, limits, uses, amounts in (
-            ("hard", quota.hard, "used", used.room),
+            ("hard", quota.hard, "used", used.reserved),
             ("hardSeconds", quota.hard_seconds, "usedSeconds", used.seconds),
         ):
             if limits:
@@ -117,14 +117,14 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
     return status | {"conditions": dated(aspects, quota.status, generation, now)}
 
 
-def shown_resources(entry: Entry) -> Resources:
+def shown_resources(entry: ReservationInfo) -> Resources:
     """Give what a lock holds, or is to hold once it has room."""
-    if entry.room:
-        return entry.room
+    if entry.reserved:
+        return entry.reserved
     return entry.reservation.pod.requests if entry.reservation.pod is not None else {}
 
 
-def _aspects(entry: Entry) -> Iterator[_Aspect]:
+def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
     """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
     active = entry.phase is Phase.ACTIVE and not entry.violation
     lapsed = _lapsed_text(entry)
@@ -151,19 +151,19 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     yield from _planned_moves(entry)
 
 
-def _expectations(entry: Entry) -> Iterator[_Aspect]:
+def _expectations(entry: ReservationInfo) -> Iterator[_Aspect]:
     """State of a lock that holds room, and is not given before its whole group is, that it waits."""
     text = f"{entry.message}, and waits until all locks of its group are stored"
     for name in ("Active", "Ready", "Reconciling"):
         yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
 
 
-def _told(entry: Entry) -> bool:
+def _told(entry: ReservationInfo) -> bool:
     """Whether a lock may be told to be active, if it is: not while its group might come to nothing yet."""
-    return entry.given or entry.phase is not Phase.ACTIVE
+    return entry.group_committed or entry.phase is not Phase.ACTIVE
 
 
-def _awaited(entry: Entry) -> tuple[str, str] | None:
+def _awaited(entry: ReservationInfo) -> tuple[str, str] | None:
     """Say what a lock waits for, if for anything: room, the end of a binding, a resize, its commit."""
     if entry.phase in (Phase.PENDING, Phase.BOUND):
         return entry.reason, entry.message
@@ -175,7 +175,7 @@ def _awaited(entry: Entry) -> tuple[str, str] | None:
     return None
 
 
-def _obstacle(entry: Entry) -> tuple[str, str] | None:
+def _obstacle(entry: ReservationInfo) -> tuple[str, str] | None:
     """Say why nothing will become of a lock by itself, or not for now."""
     if entry.problem and not entry.final:
         failed = entry.reservation.failure
@@ -185,7 +185,7 @@ def _obstacle(entry: Entry) -> tuple[str, str] | None:
     return (entry.reason, entry.message) if entry.phase in (Phase.LOST, Phase.REJECTED) else None
 
 
-def _readiness(entry: Entry) -> tuple[bool, str, str]:
+def _readiness(entry: ReservationInfo) -> tuple[bool, str, str]:
     """Say of a lock that is active whether its node, its lease and its commit are well, too."""
     if entry.node_problem is not None:
         return False, *entry.node_problem
@@ -198,7 +198,7 @@ def _readiness(entry: Entry) -> tuple[bool, str, str]:
     return True, reasons.HELD, entry.message
 
 
-def _commitment(entry: Entry) -> tuple[bool, str, str] | None:
+def _commitment(entry: ReservationInfo) -> tuple[bool, str, str] | None:
     """Say of a lock in two phases whether it is committed, and if not, why not and how it would be."""
     hold, token = entry.hold, commit_token(entry.reservation)
     if hold is None:
@@ -212,9 +212,9 @@ def _commitment(entry: Entry) -> tuple[bool, str, str] | None:
     return False, reasons.TOKEN_MISMATCH, f"spec.commit.token {token} is of another hold; {hold.text}"
 
 
-def _planned_moves(entry: Entry) -> Iterator[_Aspect]:
+def _planned_moves(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Say of a lock for which pods may be moved which these are, and how that is approved."""
-    plan, asks = entry.plan, asked(entry.reservation)
+    plan, asks = entry.plan, migration_asked(entry.reservation)
     if asks is None or not entry.may_move:
         return
     if plan is None:
@@ -233,7 +233,7 @@ def _planned_moves(entry: Entry) -> Iterator[_Aspect]:
         yield "MovePlanned", True, reasons.TOKEN_MISMATCH, f"{other}; {how}"
 
 
-def _occupancy(entry: Entry) -> Iterator[_Aspect]:
+def _occupancy(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Say of a lock for reuse who is in it."""
     if not entry.sticky or entry.phase is not Phase.ACTIVE:
         return
@@ -246,7 +246,7 @@ def _occupancy(entry: Entry) -> Iterator[_Aspect]:
         yield "Occupied", True, reasons.OCCUPIED, text
 
 
-def _lending(entry: Entry) -> Iterator[_Aspect]:
+def _lending(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Say of a borrowable lock who uses its room."""
     if not entry.borrowable or entry.phase is not Phase.ACTIVE:
         return
@@ -264,7 +264,7 @@ def _lending(entry: Entry) -> Iterator[_Aspect]:
         yield "Lent", False, reasons.NOT_LENT, "nobody borrows of it"
 
 
-def _ending_text(entry: Entry, ending: Sequence[Occupant]) -> str:
+def _ending_text(entry: ReservationInfo, ending: Sequence[Occupant]) -> str:
     """Say what borrowers that are ending still use of a lock, and until when at the least."""
     used = _shown(reduce(plus, (each.uses for each in ending), NOTHING))
     amounts = ", ".join(f"{name} {amount}" for name, amount in used.items())
@@ -277,7 +277,7 @@ def _ending_text(entry: Entry, ending: Sequence[Occupant]) -> str:
     )
 
 
-def _lapsed_text(entry: Entry) -> str:
+def _lapsed_text(entry: ReservationInfo) -> str:
     """Say how the lease of a lock has lapsed; empty if it has not, or the lock is over."""
     lease = entry.lease
     return (
@@ -285,7 +285,7 @@ def _lapsed_text(entry: Entry) -> str:
     )
 
 
-def _kept_up(entry: Entry) -> dict[str, Any]:
+def _kept_up(entry: ReservationInfo) -> dict[str, Any]:
     """Say how what its holder has to keep up stands: its lease, its commit."""
     status: dict[str, Any] = {}
     if entry.lease is not None:
@@ -295,7 +295,7 @@ def _kept_up(entry: Entry) -> dict[str, Any]:
     return status
 
 
-def _commit(hold: Hold) -> dict[str, Any]:
+def _commit(hold: TwoPhaseState) -> dict[str, Any]:
     told: dict[str, Any] = {"holds": hold.number}
     if hold.due is not None:
         told |= {"token": hold.token, "dueAt": format_instant(hold.due)}
@@ -304,7 +304,7 @@ def _commit(hold: Hold) -> dict[str, Any]:
     return told
 
 
-def _lease(lease: Lease) -> dict[str, str]:
+def _lease(lease: LeaseState) -> dict[str, str]:
     instants = {
         "renewTime": lease.renew_time,
         "renewedAt": lease.renewed_at,
@@ -314,7 +314,7 @@ def _lease(lease: Lease) -> dict[str, str]:
     return {name: format_instant(instant) for name, instant in instants.items() if instant is not None}
 
 
-def _condition(entry: Entry, aspect: _Aspect, now: float) -> dict[str, Any]:
+def _condition(entry: ReservationInfo, aspect: _Aspect, now: float) -> dict[str, Any]:
     name, holds, reason, message = aspect
     status = "True" if holds else "False"
     since = entry.transition_times.get(name)

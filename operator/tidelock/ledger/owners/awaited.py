@@ -6,7 +6,7 @@ the amounts of its message, which change with every pod that comes or goes.
 
 from tidelock.ledger import reasons
 from tidelock.ledger.owners.ownership import Ownership
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod
@@ -32,8 +32,8 @@ def told_by(text: str, earlier: str) -> bool:
     return earlier == text or (text == MISSING and earlier.startswith(f"{MISSING}: "))
 
 
-def _standing(entry: Entry) -> str:
-    if entry.phase is Phase.ACTIVE and not entry.given:
+def _standing(entry: ReservationInfo) -> str:
+    if entry.phase is Phase.ACTIVE and not entry.group_committed:
         return f"{Phase.PENDING}: {reasons.GROUP_INCOMPLETE}"
     if entry.phase is Phase.ACTIVE and entry.sticky and entry.occupants:
         return f"{entry.phase} and in use by another pod"

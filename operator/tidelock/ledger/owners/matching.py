@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from math import floor
 from typing import NamedTuple
 
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import ControllerOwner, Owner, ReservationSpec
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -51,7 +51,7 @@ def names(spec: ReservationSpec | None, pod: Pod) -> bool:
     return spec is not None and any(term.pod is not None and _term_matches(term, pod) for term in spec.owners)
 
 
-def is_for_any(entry: Entry, pod: Pod) -> bool:
+def is_for_any(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a lock of which a pod is an owner is as much for others of its workload.
 
     Of such locks a pod takes the best fit where it goes. Members of groups and locks for reuse have rules
@@ -65,7 +65,7 @@ def _is_for_any(spec: ReservationSpec, pod: Pod) -> bool:
     return spec.group is None and spec.reuse != "Always" and not names(spec, pod)
 
 
-def may_claim(entry: Entry, pod: Pod) -> bool:
+def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a pod that matches the owners of a lock can take it.
 
     One that is leaving has had its day, and the lock is for the next of its name; unless its binding says
@@ -75,7 +75,7 @@ def may_claim(entry: Entry, pod: Pod) -> bool:
     """
     if entry.ahead:
         return False
-    claimed = pod.claimed_locks
+    claimed = pod.claimed_reservations
     if claimed is not None and entry.uid in claimed:
         return True
     if pod.node_name:

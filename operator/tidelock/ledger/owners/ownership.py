@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 
-from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.owners.best_fit import best_fit, misfit
 from tidelock.ledger.owners.matching import OwnerIndex, is_for_any, is_owner, may_claim, owner_names
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
@@ -37,14 +37,14 @@ class Ownership:
 
     def __init__(
         self,
-        entries: Mapping[Key, Entry],
+        entries: Mapping[Key, ReservationInfo],
         groups: Groups,
-        rooms: Rooms,
+        holdings: Holdings,
         capacity: Callable[[str], Resources],
     ) -> None:
         self._entries = entries
         self._groups = groups
-        self._rooms = rooms
+        self._holdings = holdings
         self._capacity = capacity
         self._index = OwnerIndex()
         self._former = OwnerIndex()
@@ -52,7 +52,7 @@ class Ownership:
         self._for_workloads: set[str] = set()
         self._key_of: dict[str, Key] = {}
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: ReservationInfo) -> None:
         """Take over what the spec of a lock says of its owners; one that is over has none."""
         if entry.phase in SETTLED:
             self.end(entry)
@@ -67,7 +67,7 @@ class Ownership:
             if owner_names(entry.key, entry.reservation.spec) is None:
                 self._for_workloads.add(entry.key.namespace)
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: ReservationInfo) -> None:
         """Note that a lock is over or gone: it has no owners. Its end is remembered unless a pod took it."""
         self._index.discard(entry.key)
         self._key_of.pop(entry.uid, None)
@@ -80,7 +80,7 @@ class Ownership:
         if len(self._ends) > _MOST_FORMER:
             self._forget(next(iter(self._ends)))
 
-    def naming(self, pod: Pod) -> list[Entry]:
+    def naming(self, pod: Pod) -> list[ReservationInfo]:
         """Return the locks that name a pod as an owner and are not over, by name; some may begin later."""
         return [self._entries[key] for key in self._index.of(pod)]
 
@@ -89,14 +89,14 @@ class Ownership:
         keys = self._former.of(pod)
         return next((text for key, text in reversed(self._ends.items()) if key in keys), "") if keys else ""
 
-    def of(self, pod: Pod, among: Iterable[Entry] | None = None) -> list[Entry]:
+    def of(self, pod: Pod, among: Iterable[ReservationInfo] | None = None) -> list[ReservationInfo]:
         """All locks of which the pod is an owner and which are not over, by name; of a group one a node.
 
         Thousands may be for any pod of its workload: with `among` only these of them.
         """
         if isinstance(pod, ReservePod):
             return []  # it owns nothing
-        claimed = pod.claimed_locks
+        claimed = pod.claimed_reservations
         if claimed is not None:
             took = (self._key_of.get(uid) for uid in claimed)
             among = [self._entries[key] for key in took if key is not None]
@@ -113,7 +113,7 @@ class Ownership:
         keys = chain.from_iterable(self._index.for_any(pod))
         return any(may_claim(self._entries[key], pod) for key in keys)
 
-    def _owns(self, pod: Pod, entry: Entry) -> bool:
+    def _owns(self, pod: Pod, entry: ReservationInfo) -> bool:
         """Whether a pod is an owner of a lock that is not over."""
         is_known = self._entries.get(entry.key) is entry and entry.phase not in SETTLED
         return is_known and is_owner(pod, entry.key, entry.reservation.spec)
@@ -122,70 +122,72 @@ class Ownership:
         """Whether there is, or was, a lock in a namespace that does not name its owners."""
         return namespace in self._for_workloads
 
-    def taken(self, pod: Pod, node_name: str, *, named_only: bool = False) -> list[Entry]:
+    def taken(self, pod: Pod, node_name: str, *, named_only: bool = False) -> list[ReservationInfo]:
         """Return the locks of a pod's own that end when it is bound to a node, by name.
 
         All that name it, wherever they are, and a member of each group; and of the locks on the node that are
         for any pod of its workload those that fit best what it needs beside these. Where its binding says
         which it took, those. With `named_only` it takes none of these.
         """
-        own = self.of(pod, self._rooms.held_on(node_name))
+        own = self.of(pod, self._holdings.held_on(node_name))
         if not own:
             return own
-        loose: list[Entry] = []
-        certain: list[Entry] = []
+        loose: list[ReservationInfo] = []
+        certain: list[ReservationInfo] = []
         for entry in own:
             if not entry.sticky:
                 (loose if is_for_any(entry, pod) else certain).append(entry)
         chosen = self._groups.taken(certain, node_name)
         if named_only or not loose:
             return chosen
-        if pod.claimed_locks is not None:
+        if pod.claimed_reservations is not None:
             return sorted([*chosen, *loose], key=lambda entry: entry.key)
         reused = (entry for entry in own if entry.sticky and entry.node == node_name)
         uses = (entry.occupants[pod.uid].uses for entry in reused if pod.uid in entry.occupants)
-        here = [entry for entry in chosen if entry.room and entry.node == node_name]
-        needed = reduce(beyond, (*uses, self._rooms.released(here, node_name)), pod.requests)
-        offered = [entry for entry in loose if entry.room and entry.node == node_name]
+        here = [entry for entry in chosen if entry.reserved and entry.node == node_name]
+        needed = reduce(beyond, (*uses, self._holdings.released(here, node_name)), pod.requests)
+        offered = [entry for entry in loose if entry.reserved and entry.node == node_name]
         chosen += self._best(needed, offered, here, node_name)
         return sorted(chosen, key=lambda entry: entry.key)
 
-    def misfit(self, pod: Pod, entries: Sequence[Entry], node_name: str) -> float | None:
+    def misfit(self, pod: Pod, entries: Sequence[ReservationInfo], node_name: str) -> float | None:
         """Return by how much a pod's own locks on a node miss what it needs, as shares of the node.
 
         None if one of them is for this pod alone, as it names the pod or as the pod stands in for it.
         """
         if not all(is_for_any(entry, pod) and entry.uid != pod.uid for entry in entries):
             return None
-        return misfit(pod.requests, [entry.room for entry in entries], self._capacity(node_name))
+        return misfit(pod.requests, [entry.reserved for entry in entries], self._capacity(node_name))
 
     def _best(
-        self, needed: Resources, offered: list[Entry], here: list[Entry], node_name: str
-    ) -> list[Entry]:
+        self, needed: Resources, offered: list[ReservationInfo], here: list[ReservationInfo], node_name: str
+    ) -> list[ReservationInfo]:
         """Choose the locks that fit best; all of them, where less would not release what they lend."""
         indexes = best_fit(needed, [entry.held for entry in offered], self._capacity(node_name))
         best = [offered[index] for index in indexes]
         if not any(entry.borrowable for entry in offered):
             return best
-        there = self._rooms.released([*here, *offered], node_name)
-        before = self._rooms.released(here, node_name)
+        there = self._holdings.released([*here, *offered], node_name)
+        before = self._holdings.released(here, node_name)
         enough = at_most(needed, minus(there, before))
-        released = minus(self._rooms.released([*here, *best], node_name), before)
+        released = minus(self._holdings.released([*here, *best], node_name), before)
         return best if covers(released, enough) else offered
 
-    def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[Entry]:
+    def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[ReservationInfo]:
         """Give the locks on a node of pods, or reserve pods, that are nominated there."""
         own = (entry for pod in nominated for entry in self.of(pod))
-        return list(dict.fromkeys(entry for entry in own if entry.room and entry.node == node_name))
+        return list(dict.fromkeys(entry for entry in own if entry.reserved and entry.node == node_name))
 
-    def kept_for(self, pods: Iterable[Pod], node_name: str, besides: Collection[Entry]) -> Resources:
+    def kept_for(
+        self, pods: Iterable[Pod], node_name: str, besides: Collection[ReservationInfo]
+    ) -> Resources:
         """Tell what locks hold on a node for pods that are nominated there, some other locks left out."""
-        if not self._rooms.any_on(node_name):
+        if not self._holdings.any_on(node_name):
             return NOTHING
         theirs = [entry for entry in self.on_node(pods, node_name) if entry not in besides]
-        others = [entry for entry in besides if entry.room and entry.node == node_name]
-        released = self._rooms.released([*others, *theirs], node_name)
-        return minus(released, self._rooms.released(others, node_name))
+        others = [entry for entry in besides if entry.reserved and entry.node == node_name]
+        released = self._holdings.released([*others, *theirs], node_name)
+        return minus(released, self._holdings.released(others, node_name))
 
     def _forget(self, key: Key) -> None:
         """Have the end of a lock not be remembered."""
@@ -193,7 +195,7 @@ class Ownership:
         self._ends.pop(key, None)
 
 
-def _end_text(entry: Entry) -> str:
+def _end_text(entry: ReservationInfo) -> str:
     if entry.phase not in SETTLED or entry.finished_at is None:
         return f"{entry.key} was deleted"
     return f"{entry.key} is {entry.phase} since {format_instant(entry.finished_at)}: {entry.message}"

@@ -11,15 +11,15 @@ from itertools import islice
 from math import inf
 from operator import itemgetter
 
-from tidelock.ledger.reservation_info import Entry, Order
+from tidelock.ledger.reservation_info import Order, ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 
-_Lines = defaultdict[Hashable, list[tuple[Order, Entry]]]
+_Lines = defaultdict[Hashable, list[tuple[Order, ReservationInfo]]]
 _ORDER = itemgetter(0)
 
 
-class Parking:
+class EquivalenceClasses:
     """Parked locks in their order, by namespace and by what they ask for.
 
     Args:
@@ -27,7 +27,7 @@ class Parking:
 
     """
 
-    def __init__(self, demand: Callable[[Entry], Hashable]) -> None:
+    def __init__(self, demand: Callable[[ReservationInfo], Hashable]) -> None:
         self._demand = demand
         self._places: dict[Key, tuple[Hashable, Order]] = {}
         self._lines: defaultdict[str, _Lines] = defaultdict(lambda: defaultdict(list))
@@ -35,7 +35,7 @@ class Parking:
     def __contains__(self, key: Key) -> bool:
         return key in self._places
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: ReservationInfo) -> None:
         """Park a lock."""
         self.discard(entry.key)
         demand, order = self._places[entry.key] = self._demand(entry), entry.order
@@ -56,7 +56,7 @@ class Parking:
             del self._lines[key.namespace]
         return True
 
-    def take_first(self, namespace: str) -> list[Entry]:
+    def take_first(self, namespace: str) -> list[ReservationInfo]:
         """Take out the first lock of each kind."""
         lines = self._lines[namespace].values() if namespace in self._lines else ()
         first = [line[0][1] for line in lines]
@@ -64,24 +64,24 @@ class Parking:
             self.discard(entry.key)
         return first
 
-    def take_first_of_all(self) -> list[Entry]:
+    def take_first_of_all(self) -> list[ReservationInfo]:
         """Take out the first lock of each kind of each namespace."""
         return [entry for namespace in tuple(self._lines) for entry in self.take_first(namespace)]
 
-    def take_longest(self, count: int) -> list[Entry]:
+    def take_longest(self, count: int) -> list[ReservationInfo]:
         """Take out so many of those that have been parked for longest."""
         longest = [self._get(key) for key in islice(self._places, count)]
         for entry in longest:
             self.discard(entry.key)
         return longest
 
-    def _get(self, key: Key) -> Entry:
+    def _get(self, key: Key) -> ReservationInfo:
         demand, order = self._places[key]
         line = self._lines[key.namespace][demand]
         return line[bisect_left(line, order, key=_ORDER)][1]
 
 
-def shape(entry: Entry) -> Hashable | None:
+def scheduling_hash(entry: ReservationInfo) -> Hashable | None:
     """Give a value that is equal for locks of a namespace of which all or none fit.
 
     While nothing is freed, what was refused to one is refused to all alike. None for one that may have room
@@ -98,15 +98,15 @@ def shape(entry: Entry) -> Hashable | None:
     return pod.spec.priority, pod.placement_key, pod.neighbour_key
 
 
-def room_demand(entry: Entry) -> Hashable:
+def capacity_demand(entry: ReservationInfo) -> Hashable:
     """Give a value that is equal for locks for which there is room alike; own for members of a group."""
-    alike = shape(entry) if entry.membership is None else None
+    alike = scheduling_hash(entry) if entry.membership is None else None
     return entry.key if alike is None else alike
 
 
-def quota_demand(entry: Entry) -> Hashable:
+def quota_demand(entry: ReservationInfo) -> Hashable:
     """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
-    if entry.room:
+    if entry.reserved:
         return entry.key
     rights = entry.wanted_priority, entry.preempts
     return tuple(sorted(entry.reservation.requests.items())), entry.wanted_life, *rights

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.quantities import Resources
 
 _Totals = npt.NDArray[np.float64]
 
 
-class Shares:
+class FairShares:
     """The shares of all namespaces, as the ledger's charges and the nodes are now."""
 
     def __init__(self, columns: Columns, quotas: Quotas) -> None:
@@ -30,7 +30,7 @@ class Shares:
 
     def of(self, namespace: str) -> float:
         """Give the weighted dominant share of a namespace; 0 if none of its locks has room."""
-        return self.share(self._quotas.used(namespace).room, namespace)
+        return self.share(self._quotas.used(namespace).reserved, namespace)
 
     def share(self, held: Resources, namespace: str) -> float:
         """Give the share that a namespace would have with this room; what no node has counts as nothing."""
@@ -40,13 +40,13 @@ class Shares:
         parts = (units / totals[name] for name, units in held.items() if totals.get(name))
         return max(parts, default=0.0) / self._quotas.weight(namespace)
 
-    def in_order(self, entries: Iterable[Entry]) -> list[Entry]:
+    def in_order(self, entries: Iterable[ReservationInfo]) -> list[ReservationInfo]:
         """Order locks as they would be given room if there were enough for one after the other.
 
         The next lock of a namespace comes when that has the smallest share, all its locks before that one
         included: so they are sorted by priority, then by that share, then by age.
         """
-        queues: defaultdict[str, list[Entry]] = defaultdict(list)
+        queues: defaultdict[str, list[ReservationInfo]] = defaultdict(list)
         for entry in entries:
             queues[entry.key.namespace].append(entry)
         ranked, totals = [], self._cluster_row()
@@ -60,11 +60,11 @@ class Shares:
         ranked.sort(key=lambda each: each[:3])
         return [entry for *_, entry in ranked]
 
-    def _shares_before(self, namespace: str, queue: list[Entry], totals: _Totals) -> list[float]:
+    def _shares_before(self, namespace: str, queue: list[ReservationInfo], totals: _Totals) -> list[float]:
         """Give the share that a namespace will have when it is the turn of each of its locks."""
         columns = self._columns
         asked = np.array([columns.vector(entry.reservation.requests) for entry in queue])
-        before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).room)
+        before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).reserved)
         shares: list[float] = ((before / totals).max(axis=1) / self._quotas.weight(namespace)).tolist()
         return shares
 

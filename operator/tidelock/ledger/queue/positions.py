@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.forecast import Forecast
-from tidelock.ledger.queue.fair_share import Shares
-from tidelock.ledger.queue.waiting import RENEWALS_A_SECOND, Waitlist
-from tidelock.ledger.reservation_info import Entry, Place
+from tidelock.ledger.queue.fair_share import FairShares
+from tidelock.ledger.queue.waiting import RENEWALS_A_SECOND, WaitingReservations
+from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model.api.reservation import Phase
 
 # Seconds between two looks, and how many locks may wait for each second of it: a look at 10,000 takes 20 ms.
@@ -27,7 +27,7 @@ _FOR_ROOM = frozenset(
 )
 
 
-class Places:
+class QueuePositions:
     """Keeps the places that locks have been told.
 
     Args:
@@ -40,12 +40,12 @@ class Places:
 
     def __init__(
         self,
-        waitlist: Waitlist,
-        shares: Shares,
+        waiting_reservations: WaitingReservations,
+        shares: FairShares,
         forecast: Callable[[float], Forecast],
-        tell: Callable[[Entry], None],
+        tell: Callable[[ReservationInfo], None],
     ) -> None:
-        self._waitlist = waitlist
+        self._waiting_reservations = waiting_reservations
         self._shares = shares
         self._forecast = forecast
         self._tell = tell
@@ -54,11 +54,15 @@ class Places:
     @property
     def due(self) -> float | None:
         """When places are to be found anew, if they are."""
-        return self._waitlist.steady.instant(self._next) if self._waitlist.moved else None
+        return (
+            self._waiting_reservations.steady.instant(self._next)
+            if self._waiting_reservations.moved
+            else None
+        )
 
-    def line(self) -> list[Entry]:
+    def line(self) -> list[ReservationInfo]:
         """Give all that have been tried and wait for their first room, as they would be given it."""
-        waiting = self._waitlist.waiting.values()
+        waiting = self._waiting_reservations.waiting.values()
         return self._shares.in_order(
             [entry for entry in waiting if entry.tried and entry.phase is Phase.PENDING]
         )
@@ -67,31 +71,35 @@ class Places:
         """Find the places anew if that is due, and tell those that are others than they were told."""
         if self.due is None or now < self.due:
             return
-        line, at = self.line(), self._waitlist.steady.at(now)
+        line, at = self.line(), self._waiting_reservations.steady.at(now)
         pause = max(_PAUSE, len(line) / _LOOKED_AT_A_SECOND)
         news = list(_news(line))
-        due = [(entry, place) for entry, place in news if at >= entry.placed_at + self._waitlist.renewal]
+        due = [
+            (entry, place)
+            for entry, place in news
+            if at >= entry.placed_at + self._waiting_reservations.renewal
+        ]
         due.sort(key=lambda each: each[0].placed_at)
         told = due[: int(pause * RENEWALS_A_SECOND)]
         forecast = self._forecast(now) if told else None
         for entry, position in told:
             start = None if forecast is None else _estimate(entry, forecast)
-            place = Place(position, len(line), start)
+            place = QueuePosition(position, len(line), start)
             entry.placed_at = at
             if place != entry.place:
                 entry.place = place
                 self._tell(entry)
-        self._waitlist.moved = len(told) < len(news)
+        self._waiting_reservations.moved = len(told) < len(news)
         self._next = at + pause
 
 
-def waits_for_room(entry: Entry) -> bool:
+def waits_for_capacity(entry: ReservationInfo) -> bool:
     """Whether a lock waits for its first room, from now on and by itself, and for nothing else."""
     waits = entry.phase is Phase.PENDING and not entry.ahead and entry.membership is None
     return waits and entry.reason in _FOR_ROOM
 
 
-def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:
+def _news(line: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
     """Give those whose place is another than they were told, or was told before their last refusal."""
     for position, entry in enumerate(line, 1):
         known = entry.place
@@ -99,9 +107,9 @@ def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:
             yield entry, position
 
 
-def _estimate(entry: Entry, forecast: Forecast) -> float | None:
+def _estimate(entry: ReservationInfo, forecast: Forecast) -> float | None:
     """Tell when a lock may have room at the earliest, if that can be told by amounts alone."""
     pod = entry.reservation.pod
-    if pod is None or not waits_for_room(entry):
+    if pod is None or not waits_for_capacity(entry):
         return None
     return forecast.to_come(pod.requests, entry.earmark or pod.spec.node_name)

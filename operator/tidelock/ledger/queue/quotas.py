@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelock.cluster.lister import Lister
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers, format_quantity, minus, plus
@@ -29,7 +29,7 @@ class Charge:
     `unused` is the part of the room that no owner uses, who would be counted for it as a pod.
     """
 
-    room: Resources = field(default_factory=dict)
+    reserved: Resources = field(default_factory=dict)
     seconds: Resources = field(default_factory=dict)
     unused: Resources = field(default_factory=dict)
 
@@ -39,19 +39,21 @@ class Charge:
         return cls(room, {name: units * life for name, units in room.items()}, unused) if room else _NO_CHARGE
 
     @classmethod
-    def asked_for(cls, entry: Entry) -> "Charge":
+    def asked_for(cls, entry: ReservationInfo) -> "Charge":
         """Count a lock as it will count when it has what its spec asks for."""
         requests = entry.reservation.requests
         return cls.of(requests, entry.wanted_life, requests)
 
     def __add__(self, other: "Charge") -> "Charge":
         return Charge(
-            plus(self.room, other.room), plus(self.seconds, other.seconds), plus(self.unused, other.unused)
+            plus(self.reserved, other.reserved),
+            plus(self.seconds, other.seconds),
+            plus(self.unused, other.unused),
         )
 
     def covers(self, other: "Charge") -> bool:
         """Whether the other has no more of anything."""
-        return covers(self.room, other.room) and covers(self.seconds, other.seconds)
+        return covers(self.reserved, other.reserved) and covers(self.seconds, other.seconds)
 
 
 class Excess(NamedTuple):
@@ -117,22 +119,22 @@ class Quotas:
         """Give the weight with which a namespace takes part in the order of those that wait."""
         return max((quota.spec.weight or 1 for quota in self._quotas.of(namespace)), default=1)
 
-    def counts(self, entry: Entry) -> bool:
+    def counts(self, entry: ReservationInfo) -> bool:
         """Whether a lock counts with anything."""
         return entry.key in self._charges
 
-    def charge(self, entry: Entry) -> None:
+    def charge(self, entry: ReservationInfo) -> None:
         """Count a lock as it is now."""
         before = self._charges.get(entry.key, _NO_CHARGE)
         bound = entry.phase is Phase.BOUND
-        room, unused = (before.room, before.unused) if bound else (entry.room, _unused(entry))
+        room, unused = (before.reserved, before.unused) if bound else (entry.reserved, _unused(entry))
         self._replace(entry.key, before, Charge.of(room, entry.life, unused))
 
     def discharge(self, key: Key) -> None:
         """Count a lock no more."""
         self._replace(key, self._charges.get(key, _NO_CHARGE), _NO_CHARGE)
 
-    def problem(self, entry: Entry, beside: Charge = _NO_CHARGE) -> str:
+    def problem(self, entry: ReservationInfo, beside: Charge = _NO_CHARGE) -> str:
         """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more.
 
         Others of its namespace may be about to be given something `beside` it.
@@ -158,17 +160,17 @@ class Quotas:
     def _replace(self, key: Key, before: Charge, after: Charge) -> None:
         if before == after:
             return
-        if after.room:
+        if after.reserved:
             self._charges[key] = after
         else:
             self._charges.pop(key, None)
         used = self.used(key.namespace)
         self._used[key.namespace] = Charge(
-            minus(plus(used.room, after.room), before.room),
+            minus(plus(used.reserved, after.reserved), before.reserved),
             minus(plus(used.seconds, after.seconds), before.seconds),
             minus(plus(used.unused, after.unused), before.unused),
         )
-        if not self._used[key.namespace].room:
+        if not self._used[key.namespace].reserved:
             del self._used[key.namespace]
         self.changed[key.namespace] = None
         if not (after.covers(before) and covers(after.unused, before.unused)):
@@ -191,7 +193,7 @@ class Quotas:
             listener(namespace)
 
 
-def _unnamed(quotas: Collection[ReservationQuota], entry: Entry) -> Iterator[str]:
+def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> Iterator[str]:
     """Say what a lock asks for that is refused because no quota of its namespace names it."""
     if entry.wanted_priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
         wanted = f"spec.priority {entry.wanted_priority}"
@@ -204,21 +206,21 @@ def _unnamed(quotas: Collection[ReservationQuota], entry: Entry) -> Iterator[str
 
 
 def _excesses(
-    quota: ReservationQuota, entry: Entry, asked: Charge, own: Charge, used: Charge
+    quota: ReservationQuota, entry: ReservationInfo, asked: Charge, own: Charge, used: Charge
 ) -> Iterator[Excess]:
     """Give what a lock asks for beyond a quota; what it counts with already is not asked for."""
     if quota.problem:
         yield Excess("a lock", "1", f"a quota that can be read ({quota.problem})")
         return
     spec = quota.spec
-    yield from _sums(asked.room, own.room, used.room, quota.hard)
+    yield from _sums(asked.reserved, own.reserved, used.reserved, quota.hard)
     yield from _sums(asked.seconds, own.seconds, used.seconds, quota.hard_seconds, "-seconds")
     for resource, limit in quota.max_amounts.items():
-        units = asked.room.get(resource, 0)
-        if units > max(limit, own.room.get(resource, 0)):
+        units = asked.reserved.get(resource, 0)
+        if units > max(limit, own.reserved.get(resource, 0)):
             text, most = format_quantity(resource, units), format_quantity(resource, limit)
             yield Excess(f"maxAmounts.{resource}", text, most)
-    longer = entry.wanted_life > entry.life or not own.room
+    longer = entry.wanted_life > entry.life or not own.reserved
     if spec.max_life_seconds is not None and longer and entry.wanted_life > spec.max_life_seconds:
         yield Excess("maxLifeSeconds", str(entry.wanted_life), str(spec.max_life_seconds))
     if spec.max_priority is not None and entry.wanted_priority > spec.max_priority:
@@ -240,7 +242,7 @@ def _sums(
 def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charge) -> Iterator[Excess]:
     """Give what a lock asks for beyond a ResourceQuota, of which pods and locks use something."""
     for name, resource, hard, by_pods in quota.limits:
-        more = asked.room.get(resource, 0) - own.room.get(resource, 0)
+        more = asked.reserved.get(resource, 0) - own.reserved.get(resource, 0)
         in_use = by_pods + used.unused.get(resource, 0)
         if more > 0 and in_use + more > hard:
             yield Excess(name, *(format_quantity(resource, units) for units in (more, hard, in_use)))
@@ -256,6 +258,6 @@ def _text(name: str, excesses: list[Excess]) -> str:
     )
 
 
-def _unused(entry: Entry) -> Resources:
+def _unused(entry: ReservationInfo) -> Resources:
     """Tell what no owner uses of a lock's room; who borrows of it is none, and maybe of another namespace."""
-    return entry.room if entry.borrowable else entry.held
+    return entry.reserved if entry.borrowable else entry.held

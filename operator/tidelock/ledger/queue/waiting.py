@@ -7,9 +7,9 @@ long as these are given room, or leave, the next one follows.
 
 from collections.abc import Iterable
 
-from tidelock.ledger.lifecycle.steady_clock import Steady
-from tidelock.ledger.queue.equivalence import Parking, quota_demand, room_demand
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.lifecycle.steady_clock import SteadyClock
+from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, quota_demand
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
 
@@ -21,7 +21,7 @@ RENEWALS_A_SECOND = 50
 _RENEWED = 16
 
 
-class Waitlist:
+class WaitingReservations:
     """All locks that want something.
 
     Args:
@@ -39,16 +39,16 @@ class Waitlist:
     """
 
     def __init__(self, groups: Groups) -> None:
-        self.waiting: dict[Key, Entry] = {}
-        self.untried: dict[Key, Entry] = {}
-        self.outlasting: dict[Key, Entry] = {}
+        self.waiting: dict[Key, ReservationInfo] = {}
+        self.untried: dict[Key, ReservationInfo] = {}
+        self.outlasting: dict[Key, ReservationInfo] = {}
         self.refusers: set[str] = set()
         self.moved = False
-        self.steady = Steady()
+        self.steady = SteadyClock()
         self.since: dict[Key, float] = {}
         self._groups = groups
-        self._over_quota = Parking(quota_demand)
-        self._roomless = Parking(room_demand)
+        self._over_quota = EquivalenceClasses(quota_demand)
+        self._roomless = EquivalenceClasses(capacity_demand)
         self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
 
     @property
@@ -56,7 +56,7 @@ class Waitlist:
         """Seconds after which what a lock that waits was told may be told anew."""
         return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: ReservationInfo) -> None:
         """Take over what a lock wants now: whoever begins to want room is untried."""
         key = entry.key
         parked = self.over_quota(entry)
@@ -74,7 +74,7 @@ class Waitlist:
             self.waiting[key] = self.untried[key] = entry
             self.since[key] = self.steady.last
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: ReservationInfo) -> None:
         """Forget a lock."""
         self.since.pop(entry.key, None)
         self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
@@ -82,34 +82,34 @@ class Waitlist:
         self.outlasting.pop(entry.key, None)
         self._unpark(entry)
 
-    def over_quota(self, entry: Entry) -> bool:
+    def over_quota(self, entry: ReservationInfo) -> bool:
         """Whether a lock is parked until its namespace's quota allows more."""
         return entry.key in self._over_quota
 
-    def park(self, entry: Entry) -> None:
+    def park(self, entry: ReservationInfo) -> None:
         """Have a lock wait until its namespace's quota allows more: room for it, or a longer life."""
         self._over_quota.put(entry)
         if entry.wanting:
             self._leave_roomless(entry.key)
 
-    def set_aside(self, entry: Entry) -> None:
+    def set_aside(self, entry: ReservationInfo) -> None:
         """Have a lock wait until room comes free."""
         if entry.key in self.waiting and not self.over_quota(entry):
             self._sent.discard(entry.key)
             self._roomless.put(entry)
 
-    def leave_out(self, entry: Entry) -> None:
+    def leave_out(self, entry: ReservationInfo) -> None:
         """Have a lock that waits not be tried, for itself or for others, until it is renewed."""
         self.untried.pop(entry.key, None)
         self._leave_roomless(entry.key)
 
-    def renew(self, entry: Entry) -> None:
+    def renew(self, entry: ReservationInfo) -> None:
         """Have a lock that waits be tried again as if it were new: it asks for something else than before."""
         if entry.key in self.waiting:
             self._unpark(entry)
             self.untried[entry.key] = entry
 
-    def retry(self, entries: Iterable[Entry]) -> None:
+    def retry(self, entries: Iterable[ReservationInfo]) -> None:
         """Have those of these locks that wait be tried again."""
         for entry in entries:
             if entry.key in self.waiting:
@@ -122,7 +122,7 @@ class Waitlist:
         self.outlasting.update({entry.key: entry for entry in parked if entry.outlasting})
         self.retry(parked)
 
-    def take(self, *, untried_only: bool) -> list[Entry]:
+    def take(self, *, untried_only: bool) -> list[ReservationInfo]:
         """Take out the locks that are to be tried, in their order: those that came or changed meanwhile.
 
         As room came free, also the first of those that are alike, and a few others for their numbers.
@@ -137,7 +137,7 @@ class Waitlist:
             key=lambda entry: entry.order,
         )
 
-    def _send(self, entries: Iterable[Entry]) -> None:
+    def _send(self, entries: Iterable[ReservationInfo]) -> None:
         """Have locks be tried again, for those that are alike."""
         for entry in entries:
             self._sent.add(entry.key)
@@ -150,7 +150,7 @@ class Waitlist:
             self._sent.discard(key)
             self._send(self._roomless.take_first(key.namespace))
 
-    def _unpark(self, entry: Entry) -> None:
+    def _unpark(self, entry: ReservationInfo) -> None:
         """Have a lock wait for nothing any more."""
         if not self._over_quota.discard(entry.key):
             self.try_parked(entry.key.namespace)  # those for which it was tried

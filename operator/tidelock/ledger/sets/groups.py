@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, Topology
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -30,7 +30,7 @@ class GroupKey(NamedTuple):
     uid: str
 
     @classmethod
-    def of(cls, entry: Entry) -> "GroupKey | None":
+    def of(cls, entry: ReservationInfo) -> "GroupKey | None":
         """Name the group of a lock, if it is in one."""
         membership = entry.membership
         return None if membership is None else cls(entry.key.namespace, membership.name, membership.uid)
@@ -48,11 +48,11 @@ class Group:
     size: int
     least: int
     topology: Topology | None = None
-    given: bool = False
+    group_committed: bool = False
     over_quota: bool = False
     tried_with: tuple[int, int] = (0, 0)
     fault: str = ""
-    members: dict[Key, Entry] = field(default_factory=dict)
+    members: dict[Key, ReservationInfo] = field(default_factory=dict)
 
     @property
     def agreement(self) -> tuple[int, int, Topology | None]:
@@ -60,13 +60,13 @@ class Group:
         return self.size, self.least, self.topology
 
     @property
-    def waiting(self) -> list[Entry]:
+    def waiting(self) -> list[ReservationInfo]:
         """Members without room that wait for it, in their order."""
         waiting = (entry for entry in self.members.values() if entry.phase is Phase.PENDING)
         return sorted(waiting, key=lambda entry: entry.order)
 
     @property
-    def holding(self) -> list[Entry]:
+    def holding(self) -> list[ReservationInfo]:
         """Members that hold room, in their order."""
         holding = (entry for entry in self.members.values() if entry.phase is Phase.ACTIVE)
         return sorted(holding, key=lambda entry: entry.order)
@@ -108,7 +108,7 @@ class Group:
         return min(began, default=None)
 
     @property
-    def late(self) -> list[Entry]:
+    def late(self) -> list[ReservationInfo]:
         """Members whose time does not count yet though that of others does."""
         if self.began is None:
             return []
@@ -121,9 +121,9 @@ class Group:
 
     def give(self, *, given: bool) -> None:
         """Note whether members may be told to be active."""
-        self.given = given
+        self.group_committed = given
         for entry in self.members.values():
-            entry.given = given
+            entry.group_committed = given
 
 
 class Groups:
@@ -150,19 +150,22 @@ class Groups:
         """Give a group, if any of its members is there."""
         return self._groups.get(key)
 
-    def of(self, lock: Reservation) -> Group | None:
+    def of(self, reservation: Reservation) -> Group | None:
         """Give the group of a Reservation, by what its spec says."""
-        membership = lock.spec.group if lock.spec is not None else None
+        membership = reservation.spec.group if reservation.spec is not None else None
         if not self._groups or membership is None:
             return None
-        return self._groups.get(GroupKey(lock.key.namespace, membership.name, membership.uid))
+        return self._groups.get(GroupKey(reservation.key.namespace, membership.name, membership.uid))
 
-    def problem(self, lock: Reservation) -> str:
+    def problem(self, reservation: Reservation) -> str:
         """Tell why a lock that the ledger has just met can't be in the group that its spec names.
 
         The operator makes no such member; whoever writes one could else have any number be tried in one step.
         """
-        group, membership = self.of(lock), lock.spec.group if lock.spec is not None else None
+        group, membership = (
+            self.of(reservation),
+            reservation.spec.group if reservation.spec is not None else None,
+        )
         if group is None or membership is None:
             return ""
         if (membership.members, membership.min_members, membership.topology) != group.agreement:
@@ -171,7 +174,7 @@ class Groups:
             return f"spec.group.members: group {group.key.name} has all of its {group.size} members already"
         return ""
 
-    def join(self, entry: Entry) -> None:
+    def join(self, entry: ReservationInfo) -> None:
         """Add a lock that the ledger has just met to its group, if it is in one."""
         key, membership = GroupKey.of(entry), entry.membership
         if key is None or membership is None:
@@ -182,9 +185,9 @@ class Groups:
             group = self._groups[key] = Group(key, size, least, membership.topology)
         group.members[entry.key] = entry
         # One that is stored as active was given together with the others.
-        group.give(given=group.given or entry.reservation.status.get("phase") == Phase.ACTIVE)
+        group.give(given=group.group_committed or entry.reservation.status.get("phase") == Phase.ACTIVE)
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: ReservationInfo) -> None:
         """Take a lock that is gone out of its group."""
         group = self.of(entry.reservation)
         if group is not None and group.members.pop(entry.key, None) is not None:
@@ -193,7 +196,7 @@ class Groups:
                 del self._groups[group.key]
                 self.unsettled.pop(group.key, None)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: ReservationInfo) -> None:
         """Note that a lock has changed."""
         group = self.of(entry.reservation)
         if group is not None:
@@ -211,7 +214,7 @@ class Groups:
         for listener in self._listeners:
             listener(Key(group.key.namespace, group.key.name))
 
-    def over_quota(self, namespace: str) -> list[Entry]:
+    def over_quota(self, namespace: str) -> list[ReservationInfo]:
         """Give the first waiting member of each group of a namespace that is short, and over its quota.
 
         Who waits beside a group that has as many as it needs is tried alone, and parked if it is over quota.
@@ -225,14 +228,14 @@ class Groups:
         keys, self.unsettled = self.unsettled, {}
         return [group for key in keys if (group := self._groups.get(key)) is not None]
 
-    def open_to(self, pod: Pod, own: list[Entry]) -> list[Entry]:
+    def open_to(self, pod: Pod, own: list[ReservationInfo]) -> list[ReservationInfo]:
         """Leave of the locks whose owner a pod is those that it can take: of a group one for each node.
 
         Who has taken a member takes no other of the group, be it that its binding alone tells of that one.
         """
         if not self._groups:
             return own
-        among: defaultdict[GroupKey | None, list[Entry]] = defaultdict(list)
+        among: defaultdict[GroupKey | None, list[ReservationInfo]] = defaultdict(list)
         for entry in own:
             among[GroupKey.of(entry)].append(entry)
         chosen = among.pop(None, [])
@@ -241,9 +244,9 @@ class Groups:
             chosen += _choices(self._groups[key], pod, entries)
         return sorted(chosen, key=lambda entry: entry.key)
 
-    def taken(self, own: Iterable[Entry], node_name: str) -> list[Entry]:
+    def taken(self, own: Iterable[ReservationInfo], node_name: str) -> list[ReservationInfo]:
         """Tell which of these a pod takes when it is bound to a node: of a group one, there if it can."""
-        chosen: dict[object, Entry] = {}
+        chosen: dict[object, ReservationInfo] = {}
         for entry in own:
             key = GroupKey.of(entry) or entry.key
             if key not in chosen or _farther(chosen[key], node_name) > _farther(entry, node_name):
@@ -251,27 +254,27 @@ class Groups:
         return list(chosen.values())
 
 
-def _choices(group: Group, pod: Pod, entries: list[Entry]) -> list[Entry]:
+def _choices(group: Group, pod: Pod, entries: list[ReservationInfo]) -> list[ReservationInfo]:
     """Give the members of a group that a pod can take, one for each node: one that is large enough."""
     took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
     if took:
         return [entry for entry in entries if entry in took]
-    claimed = pod.claimed_locks
+    claimed = pod.claimed_reservations
     if claimed is not None and group.key.uid in claimed:
         return [entry for entry in entries if entry.uid in claimed]
-    best: dict[str, Entry] = {}
-    for entry in sorted(entries, key=lambda each: (not covers(each.room, pod.requests), each.key)):
+    best: dict[str, ReservationInfo] = {}
+    for entry in sorted(entries, key=lambda each: (not covers(each.reserved, pod.requests), each.key)):
         if entry.bound_pod is None:
             best.setdefault(entry.node, entry)
     return list(best.values())
 
 
-def _farther(entry: Entry, node_name: str) -> tuple[bool, bool, Key]:
+def _farther(entry: ReservationInfo, node_name: str) -> tuple[bool, bool, Key]:
     """Order members by how little a pod on a node would leave to others if it took one."""
     return entry.node != node_name, entry.phase is not Phase.PENDING, entry.key
 
 
-def _stored(entry: Entry) -> bool:
+def _stored(entry: ReservationInfo) -> bool:
     status = entry.reservation.status
     return status.get("nodeName") == entry.node or status.get("phase") == Phase.CONSUMED
 

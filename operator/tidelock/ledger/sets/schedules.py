@@ -3,35 +3,35 @@
 from collections import defaultdict
 from collections.abc import Callable
 
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key, OwnerReference
-from tidelock.model.reservation_schedule import KIND
+from tidelock.model.reservation_schedule import SCHEDULE_KIND
 
 
 class Schedules:
     """All schedules that have locks, by their uids."""
 
     def __init__(self) -> None:
-        self._windows: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._windows: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
         self._schedule_of: dict[Key, OwnerReference] = {}
-        self._listeners: list[Callable[[OwnerReference, Entry], None]] = []
+        self._listeners: list[Callable[[OwnerReference, ReservationInfo], None]] = []
 
-    def on_change(self, listener: Callable[[OwnerReference, Entry], None]) -> None:
+    def on_change(self, listener: Callable[[OwnerReference, ReservationInfo], None]) -> None:
         """Have a function called with each lock of a schedule that has changed or goes, and its schedule."""
         self._listeners.append(listener)
 
-    def windows(self, uid: str) -> list[Entry]:
+    def windows(self, uid: str) -> list[ReservationInfo]:
         """Give the locks that a schedule has made."""
         return list(self._windows[uid].values()) if uid in self._windows else []
 
-    def join(self, entry: Entry) -> None:
+    def join(self, entry: ReservationInfo) -> None:
         """Add a lock that the ledger has just met to its schedule, if one has made it."""
         schedule = entry.reservation.meta.controller
-        if schedule is not None and schedule.kind == KIND:
+        if schedule is not None and schedule.kind == SCHEDULE_KIND:
             self._schedule_of[entry.key] = schedule
             self._windows[schedule.uid][entry.key] = entry
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: ReservationInfo) -> None:
         """Take a lock that is gone out of its schedule."""
         if entry.key in self._schedule_of:
             self.note(entry)
@@ -46,7 +46,7 @@ class Schedules:
             for entry in windows.values():
                 self.note(entry)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: ReservationInfo) -> None:
         """Tell of a lock that has changed."""
         schedule = self._schedule_of.get(entry.key)
         if schedule is not None:

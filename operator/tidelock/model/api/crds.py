@@ -246,7 +246,7 @@ RESERVATION_GROUP = CustomResource(
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Message", _condition("Active", "message"), wide=True),
     ),
-    rules=reservation_group.RULES,
+    rules=reservation_group.GROUP_RULES,
 )
 
 RESERVATION_SCHEDULE = CustomResource(
@@ -271,7 +271,7 @@ RESERVATION_SCHEDULE = CustomResource(
         Column("Reason", _condition("Ready", "reason"), wide=True),
         Column("Message", _condition("Ready", "message"), wide=True),
     ),
-    rules=reservation_schedule.RULES,
+    rules=reservation_schedule.SCHEDULE_RULES,
 )
 
 RESERVATION_QUOTA = CustomResource(

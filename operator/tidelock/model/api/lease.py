@@ -7,7 +7,7 @@ from pydantic import Field
 from tidelock.model.api.wire import YEAR_SECONDS, GivenTimestamp, StatusWire, Timestamp, Wire
 
 
-class Lease(Wire):
+class ReservationLease(Wire):
     """How often the holder has to renew the lock, lest it is lost."""
 
     duration_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)]
@@ -18,7 +18,7 @@ class Lease(Wire):
     """When the holder renewed it last, by its own clock: any other value than before is a renewal."""
 
 
-class LeaseStatus(StatusWire):
+class ReservationLeaseStatus(StatusWire):
     """How the lease stands, by the operator's clock."""
 
     renew_time: Timestamp | None = None

@@ -7,7 +7,7 @@ from pydantic import Field
 from tidelock.model.api.wire import StatusWire, Subdomain, Timestamp, Uid, Wire
 
 MOST_MOVED = 8
-Token = Annotated[str, Field(min_length=1, max_length=64)]
+MigrationToken = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class MayMove(Wire):
@@ -15,7 +15,7 @@ class MayMove(Wire):
 
     max_pods: Annotated[int, Field(ge=1, le=MOST_MOVED)] = 3
     """How many pods may be evicted for the lock, in all."""
-    approve: Token | None = None
+    approve: MigrationToken | None = None
     """Has the plan with this token in status.plan.token be carried out; another one is not."""
     automatically: bool | None = None
     """True: a plan is carried out, without being approved, once it is stored in the status."""
@@ -37,7 +37,7 @@ class PlannedMove(StatusWire):
 class MovePlan(StatusWire):
     """The evictions that make room for the lock."""
 
-    token: Token
+    token: MigrationToken
     """What approves these evictions; others have another one."""
     node_name: Subdomain
     """Node on which they make room."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tidelock.model.api.lease import Lease, LeaseStatus
+from tidelock.model.api.lease import ReservationLease, ReservationLeaseStatus
 from tidelock.model.api.migration import MayMove, MovePlan
 from tidelock.model.api.placement import (
     Affinity,
@@ -18,7 +18,7 @@ from tidelock.model.api.placement import (
     Tolerations,
 )
 from tidelock.model.api.pod_template import PodTemplate
-from tidelock.model.api.resource_list import LockedAmounts
+from tidelock.model.api.resource_list import ReservedAmounts
 from tidelock.model.api.two_phase import Commit, CommitStatus
 from tidelock.model.api.wire import (
     LARGEST_INTEGER,
@@ -169,7 +169,7 @@ _NOT_LENT = {"reuse": _REUSED, "startAt": "has(self.startAt)", "runSeconds": "ha
 ONE_END = exactly_one("ttlSeconds", "expireAt")
 
 
-class Room(Wire):
+class CapacityRequest(Wire):
     """How much room a lock asks for, and where."""
 
     node_name: Subdomain | None = None
@@ -180,7 +180,7 @@ class Room(Wire):
     """Nodes that are required or preferred."""
     tolerations: Tolerations | None = None
     """Taints of the node that the lock ignores."""
-    resources: LockedAmounts | None = None
+    resources: ReservedAmounts | None = None
     """Room to hold, by resource; exactly one of resources and template is required."""
     template: PodTemplate | None = None
     """Pod to hold room for; exactly one of resources and template is required."""
@@ -196,7 +196,7 @@ class Room(Wire):
 Priority = Annotated[int, Field(ge=-(2**31), le=1_000_000_000)]
 
 
-class Ask(Room):
+class Ask(CapacityRequest):
     """What a lock asks of the cluster: how much room, where, and how important it is."""
 
     priority: Priority = 0
@@ -292,7 +292,7 @@ class ReservationSpec(Ask):
     """When the lock begins to hold; until then its room is planned, for pods that are gone by then to use."""
     run_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
-    lease: Lease | None = None
+    lease: ReservationLease | None = None
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     commit: Commit | None = None
     """Makes it a lock in two phases: active is prepared, and it ends unless it is committed soon."""
@@ -429,7 +429,7 @@ class ReservationStatus(StatusWire):
     """When the lock ends at the latest."""
     queue: Queue | None = None
     """Where in line the lock stands, while it waits."""
-    lease: LeaseStatus | None = None
+    lease: ReservationLeaseStatus | None = None
     """How the lease stands, if the lock has one."""
     commit: CommitStatus | None = None
     """How the lock is committed, if it is one in two phases."""

@@ -7,11 +7,11 @@ from pydantic import Field
 from tidelock.model.api.reservation import (
     MOST_MEMBERS,
     ONE_END,
+    CapacityRequest,
     EndOfLife,
     Owners,
     Phase,
     Priority,
-    Room,
     Topology,
 )
 from tidelock.model.api.wire import (
@@ -30,7 +30,7 @@ _MOST_KINDS = 16
 _LONGEST_NAME = 180
 
 
-class Members(Room):
+class Members(CapacityRequest):
     """Members of one kind: each is a lock of its own, for a pod of its own."""
 
     name: DnsLabel
@@ -106,7 +106,7 @@ class ReservationGroupStatus(StatusWire):
     """Active, Ready, Reconciling, Stalled and Expired."""
 
 
-RULES = (
+GROUP_RULES = (
     Rule(
         "self.spec == oldSelf.spec",
         "spec of a group is immutable: delete it and create it anew",

@@ -17,7 +17,7 @@ from tidelock.model.api.wire import (
 
 _FIELDS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "preemptionPolicy", "weight")
 
-Figures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
+QuotaFigures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
 
 
 class ReservationQuotaSpec(Wire):
@@ -58,13 +58,13 @@ class ReservationQuotaStatus(StatusWire):
 
     observed_generation: Generation | None = None
     """Generation of the spec that the status is about; -1 before the first reading."""
-    hard: Figures | None = None
+    hard: QuotaFigures | None = None
     """Limits of room, as they are applied."""
-    used: Figures | None = None
+    used: QuotaFigures | None = None
     """Room that locks hold, of the resources that are limited."""
-    hard_seconds: Figures | None = None
+    hard_seconds: QuotaFigures | None = None
     """Limits of room times life, as they are applied."""
-    used_seconds: Figures | None = None
+    used_seconds: QuotaFigures | None = None
     """Room times life of the locks that hold room, of the resources that are limited."""
     conditions: Conditions = Field(default_factory=list)
     """Ready; and Stalled if the spec can't be read, which refuses all new locks."""

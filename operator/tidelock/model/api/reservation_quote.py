@@ -21,7 +21,7 @@ MOST_COUNTED = 1_000_000
 MOST_NAMED = 10
 _MOST_REASONS = 64
 
-Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
+QuoteAmounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
 
 
 class ReservationQuoteSpec(Ask):
@@ -33,20 +33,20 @@ class ReservationQuoteSpec(Ask):
     """How long the object stays once it is answered; then it is deleted."""
 
 
-class Occupant(StatusWire):
+class QuoteOccupant(StatusWire):
     """A lock or a pod that takes something of what is short."""
 
     namespace: DnsLabel
     """Its namespace."""
     name: Subdomain
     """Its name."""
-    resources: Amounts | None = None
+    resources: QuoteAmounts | None = None
     """What it takes of the resources that are short."""
     expires_at: Timestamp | None = None
     """When it ends at the latest, if it is a lock."""
 
 
-class Objection(StatusWire):
+class QuoteRejection(StatusWire):
     """A reason for which nodes are ruled out."""
 
     reason: Annotated[str, Field(max_length=1024)]
@@ -55,20 +55,20 @@ class Objection(StatusWire):
     """On how many nodes it holds; a node may have several reasons."""
 
 
-class Blockers(StatusWire):
+class QuoteBlockers(StatusWire):
     """What is in the way."""
 
     reasons: Annotated[
-        list[Objection], Field(max_length=_MOST_REASONS, json_schema_extra=list_map("reason"))
+        list[QuoteRejection], Field(max_length=_MOST_REASONS, json_schema_extra=list_map("reason"))
     ] = Field(default_factory=list)
     """For which reasons nodes are ruled out, the most frequent first."""
     node_name: Subdomain | None = None
     """Node that lacks the least, of those where nothing but room is wanting; absent if there is none."""
-    shortfall: Amounts | None = None
+    shortfall: QuoteAmounts | None = None
     """What that node lacks, by resource."""
-    locks: Annotated[list[Occupant], Field(max_length=MOST_NAMED)] = Field(default_factory=list)
+    locks: Annotated[list[QuoteOccupant], Field(max_length=MOST_NAMED)] = Field(default_factory=list)
     """Locks that hold something of that on the node: at most 10, those that end first."""
-    pods: Annotated[list[Occupant], Field(max_length=MOST_NAMED)] = Field(default_factory=list)
+    pods: Annotated[list[QuoteOccupant], Field(max_length=MOST_NAMED)] = Field(default_factory=list)
     """Pods that use something of that on the node: at most 10, those of lowest priority, then the largest."""
 
 
@@ -90,7 +90,7 @@ class ReservationQuoteStatus(StatusWire):
     earliest_start: Timestamp | None = None
     """When what is known to end, locks and pods with a deadline, leaves enough on one node at the earliest,
     by amounts alone, if it does not fit now; absent if that is not known."""
-    blockers: Blockers | None = None
+    blockers: QuoteBlockers | None = None
     """What is in the way, if it does not fit now."""
     conditions: Conditions = Field(default_factory=list)
     """Feasible, the answer; Ready, once it is given; and Stalled if it can't be."""

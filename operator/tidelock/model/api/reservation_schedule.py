@@ -108,7 +108,7 @@ class ReservationScheduleSpec(Wire):
         return Timetable(read_expression(self.schedule), read_zone(self.time_zone))
 
 
-class Window(StatusWire):
+class ScheduleWindow(StatusWire):
     """A window that is to come or has begun, and is not over."""
 
     name: Subdomain
@@ -135,15 +135,15 @@ class ReservationScheduleStatus(StatusWire):
     """How many windows are to come and have their Reservations."""
     active: _Count | None = None
     """How many windows have begun and hold their room."""
-    windows: Annotated[list[Window], Field(max_length=MOST_TOLD, json_schema_extra=list_map("name"))] = Field(
-        default_factory=list
-    )
+    windows: Annotated[
+        list[ScheduleWindow], Field(max_length=MOST_TOLD, json_schema_extra=list_map("name"))
+    ] = Field(default_factory=list)
     """Windows that are to come, or have begun and are not over, by their start: at most 32."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Reconciling and Stalled."""
 
 
-RULES = (
+SCHEDULE_RULES = (
     Rule(
         f"size(self.metadata.name) <= {_LONGEST_NAME}",
         f"metadata.name: the name of a schedule has at most {_LONGEST_NAME} characters:"

@@ -102,7 +102,7 @@ _KNOWN = Rule(
     "a resource is cpu, memory, ephemeral-storage, hugepages-2Mi or an extended one: nvidia.com/gpu",
 )
 
-LockedAmounts = Annotated[
+ReservedAmounts = Annotated[
     dict[str, PositiveQuantity],
     Field(min_length=1, max_length=16),
     AfterValidator(_readable),

@@ -21,8 +21,8 @@ from tidelock.model.api.wire import (
 
 HOUR_SECONDS = 3600
 
-Query = Annotated[str, Field(min_length=1, max_length=4096)]
-Limit = Annotated[int, Field(ge=1, le=100)]
+PromQl = Annotated[str, Field(min_length=1, max_length=4096)]
+OverloadLimit = Annotated[int, Field(ge=1, le=100)]
 NodeCount = Annotated[int, Field(ge=0, le=1_000_000)]
 MeasuredPercent = Annotated[int, Field(ge=0, le=1000)]
 
@@ -30,17 +30,17 @@ MeasuredPercent = Annotated[int, Field(ge=0, le=1000)]
 class Queries(Wire):
     """PromQL that replaces the defaults for node-exporter and cAdvisor."""
 
-    node_cpu: Annotated[Query | None, Field(alias="nodeCPU")] = None
+    node_cpu: Annotated[PromQl | None, Field(alias="nodeCPU")] = None
     """CPU use of each node, as a part of what it has: 0 to 1."""
-    node_memory: Query | None = None
+    node_memory: PromQl | None = None
     """Memory use of each node, as a part of what it has: 0 to 1."""
-    node_time: Query | None = None
+    node_time: PromQl | None = None
     """Time of each node's last sample, in seconds since 1970; without an answer, samples count as new."""
-    node_names: Query | None = None
+    node_names: PromQl | None = None
     """Series that tell by labels which instance (or internal_ip) is which node (or nodename)."""
-    pod_cpu: Annotated[Query | None, Field(alias="podCPU")] = None
+    pod_cpu: Annotated[PromQl | None, Field(alias="podCPU")] = None
     """CPU use of each pod in cores, by the labels namespace and pod."""
-    pod_memory: Query | None = None
+    pod_memory: PromQl | None = None
     """Memory use of each pod in bytes, by the labels namespace and pod."""
 
 
@@ -72,7 +72,7 @@ class MetricsServer(Wire):
     """The resource metrics API, metrics.k8s.io, which knows the last moment alone."""
 
 
-class Source(Wire):
+class MetricsSource(Wire):
     """Where measurements come from."""
 
     prometheus: Prometheus | None = None
@@ -89,7 +89,7 @@ class Source(Wire):
     )
 
 
-class Window(Wire):
+class UsageWindow(Wire):
     """A span of time over which use is averaged."""
 
     duration: Literal["15m", "1h", "1d"]
@@ -125,9 +125,9 @@ class Target(Wire):
 class OverloadLimits(Wire):
     """Levels above which a node takes no new pod while its measurement is fresh."""
 
-    cpu_percent: Limit | None = None
+    cpu_percent: OverloadLimit | None = None
     """Limit for CPU; absent: none."""
-    memory_percent: Limit | None = None
+    memory_percent: OverloadLimit | None = None
     """Limit for memory; absent: none."""
 
 
@@ -145,15 +145,15 @@ class WaterLevelSpec(Wire):
 
     node_selector: LabelSelector | None = None
     """Nodes of the group; absent: all nodes."""
-    source: Source
+    source: MetricsSource
     """Where measurements come from."""
     refresh_seconds: Annotated[int, Field(ge=5, le=HOUR_SECONDS)] = 30
     """Time between two readings."""
-    windows: list[Window] = Field(
+    windows: list[UsageWindow] = Field(
         default=[
-            Window(duration="15m", weight=5),
-            Window(duration="1h", weight=3),
-            Window(duration="1d", weight=2),
+            UsageWindow(duration="15m", weight=5),
+            UsageWindow(duration="1h", weight=3),
+            UsageWindow(duration="1d", weight=2),
         ],
         min_length=1,
         max_length=3,
@@ -180,7 +180,7 @@ class WaterLevelSpec(Wire):
     )
 
 
-class Level(StatusWire):
+class UsageLevel(StatusWire):
     """Use of one resource over the measured nodes in the shortest window, in percent of their capacity."""
 
     mean: MeasuredPercent
@@ -200,9 +200,9 @@ class WaterLevelStatus(StatusWire):
 
     observed_generation: Generation | None = None
     """Generation of the spec that the status is about; -1 before the first reading."""
-    cpu: Level | None = None
+    cpu: UsageLevel | None = None
     """Level of CPU."""
-    memory: Level | None = None
+    memory: UsageLevel | None = None
     """Level of memory."""
     nodes_measured: NodeCount | None = None
     """Nodes with a fresh measurement."""

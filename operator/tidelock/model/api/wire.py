@@ -1,7 +1,7 @@
 """What the custom resources' types are made of: the base model, bounded scalars, rules, conditions.
 
 A type says everything once: its annotations are what pydantic checks and what the CRD's schema is generated
-from, its docstrings are the text of `kubectl explain`. A `Rule` is checked by the API server alone.
+from, its docstrings are the text of `kubectl explain`. A `UseRule` is checked by the API server alone.
 """
 
 import re

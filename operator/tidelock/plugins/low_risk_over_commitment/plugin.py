@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import RESOURCES, Figures, NodeLevels
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, LevelArray, NodeLevels
 from tidelock.cluster.usage.sums import Slots
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -29,7 +29,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.measured_use import deviation, follow_expected_use, in_whole
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.pods import Pod
@@ -53,22 +53,22 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
 _DEFAULT_WEIGHT = 0.5
 
 
-class Promises(NamedTuple):
+class PromisedUse(NamedTuple):
     """What pods request, and may use at most, as parts of the allocatable: R x N each."""
 
-    requests: Figures
-    limits: Figures
+    requests: LevelArray
+    limits: LevelArray
 
 
-def limit_risk(promised: Promises) -> Figures:
+def limit_risk(promised: PromisedUse) -> LevelArray:
     """Tell how much of what pods may use beyond their requests is not there."""
     requests, limits = np.minimum(promised.requests, 1.0), promised.limits
     over = limits > 1
-    risk: Figures = np.where(over, (limits - 1) / np.where(over, limits - requests, 1.0), 0.0)
+    risk: LevelArray = np.where(over, (limits - 1) / np.where(over, limits - requests, 1.0), 0.0)
     return risk
 
 
-def load_risk(promised: Promises, mean: Figures, sigma: Figures) -> Figures:
+def load_risk(promised: PromisedUse, mean: LevelArray, sigma: LevelArray) -> LevelArray:
     """Tell how likely the use is to be above the requests.
 
     Args:
@@ -102,17 +102,17 @@ class LowRiskOverCommitment(PreScore, Score):
         self._args = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         weights = self._args.risk_limit_weights
-        self._weights = np.array([[weights.get(name, _DEFAULT_WEIGHT)] for name in RESOURCES])
+        self._weights = np.array([[weights.get(name, _DEFAULT_WEIGHT)] for name in MEASURED_RESOURCES])
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
         self._limits = follow_expected_use(handle, estimate=_limits, history=False).summed(_all)
         # The load risk does not depend on the pod: only nodes that have changed are looked at again.
-        self._seen: npt.NDArray[np.float64] = np.zeros((4, len(RESOURCES), 0))
-        self._risk: Figures = np.zeros((len(RESOURCES), 0))
+        self._seen: npt.NDArray[np.float64] = np.zeros((4, len(MEASURED_RESOURCES), 0))
+        self._risk: LevelArray = np.zeros((len(MEASURED_RESOURCES), 0))
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if no node was measured lately, and pods that neither request nor limit anything."""
-        fresh = self._levels.fresh(state.expect(Moment).now, self._args.staleness_seconds)
+        fresh = self._levels.fresh(state.expect(DecisionTime).now, self._args.staleness_seconds)
         return SUCCESS if fresh.any() and any(_limits(pod)) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
@@ -121,22 +121,26 @@ class LowRiskOverCommitment(PreScore, Score):
         if not any(_limits(pod)):
             return np.zeros(len(rows))
         levels = self._levels
-        columns = [snapshot.column(name) for name in RESOURCES]
+        columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
         room = snapshot.allocatable[:, columns].T.astype(np.float64)
         room = np.where(room > 0, room, np.inf)
-        requested = (snapshot.requested + snapshot.locked)[:, columns].T
+        requested = (snapshot.requested + snapshot.reserved)[:, columns].T
         limits = self._limits.of(np.zeros(len(snapshot)), np.zeros_like(room))[0]
-        before = Promises(requested / room, limits / room)
-        wanted = np.array([pod.requests.get(name, 0) for name in RESOURCES], np.float64)[:, np.newaxis]
-        after = Promises((requested + wanted) / room, (limits + np.array(_limits(pod))[:, np.newaxis]) / room)
+        before = PromisedUse(requested / room, limits / room)
+        wanted = np.array([pod.requests.get(name, 0) for name in MEASURED_RESOURCES], np.float64)[
+            :, np.newaxis
+        ]
+        after = PromisedUse(
+            (requested + wanted) / room, (limits + np.array(_limits(pod))[:, np.newaxis]) / room
+        )
         known, load = self._load_risk(before)
         risk = self._weights * limit_risk(after) + (1 - self._weights) * load
         points = np.floor(MAX_NODE_SCORE * (1 - np.clip(risk, 0, 1).max(axis=0)) + 0.5)
-        fresh = levels.fresh(state.expect(Moment).now, self._args.staleness_seconds) & known.any(axis=0)
+        fresh = levels.fresh(state.expect(DecisionTime).now, self._args.staleness_seconds) & known.any(axis=0)
         scores: Scores = np.where(fresh, points, 0.0)[rows]
         return scores
 
-    def _load_risk(self, promised: Promises) -> tuple[npt.NDArray[np.bool_], Figures]:
+    def _load_risk(self, promised: PromisedUse) -> tuple[npt.NDArray[np.bool_], LevelArray]:
         """Give which resources are measured, and their load risk, 0 where they are not."""
         mean = np.clip(self._levels.use("mean")[0] / _FULL, 0, 1)
         sigma = np.clip(deviation(self._levels), 0, 1) * sqrt(self._args.smoothing_window_size)
@@ -146,17 +150,17 @@ class LowRiskOverCommitment(PreScore, Score):
             self._seen, self._risk = np.full_like(seen, np.nan), np.zeros_like(mean)
         changed = (seen != self._seen).any(axis=0) & known
         if changed.any():
-            some = Promises(promised.requests[changed], promised.limits[changed])
+            some = PromisedUse(promised.requests[changed], promised.limits[changed])
             self._risk[changed] = load_risk(some, mean[changed], sigma[changed])
         self._seen = seen
         return known, np.where(known, self._risk, 0.0)
 
 
-def _all(slots: Slots) -> Figures:
+def _all(slots: Slots) -> LevelArray:
     return slots.expected
 
 
 def _limits(pod: Pod) -> tuple[float, ...]:
     """Give what a pod may use at most: its limits, and never less than its requests."""
     limits = lasting_use(pod.spec, lambda amounts: parse_resources(amounts.limits))
-    return tuple(float(max(limits.get(name, 0), pod.requests.get(name, 0))) for name in RESOURCES)
+    return tuple(float(max(limits.get(name, 0), pod.requests.get(name, 0))) for name in MEASURED_RESOURCES)

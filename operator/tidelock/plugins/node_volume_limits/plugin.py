@@ -92,7 +92,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         """Say that the limit is reached, or what is wrong with the pod's claims."""
         return (state.expect(_Wanted).problem or _REASON,)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that evictions make room, but no claims."""
         return not state.expect(_Wanted).problem
 

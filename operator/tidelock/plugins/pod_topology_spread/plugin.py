@@ -18,7 +18,7 @@ import numpy as np
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Counts, Label
-from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.cluster.node_selection import required_of_nodes, tolerated_by
 from tidelock.cluster.snapshot import Snapshot
@@ -83,10 +83,10 @@ class _Constraint:
             honors_taints=(constraint.node_taints_policy or _IGNORE) == _HONOR,
         )
 
-    def query(self, namespace: str) -> Query:
+    def query(self, namespace: str) -> PodCountQuery:
         """Ask for the pods that count: an empty selector, though it selects all, counts none."""
         selection = replace(self.selection, nothing=True) if self.selection.empty else self.selection
-        return Query((Choice(frozenset((namespace,)), selection),), deleted=False)
+        return PodCountQuery((Choice(frozenset((namespace,)), selection),), deleted=False)
 
 
 class _Eligible:
@@ -252,9 +252,9 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say whether the node lacks a label or its domain has too many pods."""
-        return (_REASON if self.resolvable(state, pod, snapshot, row) else _NO_LABEL,)
+        return (_REASON if self.preemption_may_help(state, pod, snapshot, row) else _NO_LABEL,)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether the first constraint that rules the node out does so by a number of pods."""
         domains = (
             (spread.fits(), int(spread.label.codes[snapshot.rows][row]))

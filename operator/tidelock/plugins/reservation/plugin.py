@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelock.cluster.columns import NOWHERE, Amounts, Rows
+from tidelock.cluster.columns import NO_ROW, Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -27,6 +27,7 @@ from tidelock.framework.api import (
     Counts,
     EnqueueExtensions,
     Filter,
+    FilterResult,
     Handle,
     Mask,
     PostFilter,
@@ -38,7 +39,6 @@ from tidelock.framework.api import (
     Score,
     Scores,
     Status,
-    Verdict,
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import (
@@ -48,18 +48,18 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.own_reservations import AllLocks, ClaimedLocks, OwnLocks
+from tidelock.framework.own_reservations import AllReservations, ClaimedReservations, OwnReservations
 from tidelock.framework.plugin_args import IgnoredResources, read_args
 from tidelock.ledger.owners.awaited import awaited_text
 from tidelock.ledger.owners.matching import is_owner
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, covers, format_quantity
 from tidelock.plugins.reservation.reclaiming import reclaimed
 
-_NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
-_NAMED_LOCKS = 3
+_NO_OWN_RESERVATION = "node(s) without the reservation that the pod requires"
+_NAMED_RESERVATIONS = 3
 _FITTING = MAX_NODE_SCORE - 1
 
 
@@ -70,7 +70,9 @@ class _Lendable:
     amounts: Amounts
 
 
-class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, EnqueueExtensions):
+class ReservationPlugin(
+    PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, EnqueueExtensions
+):
     """Holds locked room free for its owners."""
 
     name = "Reservation"
@@ -82,24 +84,24 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Gate a pod that requires its reservation until one of its locks is active."""
-        own = self.handle.book.ownership.of(pod) if pod.requires_reservation else []
+        own = self.handle.ledger.ownership.of(pod) if pod.requires_reservation else []
         if not pod.requires_reservation or any(_serves(entry, pod) for entry in own):
             return SUCCESS
-        text = awaited_text(self.handle.book.ownership, pod)
+        text = awaited_text(self.handle.ledger.ownership, pod)
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
-        book = self.handle.book
-        own = state.read(OwnLocks)
+        ledger = self.handle.ledger
+        own = state.read(OwnReservations)
         if own is None:
-            own = OwnLocks(tuple(book.ownership.of(pod)))
+            own = OwnReservations(tuple(ledger.ownership.of(pod)))
             state.write(own)
-        if not book.rooms.holds_room and not pod.requires_reservation:
+        if not ledger.holdings.holds_room and not pod.requires_reservation:
             return SKIP
-        state.write(AllLocks(book))
+        state.write(AllReservations(ledger))
         special = pod.requires_reservation or any(_serves(entry, pod) for entry in own.entries)
-        if book.rooms.lenders and pod.borrows:
+        if ledger.holdings.lenders and pod.borrows:
             state.write(self._lendable(pod, snapshot, own))
             special = True
         return SUCCESS if special else SUCCESS_ALIKE
@@ -108,12 +110,14 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         """Keep nodes with enough room that is not locked for others."""
         lendable = state.read(_Lendable)
         if lendable is None:
-            mask = snapshot.free_for(self._wanted(pod, snapshot), beside_locks=True)
+            mask = snapshot.free_for(self._wanted(pod, snapshot), beside_reservations=True)
         else:
             mask = np.ones(len(snapshot), np.bool_)
             for column, needed in self._wanted(pod, snapshot):
                 free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
-                mask &= free - snapshot.locked[:, column] + lendable.amounts[snapshot.rows, column] >= needed
+                mask &= (
+                    free - snapshot.reserved[:, column] + lendable.amounts[snapshot.rows, column] >= needed
+                )
         own = self._rows_of_own(state, pod, snapshot)
         for row in own:
             mask[row] = not self._shortages(state, pod, snapshot, row)
@@ -128,16 +132,16 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
             return False
         if own or state.read(_Lendable) is not None:
             return not self._shortages(state, pod, snapshot, row)
-        return snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
+        return snapshot.has_free(self._wanted(pod, snapshot), row, beside_reservations=True)
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
         """Tell how many times the requests are free beside all locks."""
-        return snapshot.multiples(self._wanted(pod, snapshot), beside_locks=True)
+        return snapshot.multiples(self._wanted(pod, snapshot), beside_reservations=True)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that locks leave too little of."""
         if pod.requires_reservation and row not in self._rows_of_own(state, pod, snapshot):
-            return (_NO_OWN_LOCK,)
+            return (_NO_OWN_RESERVATION,)
         return tuple(_reason(resource) for resource in self._shortages(state, pod, snapshot, row))
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
@@ -148,46 +152,50 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         absent = snapshot.absent(self._ignored.counted(pod.requests))
         counts = Counter({_reason(resource): len(rows) for resource in absent})
         for column, needed in self._wanted(pod, snapshot):
-            if column == NOWHERE:
+            if column == NO_ROW:
                 continue
             free = (
-                snapshot.allocatable[:, column] - snapshot.requested[:, column] - snapshot.locked[:, column]
+                snapshot.allocatable[:, column] - snapshot.requested[:, column] - snapshot.reserved[:, column]
             )
             if short := int((free[rows] < needed).sum()):
                 counts[_reason(snapshot.resources[column])] = short
         return counts
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Evictions give room, but never the reservation that the pod requires."""
         return not pod.requires_reservation or row in self._rows_of_own(state, pod, snapshot)
 
-    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed, free and locked, and by whom."""
         texts = []
-        own = state.expect(OwnLocks)
+        own = state.expect(OwnReservations)
         for resource, (needed, free) in self._shortages(state, pod, snapshot, row).items():
             lockers = [
                 entry
-                for entry in self.handle.book.rooms.held_on(snapshot.nodes[row].name)
+                for entry in self.handle.ledger.holdings.held_on(snapshot.nodes[row].name)
                 if entry.held.get(resource) and entry not in own and not entry.lends_to(pod)
             ]
-            locked = sum(entry.held[resource] for entry in lockers)
-            names = ", ".join(str(entry.key) for entry in lockers[:_NAMED_LOCKS])
-            more = f" and {len(lockers) - _NAMED_LOCKS} more" if len(lockers) > _NAMED_LOCKS else ""
+            reserved = sum(entry.held[resource] for entry in lockers)
+            names = ", ".join(str(entry.key) for entry in lockers[:_NAMED_RESERVATIONS])
+            more = (
+                f" and {len(lockers) - _NAMED_RESERVATIONS} more"
+                if len(lockers) > _NAMED_RESERVATIONS
+                else ""
+            )
             amount = {
                 name: format_quantity(resource, units)
-                for name, units in (("needed", needed), ("free", free), ("locked", locked))
+                for name, units in (("needed", needed), ("free", free), ("locked", reserved))
             }
             by = f", {amount['locked']} locked by {names}{more}" if lockers else ""
             texts.append(f"{resource} {amount['needed']} needed, {amount['free']} free{by}")
         return ", ".join(texts)
 
     def post_filter(
-        self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
         """Have borrowers leave the room of one of the pod's own locks."""
-        own = state.read(OwnLocks)
-        found = reclaimed(self.handle, own, state, pod, snapshot, verdict) if own is not None else None
+        own = state.read(OwnReservations)
+        found = reclaimed(self.handle, own, state, pod, snapshot, filter_result) if own is not None else None
         if found is not None:
             return PostFilterResult(SUCCESS, *found)
         # Less locks beside what it has lent may be what it takes for evictions to do.
@@ -201,7 +209,9 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without a lock that holds room."""
-        return SUCCESS if any(_serves(entry, pod) for entry in state.expect(OwnLocks).entries) else SKIP
+        return (
+            SUCCESS if any(_serves(entry, pod) for entry in state.expect(OwnReservations).entries) else SKIP
+        )
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for nodes where the pod has a lock, 0 for all others.
@@ -209,50 +219,50 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         Locks that are for any pod of its workload score 99 if they fit, and down to half of that if not.
         """
         mine = np.zeros(len(snapshot))
-        for name, entries in state.expect(OwnLocks).on_node.items():
+        for name, entries in state.expect(OwnReservations).on_node.items():
             serving = [entry for entry in entries if _serves(entry, pod)]
             row = snapshot.position(name) if serving else None
             if row is not None:
-                misfit = self.handle.book.ownership.misfit(pod, serving, name)
+                misfit = self.handle.ledger.ownership.misfit(pod, serving, name)
                 mine[row] = MAX_NODE_SCORE if misfit is None else _FITTING * (1 - min(misfit, 1) / 2)
         return mine[rows]
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Release the locks that the pod takes there."""
-        claim = self.handle.book.claim(pod, node_name, now)
-        for_workloads = self.handle.book.ownership.used_by_workloads(pod.meta.namespace)
+        claim = self.handle.ledger.claim(pod, node_name, now)
+        for_workloads = self.handle.ledger.ownership.used_by_workloads(pod.meta.namespace)
         if claim is not None or for_workloads:
-            state.write(ClaimedLocks(tuple(claim.uids if claim is not None else ()), for_workloads))
+            state.write(ClaimedReservations(tuple(claim.uids if claim is not None else ()), for_workloads))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take the locks back."""
-        self.handle.book.unclaim(pod.uid, now)
+        self.handle.ledger.unclaim(pod.uid, now)
 
     def _wanted(self, pod: Pod, snapshot: Snapshot) -> Wanted:
         return snapshot.wanted(self._ignored.counted(pod.requests))
 
     def _rows_of_own(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> list[int]:
-        own = state.expect(OwnLocks).on_node
+        own = state.expect(OwnReservations).on_node
         names = (name for name, entries in own.items() if any(_serves(entry, pod) for entry in entries))
         return [row for name in names if (row := snapshot.position(name)) is not None]
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
         """Room of a node that is neither used nor locked for others, as a row of R."""
-        free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+        free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.reserved[row]
         name = snapshot.nodes[row].name
-        own = [entry for entry in state.expect(OwnLocks).on_node.get(name, ()) if entry.room]
+        own = [entry for entry in state.expect(OwnReservations).on_node.get(name, ()) if entry.reserved]
         if own:
-            free = free + snapshot.vector(self.handle.book.rooms.released(own, name))
+            free = free + snapshot.vector(self.handle.ledger.holdings.released(own, name))
         if (lendable := state.read(_Lendable)) is not None:
             free = free + lendable.amounts[snapshot.rows][row]
         return free
 
-    def _lendable(self, pod: Pod, snapshot: Snapshot, own: OwnLocks) -> "_Lendable":
+    def _lendable(self, pod: Pod, snapshot: Snapshot, own: OwnReservations) -> "_Lendable":
         """Sum what locks have left to lend to a pod that is not their owner."""
         amounts = np.zeros((len(self.handle.columns), len(snapshot.resources)), np.int64)
         wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
-        for entry in self.handle.book.rooms.lenders.values():
+        for entry in self.handle.ledger.holdings.lenders.values():
             row = snapshot.row(entry.node)
             if row is not None and entry not in own and entry.lends_to(pod):
                 for resource, column in wanted:
@@ -289,13 +299,13 @@ def _reason(resource: str) -> str:
     return f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
 
 
-def _serves(entry: Entry, pod: Pod) -> bool:
+def _serves(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a lock has any of what a pod asks for; in one for reuse others may use it."""
-    room = entry.room if entry.borrowable else entry.held
+    room = entry.reserved if entry.borrowable else entry.held
     return any(units and room.get(name) for name, units in pod.requests.items())
 
 
-def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:
+def _is_owner(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:
     return is_owner(pod, new.key, new.reservation.spec)
 
 

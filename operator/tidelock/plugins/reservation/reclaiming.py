@@ -14,23 +14,28 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts
 from tidelock.cluster.index.pods_by_importance import rank
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Handle, Verdict, Victims
+from tidelock.framework.api import FilterResult, Handle, Victims
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.disruptions import violating
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.whatif import WhatIf, reserved
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 
 
 def reclaimed(
-    handle: Handle, own: OwnLocks, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+    handle: Handle,
+    own: OwnReservations,
+    state: CycleState,
+    pod: Pod,
+    snapshot: Snapshot,
+    filter_result: FilterResult,
 ) -> tuple[str, Victims] | None:
     """Choose the node of one of a pod's own locks and who leaves it; None if that does not help anywhere."""
     found = []
-    for name in sorted({entry.node for entry in own.entries if entry.borrowable and entry.room}):
-        if snapshot.row(name) is not None and (borrowers := handle.book.rooms.borrowers_on(name)):
-            trial = _Trial(handle, own.entries, state, pod, snapshot, verdict, name)
+    for name in sorted({entry.node for entry in own.entries if entry.borrowable and entry.reserved}):
+        if snapshot.row(name) is not None and (borrowers := handle.ledger.holdings.borrowers_on(name)):
+            trial = _Trial(handle, own.entries, state, pod, snapshot, filter_result, name)
             victims = trial.victims(borrowers)
             if victims is not None:
                 found.append((name, victims))
@@ -43,24 +48,24 @@ class _Trial:
     def __init__(
         self,
         handle: Handle,
-        own: Sequence[Entry],
+        own: Sequence[ReservationInfo],
         state: CycleState,
         pod: Pod,
         snapshot: Snapshot,
-        verdict: Verdict,
+        filter_result: FilterResult,
         node_name: str,
     ) -> None:
         self._handle = handle
         self._state = state
         self._pod = pod
         self._snapshot = snapshot
-        self._filters = verdict.filters
+        self._filters = filter_result.filters
         self._name = node_name
         self._row = snapshot.row(node_name)
         self._own = [entry for entry in own if entry.node == node_name]
-        rivals = verdict.rivals.get(self._row, ()) if self._row is not None else ()
+        rivals = filter_result.rivals.get(self._row, ()) if self._row is not None else ()
         self._worlds = [tuple[Pod, ...](), tuple(rivals)] if rivals else [tuple[Pod, ...]()]
-        self._locked = self._would_hold(self._own)
+        self._reserved = self._would_hold(self._own)
 
     def victims(self, borrowers: Sequence[Placed]) -> Victims | None:
         """Give the borrowers that have to go, and those that go anyway; None if that is not enough."""
@@ -86,21 +91,21 @@ class _Trial:
 
     def _fits(self, gone: Sequence[Placed], rivals: Sequence[Pod]) -> bool:
         """Whether the pod fits without some borrowers, and beside its rivals in their own locks."""
-        theirs = self._handle.book.ownership.on_node(rivals, self._name)
+        theirs = self._handle.ledger.ownership.on_node(rivals, self._name)
         locked = self._would_hold([*self._own, *theirs], {placed.pod.uid for placed in gone})
         whatif = WhatIf(self._filters, self._state, self._pod, self._snapshot, np.array([self._row]))
         taken = self._takes(rivals) - self._takes(placed.pod for placed in gone)
         width = len(self._snapshot.resources)
         # The filter leaves out what the pod's own locks hold now.
-        taken[0, width : 2 * width] = locked - self._locked
+        taken[0, width : 2 * width] = locked - self._reserved
         whatif.shift(taken, 1)
         if whatif.follows:
             whatif.remove(0, [*gone, *reserved(each for each in theirs if each not in self._own)])
             whatif.add(0, [Placed(rival, self._name, assumed=True) for rival in rivals])
         return bool(whatif.judge().fits[0])
 
-    def _would_hold(self, without: Collection[Entry], gone: Collection[str] = ()) -> Amounts:
-        held = self._handle.book.rooms.would_hold(self._name, without=without, gone=gone)
+    def _would_hold(self, without: Collection[ReservationInfo], gone: Collection[str] = ()) -> Amounts:
+        held = self._handle.ledger.holdings.would_hold(self._name, without=without, gone=gone)
         return self._snapshot.vector(held)
 
     def _takes(self, pods: Iterable[Pod]) -> Amounts:

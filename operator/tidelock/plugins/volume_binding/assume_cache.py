@@ -18,7 +18,7 @@ class _Promise(Generic[V]):
     written: int = 0  # resource version with which the API server took it over; 0 before
 
 
-class Promises(Generic[T, V]):
+class AssumeCache(Generic[T, V]):
     """Values that objects of one resource will have, promised to pods.
 
         (absent) --make--> promised --release by the last pod--> (absent)

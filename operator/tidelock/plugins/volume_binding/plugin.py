@@ -109,7 +109,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
 
     name = "VolumeBinding"
-    heeds_room = False
+    depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `bindTimeoutSeconds`; raises ValueError for what it can't be."""
@@ -157,7 +157,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         problems = int(state.expect(_Findings).problems[snapshot.rows][row])
         return tuple(text for problem, text in _REASONS.items() if problems & problem)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction moves a volume."""
         return False
 
@@ -277,7 +277,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
 
         A volume that an earlier claim of the pod would get on a row is not free there.
         """
-        given = self._volumes.given(claim)
+        given = self._volumes.group_committed(claim)
         if given is not None:
             chosen = np.full(len(wanted), -1, np.intp)
             rows = self._labels.reached(given.affinity)
@@ -373,14 +373,14 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         for claim in work.claims:
             self._waiting[claim.key].add(event)
         try:
-            while (verdict := self._look(pod, node_name, work, versions)) is None:
+            while (filter_result := self._look(pod, node_name, work, versions)) is None:
                 event.clear()
                 handle = asyncio.get_running_loop().call_later(_LONGEST_WAIT, event.set)
                 try:
                     await event.wait()
                 finally:
                     handle.cancel()
-            return verdict
+            return filter_result
         finally:
             for claim in work.claims:
                 self._waiting[claim.key].discard(event)

@@ -15,7 +15,7 @@ _NARROW = 16
 _NOBODY = np.empty(0, np.intp)
 
 
-class Shelf:
+class UnboundVolumes:
     """Volumes in order of their size, then name; a place is an index in `volumes`.
 
     A volume that is taken leaves a gap. One that comes has the columns built anew when they are next asked

@@ -14,8 +14,8 @@ from tidelock.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from tidelock.plugins.volume_binding.assume_cache import Promises
-from tidelock.plugins.volume_binding.unbound_volumes import Shelf
+from tidelock.plugins.volume_binding.assume_cache import AssumeCache
+from tidelock.plugins.volume_binding.unbound_volumes import UnboundVolumes
 
 
 class Volumes:
@@ -23,15 +23,15 @@ class Volumes:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self.owners: Promises[PersistentVolume, ObjectReference] = Promises(
+        self.owners: AssumeCache[PersistentVolume, ObjectReference] = AssumeCache(
             objects.persistent_volumes, lambda volume: volume.spec.claim_ref
         )
         """Claims that volumes will belong to."""
-        self.nodes: Promises[PersistentVolumeClaim, str] = Promises(
+        self.nodes: AssumeCache[PersistentVolumeClaim, str] = AssumeCache(
             objects.persistent_volume_claims, lambda claim: claim.selected_node
         )
         """Names of nodes for which volumes will be made, by claim."""
-        self._free: defaultdict[str, Shelf] = defaultdict(Shelf)  # by class
+        self._free: defaultdict[str, UnboundVolumes] = defaultdict(UnboundVolumes)  # by class
         self._given: defaultdict[Key, dict[str, PersistentVolume]] = defaultdict(dict)  # by claim
         self._capacities: defaultdict[str, dict[Key, CsiStorageCapacity]] = defaultdict(dict)  # by class
         for volume in objects.persistent_volumes.all():
@@ -45,7 +45,7 @@ class Volumes:
         """Name the node for which a claim's volume is, or will be, made; empty if none is."""
         return claim.selected_node or self.nodes.get(claim.key) or ""
 
-    def given(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    def group_committed(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         """Give the volume that is set aside for a claim, or promised to it, and large enough."""
         found = [
             volume
@@ -60,7 +60,7 @@ class Volumes:
         fitting = (volume for volume in found if volume.holds(claim))
         return min(fitting, key=lambda volume: (volume.capacity, volume.meta.name), default=None)
 
-    def free(self, class_name: str) -> Shelf:
+    def free(self, class_name: str) -> UnboundVolumes:
         """Give the volumes of a class that are nobody's, promised or not."""
         return self._free[class_name]
 

@@ -19,7 +19,7 @@ import numpy as np
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.expected_use import ExpectedUse
-from tidelock.cluster.usage.levels import RESOURCES, Figures, NodeLevels
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, LevelArray, NodeLevels
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -32,22 +32,28 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.measured_use import follow_expected_use, in_whole, packing_scores
 from tidelock.framework.overload import Beyond, OverloadFilter
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import quantity_of, read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
 from tidelock.model.usage_annotations import NODE_LEVEL, Unreadable, WindowName, decode_node_level
-from tidelock.plugins.water_level_balance.usage_levels import Lines, WaterLines, requested, shares, targets
+from tidelock.plugins.water_level_balance.usage_levels import (
+    UsageLevelCache,
+    UsageLevels,
+    requested,
+    shares,
+    targets,
+)
 from tidelock.plugins.water_level_balance.usage_policies import (
     UNLIMITED,
     Grouping,
-    Groups,
-    Policy,
+    UsagePolicies,
+    UsagePolicy,
     window_shares,
 )
 
@@ -117,11 +123,11 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         if problem:
             raise ValueError(f"pluginConfig of {self.name}: {problem}")
         shares = {each.name: each.weight for each in read.resources}
-        self._shares = np.array([shares.get(name, 0.0) for name in RESOURCES]) / sum(shares.values())
-        self._groups = Groups(handle.objects.water_levels, _policy(self.name, read))
+        self._shares = np.array([shares.get(name, 0.0) for name in MEASURED_RESOURCES]) / sum(shares.values())
+        self._groups = UsagePolicies(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._lines = WaterLines(
+        self._lines = UsageLevelCache(
             self._levels,
             handle.measurements,
             partial(self._follow, history=read.history, measured=read.mode == "PodSums"),
@@ -149,11 +155,11 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         beyond = self.beyond(state, snapshot, row)
         return tuple(
             f"node(s) with measured {name} use above the limit"
-            for name, is_beyond in zip(RESOURCES, beyond, strict=True)
+            for name, is_beyond in zip(MEASURED_RESOURCES, beyond, strict=True)
             if is_beyond
         )
 
-    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say how much is used, and what the limit is."""
         lines = self._drawn(state, snapshot)
         beyond = self.beyond(state, snapshot, row)
@@ -161,7 +167,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         limits = lines.grouping.limits[:, snapshot.rows][:, row]
         return ", ".join(
             f"{name} {use[index]:.0f} % used, limit {limits[index]:.0f} %"
-            for index, name in enumerate(RESOURCES)
+            for index, name in enumerate(MEASURED_RESOURCES)
             if beyond[index]
         )
 
@@ -209,24 +215,24 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return isinstance(level, Unreadable) or all(
             uses[name].mean <= highest[index]
             for uses in level.windows.values()
-            for index, name in enumerate(RESOURCES)
+            for index, name in enumerate(MEASURED_RESOURCES)
             if name in uses
         )
 
     def _informed(self, state: CycleState, snapshot: Snapshot) -> bool:
         """Whether there is a WaterLevel, or a node that was measured lately."""
-        fresh = self._levels.fresh(state.expect(Moment).now, self._groups.of(snapshot).staleness)
+        fresh = self._levels.fresh(state.expect(DecisionTime).now, self._groups.of(snapshot).staleness)
         return self._groups.any or bool(fresh.any())
 
     def _follow(self, *, history: bool, measured: bool) -> ExpectedUse:
         return follow_expected_use(self.handle, estimate=_likely_use, history=history, measured=measured)
 
-    def _drawn(self, state: CycleState, snapshot: Snapshot) -> Lines:
+    def _drawn(self, state: CycleState, snapshot: Snapshot) -> UsageLevels:
         """Give the levels of all nodes, worked out once for each decision."""
-        lines = state.read(Lines)
+        lines = state.read(UsageLevels)
         if lines is None:
-            now, grouping = state.expect(Moment).now, self._groups.of(snapshot)
-            lines = self._lines.draw(now, grouping, snapshot, state.read(OwnLocks))
+            now, grouping = state.expect(DecisionTime).now, self._groups.of(snapshot)
+            lines = self._lines.draw(now, grouping, snapshot, state.read(OwnReservations))
             state.write(lines)
         return lines
 
@@ -244,9 +250,9 @@ def _likely_use(pod: Pod) -> tuple[float, float]:
     return pod.likely_use
 
 
-def _policy(plugin: str, read: _Args) -> Policy:
+def _policy(plugin: str, read: _Args) -> UsagePolicy:
     estimation = read.pod_estimation
-    return Policy(
+    return UsagePolicy(
         windows=window_shares({each.duration: each.weight for each in read.windows}),
         percent=read.target.percent,
         min_weight=read.target.min_weight or 0.0,
@@ -279,8 +285,8 @@ def _rounded(scores: Scores, rows: Rows) -> Scores:
     return rounded
 
 
-def _shortest(use: Figures, grouping: Grouping) -> Figures:
+def _shortest(use: LevelArray, grouping: Grouping) -> LevelArray:
     """Give R x N of the shortest window that counts for each node."""
     first = np.argmax(grouping.windows > 0, axis=0)
-    shortest: Figures = use[first, :, np.arange(use.shape[2])].T
+    shortest: LevelArray = use[first, :, np.arange(use.shape[2])].T
     return shortest

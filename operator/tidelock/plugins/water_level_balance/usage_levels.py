@@ -13,19 +13,26 @@ import numpy as np
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.expected_use import ExpectedUse
-from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.usage.levels import (
+    MEASURED_RESOURCES,
+    NEVER,
+    WINDOWS,
+    LevelArray,
+    Mask,
+    NodeLevels,
+)
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.cluster.usage.sums import Sums, own_use, uncovered
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
-from tidelock.plugins.water_level_balance.usage_policies import Grouping, Policy
+from tidelock.plugins.water_level_balance.usage_policies import Grouping, UsagePolicy
 
 _FULL = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class UsageLevels:
     """The levels at the moment of a decision; the next one may write to its arrays, nobody else may.
 
     Attributes:
@@ -39,11 +46,11 @@ class Lines:
     """
 
     grouping: Grouping
-    use: Figures
+    use: LevelArray
     known: Mask
     all_known: bool
     any_known: bool
-    per_unit: Figures
+    per_unit: LevelArray
 
 
 @dataclass(slots=True)
@@ -55,22 +62,22 @@ class _Kept:
     sums: Sums | None
     since: float
     until: float = np.inf
-    at: Figures = field(init=False)
-    use: Figures = field(init=False)
+    at: LevelArray = field(init=False)
+    use: LevelArray = field(init=False)
     known: Mask = field(init=False)
-    per_unit: Figures = field(init=False)
+    per_unit: LevelArray = field(init=False)
     all_known: bool = True
     any_known: bool = True
 
     def __post_init__(self) -> None:
         count = len(self.grouping.policy_of)
         self.at = np.zeros(count)
-        self.use = np.empty((len(WINDOWS), len(RESOURCES), count))
-        self.known = np.ones((len(RESOURCES), count), np.bool_)
-        self.per_unit = np.empty((len(RESOURCES), count))
+        self.use = np.empty((len(WINDOWS), len(MEASURED_RESOURCES), count))
+        self.known = np.ones((len(MEASURED_RESOURCES), count), np.bool_)
+        self.per_unit = np.empty((len(MEASURED_RESOURCES), count))
 
 
-class WaterLines:
+class UsageLevelCache:
     """Keeps the levels for one plugin."""
 
     def __init__(
@@ -102,23 +109,25 @@ class WaterLines:
         self._rule = own_use(mature)
         self._kept: _Kept | None = None
 
-    def expected(self, pod: Pod) -> Figures:
+    def expected(self, pod: Pod) -> LevelArray:
         """Tell what a pod will use in units, R or W x R; NaN where nothing tells."""
         return self._residents.expected(pod)
 
-    def draw(self, now: float, grouping: Grouping, snapshot: Snapshot, own_locks: OwnLocks | None) -> Lines:
+    def draw(
+        self, now: float, grouping: Grouping, snapshot: Snapshot, own_reservations: OwnReservations | None
+    ) -> UsageLevels:
         """Give the levels of all nodes of a whole snapshot, without what the pod's own locks stand for."""
         kept = self._renewed(now, grouping)
         use = kept.use
-        if kept.sums is not None and own_locks is not None:
+        if kept.sums is not None and own_reservations is not None:
             use = use.copy()
-            for entry in own_locks.entries:
+            for entry in own_reservations.entries:
                 if (found := self._residents.use_of(entry.uid, grouping.defaults)) is not None:
                     row, expected = found
                     use[:, :, row] -= expected * kept.per_unit[:, row]
         if not kept.all_known:
             use = _guessed(use, kept.known, requested(None, snapshot))
-        return Lines(grouping, use, kept.known, kept.all_known, kept.any_known, kept.per_unit)
+        return UsageLevels(grouping, use, kept.known, kept.all_known, kept.any_known, kept.per_unit)
 
     @cached_property
     def _residents(self) -> ExpectedUse:
@@ -193,7 +202,7 @@ class WaterLines:
         return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
 
 
-def targets(lines: Lines) -> Figures:
+def targets(lines: UsageLevels) -> LevelArray:
     """Give the target of each window, resource and node, in percent: W x R x N, or x 1 if all are alike."""
     grouping = lines.grouping
     if grouping.sole is not None:
@@ -201,27 +210,27 @@ def targets(lines: Lines) -> Figures:
     by_policy = [
         _target(lines, policy, grouping.policy_of == index) for index, policy in enumerate(grouping.policies)
     ]
-    by_node: Figures = np.stack(by_policy, axis=2)[:, :, grouping.policy_of]
+    by_node: LevelArray = np.stack(by_policy, axis=2)[:, :, grouping.policy_of]
     return by_node
 
 
-def shares(grouping: Grouping) -> Figures:
+def shares(grouping: Grouping) -> LevelArray:
     """Give the windows' shares of the score: W x N, or x 1 if all nodes are alike."""
     sole = grouping.sole
     return grouping.windows if sole is None else np.array(sole.windows)[:, np.newaxis]
 
 
-def requested(pod: Pod | None, snapshot: Snapshot) -> Figures:
+def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
     """Give what is requested and locked, as scoring counts it, with or without a pod: R x N, in percent."""
     columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
-    taken = (snapshot.nonzero + snapshot.locked[:, columns]).T.astype(np.float64)
+    taken = (snapshot.nonzero + snapshot.reserved[:, columns]).T.astype(np.float64)
     if pod is not None:
         taken += np.array(pod.container_weights, np.float64)[:, np.newaxis]
     room = snapshot.allocatable[:, columns].T
     return np.where(room > 0, _FULL * taken / np.maximum(room, 1), _FULL)
 
 
-def _target(lines: Lines, policy: Policy, there: Mask | None = None) -> Figures:
+def _target(lines: UsageLevels, policy: UsagePolicy, there: Mask | None = None) -> LevelArray:
     """Give the target of the nodes of a group, or of all: W x R.
 
     The dynamic one is (mean + w * min) / (1 + w) over the measured ones, or over all if none is.
@@ -241,14 +250,14 @@ def _target(lines: Lines, policy: Policy, there: Mask | None = None) -> Figures:
     else:
         mean = np.where(known, use, 0.0).sum(axis=2) / known.sum(axis=1)
         least = np.where(known, use, np.inf).min(axis=2)
-    target: Figures = np.clip((mean + policy.min_weight * least) / (1 + policy.min_weight), 0.0, _FULL)
+    target: LevelArray = np.clip((mean + policy.min_weight * least) / (1 + policy.min_weight), 0.0, _FULL)
     return target
 
 
-def _guessed(use: Figures, known: Mask, requested: Figures) -> Figures:
+def _guessed(use: LevelArray, known: Mask, requested: LevelArray) -> LevelArray:
     """Fill in what is not known: the same part of what is requested as the measured nodes use in the mean."""
     use = use.copy()
-    for resource in range(len(RESOURCES)):
+    for resource in range(len(MEASURED_RESOURCES)):
         there = known[resource]
         base = requested[resource, there].mean() if there.any() else 0.0
         for window in range(len(WINDOWS)):

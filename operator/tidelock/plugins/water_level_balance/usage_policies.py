@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.node_selection import matching_term
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import RESOURCES, WINDOWS, Figures
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS, LevelArray
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 from tidelock.model.water_level import WaterLevel
@@ -18,7 +18,7 @@ UNLIMITED = np.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class UsagePolicy:
     """How a group is levelled.
 
     Attributes:
@@ -39,7 +39,7 @@ class Policy:
     defaults: tuple[float, ...]
 
     @classmethod
-    def of(cls, spec: WaterLevelSpec) -> "Policy":
+    def of(cls, spec: WaterLevelSpec) -> "UsagePolicy":
         """Read a WaterLevel's spec."""
         limits = spec.overload_limits
         estimation = spec.pod_estimation
@@ -81,20 +81,20 @@ class Grouping:
 
     """
 
-    policies: Sequence[Policy]
+    policies: Sequence[UsagePolicy]
     policy_of: npt.NDArray[np.intp]
-    sole: Policy | None
-    windows: Figures
-    limits: Figures
-    staleness: Figures
-    defaults: Figures
+    sole: UsagePolicy | None
+    windows: LevelArray
+    limits: LevelArray
+    staleness: LevelArray
+    defaults: LevelArray
     limited: bool
 
     @classmethod
-    def of(cls, policies: Sequence[Policy], policy_of: npt.NDArray[np.intp]) -> "Grouping":
+    def of(cls, policies: Sequence[UsagePolicy], policy_of: npt.NDArray[np.intp]) -> "Grouping":
         """Spread the policies over the rows."""
 
-        def spread(values: list[Sequence[float]]) -> Figures:
+        def spread(values: list[Sequence[float]]) -> LevelArray:
             return np.ascontiguousarray(np.array(values, np.float64)[policy_of].T)
 
         first = policy_of[0] if len(policy_of) else 0
@@ -103,17 +103,17 @@ class Grouping:
             policy_of,
             sole=policies[first] if (policy_of == first).all() else None,
             windows=spread([policy.windows for policy in policies]).reshape(len(WINDOWS), -1),
-            limits=spread([policy.limits for policy in policies]).reshape(len(RESOURCES), -1),
+            limits=spread([policy.limits for policy in policies]).reshape(len(MEASURED_RESOURCES), -1),
             staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),
-            defaults=spread([policy.defaults for policy in policies]).reshape(len(RESOURCES), -1),
+            defaults=spread([policy.defaults for policy in policies]).reshape(len(MEASURED_RESOURCES), -1),
             limited=any(limit < UNLIMITED for policy in policies for limit in policy.limits),
         )
 
 
-class Groups:
+class UsagePolicies:
     """The grouping of now: made anew when a WaterLevel, or a node, has changed."""
 
-    def __init__(self, water_levels: Lister[WaterLevel], rest: Policy) -> None:
+    def __init__(self, water_levels: Lister[WaterLevel], rest: UsagePolicy) -> None:
         """Begin with the policy of nodes that no WaterLevel selects."""
         self._water_levels = water_levels
         self._rest = rest
@@ -144,7 +144,7 @@ class Groups:
             (each for each in self._water_levels.of() if each.spec is not None),
             key=lambda each: (each.meta.created, each.meta.name),
         )
-        policies = [Policy.of(each.spec) for each in groups if each.spec is not None]
+        policies = [UsagePolicy.of(each.spec) for each in groups if each.spec is not None]
         policy_of = np.full(len(snapshot), len(groups), np.intp)
         for index, group in reversed(tuple(enumerate(groups))):
             nodes = group.nodes

@@ -12,9 +12,9 @@ from functools import partial
 from tidelock.framework import extender
 from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.extender import Advice
-from tidelock.framework.extension_point_timer import Course, PluginError
-from tidelock.framework.own_reservations import ClaimedLocks
+from tidelock.framework.extender import ExtenderAdviceData
+from tidelock.framework.extension_point_timer import ExtensionPointTimer, PluginError
+from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
@@ -24,13 +24,13 @@ from tidelock.model.failures import failure_text
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, claims_annotation, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
 from tidelock.scheduler.actions.tasks import About
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Consultation, Decider, Unschedulable
-from tidelock.scheduler.core.diagnosis import Refusal, turned_down
-from tidelock.scheduler.core.pod_queue import Waiting
+from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
+from tidelock.scheduler.core.pod_queue import QueuedPodInfo
 from tidelock.telemetry import code_label
 
 logger = logging.getLogger(__name__)
@@ -44,24 +44,24 @@ _Bind = Callable[[CycleState, Pod, str], Awaitable[Status]]
 class Binder:
     """Carries out decisions about pods, each in a task of its own."""
 
-    def __init__(self, tools: Tools, decider: Decider, extenders: Extenders) -> None:
-        self._client = tools.client
-        self._recorder = tools.recorder
-        self._telemetry = tools.telemetry
-        self._clock = tools.clock
-        self._tasks = tools.tasks
-        self._isolation = tools.isolation
-        self._recent = tools.recent
+    def __init__(self, context: WriterContext, decider: Decider, extenders: Extenders) -> None:
+        self._client = context.client
+        self._recorder = context.recorder
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._isolation = context.isolation
+        self._recent = context.recent
         self._decider = decider
         self._extenders = extenders
-        self._unsettled: dict[str, Assumed] = {}  # by uid: of whose end the decider does not know
+        self._unsettled: dict[str, AssumedPod] = {}  # by uid: of whose end the decider does not know
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
         """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
         about = About("consultation", PODS, consultation.waiting.pod.meta)
         self._tasks.spawn(self._consult(consultation, answered), about)
 
-    def bind(self, assumed: Assumed, started: float) -> None:
+    def bind(self, assumed: AssumedPod, started: float) -> None:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
         about = About("binding", PODS, assumed.pod.meta)
         self._tasks.spawn(self._bind_safely(assumed, started), about)
@@ -78,7 +78,7 @@ class Binder:
     def report(self, outcome: Unschedulable) -> None:
         """Tell a pod that it fits nowhere, or what went wrong; the same message is told once."""
         self._recent.refused(outcome, self._clock.now())
-        waiting, message = outcome.waiting, outcome.refusal.message
+        waiting, message = outcome.waiting, outcome.diagnosis.message
         self._recorder.record(
             pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
         )
@@ -87,12 +87,17 @@ class Binder:
             nominated = None  # as it is written already
         if waiting.message != message or nominated is not None:
             waiting.message = message
-            reason = "SchedulerError" if outcome.refusal.error else "Unschedulable"
+            reason = "SchedulerError" if outcome.diagnosis.error else "Unschedulable"
             about = About("condition", PODS, waiting.pod.meta)
             self._tasks.spawn(self._tell(waiting, reason, message, nominated), about)
 
     async def write_condition(
-        self, waiting: Waiting, reason: str, message: str, nominated: str | None = None, version: int = 0
+        self,
+        waiting: QueuedPodInfo,
+        reason: str,
+        message: str,
+        nominated: str | None = None,
+        version: int = 0,
     ) -> bool:
         """Write why a pod is not scheduled, and the node that is being made ready for it, or none.
 
@@ -128,15 +133,15 @@ class Binder:
             else:
                 advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
         if attempt.error is not None:  # no other pod is decided before there is an answer
-            advice = Advice(victims={}, error=failure_text(attempt.error))
+            advice = ExtenderAdviceData(victims={}, error=failure_text(attempt.error))
         self._decider.advised(consultation, advice)
         answered()
 
-    async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> Advice:
+    async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:
         """Ask whom else to evict; about nodes where only locks would have to go, extenders know nothing."""
         cache = self._decider.cache
         asked = {
-            name: extender.Victims(tuple(placed.pod for placed in each.pods), each.violations)
+            name: extender.ExtenderVictims(tuple(placed.pod for placed in each.pods), each.violations)
             for name, each in candidates.items()
             if each.pods
         }
@@ -145,20 +150,20 @@ class Binder:
                 pod, asked, lambda node_name: [placed.pod for placed in cache.pods_on(node_name)]
             )
         except ExtenderError as error:
-            return Advice(victims={}, error=str(error))
+            return ExtenderAdviceData(victims={}, error=str(error))
         victims = {name: each for name, each in candidates.items() if not each.pods}
         for name, left in chosen.items():
             placed = (cache.get(each.uid) for each in left.pods)
             there = tuple(each for each in placed if each is not None and each.node_name == name)
-            locks = candidates[name].locks if name in candidates else ()
-            victims[name] = Victims(there, locks, left.violations)
-        return Advice(victims=victims)
+            reservations = candidates[name].reservations if name in candidates else ()
+            victims[name] = Victims(there, reservations, left.violations)
+        return ExtenderAdviceData(victims=victims)
 
     async def _look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
         uids = claim.uids if claim.unwritten else None
         answered(await (self._stored(claim.pod) if uids is None else self._annotated(claim.pod, uids)))
 
-    async def _bind_safely(self, assumed: Assumed, started: float) -> None:
+    async def _bind_safely(self, assumed: AssumedPod, started: float) -> None:
         """Bind a pod; after a fault its room is free again, unless the API server has it bound by now."""
         uid = assumed.pod.uid
         self._unsettled[uid] = assumed
@@ -169,7 +174,7 @@ class Binder:
                 await self._settle(assumed)
             await asyncio.sleep(attempt.pause)
 
-    async def _settle(self, assumed: Assumed) -> None:
+    async def _settle(self, assumed: AssumedPod) -> None:
         """Have the decider know what became of a pod, as the API server says."""
         stored = await self._stored(assumed.pod)
         if stored is not None and stored.node_name == assumed.node_name:
@@ -178,26 +183,26 @@ class Binder:
             self._decider.binding_failed(assumed, self._clock.now())
         self._unsettled.pop(assumed.pod.uid, None)
 
-    async def _bind(self, assumed: Assumed, started: float) -> None:
+    async def _bind(self, assumed: AssumedPod, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
         try:
-            refusal = await self._wait_on_permit(assumed)
-            if refusal is not None:
-                self._decider.rejected(assumed, refusal, self._clock.now())
+            diagnosis = await self._wait_on_permit(assumed)
+            if diagnosis is not None:
+                self._decider.rejected(assumed, diagnosis, self._clock.now())
                 self._unsettled.pop(assumed.pod.uid, None)
                 self._end(assumed, "unschedulable", started)
-                self._report(waiting, refusal)
+                self._report(waiting, diagnosis)
                 return
             await self._timed("PreBind", assumed, self._pre_bind(assumed))
             await self._timed("Bind", assumed, self._bind_by_plugin(assumed))
-            if (claims := assumed.state.read(ClaimedLocks)) is not None and claims.unwritten:
+            if (claims := assumed.state.read(ClaimedReservations)) is not None and claims.unwritten:
                 await self._annotated(assumed.pod, claims.uids)
         except PluginError as error:
             logger.warning("binding failed", extra={"pod": str(assumed.pod.key), "error": str(error)})
             self._decider.binding_failed(assumed, self._clock.now())
             self._unsettled.pop(assumed.pod.uid, None)
             self._end(assumed, "error", started)
-            self._report(waiting, Refusal(str(error), frozenset(), error=True))
+            self._report(waiting, Diagnosis(str(error), frozenset(), error=True))
             return
         now = self._clock.now()
         self._decider.bound(assumed, now)
@@ -209,15 +214,15 @@ class Binder:
             self._telemetry.pod_scheduling_attempts.observe(waiting.attempts)
             waited = self._decider.queue.waited(waiting, now)
             self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(waited)
-        with Course(assumed.profile.scheduler_name, self._telemetry) as course:
-            course.enter("PostBind")
+        with ExtensionPointTimer(assumed.profile.scheduler_name, self._telemetry) as timer:
+            timer.enter("PostBind")
             for plugin in assumed.profile.post_bind:
-                course.ask(plugin)
+                timer.ask(plugin)
                 self._post_bind(plugin, assumed)
 
     # The steps.
 
-    async def _wait_on_permit(self, assumed: Assumed) -> Refusal | None:
+    async def _wait_on_permit(self, assumed: AssumedPod) -> Diagnosis | None:
         """Wait until all plugins that asked for it allow the pod; gives the refusal if one does not."""
         waiting = self._decider.waiting_pods.get(assumed.pod.uid)
         if waiting is None:
@@ -234,17 +239,17 @@ class Binder:
         )
         if rejected:
             status = Status(Code.UNSCHEDULABLE, (waiting.reason,))
-            return turned_down("Permit", waiting.rejected_by or "", status)
+            return diagnose_plugin_rejection("Permit", waiting.rejected_by or "", status)
         self._decider.queue.done(assumed.pod.uid)
         return None
 
-    async def _pre_bind(self, assumed: Assumed) -> None:
+    async def _pre_bind(self, assumed: AssumedPod) -> None:
         pod, profile = assumed.pod, assumed.profile
         for plugin in profile.pre_bind:
             work = plugin.pre_bind(assumed.state, pod, assumed.node_name)
             await self._run("PreBind", plugin.name, work, assumed)
 
-    async def _bind_by_plugin(self, assumed: Assumed) -> None:
+    async def _bind_by_plugin(self, assumed: AssumedPod) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
         binders: list[tuple[str, _Bind]] = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
         if self._extenders.configured:
@@ -264,7 +269,7 @@ class Binder:
         async with self._tasks.turn:
             return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
 
-    async def _bound_after_all(self, assumed: Assumed, name: str, work: _Bind) -> bool:
+    async def _bound_after_all(self, assumed: AssumedPod, name: str, work: _Bind) -> bool:
         """Find out whether a binding whose answer was lost is made; until then the room stays taken.
 
         It may be made later than it is looked for. So it is sent again, as no pod is bound twice, until the
@@ -313,7 +318,12 @@ class Binder:
         path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
         while True:
             stored = await self._stored(pod)
-            if stored is None or not stored.node_name or stored.leaving or stored.claimed_locks is not None:
+            if (
+                stored is None
+                or not stored.node_name
+                or stored.leaving
+                or stored.claimed_reservations is not None
+            ):
                 return stored
             known = {"uid": stored.uid, "resourceVersion": stored.meta.resource_version}
             body = {"metadata": known | {"annotations": claims_annotation(claims)}}
@@ -326,7 +336,7 @@ class Binder:
             except ApiError as error:
                 await pause(error)
 
-    async def _run(self, point: str, plugin: str, work: Awaitable[Status], assumed: Assumed) -> Code:
+    async def _run(self, point: str, plugin: str, work: Awaitable[Status], assumed: AssumedPod) -> Code:
         """Run a plugin for a pod.
 
         Raises:
@@ -346,13 +356,13 @@ class Binder:
             text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
             raise PluginError(text) from error
         finally:
-            if assumed.state.expect(Course).sampled:
+            if assumed.state.expect(ExtensionPointTimer).sampled:
                 self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
         if not status.ok:
             raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
         return status.code
 
-    async def _timed(self, point: str, assumed: Assumed, work: Awaitable[None]) -> None:
+    async def _timed(self, point: str, assumed: AssumedPod, work: Awaitable[None]) -> None:
         """Run an extension point and measure it."""
         started = self._clock.monotonic()
         code = Code.ERROR
@@ -363,23 +373,23 @@ class Binder:
             elapsed = self._clock.monotonic() - started
             self._telemetry.passed(point, code, assumed.profile.scheduler_name, elapsed)
 
-    def _post_bind(self, plugin: PostBind, assumed: Assumed) -> None:
+    def _post_bind(self, plugin: PostBind, assumed: AssumedPod) -> None:
         with self._isolation.attempt("binding", PODS, assumed.pod.meta):
             plugin.post_bind(assumed.state, assumed.pod, assumed.node_name)
 
     # What is told.
 
-    def _end(self, assumed: Assumed, result: str, started: float) -> None:
+    def _end(self, assumed: AssumedPod, result: str, started: float) -> None:
         profile = assumed.profile.scheduler_name
         self._telemetry.schedule_attempts.labels(result, profile).inc()
         elapsed = self._clock.monotonic() - started
         self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
 
-    def _report(self, waiting: Waiting | None, refusal: Refusal) -> None:
+    def _report(self, waiting: QueuedPodInfo | None, diagnosis: Diagnosis) -> None:
         if waiting is not None and self._decider.queue.get(waiting.pod.uid) is waiting:  # or it is gone
-            self.report(Unschedulable(waiting, refusal))
+            self.report(Unschedulable(waiting, diagnosis))
 
-    async def _tell(self, waiting: Waiting, reason: str, message: str, nominated: str | None) -> None:
+    async def _tell(self, waiting: QueuedPodInfo, reason: str, message: str, nominated: str | None) -> None:
         await self.write_condition(waiting, reason, message, nominated)
 
 

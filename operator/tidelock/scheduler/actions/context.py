@@ -7,12 +7,12 @@ from tidelock.isolation import Isolation
 from tidelock.kube.client import KubeClient
 from tidelock.kube.events import EventRecorder
 from tidelock.scheduler.actions.tasks import Tasks
-from tidelock.scheduler.views.recent_decisions import Recent
+from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class WriterContext:
     """What a write needs: whom it goes to, who tells of it and measures it, and when it has its turn."""
 
     client: KubeClient
@@ -20,5 +20,5 @@ class Tools:
     telemetry: Telemetry
     clock: Clock
     tasks: Tasks
-    recent: Recent
+    recent: RecentDecisions
     isolation: Isolation

@@ -23,11 +23,11 @@ from tidelock.model.instants import format_instant
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import PREEMPTED, Pod, decode_pod
 from tidelock.scheduler.actions.binding import pod_reference
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.preemption import Preemption
-from tidelock.scheduler.defrag.controller import Task
+from tidelock.scheduler.core.preemption import PreemptionAttempt
+from tidelock.scheduler.defrag.controller import MigrationTask
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +39,16 @@ _AGAIN = 5.0
 class Evictor:
     """Carries out what preemption has decided, each eviction in a task of its own."""
 
-    def __init__(self, tools: Tools, decider: Decider, borrower_grace: int = 30) -> None:
+    def __init__(self, context: WriterContext, decider: Decider, borrower_grace: int = 30) -> None:
         """Prepare; `borrower_grace` is the longest grace period of a borrower, in seconds."""
         self._borrower_grace = borrower_grace
-        self._client = tools.client
-        self._recorder = tools.recorder
-        self._telemetry = tools.telemetry
-        self._clock = tools.clock
-        self._tasks = tools.tasks
+        self._client = context.client
+        self._recorder = context.recorder
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._tasks = context.tasks
         self._decider = decider
-        self._moving: set[Task] = set()
+        self._moving: set[MigrationTask] = set()
 
     def flush(self) -> None:
         """Begin to carry out all that was decided since the last call."""
@@ -64,10 +64,12 @@ class Evictor:
         for task in self._decider.take_moves():
             if task not in self._moving:
                 self._moving.add(task)
-                about = About("move", RESERVATIONS, ObjectMeta(task.lock.name, task.lock.namespace))
+                about = About(
+                    "move", RESERVATIONS, ObjectMeta(task.reservation.name, task.reservation.namespace)
+                )
                 self._tasks.spawn(self._move_all(task), about)
 
-    async def _evict(self, attempt: Preemption, victim: Pod) -> None:
+    async def _evict(self, attempt: PreemptionAttempt, victim: Pod) -> None:
         """Evict a victim, or have the pod or reservation that is to get its room choose again."""
         note = f"{_reason(attempt)} by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
         if self._decider.reject_waiting(victim.uid):
@@ -97,7 +99,7 @@ class Evictor:
                 self._tell(attempt, victim, note)
             return
 
-    def _failed(self, attempt: Preemption, victim: Pod) -> None:
+    def _failed(self, attempt: PreemptionAttempt, victim: Pod) -> None:
         """Have whoever waits for a victim's room choose again."""
         self._decider.eviction_failed(victim.uid, attempt.pod.uid, self._clock.now())
 
@@ -106,7 +108,7 @@ class Evictor:
         placed = self._decider.cache.get(victim.uid)
         return placed is None or (placed.pod.leaving and not victim.leaving)
 
-    async def _move_all(self, task: Task) -> None:
+    async def _move_all(self, task: MigrationTask) -> None:
         """Evict the pods of a plan, as long as it is under way."""
         moving, pause = self._decider.moving, self._tasks.retry_pauses()
         unanswered: set[str] = set()  # who may have been evicted by a try of which nobody heard
@@ -129,13 +131,15 @@ class Evictor:
                     moving.failed(task, f"pod {victim.key} can't be evicted: {error}", self._clock.now())
                 else:
                     moving.evicted(victim.uid)
-                    note = f"Moved for reservation {task.lock}, to make room on node {victim.node_name}"
+                    note = (
+                        f"Moved for reservation {task.reservation}, to make room on node {victim.node_name}"
+                    )
                     self._recorder.record(pod_reference(victim), "Normal", "Moved", "Moving", note)
                     pause = self._tasks.retry_pauses()
         finally:
             self._moving.discard(task)
 
-    async def _reclaim(self, attempt: Preemption, victim: Pod) -> None:
+    async def _reclaim(self, attempt: PreemptionAttempt, victim: Pod) -> None:
         """Evict a borrower; the owner's right to its room stands above a budget."""
         try:
             await self._ask_to_evict(victim, self._grace(victim))
@@ -160,7 +164,7 @@ class Evictor:
         async with self._tasks.turn:
             await self._client.create(PODS.item(name, namespace, "eviction"), eviction)
 
-    async def _delete(self, attempt: Preemption, victim: Pod, grace: int | None = None) -> None:
+    async def _delete(self, attempt: PreemptionAttempt, victim: Pod, grace: int | None = None) -> None:
         """Mark a victim, and ask it to end in the version that has the mark.
 
         A deletion can't tell its leadership, so whatever was written to the victim since makes it void.
@@ -202,11 +206,11 @@ class Evictor:
         body = {"metadata": {"uid": pod.uid}, "status": status}
         return await self._client.patch(path, body, kind="strategic")
 
-    def _tell(self, attempt: Preemption, victim: Pod, note: str) -> None:
+    def _tell(self, attempt: PreemptionAttempt, victim: Pod, note: str) -> None:
         action = "Reclaiming" if attempt.borrowers else "Preempting"
         self._recorder.record(pod_reference(victim), "Normal", _reason(attempt), action, note)
 
 
-def _reason(attempt: Preemption) -> str:
+def _reason(attempt: PreemptionAttempt) -> str:
     """Name why its victims have to go."""
     return "Reclaimed" if attempt.borrowers else "Preempted"

@@ -20,11 +20,11 @@ import aiohttp
 
 from tidelock.framework.config_file import ConfigurationError, Extender, ExtenderTls, parse_duration
 from tidelock.framework.extender import (
-    Advice,
     AnswerError,
-    Failed,
-    Filtered,
-    Victims,
+    ExtenderAdviceData,
+    ExtenderFailure,
+    ExtenderFilterResult,
+    ExtenderVictims,
     binding_request,
     is_interested,
     nodes_request,
@@ -79,10 +79,10 @@ class Extenders:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def advise(self, pod: Pod, nodes: Iterable[Node]) -> Advice:
+    async def advise(self, pod: Pod, nodes: Iterable[Node]) -> ExtenderAdviceData:
         """Ask which of the nodes that passed the filters may take the pod, and which are better."""
         left = {node.name: node for node in nodes}
-        failed: dict[str, Failed] = {}
+        failed: dict[str, ExtenderFailure] = {}
         for endpoint in self._of(pod, lambda extender: extender.filter_verb):
             if not left:
                 break
@@ -90,13 +90,13 @@ class Extenders:
                 result = await self._filter(endpoint, pod, left)
             except ExtenderError as error:
                 if not endpoint.settings.ignorable:
-                    return Advice(error=str(error))
+                    return ExtenderAdviceData(error=str(error))
                 _skipped(endpoint, error)
                 continue
             failed |= result.failed
             left = {name: left[name] for name in result.names}
         scores = await self._prioritize(pod, left) if len(left) > 1 else {}
-        return Advice(frozenset(left), failed, scores)
+        return ExtenderAdviceData(frozenset(left), failed, scores)
 
     async def bind(self, pod: Pod, node_name: str) -> bool:
         """Have the pod bound by the extender that binds such pods; False if there is none.
@@ -118,8 +118,8 @@ class Extenders:
         return False
 
     async def preempt(
-        self, pod: Pod, victims: Mapping[str, Victims], pods_on: Callable[[str], Iterable[Pod]]
-    ) -> Mapping[str, Victims]:
+        self, pod: Pod, victims: Mapping[str, ExtenderVictims], pods_on: Callable[[str], Iterable[Pod]]
+    ) -> Mapping[str, ExtenderVictims]:
         """Ask which of the nodes may be preempted on, and by evicting whom.
 
         Args:
@@ -148,7 +148,7 @@ class Extenders:
             if verb(endpoint.settings) and is_interested(endpoint.settings, pod):
                 yield endpoint
 
-    async def _filter(self, endpoint: _Endpoint, pod: Pod, nodes: Mapping[str, Node]) -> Filtered:
+    async def _filter(self, endpoint: _Endpoint, pod: Pod, nodes: Mapping[str, Node]) -> ExtenderFilterResult:
         settings = endpoint.settings
         request = nodes_request(settings, pod, nodes.values())
         read = partial(read_filtered, settings, asked=nodes)
@@ -179,9 +179,9 @@ class Extenders:
         self,
         endpoint: _Endpoint,
         pod: Pod,
-        victims: Mapping[str, Victims],
+        victims: Mapping[str, ExtenderVictims],
         pods_on: Callable[[str], Iterable[Pod]],
-    ) -> Mapping[str, Victims]:
+    ) -> Mapping[str, ExtenderVictims]:
         settings = endpoint.settings
         request = preemption_request(settings, pod, victims)
         read = partial(read_preemption, settings, pods_on=pods_on)

@@ -9,7 +9,7 @@ from types import TracebackType
 _NOBODY = ""
 
 
-class Turns:
+class FairSemaphore:
     """A semaphore for which tenants wait in lines of their own, which are served in turn.
 
     A tenant may have several lines, such as one for each of its objects, which share its turns in turn: an

@@ -12,13 +12,13 @@ from typing import NoReturn
 from tidelock.kube.client import PODS
 from tidelock.ledger.owners.awaited import told_by
 from tidelock.model.failures import failure_note
-from tidelock.plugins.reservation.plugin import Reservation
+from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.actions.binding import Binder, pod_reference
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider, Unschedulable
-from tidelock.scheduler.core.diagnosis import Refusal
-from tidelock.scheduler.core.pod_queue import Place, Waiting
+from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName
 
 GATED = "SchedulingGated"
 """Reason of the condition PodScheduled of a gated pod, as the API server writes it."""
@@ -33,12 +33,12 @@ _MOST_WRITTEN = 50
 class GateReporter:
     """Tells gated pods what they wait for; pods with spec.schedulingGates are left to the API server."""
 
-    def __init__(self, tools: Tools, decider: Decider, binder: Binder) -> None:
-        self._tools = tools
+    def __init__(self, context: WriterContext, decider: Decider, binder: Binder) -> None:
+        self._context = context
         self._decider = decider
         self._binder = binder
-        self._due: dict[str, Waiting] = {}
-        self._backoffs = tools.tasks.backoffs()
+        self._due: dict[str, QueuedPodInfo] = {}
+        self._backoffs = context.tasks.backoffs()
 
     async def run(self, started: asyncio.Event) -> NoReturn:
         """Look for ever, from the moment that all reservations are known."""
@@ -49,12 +49,12 @@ class GateReporter:
 
     def look(self) -> None:
         """Begin to tell some of the pods for which there is news, those that wait for longest first."""
-        book, queue = self._decider.book, self._decider.queue
+        ledger, queue = self._decider.ledger, self._decider.queue
         gated, queue.gated = queue.gated, {}
-        touched, book.touched = book.touched, set()
+        touched, ledger.touched = ledger.touched, set()
         self._due.update(gated)
         if touched:
-            for waiting in queue.gated_by(Reservation.name):
+            for waiting in queue.gated_by(ReservationPlugin.name):
                 if waiting.pod.meta.namespace in touched:
                     self._due[waiting.pod.uid] = waiting
         written = 0
@@ -63,43 +63,43 @@ class GateReporter:
             text = self._text(waiting)
             if not text or told_by(text, _told(waiting)):
                 continue
-            if written == _MOST_WRITTEN or self._tools.clock.monotonic() < waiting.told_from:
+            if written == _MOST_WRITTEN or self._context.clock.monotonic() < waiting.told_from:
                 self._due[uid] = waiting
                 continue
             written += 1
             self._tell(waiting, text)
 
-    def _text(self, waiting: Waiting) -> str:
+    def _text(self, waiting: QueuedPodInfo) -> str:
         """Ask a pod's gate what the pod waits for; empty if there is nothing to tell it."""
         pod = waiting.pod
         known = self._decider.queue.get(pod.uid) is waiting
-        if not known or waiting.place is not Place.GATED or pod.spec.scheduling_gates:
+        if not known or waiting.place is not QueueName.GATED or pod.spec.scheduling_gates:
             return ""
         gate = next(each for each in waiting.profile.pre_enqueue if each.name == waiting.gated_by)
-        with self._tools.isolation.attempt("gate", PODS, pod.meta) as attempt:
+        with self._context.isolation.attempt("gate", PODS, pod.meta) as attempt:
             return "; ".join(gate.pre_enqueue(pod).reasons)
         return "" if attempt.error is None else failure_note(attempt.error)
 
-    def _tell(self, waiting: Waiting, text: str) -> None:
-        tools = self._tools
+    def _tell(self, waiting: QueuedPodInfo, text: str) -> None:
+        context = self._context
         waiting.message = text
-        waiting.told_from = tools.clock.monotonic() + _PAUSE_OF_ONE
-        refusal = Refusal(text, frozenset({waiting.gated_by}))
-        tools.recent.refused(Unschedulable(waiting, refusal), tools.clock.now())
-        tools.recorder.record(pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", text)
-        tools.tasks.spawn(self._write(waiting, text), About("gate", PODS, waiting.pod.meta))
+        waiting.told_from = context.clock.monotonic() + _PAUSE_OF_ONE
+        diagnosis = Diagnosis(text, frozenset({waiting.gated_by}))
+        context.recent.refused(Unschedulable(waiting, diagnosis), context.clock.now())
+        context.recorder.record(pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", text)
+        context.tasks.spawn(self._write(waiting, text), About("gate", PODS, waiting.pod.meta))
 
-    async def _write(self, waiting: Waiting, text: str) -> None:
+    async def _write(self, waiting: QueuedPodInfo, text: str) -> None:
         """Write the condition, unless the pod is another by now; what fails is tried again."""
         uid = waiting.pod.uid
         if await self._binder.write_condition(waiting, GATED, text, version=waiting.pod.meta.version):
             self._backoffs.reset(uid)
             return
-        waiting.told_from = self._tools.clock.monotonic() + self._backoffs.next(uid)
+        waiting.told_from = self._context.clock.monotonic() + self._backoffs.next(uid)
         self._due[uid] = waiting
 
 
-def _told(waiting: Waiting) -> str:
+def _told(waiting: QueuedPodInfo) -> str:
     """Return what a pod was told by this process, or else by an earlier one."""
     if waiting.message:
         return waiting.message

@@ -11,10 +11,10 @@ from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.evictions import Evictor
-from tidelock.scheduler.actions.status_writer import Publisher
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.actions.status_writer import StatusWriter
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Consultation, Decider, Outcome
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.telemetry import Telemetry
 
 # Seconds of decisions between two turns of the event loop: watches and answers wait no longer than that.
@@ -31,7 +31,7 @@ class Loop:
         decider: Decider,
         binder: Binder,
         evictor: Evictor,
-        publisher: Publisher,
+        publisher: StatusWriter,
         telemetry: Telemetry,
         clock: Clock,
         isolation: Isolation,
@@ -54,19 +54,19 @@ class Loop:
         """Have the loop look again: something has changed."""
         self._event.set()
 
-    async def run(self, feed: Feed) -> NoReturn:
+    async def run(self, event_handlers: EventHandlers) -> NoReturn:
         """Decide for ever, from the moment that the feed is ready."""
-        while not feed.ready:
+        while not event_handlers.ready:
             await self._sleep()
         self.started.set()
         while True:
             self._work()
-            feed.catch_up()
+            event_handlers.catch_up()
             self._evictor.flush()
-            for claim in self._decider.take_hearsay():
-                self._binder.look_up(claim, partial(feed.answered, claim))
+            for claim in self._decider.take_unverified_claims():
+                self._binder.look_up(claim, partial(event_handlers.answered, claim))
             unwritten = self._publisher.flush()
-            due = earliest(self._decider.next_due(), feed.next_due)
+            due = earliest(self._decider.next_due(), event_handlers.next_due)
             if unwritten or (due is not None and due <= self._clock.now()):
                 await asyncio.sleep(0)
             else:
@@ -98,10 +98,10 @@ class Loop:
             started = since if _pod_of(outcome).uid == uid else started
         elapsed = self._clock.monotonic() - started
         self._telemetry.scheduling_algorithm_duration.observe(elapsed)
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             self._binder.bind(outcome, started)
             return
-        result = "error" if outcome.refusal.error else "unschedulable"
+        result = "error" if outcome.diagnosis.error else "unschedulable"
         profile = outcome.waiting.profile.scheduler_name
         self._telemetry.schedule_attempts.labels(result, profile).inc()
         self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
@@ -120,4 +120,4 @@ class Loop:
 
 
 def _pod_of(outcome: Outcome) -> Pod:
-    return outcome.pod if isinstance(outcome, Assumed) else outcome.waiting.pod
+    return outcome.pod if isinstance(outcome, AssumedPod) else outcome.waiting.pod

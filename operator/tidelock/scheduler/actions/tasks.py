@@ -11,10 +11,10 @@ from tidelock.clock import Clock
 from tidelock.framework.api import Api, PatchKind
 from tidelock.isolation import Isolation
 from tidelock.kube.backoff import Backoff, Backoffs
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError
 from tidelock.model.meta import ObjectMeta
-from tidelock.scheduler.actions.fair_semaphore import Turns
+from tidelock.scheduler.actions.fair_semaphore import FairSemaphore
 
 # Requests under way at once: enough to keep an API server busy, few enough to be answered in time. Of one
 # namespace's statuses, so few that an API server busy with them still answers others soon.
@@ -43,7 +43,7 @@ class About(NamedTuple):
     """Which step a task is, for which object: what a fault of it is counted for."""
 
     step: str
-    resource: Resource
+    resource: ApiResource
     meta: ObjectMeta
 
 
@@ -60,7 +60,7 @@ class Tasks:
     def __init__(self, rng: Random, isolation: Isolation) -> None:
         """Prepare; chance spreads what is tried again."""
         self._isolation = isolation
-        self.turn = Turns(_TURNS, _TURNS_A_NAMESPACE)
+        self.turn = FairSemaphore(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
         self._running: set[asyncio.Task[None]] = set()

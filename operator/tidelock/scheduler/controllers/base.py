@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
-from tidelock.kube.client import RESERVATIONS, Resource
+from tidelock.kube.client import RESERVATIONS, ApiResource
 from tidelock.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -22,13 +22,13 @@ from tidelock.kube.errors import (
     NotFound,
 )
 from tidelock.ledger import reasons
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.timers import Timers
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About, until_news
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _LONGEST_REST = 60.0
 _TURN_SECONDS = 0.05
 
 
-class Kept(Protocol):
+class OwnerObject(Protocol):
     """One version of an object that stands for locks."""
 
     @property
@@ -58,7 +58,7 @@ class Kept(Protocol):
         """The stored status as plain JSON values."""
 
 
-class Demand(NamedTuple):
+class DesiredState(NamedTuple):
     """What an object asks for at an instant.
 
     `names` are those of the Reservations that there ought to be, `there` the keys of those that the ledger
@@ -71,11 +71,11 @@ class Demand(NamedTuple):
     there: Collection[Key]
     status: Callable[[str], object]
     next_look: float | None
-    surplus: Sequence[Entry] = ()
+    surplus: Sequence[ReservationInfo] = ()
     removable: bool = False
 
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=OwnerObject)
 
 
 class _Rest(NamedTuple):
@@ -86,15 +86,17 @@ class _Rest(NamedTuple):
     generation: int
 
 
-class Keeper(ABC, Generic[K]):
+class Reconciler(ABC, Generic[K]):
     """Takes objects of one kind in, as the sink of their watch, and makes each what it ought to be."""
 
-    def __init__(self, tools: Tools, book: Book, resource: Resource, decode: Callable[[bytes], K]) -> None:
-        self._client = tools.client
-        self._clock = tools.clock
-        self._tasks = tools.tasks
-        self._isolation = tools.isolation
-        self._book = book
+    def __init__(
+        self, context: WriterContext, ledger: Ledger, resource: ApiResource, decode: Callable[[bytes], K]
+    ) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._isolation = context.isolation
+        self._ledger = ledger
         self._resource = resource
         self._decode = decode
         self._kept: dict[Key, K] = {}
@@ -107,12 +109,12 @@ class Keeper(ABC, Generic[K]):
         self._due: Timers[Key] = Timers()
         self._awake: Timers[Key] = Timers()  # by the monotonic clock
         self._news = asyncio.Event()
-        book.quotas.on_change(self._wake)
+        ledger.quotas.on_change(self._wake)
 
     # What the objects of a kind ask for.
 
     @abstractmethod
-    def _demand(self, kept: K) -> Demand:
+    def _demand(self, kept: K) -> DesiredState:
         """Tell what an object asks for now."""
 
     @abstractmethod
@@ -206,11 +208,13 @@ class Keeper(ABC, Generic[K]):
             return False
         return self._clock.monotonic() < rest.until
 
-    def _ask(self, kept: K) -> Demand:
+    def _ask(self, kept: K) -> DesiredState:
         """Compute what an object asks for now: of one that is being deleted, that its status says so."""
         if kept.meta.deletion_timestamp is None:
             return self._demand(kept)
-        return Demand(names=(), there=(), status=lambda _problem: self._last_words(kept), next_look=None)
+        return DesiredState(
+            names=(), there=(), status=lambda _problem: self._last_words(kept), next_look=None
+        )
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
@@ -370,7 +374,7 @@ class Keeper(ABC, Generic[K]):
             self._made.setdefault(kept.key, {})[name] = self._clock.monotonic()
         return None
 
-    async def _unmake(self, kept: K, entry: Entry) -> None:
+    async def _unmake(self, kept: K, entry: ReservationInfo) -> None:
         """Delete a Reservation, if nothing has become of it meanwhile."""
         meta = entry.reservation.meta
         async with self._turn(kept):
@@ -385,12 +389,12 @@ class Keeper(ABC, Generic[K]):
         """Hold a turn of the namespace in the object's own line: a large group delays no other object."""
         return self._tasks.turn.of(kept.meta.namespace, kept.meta.uid)
 
-    def _is_unmet(self, kept: K, demand: Demand) -> bool:
+    def _is_unmet(self, kept: K, demand: DesiredState) -> bool:
         if demand.surplus or demand.removable or (self._missing(kept, demand) and not self._rests_now(kept)):
             return True
         return self._status(kept, demand) != kept.status
 
-    def _missing(self, kept: K, demand: Demand) -> list[str]:
+    def _missing(self, kept: K, demand: DesiredState) -> list[str]:
         """Name the Reservations that are to be made: those neither there nor on their way to us."""
         made, oldest = self._made.get(kept.key, {}), self._clock.monotonic() - _UNSEEN_SECONDS
         there = {key.name for key in demand.there}
@@ -398,5 +402,5 @@ class Keeper(ABC, Generic[K]):
             del made[name]
         return [name for name in demand.names if name not in made and name not in there]
 
-    def _status(self, kept: K, demand: Demand) -> object:
+    def _status(self, kept: K, demand: DesiredState) -> object:
         return demand.status(self._problems.get(kept.key, "") if self._missing(kept, demand) else "")

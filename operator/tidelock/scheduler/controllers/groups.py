@@ -4,27 +4,27 @@ from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONGROUPS
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.output.group_status import has_begun, missed, render_group, render_leaving_group
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.reservation_group import ReservationGroup, decode_group
-from tidelock.scheduler.actions.context import Tools
-from tidelock.scheduler.controllers.base import Demand, Keeper
+from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.controllers.base import DesiredState, Reconciler
 
 
-class GroupKeeper(Keeper[ReservationGroup]):
+class GroupController(Reconciler[ReservationGroup]):
     """Takes groups in, and makes each what it ought to be."""
 
-    def __init__(self, tools: Tools, book: Book) -> None:
-        super().__init__(tools, book, RESERVATIONGROUPS, decode_group)
-        book.groups.on_change(self._note)
+    def __init__(self, context: WriterContext, ledger: Ledger) -> None:
+        super().__init__(context, ledger, RESERVATIONGROUPS, decode_group)
+        ledger.groups.on_change(self._note)
 
-    def _demand(self, kept: ReservationGroup) -> Demand:
+    def _demand(self, kept: ReservationGroup) -> DesiredState:
         group, now = self._group(kept), self._clock.now()
         over = kept.finished_at is not None or missed(kept, group, now)
-        return Demand(
+        return DesiredState(
             names=() if over else list(kept.members),
             there=group.members if group is not None else (),
             status=partial(render_group, kept, group, now),
@@ -37,7 +37,7 @@ class GroupKeeper(Keeper[ReservationGroup]):
         return render_leaving_group(kept, self._clock.now())
 
     def _group(self, kept: ReservationGroup) -> Group | None:
-        return self._book.groups.get(GroupKey(*kept.key, kept.meta.uid))
+        return self._ledger.groups.get(GroupKey(*kept.key, kept.meta.uid))
 
     def _manifest(self, kept: ReservationGroup, name: str) -> dict[str, Any]:
         group = self._group(kept)
@@ -46,7 +46,7 @@ class GroupKeeper(Keeper[ReservationGroup]):
         return kept.manifest(name, kept.waited(self._clock.now()))
 
 
-def _given_in_vain(kept: ReservationGroup, group: Group | None) -> list[Entry]:
+def _given_in_vain(kept: ReservationGroup, group: Group | None) -> list[ReservationInfo]:
     """List the members that hold room though their group was rejected: a late request made the last of them.
 
     The manager was told that it gets nothing, and has gone elsewhere.

@@ -16,7 +16,7 @@ from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key
 from tidelock.model.quotas import ReservationQuota
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 
 logger = logging.getLogger(__name__)
 
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 _PAUSE = 1.0
 
 
-class QuotaReporter:
+class QuotaController:
     """Writes the status of quotas, one after the other."""
 
-    def __init__(self, tools: Tools, quotas: Quotas) -> None:
-        self._client = tools.client
-        self._clock = tools.clock
-        self._turn = tools.tasks.turn
+    def __init__(self, context: WriterContext, quotas: Quotas) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._turn = context.tasks.turn
         self._quotas = quotas
-        self._isolation = tools.isolation
-        self._backoffs = tools.tasks.backoffs()
+        self._isolation = context.isolation
+        self._backoffs = context.tasks.backoffs()
         self._resting: dict[Key, float] = {}  # by the monotonic clock
 
     async def run(self, started: asyncio.Event) -> NoReturn:

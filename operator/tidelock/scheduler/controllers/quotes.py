@@ -18,10 +18,10 @@ from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.reservation_quote import Quote, decode_quote
-from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About, until_news
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.dry_run import Answer, render_answer
+from tidelock.scheduler.core.dry_run import DryRunResult, render_dry_run
 
 logger = logging.getLogger(__name__)
 
@@ -31,20 +31,20 @@ _WRITES = 8
 _TENANT = "/quotes"
 
 
-class QuoteDesk:
+class QuoteController:
     """Takes quotes in, as the sink of their watch, and answers them."""
 
-    def __init__(self, tools: Tools, decider: Decider) -> None:
-        self._client = tools.client
-        self._clock = tools.clock
-        self._tasks = tools.tasks
-        self._isolation = tools.isolation
+    def __init__(self, context: WriterContext, decider: Decider) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._isolation = context.isolation
         self._decider = decider
         self._quotes: dict[Key, Quote] = {}
         self._waiting: dict[Key, None] = {}
         self._ends: Timers[Key] = Timers()
         self._busy: set[Key] = set()
-        self._backoffs = tools.tasks.backoffs()
+        self._backoffs = context.tasks.backoffs()
         self._slots = asyncio.Semaphore(_WRITES)
         self._news = asyncio.Event()
 
@@ -143,7 +143,7 @@ class QuoteDesk:
 
     async def _answer(self, quote: Quote) -> None:
         now = self._clock.now()
-        status = render_answer(quote, self._judge(quote, now), now)
+        status = render_dry_run(quote, self._judge(quote, now), now)
         await self._store(quote, status)
 
     async def _store(self, quote: Quote, status: dict[str, Any]) -> None:
@@ -152,9 +152,9 @@ class QuoteDesk:
         if known is not None and known.meta.uid == written.meta.uid:
             self._quotes[quote.key] = written
 
-    def _judge(self, quote: Quote, now: float) -> Answer:
+    def _judge(self, quote: Quote, now: float) -> DryRunResult:
         if quote.pod is None:
-            return Answer(None, reasons.INVALID_SPEC, quote.problem)
+            return DryRunResult(None, reasons.INVALID_SPEC, quote.problem)
         return self._decider.quote(quote.pod, now)
 
     async def _remove(self, quote: Quote) -> None:

@@ -4,23 +4,23 @@ from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONSCHEDULES
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_schedule, render_schedule
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key, OwnerReference
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
-from tidelock.scheduler.actions.context import Tools
-from tidelock.scheduler.controllers.base import Demand, Keeper
+from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.controllers.base import DesiredState, Reconciler
 
 
-class ScheduleKeeper(Keeper[ReservationSchedule]):
+class ScheduleController(Reconciler[ReservationSchedule]):
     """Takes schedules in, and makes each what it ought to be."""
 
-    def __init__(self, tools: Tools, book: Book) -> None:
-        super().__init__(tools, book, RESERVATIONSCHEDULES, decode_schedule)
+    def __init__(self, context: WriterContext, ledger: Ledger) -> None:
+        super().__init__(context, ledger, RESERVATIONSCHEDULES, decode_schedule)
         self._begun: dict[str, float] = {}  # by uid; the status may be behind, and the lock be gone
         self._listed = False
-        book.schedules.on_change(self._hear)
+        ledger.schedules.on_change(self._hear)
 
     def upsert(self, old: ReservationSchedule | None, new: ReservationSchedule) -> None:
         """Take over a schedule's newest version, and what its status tells of windows."""
@@ -36,14 +36,14 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
     def synced(self) -> None:
         """All schedules are known."""
         self._listed = True
-        self._book.schedules.note_all()
+        self._ledger.schedules.note_all()
 
-    def _hear(self, schedule: OwnerReference, entry: Entry) -> None:
+    def _hear(self, schedule: OwnerReference, entry: ReservationInfo) -> None:
         """Note that a window has changed, and which one was the last to begin."""
         key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
-        entry.untold, was = self._is_untold(schedule, entry), entry.untold
-        if was and not entry.untold:
-            self._book.await_removal(entry.key)
+        entry.start_unacknowledged, was = self._is_untold(schedule, entry), entry.start_unacknowledged
+        if was and not entry.start_unacknowledged:
+            self._ledger.await_removal(entry.key)
         if self._listed and key not in self._kept:
             return  # it is gone, and so will be its windows
         if start is not None and start <= self._clock.now():
@@ -51,10 +51,10 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
         self._note(key)
 
     def _look_at_windows(self, schedule: ReservationSchedule) -> None:
-        for entry in self._book.schedules.windows(schedule.meta.uid):
-            self._book.schedules.note(entry)
+        for entry in self._ledger.schedules.windows(schedule.meta.uid):
+            self._ledger.schedules.note(entry)
 
-    def _is_untold(self, schedule: OwnerReference, entry: Entry) -> bool:
+    def _is_untold(self, schedule: OwnerReference, entry: ReservationInfo) -> bool:
         """Whether a window would be made again if its lock went now, and then this process.
 
         Before all schedules are known, and have told, any might.
@@ -69,11 +69,11 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
             return False
         return kept.last_start(now) < start
 
-    def _demand(self, kept: ReservationSchedule) -> Demand:
-        windows, now = self._book.schedules.windows(kept.meta.uid), self._clock.now()
+    def _demand(self, kept: ReservationSchedule) -> DesiredState:
+        windows, now = self._ledger.schedules.windows(kept.meta.uid), self._clock.now()
         plan = plan_windows(kept, windows, self._begun.get(kept.meta.uid, 0.0), now)
         starts = (plan.next, *(entry.reservation.start_at for entry in windows))
-        return Demand(
+        return DesiredState(
             names=plan.wanted,
             there=[entry.key for entry in windows],
             status=partial(render_schedule, kept, windows, plan, now),

@@ -14,7 +14,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class ActiveFilters:
     """The filters that did not skip a pod.
 
     Attributes:
@@ -30,7 +30,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Scorers:
+class ActiveScores:
     """The scorers that did not skip a pod, with their weights.
 
     Attributes:
@@ -43,7 +43,7 @@ class Scorers:
     others: tuple[tuple[Score, int], ...]
 
 
-class Plan:
+class ActivePlugins:
     """The plugins that are asked about pods of a kind.
 
     Attributes:
@@ -57,16 +57,16 @@ class Plan:
         self.pre_filter = profile.pre_filter
         self.pre_score = profile.pre_score
         self._profile = profile
-        self._narrower: dict[tuple[Names, Names], Plan] = {}
-        self._filters: dict[tuple[Names, Names], Filters] = {}
-        self._scorers: dict[Names, Scorers] = {}
+        self._narrower: dict[tuple[Names, Names], ActivePlugins] = {}
+        self._filters: dict[tuple[Names, Names], ActiveFilters] = {}
+        self._scorers: dict[Names, ActiveScores] = {}
 
-    def without(self, filters: Names = (), scorers: Names = ()) -> "Plan":
+    def without(self, filters: Names = (), scorers: Names = ()) -> "ActivePlugins":
         """Give the plan for pods of which these filters, and these scorers, have nothing to say."""
         narrower = self._narrower.get((filters, scorers))
         if narrower is None:
             profile = self._profile
-            narrower = self._narrower[filters, scorers] = Plan(
+            narrower = self._narrower[filters, scorers] = ActivePlugins(
                 replace(
                     profile,
                     pre_filter=tuple(each for each in profile.pre_filter if each.name not in filters),
@@ -77,24 +77,24 @@ class Plan:
             )
         return narrower
 
-    def filters(self, skipped: Names, sharing: Names) -> Filters:
+    def filters(self, skipped: Names, sharing: Names) -> ActiveFilters:
         """Give the filters without those that skipped a pod; some share their verdict on this one."""
         found = self._filters.get((skipped, sharing))
         if found is None:
             asked = [each for each in self._profile.filter if each.name not in skipped]
-            found = self._filters[skipped, sharing] = Filters(
+            found = self._filters[skipped, sharing] = ActiveFilters(
                 sharing=tuple(each for each in asked if each.per_node or each.name in sharing),
                 others=tuple(each for each in asked if not each.per_node and each.name not in sharing),
                 judging=tuple(each for each in asked if not isinstance(each, ExtenderAdvice)),
             )
         return found
 
-    def scorers(self, skipped: Names) -> Scorers:
+    def scorers(self, skipped: Names) -> ActiveScores:
         """Give the scorers without those that skipped a pod."""
         found = self._scorers.get(skipped)
         if found is None:
             asked = [each for each in self._profile.score if each[0].name not in skipped]
-            found = self._scorers[skipped] = Scorers(
+            found = self._scorers[skipped] = ActiveScores(
                 summed=tuple(each for each in asked if each[0].per_node and not each[0].relative),
                 others=tuple(each for each in asked if not each[0].per_node or each[0].relative),
             )

@@ -18,20 +18,20 @@ from tidelock.framework.api import Mask
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.ledger.capacity.forecast import Forecast, Shortages
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.queue.positions import waits_for_room
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.queue.positions import waits_for_capacity
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
-from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.cycle import SchedulingCycle
 
 # Seconds between two looks, of which one takes 1 ms on 5,000 nodes and 6 ms if 10,000 locks wait; between two
 # locks of which one fits no node; and after how many without more room another node has its turn.
-LOOK_AGAIN = 5.0
+BACKFILL_SECONDS = 5.0
 _PAUSE = 0.5
 PATIENCE = 300.0
 
 
-class Earmarking:
+class Backfill:
     """Keeps the earmark, of which there is one at most.
 
     Args:
@@ -39,29 +39,31 @@ class Earmarking:
 
     """
 
-    def __init__(self, book: Book, cache: Cache, cycle: Cycle, profile: Profile, after: float) -> None:
-        self._book = book
+    def __init__(
+        self, ledger: Ledger, cache: Cache, cycle: SchedulingCycle, profile: Profile, after: float
+    ) -> None:
+        self._ledger = ledger
         self._cache = cache
         self._cycle = cycle
         self._profile = profile
         self._after = after
-        self._steady = book.waitlist.steady
+        self._steady = ledger.waiting_reservations.steady
         self._next = 0.0  # this and what follows in steady time
-        self._entry: Entry | None = None
+        self._entry: ReservationInfo | None = None
         self._shortage = inf
         self._progress_at = 0.0
         self._left: set[str] = set()  # nodes on which room was kept for it in vain
-        self._hopeless: set[Entry] = set()  # fit no node, as of the last turn of any
+        self._hopeless: set[ReservationInfo] = set()  # fit no node, as of the last turn of any
 
     def next_due(self) -> float | None:
         """Instant at which `step` has something to do; None for never."""
-        waits = self._book.waitlist.waiting or self._entry is not None
+        waits = self._ledger.waiting_reservations.waiting or self._entry is not None
         return self._steady.instant(self._next) if waits else None
 
     @property
     def idle(self) -> bool:
         """Whether no lock waits, and none is kept room for."""
-        return self._entry is None and not self._book.waitlist.waiting
+        return self._entry is None and not self._ledger.waiting_reservations.waiting
 
     def step(self, now: float) -> None:
         """Let go of what is not needed any more, and look now and then for what is to be kept for whom."""
@@ -71,7 +73,7 @@ class Earmarking:
             self._let_go()
         at = self._steady.at(now)
         if self._next <= at:
-            self._next = at + LOOK_AGAIN
+            self._next = at + BACKFILL_SECONDS
             self._look(now, at)
 
     def _look(self, now: float, at: float) -> None:
@@ -79,7 +81,9 @@ class Earmarking:
         if entry is None:
             self._let_go()
             self._hopeless.clear()
-            waited = (self._waited(entry, now, at) for entry in self._book.waitlist.waiting.values())
+            waited = (
+                self._waited(entry, now, at) for entry in self._ledger.waiting_reservations.waiting.values()
+            )
             self._next = max(self._next, at + self._after - max(waited, default=0.0))
             return
         fits, pod = self._fits(entry, now), entry.reservation.pod
@@ -92,7 +96,7 @@ class Earmarking:
         self._let_go(but=entry)
         if entry is not self._entry:
             self._entry, self._shortage, self._progress_at = entry, inf, at
-        forecast = self._book.forecast(now)
+        forecast = self._ledger.forecast(now)
         shortages = forecast.shortages(pod.requests)
         node_name = self._node_for(entry, pod, fits, forecast, shortages, now, at)
         shortage = shortages[self._cache.columns.row_of[node_name]]
@@ -100,16 +104,16 @@ class Earmarking:
             self._shortage, self._progress_at = shortage, at
         start = forecast.earliest(pod.requests, node_name)
         until = -inf if start is None or start.at <= now else start.at
-        self._book.set_earmark(entry, node_name, until, now)
+        self._ledger.set_earmark(entry, node_name, until, now)
 
-    def _waited(self, entry: Entry, now: float, at: float) -> float:
+    def _waited(self, entry: ReservationInfo, now: float, at: float) -> float:
         """Return for how long a lock has waited, by what is stored or as this process saw it."""
-        since = self._book.waitlist.since.get(entry.key, at)
+        since = self._ledger.waiting_reservations.since.get(entry.key, at)
         return max(now - entry.pending_since, at - since)
 
-    def _first(self, now: float, at: float) -> Entry | None:
+    def _first(self, now: float, at: float) -> ReservationInfo | None:
         """Give the first in line that has waited for long; who has the earmark yields to priority alone."""
-        waiting = self._book.waitlist.waiting.values()
+        waiting = self._ledger.waiting_reservations.waiting.values()
         has = self._entry or next((entry for entry in waiting if entry.earmark and self._waits(entry)), None)
         least = -inf if has is None else has.priority
         waited = [
@@ -120,14 +124,14 @@ class Earmarking:
             and self._waits(entry)
             and entry not in self._hopeless
         ]
-        return self._book.shares.in_order(waited)[0] if waited else has
+        return self._ledger.shares.in_order(waited)[0] if waited else has
 
-    def _waits(self, entry: Entry) -> bool:
+    def _waits(self, entry: ReservationInfo) -> bool:
         """Whether a lock waits until room comes free, and none is being made for it."""
-        waits = self._book.waitlist.waiting.get(entry.key) is entry and entry.tried
-        return waits and waits_for_room(entry) and not self._cache.nominator.node_of(entry.uid)
+        waits = self._ledger.waiting_reservations.waiting.get(entry.key) is entry and entry.tried
+        return waits and waits_for_capacity(entry) and not self._cache.nominator.node_of(entry.uid)
 
-    def _fits(self, entry: Entry, now: float) -> Mask:
+    def _fits(self, entry: ReservationInfo, now: float) -> Mask:
         """Tell which nodes would do for a lock, but for those where room is being made for others."""
         try:
             fits = self._cycle.would_fit(self._profile, entry, now)
@@ -137,7 +141,7 @@ class Earmarking:
 
     def _node_for(
         self,
-        entry: Entry,
+        entry: ReservationInfo,
         pod: Pod,
         fits: Mask,
         forecast: Forecast,
@@ -165,15 +169,15 @@ class Earmarking:
         least = shortages[candidates].min()
         return forecast.first_of((candidates & (shortages == least)).nonzero()[0])
 
-    def _let_go(self, but: Entry | None = None) -> None:
+    def _let_go(self, but: ReservationInfo | None = None) -> None:
         """Keep room for nobody, or for one alone; others may have been told so by an earlier process."""
         if self._entry is not None and self._entry is not but:
             self._entry = None
             self._left.clear()
             self._hopeless.clear()
-        for entry in self._book.waitlist.waiting.values():
+        for entry in self._ledger.waiting_reservations.waiting.values():
             if entry.earmark and entry is not but:
-                self._book.end_earmark(entry)
+                self._ledger.end_earmark(entry)
 
     def _called(self, names: Iterable[str]) -> Mask:
         return self._cache.snapshot().called(names)

@@ -1,15 +1,15 @@
 """Finds the owners of locks that are bound already, as when they were seen before these."""
 
 from tidelock.cluster.cache import Cache
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.owners.matching import is_for_any, may_claim, owner_names, owners_among
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.pods import Pod
 
 
-def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str = "") -> None:
+def look_for_owner(ledger: Ledger, cache: Cache, entry: ReservationInfo, now: float, but: str = "") -> None:
     """Have a lock whose owner seems to be bound already be claimed by it, if it takes the lock.
 
     Not by the pod with the uid `but`, if one is given.
@@ -20,14 +20,14 @@ def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str 
     for pod, node_name in _bound_owners(cache, entry, spec):
         if pod.uid == but:
             continue
-        book.hear_bound(pod, node_name, now)
+        ledger.claim_tentatively(pod, node_name, now)
         if is_for_any(entry, pod):
             continue  # each pod that others have bound chooses of such locks
         if entry.membership is None or entry.phase is Phase.BOUND:
             return  # else the pod has, or takes, another member of the group
 
 
-def _bound_owners(cache: Cache, entry: Entry, spec: ReservationSpec) -> list[tuple[Pod, str]]:
+def _bound_owners(cache: Cache, entry: ReservationInfo, spec: ReservationSpec) -> list[tuple[Pod, str]]:
     """List the bound pods that may take a lock, first the one that was bound first."""
     names = owner_names(entry.key, spec)
     candidates = (

@@ -22,19 +22,19 @@ from tidelock.framework.events import (
     RESERVATION_FREED,
     RESERVATION_LENT,
 )
-from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
-from tidelock.framework.extension_point_timer import PluginError, Recorder
+from tidelock.framework.extender import ExtenderAdviceData, has_advice, has_say_in_preemption
+from tidelock.framework.extension_point_timer import MetricsRecorder, PluginError
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
-from tidelock.ledger.atomic import completing
-from tidelock.ledger.capacity.holdings import Shift
-from tidelock.ledger.ledger import Book, Claim
+from tidelock.ledger.atomic import atomic
+from tidelock.ledger.capacity.holdings import HoldingChange
+from tidelock.ledger.ledger import Claim, Ledger
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.owners.matching import owner_names
-from tidelock.ledger.queue.equivalence import shape
+from tidelock.ledger.queue.equivalence import scheduling_hash
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.failures import Attempt, OnFailure, log_failure, raise_failure
 from tidelock.model.instants import earliest
@@ -46,24 +46,24 @@ from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
-from tidelock.scheduler.core.backfill import Earmarking
+from tidelock.scheduler.core.backfill import Backfill
 from tidelock.scheduler.core.bound_owners import look_for_owner
-from tidelock.scheduler.core.cycle import Assumed, Candidates, Cycle
-from tidelock.scheduler.core.diagnosis import Refusal
-from tidelock.scheduler.core.dry_run import Answer, Quoting
-from tidelock.scheduler.core.gang import Together
-from tidelock.scheduler.core.occupancy_observer import Visitors
-from tidelock.scheduler.core.pod_queue import EnqueueHook, SchedulingQueue, Waiting
-from tidelock.scheduler.core.preemption import Preemption
-from tidelock.scheduler.core.reservation_queue import Line
-from tidelock.scheduler.defrag.controller import Moving, Task
-from tidelock.scheduler.defrag.planner import Relocation
+from tidelock.scheduler.core.cycle import AssumedPod, PreemptionCandidates, SchedulingCycle
+from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.dry_run import DryRun, DryRunResult
+from tidelock.scheduler.core.gang import GangScheduler
+from tidelock.scheduler.core.occupancy_observer import OccupancyObserver
+from tidelock.scheduler.core.pod_queue import EnqueueHook, QueuedPodInfo, SchedulingQueue
+from tidelock.scheduler.core.preemption import PreemptionAttempt
+from tidelock.scheduler.core.reservation_queue import ReservationQueue
+from tidelock.scheduler.defrag.controller import DefragmentationController, MigrationTask
+from tidelock.scheduler.defrag.planner import DefragmentationPlanner
 
 # What these refuse to a lock of one namespace they may allow to one of another.
 _NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
-LOCKS_A_STEP = 16
+RESERVATIONS_A_STEP = 16
 # Seconds after which a lock is tried again for which evictions were tried on some of the nodes alone.
 _AGAIN = 1.0
 
@@ -72,8 +72,8 @@ _AGAIN = 1.0
 class Unschedulable:
     """A pod that fits nowhere now, or an error for which that could not be told."""
 
-    waiting: Waiting
-    refusal: Refusal
+    waiting: QueuedPodInfo
+    diagnosis: Diagnosis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,15 +84,15 @@ class Consultation:
     decided over what is true by that time, so the answer can narrow the choice and never widen it.
     """
 
-    waiting: Waiting
+    waiting: QueuedPodInfo
     nodes: tuple[Node, ...]
     victims: Mapping[str, Victims] | None = None
     """If it is the victims that they are to be asked about: who would have to go from which node."""
-    advice: Advice | None = None
+    advice: ExtenderAdviceData | None = None
     """What they have said of the pod before that."""
 
 
-Outcome = Assumed | Unschedulable | Consultation
+Outcome = AssumedPod | Unschedulable | Consultation
 """What became of a pod."""
 
 
@@ -108,7 +108,7 @@ class Decider:
         earmark_after: float = 60.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
-        recorder: Recorder | None = None,
+        recorder: MetricsRecorder | None = None,
         on_failure: OnFailure = raise_failure,
     ) -> None:
         """Make everything.
@@ -137,7 +137,7 @@ class Decider:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
-        self.book = Book(
+        self.ledger = Ledger(
             self.columns,
             nominator=self.cache.nominator,
             reserve_pods=self.cache.reserve_pods,
@@ -147,10 +147,10 @@ class Decider:
             move_after=move_after,
             on_failure=on_failure,
         )
-        self.cache.follow(Visitors(self.book))
+        self.cache.follow(OccupancyObserver(self.ledger))
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()
-        handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods, self.measurements)
+        handle = Handle(self.ledger, self.cache, self.objects, api, self.waiting_pods, self.measurements)
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
         self.profile: Profile = next(iter(self.profiles.values()))
         self.queue = SchedulingQueue(
@@ -161,37 +161,39 @@ class Decider:
             recorder=recorder,
             on_failure=self._on_plugin_failure,
         )
-        self._cycle = Cycle(
-            self.cache, self.book, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
+        self._cycle = SchedulingCycle(
+            self.cache, self.ledger, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
         )
-        self._together = Together(self.book, self._cycle)
+        self._together = GangScheduler(self.ledger, self._cycle)
         self._pods_before_search = 0
-        self._quoting = Quoting(
+        self._quoting = DryRun(
             self.cache,
-            self.book,
-            Cycle(self.cache, self.book, self.waiting_pods),
+            self.ledger,
+            SchedulingCycle(self.cache, self.ledger, self.waiting_pods),
             self._on_plugin_failure,
         )
-        trials = Cycle(self.cache, self.book, self.waiting_pods)
-        self.moving = Moving(self.book, self.cache, Relocation(handle, self.profiles, trials))
-        self._earmarking = Earmarking(self.book, self.cache, trials, self.profile, earmark_after)
+        trials = SchedulingCycle(self.cache, self.ledger, self.waiting_pods)
+        self.moving = DefragmentationController(
+            self.ledger, self.cache, DefragmentationPlanner(handle, self.profiles, trials)
+        )
+        self._backfill = Backfill(self.ledger, self.cache, trials, self.profile, earmark_after)
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
-        self._advice: Advice | None = None
-        self._line = Line(self.book.shares.of)
+        self._advice: ExtenderAdviceData | None = None
+        self._line = ReservationQueue(self.ledger.shares.of)
         self._freed = -1
-        self._refused: dict[object, Refusal] = {}
+        self._refused: dict[object, Diagnosis] = {}
 
     def step(self, now: float) -> Outcome | None:
         """Do what is due, place a few locks, decide one pod."""
         self._now = now
-        self.book.checkpoint()
-        self.book.advance(now)
-        while self.book.opened:
-            entry = self.book.opened.pop()
+        self.ledger.checkpoint()
+        self.ledger.advance(now)
+        while self.ledger.opened:
+            entry = self.ledger.opened.pop()
             with self._shielded(entry, now):
-                look_for_owner(self.book, self.cache, entry, now)
+                look_for_owner(self.ledger, self.cache, entry, now)
         self._wake_rested(now)
         if self._lined_up or self._parts:
             self._step_of("line", self._place_some, now)
@@ -201,8 +203,8 @@ class Decider:
             return None  # locks first: they were promised an answer at once
         if not self.moving.idle or self._parts:
             self._step_of("moves", self.moving.step, now)
-        if not self._earmarking.idle or self._parts:
-            self._step_of("earmarks", self._earmarking.step, now)
+        if not self._backfill.idle or self._parts:
+            self._step_of("earmarks", self._backfill.step, now)
         if self._together.searching:
             self._step_of("search", self._search_on, now)
         if self._consultation is not None:
@@ -214,7 +216,7 @@ class Decider:
         """Return the time of the last step, in seconds since the epoch."""
         return self._now
 
-    def quote(self, pod: Pod, now: float) -> Answer:
+    def quote(self, pod: Pod, now: float) -> DryRunResult:
         """Tell what would become of a lock with this stand-in; nothing changes by it."""
         return self._quoting.answer(self.profile, pod, now)
 
@@ -224,56 +226,56 @@ class Decider:
             self._advice is not None
             or (self._lined_up and "line" not in self._parts)
             or (self._together.searching and "search" not in self._parts)
-            or (self.book.rooms.shifts and "rooms" not in self._parts)
+            or (self.ledger.holdings.shifts and "rooms" not in self._parts)
         ):
             return 0.0
         pods_due = self.queue.next_due() if self._consultation is None else None
         moves = None if "moves" in self._parts else self.moving.next_due()
-        kept = None if "earmarks" in self._parts else self._earmarking.next_due()
+        kept = None if "earmarks" in self._parts else self._backfill.next_due()
         rested = self._wakes.next()
-        wakes = None if rested is None else self.book.waitlist.steady.instant(rested)
-        left_out = map(self.book.waitlist.steady.instant, self._parts.values())
-        return earliest(self.book.next_deadline(), moves, kept, pods_due, wakes, *left_out)
+        wakes = None if rested is None else self.ledger.waiting_reservations.steady.instant(rested)
+        left_out = map(self.ledger.waiting_reservations.steady.instant, self._parts.values())
+        return earliest(self.ledger.next_deadline(), moves, kept, pods_due, wakes, *left_out)
 
-    def advised(self, consultation: Consultation, advice: Advice) -> None:
+    def advised(self, consultation: Consultation, advice: ExtenderAdviceData) -> None:
         """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
         if consultation is self._consultation:
             self._advice = advice
 
-    @completing
-    def bound(self, assumed: Assumed, now: float) -> None:
+    @atomic
+    def bound(self, assumed: AssumedPod, now: float) -> None:
         """Learn that a pod has been bound as decided."""
         self.queue.remove(assumed.pod.uid)
         gone = self.cache.get(assumed.pod.uid) is None
-        self.book.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
+        self.ledger.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
 
-    @completing
-    def binding_failed(self, assumed: Assumed, now: float) -> None:
+    @atomic
+    def binding_failed(self, assumed: AssumedPod, now: float) -> None:
         """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
         self._undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
         self._tell_of_undoing(assumed, now)
 
-    @completing
-    def rejected(self, assumed: Assumed, refusal: Refusal, now: float) -> None:
+    @atomic
+    def rejected(self, assumed: AssumedPod, diagnosis: Diagnosis, now: float) -> None:
         """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
         self._undo(assumed, now)
-        self.queue.park(assumed.pod.uid, now, refusal.plugins, refusal.pending)
+        self.queue.park(assumed.pod.uid, now, diagnosis.plugins, diagnosis.pending)
         self._tell_of_undoing(assumed, now)
 
-    def take_preemptions(self) -> list[Preemption]:
+    def take_preemptions(self) -> list[PreemptionAttempt]:
         """Give the attempts to make room since the last call, for somebody else to carry out."""
         attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
         return attempts
 
-    def take_moves(self) -> list[Task]:
+    def take_moves(self) -> list[MigrationTask]:
         """Give the plans of moves that are under way since the last call, for somebody else to carry out."""
         tasks, self.moving.tasks = self.moving.tasks, []
         return tasks
 
-    def take_hearsay(self) -> list[Claim]:
+    def take_unverified_claims(self) -> list[Claim]:
         """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
-        claims, self.book.hearsay = self.book.hearsay, []
+        claims, self.ledger.unverified_claims = self.ledger.unverified_claims, []
         return claims
 
     def reject_waiting(self, uid: str) -> bool:
@@ -290,86 +292,88 @@ class Decider:
     @property
     def _lined_up(self) -> bool:
         """Whether locks stand in line, or are to."""
-        return bool(self._line or self.book.waitlist.untried) or self._freed != self.columns.freed
+        return (
+            bool(self._line or self.ledger.waiting_reservations.untried) or self._freed != self.columns.freed
+        )
 
     @property
     def _room_changed(self) -> bool:
         """Whether the queue is to be told of room."""
-        return bool(self.book.rooms.shifts or self.cache.nominator.ended)
+        return bool(self.ledger.holdings.shifts or self.cache.nominator.ended)
 
     def _place_some(self, now: float) -> None:
         """Place a few locks, as they stand in line; if that fails, all that wait are lined up anew."""
         try:
             self._line_up()
-            enough = self._together.tries + LOCKS_A_STEP
-            for _ in range(min(LOCKS_A_STEP, len(self._line))):
+            enough = self._together.tries + RESERVATIONS_A_STEP
+            for _ in range(min(RESERVATIONS_A_STEP, len(self._line))):
                 self._place(self._line.pop(), now)
                 if self._together.tries >= enough:
                     break
         except Exception:
             self._line.clear()
-            self.book.waitlist.retry(self.book.waitlist.waiting.values())
+            self.ledger.waiting_reservations.retry(self.ledger.waiting_reservations.waiting.values())
             raise
 
     def _line_up(self) -> None:
         """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
         freed = self._freed != self.columns.freed
-        if not (freed or self.book.waitlist.untried):
+        if not (freed or self.ledger.waiting_reservations.untried):
             return
         if freed:
             self._freed = self.columns.freed
             self._refused.clear()
-        entries = self.book.waitlist.take(untried_only=not freed)
+        entries = self.ledger.waiting_reservations.take(untried_only=not freed)
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
             lined_up = set(first)
             for entry in entries:
                 if entry not in lined_up:  # tried with the first of its group
-                    self.book.waitlist.set_aside(entry)
+                    self.ledger.waiting_reservations.set_aside(entry)
 
-    def _place(self, entry: Entry, now: float) -> None:
-        if self.book.waitlist.waiting.get(entry.key) is not entry:
+    def _place(self, entry: ReservationInfo, now: float) -> None:
+        if self.ledger.waiting_reservations.waiting.get(entry.key) is not entry:
             return
         if entry.key in self._resting:
-            self.book.waitlist.leave_out(entry)
+            self.ledger.waiting_reservations.leave_out(entry)
             return
         with self._shielded(entry, now):
             self._try(entry, now)
 
-    def _try(self, entry: Entry, now: float) -> None:
+    def _try(self, entry: ReservationInfo, now: float) -> None:
         if (group := self._together.awaited(entry)) is not None:
             self._place_together(self._together.place, group, now)
             return
-        if not self.book.within_quota(entry, now):
+        if not self.ledger.within_quota(entry, now):
             self.moving.want(entry, now)
             return
-        alike = shape(entry)
-        refusal = self._refused.get(alike)
-        if refusal is None:
-            refusal = self._place_anew(entry, now)
+        alike = scheduling_hash(entry)
+        diagnosis = self._refused.get(alike)
+        if diagnosis is None:
+            diagnosis = self._place_anew(entry, now)
         else:
-            self._cycle.refuse_lock(entry, refusal, now)
-        if refusal is not None:
+            self._cycle.refuse_reservation(entry, diagnosis, now)
+        if diagnosis is not None:
             self.moving.want(entry, now)
-            if refusal.again:
+            if diagnosis.again:
                 self._rest(entry, _AGAIN)
-        if refusal is None or refusal.error or alike is None:
+        if diagnosis is None or diagnosis.error or alike is None:
             return
-        if refusal.plugins.isdisjoint(_NEIGHBOURLY):
-            self._refused[alike] = refusal
+        if diagnosis.plugins.isdisjoint(_NEIGHBOURLY):
+            self._refused[alike] = diagnosis
 
-    def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
+    def _place_anew(self, entry: ReservationInfo, now: float) -> Diagnosis | None:
         """Find room for a lock; if a plugin fails, that is why it has none."""
-        self.book.checkpoint()
+        self.ledger.checkpoint()
         with self._attempt("Reservation", entry.reservation.meta) as attempt:
-            return self._cycle.place_lock(self.profile, entry, now)
-        self.book.recover(now)
-        refusal = _failure(attempt.error)
-        if (made := self.book.waitlist.waiting.get(entry.key)) is not None:
-            self.book.refuse(made, reasons.PLUGIN_FAILED, refusal.message, now)
+            return self._cycle.place_reservation(self.profile, entry, now)
+        self.ledger.recover(now)
+        diagnosis = _failure(attempt.error)
+        if (made := self.ledger.waiting_reservations.waiting.get(entry.key)) is not None:
+            self.ledger.refuse(made, reasons.PLUGIN_FAILED, diagnosis.message, now)
             self._rest(made, attempt.pause)
-        return refusal
+        return diagnosis
 
     def _search_on(self, now: float) -> None:
         """Try more domains for a group; by turns with pods, of which as many are decided as members tried."""
@@ -386,17 +390,19 @@ class Decider:
         self, step: Callable[[Profile, Group, float], None], group: Group, now: float
     ) -> None:
         """Find room for a group; if a plugin fails, that is why it has none."""
-        self.book.checkpoint()
+        self.ledger.checkpoint()
         meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
         with self._attempt("ReservationGroup", meta) as attempt:
             step(self.profile, group, now)
             return
-        self.book.recover(now)
+        self.ledger.recover(now)
         for entry in group.waiting:
-            self.book.refuse(entry, reasons.PLUGIN_FAILED, _failure(attempt.error).message, now)
+            self.ledger.refuse(entry, reasons.PLUGIN_FAILED, _failure(attempt.error).message, now)
             self._rest(entry, attempt.pause)
 
-    def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
+    def _schedule(
+        self, waiting: QueuedPodInfo, now: float, advice: ExtenderAdviceData | None = None
+    ) -> Outcome:
         """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""
         if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
             nodes: tuple[Node, ...] = ()
@@ -410,24 +416,24 @@ class Decider:
         return self._decide(waiting, waiting.profile, now, advice)
 
     def _decide(
-        self, waiting: Waiting, profile: Profile, now: float, advice: Advice | None = None
+        self, waiting: QueuedPodInfo, profile: Profile, now: float, advice: ExtenderAdviceData | None = None
     ) -> Outcome:
         uid = waiting.pod.uid
         ask = (advice is None or advice.victims is None) and any(
             has_say_in_preemption(extender, waiting.pod) for extender in self._extenders
         )
-        self.book.checkpoint()
+        self.ledger.checkpoint()
         with self._attempt("Pod", waiting.pod.meta) as attempt:
             outcome = self._cycle.schedule(profile, waiting.pod, now, advice, ask_about_victims=ask)
         if attempt.error is not None:
             return self._give_up_for_now(waiting, attempt.error, now)
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, AssumedPod):
             if self.waiting_pods.get(uid) is None:
                 self.queue.done(uid)  # what may still go wrong is no refusal
             if self._room_changed:
                 self._step_of("rooms", partial(self._tell_of_room, claimed_by=outcome), now)
             return outcome
-        if isinstance(outcome, Candidates):
+        if isinstance(outcome, PreemptionCandidates):
             self._consultation = Consultation(waiting, (), outcome.victims, advice)
             return self._consultation
         if outcome.again:
@@ -438,9 +444,9 @@ class Decider:
         self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)
         return Unschedulable(waiting, outcome)
 
-    def _give_up_for_now(self, waiting: Waiting, error: Exception, now: float) -> Outcome:
+    def _give_up_for_now(self, waiting: QueuedPodInfo, error: Exception, now: float) -> Outcome:
         """Have a pod whose decision failed be tried again after its backoff."""
-        self.book.recover(now)
+        self.ledger.recover(now)
         self.queue.back_off(waiting.pod.uid, now)
         return Unschedulable(waiting, _failure(error))
 
@@ -449,39 +455,42 @@ class Decider:
         return Attempt(partial(self._on_plugin_failure, "decision", kind, meta))
 
     @contextmanager
-    def _shielded(self, entry: Entry, now: float) -> Iterator[None]:
+    def _shielded(self, entry: ReservationInfo, now: float) -> Iterator[None]:
         """Do a step about a lock; one for which that fails is made anew, and rests for a while."""
-        with self.book.isolated("decision", "Reservation", entry.reservation.meta, now) as attempt:
+        with self.ledger.isolated("decision", "Reservation", entry.reservation.meta, now) as attempt:
             yield
-        if attempt.error is not None and (made := self.book.waitlist.waiting.get(entry.key)) is not None:
+        if (
+            attempt.error is not None
+            and (made := self.ledger.waiting_reservations.waiting.get(entry.key)) is not None
+        ):
             self._rest(made, attempt.pause)
-        self.book.note_fault(entry.key, attempt.error)
+        self.ledger.note_fault(entry.key, attempt.error)
 
-    def _rest(self, entry: Entry, pause: float) -> None:
+    def _rest(self, entry: ReservationInfo, pause: float) -> None:
         """Have a lock not be tried for some seconds."""
         if pause:
             self._resting[entry.key] = None
-            self._wakes.set(entry.key, self.book.waitlist.steady.last + pause)
-            self.book.waitlist.leave_out(entry)
+            self._wakes.set(entry.key, self.ledger.waiting_reservations.steady.last + pause)
+            self.ledger.waiting_reservations.leave_out(entry)
 
     def _wake_rested(self, now: float) -> None:
-        for key in self._wakes.pop_due(self.book.waitlist.steady.at(now)):
+        for key in self._wakes.pop_due(self.ledger.waiting_reservations.steady.at(now)):
             self._resting.pop(key, None)
-            if (entry := self.book.waitlist.waiting.get(key)) is not None:
-                self.book.waitlist.renew(entry)
+            if (entry := self.ledger.waiting_reservations.waiting.get(key)) is not None:
+                self.ledger.waiting_reservations.renew(entry)
 
     def _step_of(self, part: str, step: Callable[[float], None], now: float) -> None:
         """Have a part do its step; one that fails is left out for a while."""
         if part in self._parts:
-            if self.book.waitlist.steady.at(now) < self._parts[part]:
+            if self.ledger.waiting_reservations.steady.at(now) < self._parts[part]:
                 return
             del self._parts[part]
-        self.book.checkpoint()
+        self.ledger.checkpoint()
         with Attempt(partial(self._on_failure, part, "", ObjectMeta(part))) as attempt:
             step(now)
         if attempt.error is not None:
-            self.book.recover(now)
-            self._parts[part] = self.book.waitlist.steady.at(now) + attempt.pause
+            self.ledger.recover(now)
+            self._parts[part] = self.ledger.waiting_reservations.steady.at(now) + attempt.pause
 
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
         """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""
@@ -499,12 +508,14 @@ class Decider:
             advice = replace(before, victims=advice.victims, error=advice.error)
         elif advice.error:
             self.queue.back_off(waiting.pod.uid, now)
-            return Unschedulable(waiting, Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True))
+            return Unschedulable(
+                waiting, Diagnosis(advice.error, frozenset({ExtenderAdvice.name}), error=True)
+            )
         return self._decide(waiting, self._advised_profiles[waiting.profile.scheduler_name], now, advice)
 
-    def _tell_of_room(self, now: float, claimed_by: Assumed | None = None) -> None:
+    def _tell_of_room(self, now: float, claimed_by: AssumedPod | None = None) -> None:
         """Tell the queue of the room that locks and nominations have got, or given back to others."""
-        shifts, self.book.rooms.shifts = self.book.rooms.shifts, []
+        shifts, self.ledger.holdings.shifts = self.ledger.holdings.shifts, []
         taken_over = NOTHING
         for shift in shifts:
             entry = shift.entry
@@ -525,29 +536,29 @@ class Decider:
         for pod in ended:
             self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
-    def _tell_of_neighbour(self, shift: Shift, now: float, claimed_by: Assumed | None) -> None:
+    def _tell_of_neighbour(self, shift: HoldingChange, now: float, claimed_by: AssumedPod | None) -> None:
         """Tell the queue, and locks that wait, of a reserve pod that has come or gone as a pod would."""
         pod = shift.entry.reservation.pod
         if pod is None or not pod.neighbourly or shift.entry.ahead:
             return
         if shift.after and not shift.before:
             self.queue.notify(ASSIGNED_POD_ADD, None, pod, now)
-            if not self.book.waitlist.refusers.isdisjoint(self.queue.hearers(ASSIGNED_POD_ADD)):
+            if not self.ledger.waiting_reservations.refusers.isdisjoint(self.queue.hearers(ASSIGNED_POD_ADD)):
                 self.columns.freed += 1  # going frees its room anyway
         elif shift.before and not shift.after:
             heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == shift.node else None
             if heir is None or counts_as(heir) != counts_as(pod):
                 self.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, shift.node), None, now)
 
-    def _undo(self, assumed: Assumed, now: float) -> None:
+    def _undo(self, assumed: AssumedPod, now: float) -> None:
         """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
         self._cycle.undo(assumed, now)
-        self.book.settle_unseen(assumed.node_name, now)
+        self.ledger.settle_unseen(assumed.node_name, now)
         placed = self.cache.get(assumed.pod.uid)
         if placed is not None:
-            self.book.hear_bound(placed.pod, placed.node_name, now)
+            self.ledger.claim_tentatively(placed.pod, placed.node_name, now)
 
-    def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
+    def _tell_of_undoing(self, assumed: AssumedPod, now: float) -> None:
         pod = assigned_to(assumed.pod, assumed.node_name)
         self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
@@ -561,7 +572,7 @@ def _with_advice(profiles: Mapping[str, Profile], handle: Handle) -> dict[str, P
     }
 
 
-def _failure(error: Exception | None) -> Refusal:
+def _failure(error: Exception | None) -> Diagnosis:
     """Say what went wrong; no plugin has refused anything."""
     text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
-    return Refusal(text, frozenset(), error=True)
+    return Diagnosis(text, frozenset(), error=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Status, Verdict, View
+from tidelock.framework.api import Code, Filter, FilterResult, NodeView, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.model.pods import Pod
@@ -18,7 +18,7 @@ _NODES_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Diagnosis:
     """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
 
     With `error`, none was found because something failed, not because none fits. The plugins in `pending`
@@ -32,7 +32,7 @@ class Refusal:
     again: bool = False
 
 
-def turned_down(point: str, plugin: str, status: Status) -> Refusal:
+def diagnose_plugin_rejection(point: str, plugin: str, status: Status) -> Diagnosis:
     """Say that a plugin refuses the one node that was left, in kube-scheduler's form.
 
     Raises:
@@ -43,44 +43,48 @@ def turned_down(point: str, plugin: str, status: Status) -> Refusal:
         raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
     message = f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
     if status.code is Code.PENDING:
-        return Refusal(message, frozenset(), pending=frozenset({plugin}))
-    return Refusal(message, frozenset({plugin}))
+        return Diagnosis(message, frozenset(), pending=frozenset({plugin}))
+    return Diagnosis(message, frozenset({plugin}))
 
 
-def explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
+def diagnose(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Diagnosis:
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
-    counts = tallied(verdict, state, pod, snapshot)
+    counts = count_reasons(filter_result, state, pod, snapshot)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
         message += f" There is no node {pod.spec.node_name}."
-    told = list(_numbers(verdict, state, pod, snapshot))
+    told = list(_numbers(filter_result, state, pod, snapshot))
     if told:
         message += f" {'; '.join(told)}."
-    return Refusal(message, frozenset(plugin.name for plugin, mask in verdict.ruled_out if mask.any()))
+    return Diagnosis(
+        message, frozenset(plugin.name for plugin, mask in filter_result.ruled_out if mask.any())
+    )
 
 
-def tallied(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counter[str]:
+def count_reasons(
+    filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot
+) -> Counter[str]:
     """Count the nodes by the reasons for which they are ruled out."""
     counts: Counter[str] = Counter()
-    for plugin, mask in verdict.ruled_out:
-        for view in verdict.views(mask, state, snapshot):
+    for plugin, mask in filter_result.ruled_out:
+        for view in filter_result.views(mask, state, snapshot):
             counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
     return counts
 
 
-def in_numbers(plugin: Filter, pod: Pod, view: View, verdict: Verdict) -> str:
+def in_detail(plugin: Filter, pod: Pod, view: NodeView, filter_result: FilterResult) -> str:
     """Say by how much the one node of a view is ruled out, and beside whom if room is kept there."""
-    numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
-    rivals = ", ".join(str(rival.key) for rival in verdict.rivals.get(int(view.at[0]), ()))
+    numbers = plugin.detail(view.state, pod, view.snapshot, int(view.rows[0]))
+    rivals = ", ".join(str(rival.key) for rival in filter_result.rivals.get(int(view.at[0]), ()))
     return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which room is kept")))
 
 
-def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
+def _numbers(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
     left = _NODES_TOLD
-    for plugin, mask in reversed(verdict.ruled_out):
+    for plugin, mask in reversed(filter_result.ruled_out):
         for row in _first_by_name(mask.nonzero()[0], snapshot, left):
-            numbers = in_numbers(plugin, pod, verdict.view(state, snapshot, int(row)), verdict)
+            numbers = in_detail(plugin, pod, filter_result.view(state, snapshot, int(row)), filter_result)
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1

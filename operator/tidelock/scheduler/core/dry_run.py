@@ -12,18 +12,24 @@ from typing import Any
 import numpy as np
 
 from tidelock.cluster.cache import Cache
-from tidelock.cluster.columns import NOWHERE, Amounts
+from tidelock.cluster.columns import NO_ROW, Amounts
 from tidelock.cluster.snapshot import Snapshot, Wanted
-from tidelock.framework.api import Mask, Verdict
+from tidelock.framework.api import FilterResult, Mask
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
-from tidelock.framework.extension_point_timer import Course, PluginError
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.decision_time import DecisionTime
+from tidelock.framework.extension_point_timer import ExtensionPointTimer, PluginError
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.profile import Profile
-from tidelock.framework.whatif import WhatIf, capacities, crowded, fitting_in_the_end, reserved
+from tidelock.framework.whatif import (
+    WhatIf,
+    capacities,
+    filter_rows_with_nominated_pods,
+    fitting_in_the_end,
+    reserved,
+)
 from tidelock.ledger import reasons
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation_quote import MOST_COUNTED, MOST_NAMED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.failures import OnFailure, log_failure
@@ -33,7 +39,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, format_resources
 from tidelock.model.reservation_quote import Quote
-from tidelock.scheduler.core.cycle import Cycle, Survey
+from tidelock.scheduler.core.cycle import Evaluation, SchedulingCycle
 
 # Nodes on which the end of locks is tried out, those with room first: beyond them it is not told.
 _MOST_TRIED = 64
@@ -41,7 +47,7 @@ _MOST_REASONS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Occupant:
+class DryRunOccupant:
     """A lock, or a pod, and what it takes of what is short."""
 
     key: Key
@@ -50,18 +56,18 @@ class Occupant:
 
 
 @dataclass(frozen=True, slots=True)
-class Blockers:
+class DryRunBlockers:
     """What is in the way: nodes by reason, and what the best node lacks and who has it."""
 
     reasons: Sequence[tuple[str, int]] = ()
     node: str = ""
     shortfall: Resources = field(default_factory=dict)
-    locks: Sequence[Occupant] = ()
-    pods: Sequence[Occupant] = ()
+    reservations: Sequence[DryRunOccupant] = ()
+    pods: Sequence[DryRunOccupant] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DryRunResult:
     """What would become of a lock; instants are seconds since the epoch.
 
     Attributes:
@@ -80,75 +86,83 @@ class Answer:
     count: int = 0
     fits_at: float | None = None
     starts_at: float | None = None
-    blockers: Blockers | None = None
+    blockers: DryRunBlockers | None = None
 
 
-class Quoting:
+class DryRun:
     """Answers quotes over the cache and the ledger, which stay as they are."""
 
-    def __init__(self, cache: Cache, book: Book, cycle: Cycle, on_failure: OnFailure = log_failure) -> None:
+    def __init__(
+        self, cache: Cache, ledger: Ledger, cycle: SchedulingCycle, on_failure: OnFailure = log_failure
+    ) -> None:
         """Take what is decided over, and what takes the exceptions of plugins."""
         self._cache = cache
-        self._book = book
+        self._ledger = ledger
         self._cycle = cycle
         self._on_failure = on_failure
 
-    def answer(self, profile: Profile, pod: Pod, now: float) -> Answer:
+    def answer(self, profile: Profile, pod: Pod, now: float) -> DryRunResult:
         """Tell what would become of a lock, by its stand-in."""
         state = CycleState()
-        state.write(Moment(now))
-        state.write(OwnLocks(()))
+        state.write(DecisionTime(now))
+        state.write(OwnReservations(()))
         try:
-            with Course(profile.scheduler_name) as course:
-                state.write(course)
+            with ExtensionPointTimer(profile.scheduler_name) as timer:
+                state.write(timer)
                 return self._answer(profile, pod, state, now)
         except PluginError as error:
             self._on_failure("quote", "ReservationQuote", pod.meta, error)
-            return Answer(None, reasons.PLUGIN_FAILED, str(error))
+            return DryRunResult(None, reasons.PLUGIN_FAILED, str(error))
 
-    def _answer(self, profile: Profile, pod: Pod, state: CycleState, now: float) -> Answer:
+    def _answer(self, profile: Profile, pod: Pod, state: CycleState, now: float) -> DryRunResult:
         found = self._cycle.survey(profile, pod, state)
         if found.node is not None:
             count = _count(state, pod, found, found.node)
             text = f"fits on {found.node.name} now, and {count} of it in all"
-            return Answer(True, reasons.FITS, text, found.node.name, count, now)
-        if found.refusal is None:
+            return DryRunResult(True, reasons.FITS, text, found.node.name, count, now)
+        if found.diagnosis is None:
             raise ValueError("a survey gives a node or a refusal")
         blockers, fits_at = self._blockers(pod, state, found)
         starts_at = None
         if found.reason == reasons.INSUFFICIENT_CAPACITY:
-            starts_at = self._book.forecast(now).to_come(pod.requests, pod.spec.node_name)
-        text = found.refusal.message
-        return Answer(False, found.reason, text, fits_at=fits_at, starts_at=starts_at, blockers=blockers)
+            starts_at = self._ledger.forecast(now).to_come(pod.requests, pod.spec.node_name)
+        text = found.diagnosis.message
+        return DryRunResult(
+            False, found.reason, text, fits_at=fits_at, starts_at=starts_at, blockers=blockers
+        )
 
-    def _blockers(self, pod: Pod, state: CycleState, found: Survey) -> tuple[Blockers, float | None]:
-        snapshot, verdict = found.snapshot, found.verdict
+    def _blockers(
+        self, pod: Pod, state: CycleState, found: Evaluation
+    ) -> tuple[DryRunBlockers, float | None]:
+        snapshot, filter_result = found.snapshot, found.filter_result
         counts = sorted(found.counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_REASONS]
-        blockers = Blockers(counts)
-        sound: Mask = np.full(len(snapshot), bool(verdict.filters), np.bool_)
-        for plugin in verdict.filters:
-            if not plugin.heeds_room:
+        blockers = DryRunBlockers(counts)
+        sound: Mask = np.full(len(snapshot), bool(filter_result.filters), np.bool_)
+        for plugin in filter_result.filters:
+            if not plugin.depends_on_placement:
                 sound &= plugin.filter(state, pod, snapshot)
         rows = sound.nonzero()[0]
         if not len(rows):
             return blockers, None
         wanted = snapshot.wanted(pod.requests)
         row = int(rows[_least_lacking(wanted, snapshot, rows)])
-        fits_at = self._fits_at(pod, state, snapshot, verdict, wanted, sound)
+        fits_at = self._fits_at(pod, state, snapshot, filter_result, wanted, sound)
         return self._about(blockers, pod, snapshot, row, wanted), fits_at
 
-    def _about(self, blockers: Blockers, pod: Pod, snapshot: Snapshot, row: int, wanted: Wanted) -> Blockers:
+    def _about(
+        self, blockers: DryRunBlockers, pod: Pod, snapshot: Snapshot, row: int, wanted: Wanted
+    ) -> DryRunBlockers:
         """Add what a node lacks, and who has something of that."""
         name = snapshot.nodes[row].name
-        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.reserved[row]
         lacking = {
             snapshot.resources[column]: units - int(free[column])
             for column, units in wanted
-            if free[column] < units and column != NOWHERE
+            if free[column] < units and column != NO_ROW
         }
         lacking.update(snapshot.absent(pod.requests))
-        held = (entry for entry in self._book.rooms.held_on(name) if _part(entry.held, lacking))
-        locks = heapq.nsmallest(MOST_NAMED, held, key=lambda entry: (_end(entry), entry.key))
+        held = (entry for entry in self._ledger.holdings.held_on(name) if _part(entry.held, lacking))
+        reservations = heapq.nsmallest(MOST_NAMED, held, key=lambda entry: (_end(entry), entry.key))
         placed = (each.pod for each in self._cache.pods_on(name) if _part(each.pod.requests, lacking))
         first = next(iter(lacking), "")
         pods = heapq.nsmallest(
@@ -160,8 +174,11 @@ class Quoting:
             blockers,
             node=name,
             shortfall=lacking,
-            locks=[Occupant(entry.key, _part(entry.held, lacking), entry.expires_at) for entry in locks],
-            pods=[Occupant(each.key, _part(each.requests, lacking)) for each in pods],
+            reservations=[
+                DryRunOccupant(entry.key, _part(entry.held, lacking), entry.expires_at)
+                for entry in reservations
+            ],
+            pods=[DryRunOccupant(each.key, _part(each.requests, lacking)) for each in pods],
         )
 
     def _fits_at(
@@ -169,7 +186,7 @@ class Quoting:
         pod: Pod,
         state: CycleState,
         snapshot: Snapshot,
-        verdict: Verdict,
+        filter_result: FilterResult,
         wanted: Wanted,
         sound: Mask,
     ) -> float | None:
@@ -178,32 +195,32 @@ class Quoting:
         Only what is known counts: pods stay, and locks end when they end at the latest. A node for which
         pods are nominated is left out, as nobody knows when these come.
         """
-        if not self._book.rooms.holds_room:
+        if not self._ledger.holdings.holds_room:
             return None
-        hopeful = sound & snapshot.free_for(wanted, beside_locks=False)
+        hopeful = sound & snapshot.free_for(wanted, beside_reservations=False)
         hopeful &= ~snapshot.called(self._cache.nominator.nodes)
         rows = hopeful.nonzero()[0]
         if not 0 < len(rows) <= _MOST_TRIED:
             return None
         found = []
         for row in rows.tolist():
-            entries = sorted(self._book.rooms.held_on(snapshot.nodes[row].name), key=_end)
-            free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+            entries = sorted(self._ledger.holdings.held_on(snapshot.nodes[row].name), key=_end)
+            free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.reserved[row]
             for count, entry in enumerate(entries, 1):
                 free = free + snapshot.vector(entry.held)
                 if all(free[column] >= units for column, units in wanted):
                     found.append((_end(entry), row, entries[:count]))
                     break
         for instant, row, ended in sorted(found, key=lambda each: each[:2]):
-            whatif = WhatIf(verdict.filters, state, pod, snapshot, np.array([row]))
-            whatif.shift(_locked(snapshot, ended), -1)
+            whatif = WhatIf(filter_result.filters, state, pod, snapshot, np.array([row]))
+            whatif.shift(_reserved(snapshot, ended), -1)
             whatif.remove(0, reserved(ended))
             if instant != _NEVER and whatif.judge().fits.all():
                 return instant
         return None
 
 
-def render_answer(quote: Quote, answer: Answer, now: float) -> dict[str, Any]:
+def render_dry_run(quote: Quote, answer: DryRunResult, now: float) -> dict[str, Any]:
     """Write the status of a quote as plain JSON values."""
     status: dict[str, Any] = {
         "observedGeneration": quote.meta.generation,
@@ -219,8 +236,8 @@ def render_answer(quote: Quote, answer: Answer, now: float) -> dict[str, Any]:
         status["earliestStart"] = format_instant(answer.starts_at)
     if answer.blockers is not None:
         status["blockers"] = _plain(answer.blockers)
-    verdict = {True: "True", False: "False", None: "Unknown"}[answer.feasible]
-    aspects = [Aspect("Feasible", verdict, answer.reason, answer.message)]
+    filter_result = {True: "True", False: "False", None: "Unknown"}[answer.feasible]
+    aspects = [Aspect("Feasible", filter_result, answer.reason, answer.message)]
     if answer.feasible is None:
         aspects += [
             Aspect("Ready", "False", answer.reason, answer.message),
@@ -231,10 +248,10 @@ def render_answer(quote: Quote, answer: Answer, now: float) -> dict[str, Any]:
     return status | {"conditions": dated(aspects, quote.status, quote.meta.generation, now)}
 
 
-def _plain(blockers: Blockers) -> dict[str, Any]:
+def _plain(blockers: DryRunBlockers) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in blockers.reasons],
-        "locks": [_plain_occupant(each) for each in blockers.locks],
+        "locks": [_plain_occupant(each) for each in blockers.reservations],
         "pods": [_plain_occupant(each) for each in blockers.pods],
     }
     if blockers.node:
@@ -242,7 +259,7 @@ def _plain(blockers: Blockers) -> dict[str, Any]:
     return plain
 
 
-def _plain_occupant(occupant: Occupant) -> dict[str, Any]:
+def _plain_occupant(occupant: DryRunOccupant) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "namespace": occupant.key.namespace,
         "name": occupant.key.name,
@@ -254,7 +271,7 @@ def _plain_occupant(occupant: Occupant) -> dict[str, Any]:
 _NEVER = float("inf")
 
 
-def _end(entry: Entry) -> float:
+def _end(entry: ReservationInfo) -> float:
     return _NEVER if entry.expires_at is None else entry.expires_at
 
 
@@ -263,7 +280,7 @@ def _part(amounts: Resources, lacking: Resources) -> Resources:
     return {name: units for name, units in amounts.items() if units and name in lacking}
 
 
-def _locked(snapshot: Snapshot, entries: Sequence[Entry]) -> Amounts:
+def _reserved(snapshot: Snapshot, entries: Sequence[ReservationInfo]) -> Amounts:
     """Sum what locks hold, as the one row for `WhatIf.shift`."""
     width = len(snapshot.resources)
     amounts = np.zeros((1, 2 * width + 2), np.int64)
@@ -277,23 +294,25 @@ def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
     lacking = np.zeros(len(rows))
     for column, units in wanted:
         free = snapshot.allocatable[rows, column] - snapshot.requested[rows, column]
-        free -= snapshot.locked[rows, column]
+        free -= snapshot.reserved[rows, column]
         lacking += np.maximum(units - free, 0) / units
     return int(np.lexsort((snapshot.traits.name_rank[rows], lacking))[0])
 
 
-def _count(state: CycleState, pod: Pod, found: Survey, node: Node) -> int:
+def _count(state: CycleState, pod: Pod, found: Evaluation, node: Node) -> int:
     """Count how many equal locks fit, one after the other; room for nominated pods is left to these."""
-    snapshot, verdict = found.snapshot, found.verdict
-    fits = fitting_in_the_end(verdict, state, pod, snapshot)
+    snapshot, filter_result = found.snapshot, found.filter_result
+    fits = fitting_in_the_end(filter_result, state, pod, snapshot)
     rows = fits.nonzero()[0]
-    counts = capacities(verdict.filters, state, pod, snapshot)
-    if verdict.rivals:
-        crowd = crowded(verdict.filters, state, pod, snapshot, rows, verdict.rivals)
+    counts = capacities(filter_result.filters, state, pod, snapshot)
+    if filter_result.rivals:
+        crowd = filter_rows_with_nominated_pods(
+            filter_result.filters, state, pod, snapshot, rows, filter_result.rivals
+        )
         if crowd is not None:
             whatif, indexes = crowd
             counts[rows[indexes]] = whatif.capacities()
     counts = np.where(fits, np.minimum(counts, MOST_COUNTED), 0)
-    for plugin in verdict.filters:
+    for plugin in filter_result.filters:
         counts = plugin.among_equals(state, pod, snapshot, counts, node)
     return int(min(counts.sum(), MOST_COUNTED))

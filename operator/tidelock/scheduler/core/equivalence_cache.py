@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.cached_column import Kept
+from tidelock.cluster.index.cached_column import CachedColumn
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Score, Scores
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.extension_point_timer import Course
+from tidelock.framework.extension_point_timer import ExtensionPointTimer
 from tidelock.framework.profile import Profile
 from tidelock.model.pods import Pod
-from tidelock.scheduler.core.active_plugins import Plan
+from tidelock.scheduler.core.active_plugins import ActivePlugins
 
 Indices = npt.NDArray[np.int8]
 
@@ -27,7 +27,7 @@ _MOST_KINDS = 64
 _NOBODY = -1
 
 
-class Verdicts:
+class EquivalenceClass:
     """The verdict of one profile's per-node plugins on one kind of pod; arrays of N.
 
     Attributes:
@@ -35,20 +35,25 @@ class Verdicts:
 
     """
 
-    def __init__(self, columns: Columns, plan: Plan) -> None:
+    def __init__(self, columns: Columns, plan: ActivePlugins) -> None:
         self.plan = plan
         self._columns = columns
-        self._kept: dict[object, Kept] = {}
+        self._kept: dict[object, CachedColumn] = {}
 
     def rejecters(
-        self, filters: tuple[Filter, ...], state: CycleState, pod: Pod, snapshot: Snapshot, course: Course
+        self,
+        filters: tuple[Filter, ...],
+        state: CycleState,
+        pod: Pod,
+        snapshot: Snapshot,
+        timer: ExtensionPointTimer,
     ) -> Indices:
         """Give for each node the index of the first of these filters that rules it out, or -1."""
 
         def judge(part: Snapshot) -> Indices:
             rejecters = np.full(len(part), _NOBODY, np.int8)
             for index, plugin in enumerate(filters):
-                course.ask(plugin)
+                timer.ask(plugin)
                 mask = plugin.filter(state, pod, part)
                 if not mask.all():
                     rejecters[(rejecters == _NOBODY) & ~mask] = index
@@ -56,7 +61,7 @@ class Verdicts:
 
         def judge_one(row: int) -> int:
             for index, plugin in enumerate(filters):
-                course.ask(plugin)
+                timer.ask(plugin)
                 if not plugin.fits(state, pod, snapshot, row):
                     return index
             return _NOBODY
@@ -69,43 +74,43 @@ class Verdicts:
         state: CycleState,
         pod: Pod,
         snapshot: Snapshot,
-        course: Course,
+        timer: ExtensionPointTimer,
     ) -> Scores:
         """Sum the weighted scores that plugins give to each node, not normalized; not to be written."""
 
         def judge(part: Snapshot) -> Scores:
             total = np.zeros(len(part))
             for plugin, weight in scorers:
-                course.ask(plugin)
+                timer.ask(plugin)
                 total += weight * plugin.score(state, pod, part, part.indexes)
             return total
 
         def judge_one(row: int) -> float:
             total = 0.0
             for plugin, weight in scorers:
-                course.ask(plugin)
-                total += weight * plugin.rate(state, pod, snapshot, row)
+                timer.ask(plugin)
+                total += weight * plugin.score_one(state, pod, snapshot, row)
             return total
 
         return self._of(scorers).renewed(snapshot, judge, judge_one)
 
-    def _of(self, plugins: object) -> Kept:
+    def _of(self, plugins: object) -> CachedColumn:
         """Give what is kept of these plugins."""
         kept = self._kept.get(plugins)
         if kept is None:
-            kept = self._kept[plugins] = Kept(self._columns)
+            kept = self._kept[plugins] = CachedColumn(self._columns)
         return kept
 
 
-class SharedVerdicts:
+class EquivalenceCache:
     """The verdicts on the kinds of pods that came last."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._plans: dict[Profile, Plan] = {}
-        self._kinds: OrderedDict[tuple[Profile, object], Verdicts] = OrderedDict()
+        self._plans: dict[Profile, ActivePlugins] = {}
+        self._kinds: OrderedDict[tuple[Profile, object], EquivalenceClass] = OrderedDict()
 
-    def of(self, profile: Profile, pod: Pod) -> Verdicts:
+    def of(self, profile: Profile, pod: Pod) -> EquivalenceClass:
         """Give the verdict on the pod's kind, which may be yet to come."""
         key = (profile, pod.placement_key)
         verdicts = self._kinds.get(key)
@@ -114,8 +119,8 @@ class SharedVerdicts:
             return verdicts
         plan = self._plans.get(profile)
         if plan is None:
-            plan = self._plans[profile] = Plan(profile)
-        verdicts = self._kinds[key] = Verdicts(self._columns, plan)
+            plan = self._plans[profile] = ActivePlugins(profile)
+        verdicts = self._kinds[key] = EquivalenceClass(self._columns, plan)
         if len(self._kinds) > _MOST_KINDS:
             self._kinds.popitem(last=False)
         return verdicts

@@ -15,14 +15,14 @@ import numpy as np
 from tidelock.framework.api import Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.quotas import Charge
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.scheduler.core.cycle import Cycle
-from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.cycle import SchedulingCycle
+from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
 
 # After so many members that were tried the search for a domain goes on in a later step.
@@ -33,9 +33,9 @@ _TRIES_A_STEP = 64
 class _Lack:
     """A member that finds no room beside those `before` it, and why; over its quota, none is even sought."""
 
-    entry: Entry
+    entry: ReservationInfo
     before: int
-    refusal: Refusal
+    diagnosis: Diagnosis
     over_quota: bool = False
 
 
@@ -43,11 +43,11 @@ class _Lack:
 class _Layout:
     """Which members would be where, and which nowhere."""
 
-    found: list[tuple[Entry, Node]]
+    found: list[tuple[ReservationInfo, Node]]
     lacks: list[_Lack]
 
 
-class Together:
+class GangScheduler:
     """Places the waiting members of a group over the cycle's cache and ledger.
 
     Attributes:
@@ -55,9 +55,9 @@ class Together:
 
     """
 
-    def __init__(self, book: Book, cycle: Cycle) -> None:
+    def __init__(self, ledger: Ledger, cycle: SchedulingCycle) -> None:
         self.tries = 0
-        self._book = book
+        self._ledger = ledger
         self._cycle = cycle
         self._searches: dict[GroupKey, Search] = {}
 
@@ -66,16 +66,16 @@ class Together:
         """Whether domains are left to be tried for any group."""
         return bool(self._searches)
 
-    def awaited(self, entry: Entry) -> Group | None:
+    def awaited(self, entry: ReservationInfo) -> Group | None:
         """Give the group with which a lock has to be placed, if it can't be placed by itself."""
-        group = self._book.groups.of(entry.reservation)
+        group = self._ledger.groups.of(entry.reservation)
         if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
             return None
         return group if group.topology is not None or not group.complete else None
 
-    def first_of_each(self, entries: list[Entry]) -> list[Entry]:
+    def first_of_each(self, entries: list[ReservationInfo]) -> list[ReservationInfo]:
         """Leave one of the locks that have to be placed together, so that each group is tried once."""
-        if not self._book.groups:
+        if not self._ledger.groups:
             return entries
         first = {(self.awaited(entry) or entry): entry for entry in reversed(entries)}
         return list(reversed(first.values()))
@@ -110,7 +110,7 @@ class Together:
         """Give a group for which domains are left to be tried, each in its turn."""
         for key in tuple(self._searches):
             search = self._searches.pop(key)
-            group = self._book.groups.get(key)
+            group = self._ledger.groups.get(key)
             if group is not None and group.waiting and self.awaited(group.waiting[0]) and group.spare >= 0:
                 self._searches[key] = search
                 return group
@@ -139,12 +139,12 @@ class Together:
             return
         self._conclude(group, layout or attempt(*search.best), now)
         if search.again:
-            self._book.waitlist.retry(group.waiting[:1])
+            self._ledger.waiting_reservations.retry(group.waiting[:1])
 
     def _set_aside(self, group: Group) -> None:
         """Have a group be told of room that comes free while domains are tried for it."""
         for entry in group.waiting:
-            self._book.waitlist.set_aside(entry)
+            self._ledger.waiting_reservations.set_aside(entry)
 
     def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
         """Look for room anywhere, or for each member in a domain that has the fewest of those with room."""
@@ -160,7 +160,7 @@ class Together:
             fewest: Mask = fits & (members == members[fits].min())
             return fewest
 
-        def spread(entry: Entry) -> Node | Refusal:
+        def spread(entry: ReservationInfo) -> Node | Diagnosis:
             room = seek(entry, among=label.borne, narrow=narrow)
             if isinstance(room, Node):
                 counts[label.code_of[room.meta.labels[key]] + 1] += 1
@@ -175,20 +175,20 @@ class Together:
             self._refuse(group, layout.lacks[-1], now)
             return
         for entry, node in layout.found:
-            self._book.admit(entry, node, now)
+            self._ledger.admit(entry, node, now)
         for lack in layout.lacks:
-            if not lack.over_quota or self._book.within_quota(lack.entry, now):
-                self._cycle.refuse_lock(lack.entry, lack.refusal, now)
+            if not lack.over_quota or self._ledger.within_quota(lack.entry, now):
+                self._cycle.refuse_reservation(lack.entry, lack.diagnosis, now)
 
-    def _try(self, group: Group, seek: Callable[[Entry], Node | Refusal]) -> _Layout:
+    def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
         """Look for room for each beside all before it, until more than can be spared have none."""
-        found: list[tuple[Entry, Node]] = []
+        found: list[tuple[ReservationInfo, Node]] = []
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.spare
-        with self._book.rooms.trial() as count:
+        with self._ledger.holdings.trial() as count:
             for entry in group.waiting:
                 self.tries += 1
-                if problem := self._book.quotas.problem(entry, beside):
+                if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
                 elif isinstance(room := seek(entry), Node):
                     found.append((entry, room))
@@ -206,7 +206,7 @@ class Together:
             return False  # what one leaves may be another's
         beside = Charge()
         for number, entry in enumerate(group.waiting):
-            if problem := self._book.quotas.problem(entry, beside):
+            if problem := self._ledger.quotas.problem(entry, beside):
                 group.over_quota = True
                 self._refuse(group, _excess(entry, number, problem), now)
                 return True
@@ -215,15 +215,15 @@ class Together:
 
     def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
         """Say of all members how many would have found room, and what the next one lacks."""
-        entry, refusal = lack.entry, lack.refusal
-        reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, refusal)
+        entry, diagnosis = lack.entry, lack.diagnosis
+        reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, diagnosis)
         needed = group.least - group.served
         text = (
             f"group {group.key.name} needs room for {needed} locks at once, and {lack.before} would have some"
-            f"; {entry.key.name} beside them: {refusal.message}"
+            f"; {entry.key.name} beside them: {diagnosis.message}"
         )
-        self._book.refuse_together(group, reason, text, now, refusal.plugins)
+        self._ledger.refuse_together(group, reason, text, now, diagnosis.plugins)
 
 
-def _excess(entry: Entry, before: int, problem: str) -> _Lack:
-    return _Lack(entry, before, Refusal(problem, frozenset()), over_quota=True)
+def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:
+    return _Lack(entry, before, Diagnosis(problem, frozenset()), over_quota=True)

@@ -1,19 +1,19 @@
 """Tells the ledger of pods that come and go: owners of locks for reuse, and who is there for a time alone."""
 
 from tidelock.cluster.cache import Follower, Placed
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 
 
-class Visitors(Follower):
+class OccupancyObserver(Follower):
     """Has locks hold what is left of them, in the very step in which a pod comes or goes."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
     def place(self, placed: Placed) -> None:
         """Note a pod that has come, or is another there, as when its binding was seen."""
-        self._book.rooms.count_pod(placed, there=True)
+        self._ledger.holdings.count_pod(placed, there=True)
 
     def displace(self, placed: Placed) -> None:
         """Note a pod that has left."""
-        self._book.rooms.count_pod(placed, there=False)
+        self._ledger.holdings.count_pod(placed, there=False)

@@ -16,10 +16,10 @@ import numpy as np
 from tidelock.cluster.index.labels import Label
 from tidelock.framework.api import Counts
 from tidelock.framework.profile import Profile
-from tidelock.ledger.queue.equivalence import shape
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.queue.equivalence import scheduling_hash
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
-from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.cycle import SchedulingCycle
 
 _MOST, _VALUE = itemgetter(0), itemgetter(1)
 
@@ -57,16 +57,16 @@ class Search:
         return True
 
 
-def begin_search(cycle: Cycle, profile: Profile, group: Group, now: float) -> Search:
+def begin_search(cycle: SchedulingCycle, profile: Profile, group: Group, now: float) -> Search:
     """Line up the domains that may take as many members as a group needs: the largest first, then by name.
 
     If there is none the largest tells why. Where members are already, the others go as well.
     """
     assert group.topology is not None  # noqa: S101
     waiting, label = group.waiting, cycle.label(group.topology.key)
-    kinds: defaultdict[Hashable, list[Entry]] = defaultdict(list)
+    kinds: defaultdict[Hashable, list[ReservationInfo]] = defaultdict(list)
     for entry in waiting:
-        kinds[shape(entry) or entry.key].append(entry)
+        kinds[scheduling_hash(entry) or entry.key].append(entry)
     most = _most(cycle, profile, tuple(kinds.values()), label, now)
     theirs = label.found_at(cycle.rows(group.nodes))[:-1]
     domains = np.flatnonzero(theirs if theirs.any() else label.in_use[:-1]).tolist()
@@ -77,7 +77,9 @@ def begin_search(cycle: Cycle, profile: Profile, group: Group, now: float) -> Se
     return Search(enough or left[-1:], len(kinds))
 
 
-def _most(cycle: Cycle, profile: Profile, kinds: Sequence[list[Entry]], label: Label, now: float) -> Counts:
+def _most(
+    cycle: SchedulingCycle, profile: Profile, kinds: Sequence[list[ReservationInfo]], label: Label, now: float
+) -> Counts:
     """Tell for each value of a label how many members its nodes take at most; those of a kind are alike."""
     most = np.zeros(len(label.values) + 1, np.int64)
     for members in kinds:
@@ -89,7 +91,7 @@ def _most(cycle: Cycle, profile: Profile, kinds: Sequence[list[Entry]], label: L
     return most
 
 
-def _follows(entry: Entry) -> bool:
+def _follows(entry: ReservationInfo) -> bool:
     """Whether a lock's pod has to be near others."""
     pod = entry.reservation.pod
     affinity = pod.spec.affinity if pod is not None else None

@@ -41,9 +41,9 @@ from tidelock.framework.events import (
     Registration,
     pod_changes,
 )
-from tidelock.framework.extension_point_timer import Course, Recorder
+from tidelock.framework.extension_point_timer import ExtensionPointTimer, MetricsRecorder
 from tidelock.framework.profile import Profile
-from tidelock.ledger.lifecycle.steady_clock import Steady
+from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -56,7 +56,7 @@ _AT_A_TIME = 256
 _NOBODY: frozenset[str] = frozenset()
 
 
-class Place(StrEnum):
+class QueueName(StrEnum):
     """Where in the queue a pod is; the names are those of the metric's label."""
 
     ACTIVE = "active"
@@ -101,11 +101,11 @@ class _Wave:
 
     happening: _Happening
     label: str
-    pods: list["Waiting"]
+    pods: list["QueuedPodInfo"]
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class QueuedPodInfo:
     """A pod in the queue: its newest version, when it came, and how it fared.
 
     `added_at` is when it came, `since` when it came or its last attempt ended, `due` the end of its backoff.
@@ -117,10 +117,10 @@ class Waiting:
     pod: Pod
     profile: Profile
     added_at: float
-    place: Place
+    place: QueueName
     since: float = 0.0
     attempts: int = 0
-    refusals: int = 0
+    diagnoses: int = 0
     errors_in_a_row: int = 0
     due: float = 0.0
     plugins: frozenset[str] = _NOBODY
@@ -156,7 +156,7 @@ class SchedulingQueue:
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
         flush_after: float = FLUSH_AFTER,
-        recorder: Recorder | None = None,
+        recorder: MetricsRecorder | None = None,
         on_failure: OnFailure = log_failure,
     ) -> None:
         self._profiles = profiles
@@ -172,20 +172,22 @@ class SchedulingQueue:
             for plugin in profile.plugins.values()
         } | {(name, ExtenderAdvice.name): (ANY_EVENT,) for name in profiles}
         self._listeners: dict[ClusterEvent, _Listeners] = {}
-        self._pods: dict[str, Waiting] = {}
+        self._pods: dict[str, QueuedPodInfo] = {}
         self._uids: dict[Key, str] = {}
-        self._active: list[tuple[tuple[float, ...], int, Waiting]] = []
-        self._backoff: list[tuple[float, tuple[float, ...], int, Waiting]] = []
-        self._error_backoff: list[tuple[float, tuple[float, ...], int, Waiting]] = []
-        self._parked: OrderedDict[str, Waiting] = OrderedDict()  # in the order in which they were parked
-        self._refused: defaultdict[_Refuser, dict[str, Waiting]] = defaultdict(dict)
+        self._active: list[tuple[tuple[float, ...], int, QueuedPodInfo]] = []
+        self._backoff: list[tuple[float, tuple[float, ...], int, QueuedPodInfo]] = []
+        self._error_backoff: list[tuple[float, tuple[float, ...], int, QueuedPodInfo]] = []
+        self._parked: OrderedDict[str, QueuedPodInfo] = (
+            OrderedDict()
+        )  # in the order in which they were parked
+        self._refused: defaultdict[_Refuser, dict[str, QueuedPodInfo]] = defaultdict(dict)
         self._sequence = 0
         self._in_flight: OrderedDict[str, int] = OrderedDict()  # how many events came before each
         self._events: deque[_Happening] = deque()
         self._waves: deque[_Wave] = deque()
         self._events_gone = 0
-        self._steady = Steady()
-        self.gated: dict[str, Waiting] = {}
+        self._steady = SteadyClock()
+        self.gated: dict[str, QueuedPodInfo] = {}
 
     # Pods come and go.
 
@@ -197,7 +199,7 @@ class SchedulingQueue:
         now = self._steady.at(now)
         waiting = self._pods.get(pod.uid)
         if waiting is None:
-            waiting = Waiting(pod, profile, now, Place.GATED, since=now)
+            waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
             self._requeue(waiting, _Hope.AT_ONCE, now, UNSCHEDULABLE_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # now, or a pod for which that fails would be in no place
             self._uids[pod.key] = pod.uid
@@ -205,11 +207,11 @@ class SchedulingQueue:
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
             happening = _Happening(self._listeners_of(event), old, pod)
-            if waiting.place is Place.IN_FLIGHT:
+            if waiting.place is QueueName.IN_FLIGHT:
                 self._events.append(happening)
-            elif waiting.place is Place.GATED:
+            elif waiting.place is QueueName.GATED:
                 self._wake(waiting, _Hope.AFTER_BACKOFF, now, event.label)
-            elif waiting.place is Place.UNSCHEDULABLE:
+            elif waiting.place is QueueName.UNSCHEDULABLE:
                 self._wake(waiting, self._hope(waiting, waiting.indexed, happening), now, event.label)
 
     def remove(self, uid: str) -> None:
@@ -225,7 +227,7 @@ class SchedulingQueue:
 
     # Attempts.
 
-    def pop(self, now: float) -> Waiting | None:
+    def pop(self, now: float) -> QueuedPodInfo | None:
         """Take the next pod to try; it is in flight until it is removed or comes back.
 
         That is the first which is ready, or else the first whose backoff is only for its having been refused.
@@ -238,7 +240,7 @@ class SchedulingQueue:
         waiting = self._first_active() or self._first_refused()
         if waiting is None:
             return None
-        waiting.place = Place.IN_FLIGHT
+        waiting.place = QueueName.IN_FLIGHT
         waiting.attempts += 1
         self._in_flight[waiting.pod.uid] = self._events_gone + len(self._events)
         return waiting
@@ -256,19 +258,19 @@ class SchedulingQueue:
     ) -> None:
         """Keep a pod that plugins refused until something happens that may help it."""
         waiting = self._pods.get(uid)
-        if waiting is None or waiting.place is not Place.IN_FLIGHT:
+        if waiting is None or waiting.place is not QueueName.IN_FLIGHT:
             return
         now = self._steady.at(now)
         waiting.plugins, waiting.pending = frozenset(plugins), frozenset(pending)
-        waiting.refusals += 1
+        waiting.diagnoses += 1
         waiting.errors_in_a_row = 0
-        waiting.since, waiting.due = now, now + self._backoff_after(waiting.refusals)
+        waiting.since, waiting.due = now, now + self._backoff_after(waiting.diagnoses)
         refusers = self._refusers(waiting)
         hopes = (self._hope(waiting, refusers, happening) for happening in self._missed(waiting))
         hope = max(hopes, default=_Hope.NONE) if refusers else _Hope.AFTER_BACKOFF
         self.done(uid)
         if hope is _Hope.NONE:
-            waiting.place = Place.UNSCHEDULABLE
+            waiting.place = QueueName.UNSCHEDULABLE
             self._parked[uid] = waiting
             self._index(waiting, refusers)
             self._on_enqueue(waiting.place, SCHEDULE_ATTEMPT_FAILURE)
@@ -278,7 +280,7 @@ class SchedulingQueue:
     def back_off(self, uid: str, now: float) -> None:
         """Try a pod in flight, which failed by an error, again after its backoff."""
         waiting = self._pods.get(uid)
-        if waiting is None or waiting.place is not Place.IN_FLIGHT:
+        if waiting is None or waiting.place is not QueueName.IN_FLIGHT:
             return
         self.done(uid)
         now = self._steady.at(now)
@@ -320,9 +322,9 @@ class SchedulingQueue:
         waiting = self._pods.get(uid)
         if waiting is None:
             return
-        if waiting.place is Place.IN_FLIGHT:
+        if waiting.place is QueueName.IN_FLIGHT:
             self._events.append(_Happening({}, None, None, alone=uid))
-        elif waiting.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
+        elif waiting.place in (QueueName.BACKOFF, QueueName.UNSCHEDULABLE):
             self._leave(waiting)
             self._requeue(waiting, _Hope.AT_ONCE, self._steady.at(now), FORCE_ACTIVATE)
 
@@ -340,13 +342,13 @@ class SchedulingQueue:
         due = [instant for instant in (backoff_ends, self._next_flush()) if instant is not None]
         return self._steady.instant(min(due)) if due else None
 
-    def waited(self, waiting: Waiting, now: float) -> float:
+    def waited(self, waiting: QueuedPodInfo, now: float) -> float:
         """Return for how many seconds a pod has been here."""
         return self._steady.at(now) - waiting.added_at
 
-    def counts(self) -> dict[Place, int]:
+    def counts(self) -> dict[QueueName, int]:
         """Count the pods in each place."""
-        counts = dict.fromkeys(Place, 0)
+        counts = dict.fromkeys(QueueName, 0)
         for waiting in self._pods.values():
             counts[waiting.place] += 1
         return counts
@@ -356,7 +358,7 @@ class SchedulingQueue:
         alike = Counter(
             (waiting.plugins, waiting.pending, waiting.gated_by, waiting.profile.scheduler_name)
             for waiting in self._pods.values()
-            if waiting.place is not Place.IN_FLIGHT
+            if waiting.place is not QueueName.IN_FLIGHT
         )
         counts: Counter[tuple[str, str]] = Counter()
         for (plugins, pending, gate, profile), pods in alike.items():
@@ -364,12 +366,12 @@ class SchedulingQueue:
                 counts[plugin, profile] += pods
         return counts
 
-    def gated_by(self, plugin: str) -> list[Waiting]:
+    def gated_by(self, plugin: str) -> list[QueuedPodInfo]:
         """List the pods that a plugin keeps gated, in any profile."""
         refused = (self._refused.get((profile, plugin), {}) for profile in self._profiles)
-        return [each for pods in refused for each in pods.values() if each.place is Place.GATED]
+        return [each for pods in refused for each in pods.values() if each.place is QueueName.GATED]
 
-    def get(self, uid: str) -> Waiting | None:
+    def get(self, uid: str) -> QueuedPodInfo | None:
         """Give the pod's state, or None if it does not wait."""
         return self._pods.get(uid)
 
@@ -389,33 +391,35 @@ class SchedulingQueue:
                 self._waves.popleft()
         return not self._waves
 
-    def _wake(self, waiting: Waiting, hope: _Hope, now: float, event: str) -> None:
-        if hope is not _Hope.NONE and waiting.place in (Place.GATED, Place.UNSCHEDULABLE):
+    def _wake(self, waiting: QueuedPodInfo, hope: _Hope, now: float, event: str) -> None:
+        if hope is not _Hope.NONE and waiting.place in (QueueName.GATED, QueueName.UNSCHEDULABLE):
             self._leave(waiting)
             self._requeue(waiting, hope, now, event)
 
-    def _requeue(self, waiting: Waiting, hope: _Hope, now: float, event: str, *, new: bool = False) -> None:
+    def _requeue(
+        self, waiting: QueuedPodInfo, hope: _Hope, now: float, event: str, *, new: bool = False
+    ) -> None:
         """Put a pod that is in no place where it belongs, which the gates and its backoff say."""
         if self._closed(waiting):
             self._index(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
-            if new or waiting.place is not Place.GATED:
-                self._on_enqueue(Place.GATED, event)
-            waiting.place = Place.GATED
+            if new or waiting.place is not QueueName.GATED:
+                self._on_enqueue(QueueName.GATED, event)
+            waiting.place = QueueName.GATED
             self.gated[waiting.pod.uid] = waiting
         elif hope is _Hope.AFTER_BACKOFF and waiting.due > now:
-            waiting.place = Place.BACKOFF
+            waiting.place = QueueName.BACKOFF
             heap = self._backoff if waiting.plugins or waiting.pending else self._error_backoff
             heapq.heappush(heap, (waiting.due, self._sort_key(waiting), self._next(), waiting))
             self._on_enqueue(waiting.place, event)
         else:
             self._to_active(waiting, event)
 
-    def _to_active(self, waiting: Waiting, event: str) -> None:
-        waiting.place = Place.ACTIVE
+    def _to_active(self, waiting: QueuedPodInfo, event: str) -> None:
+        waiting.place = QueueName.ACTIVE
         heapq.heappush(self._active, (self._sort_key(waiting), self._next(), waiting))
         self._on_enqueue(waiting.place, event)
 
-    def _leave(self, waiting: Waiting) -> None:
+    def _leave(self, waiting: QueuedPodInfo) -> None:
         """Take a pod out of what is looked up; the heaps forget it when its turn comes."""
         self._parked.pop(waiting.pod.uid, None)
         for refuser in waiting.indexed:
@@ -424,26 +428,26 @@ class SchedulingQueue:
                 del self._refused[refuser]
         waiting.indexed = ()
 
-    def _index(self, waiting: Waiting, refusers: tuple[_Refuser, ...]) -> None:
+    def _index(self, waiting: QueuedPodInfo, refusers: tuple[_Refuser, ...]) -> None:
         waiting.indexed = refusers
         for refuser in refusers:
             self._refused[refuser][waiting.pod.uid] = waiting
 
-    def _closed(self, waiting: Waiting) -> bool:
+    def _closed(self, waiting: QueuedPodInfo) -> bool:
         """Ask the gates; note which one is closed."""
-        with Course(waiting.profile.scheduler_name, self._recorder) as course:
-            course.enter("PreEnqueue")
+        with ExtensionPointTimer(waiting.profile.scheduler_name, self._recorder) as timer:
+            timer.enter("PreEnqueue")
             for gate in waiting.profile.pre_enqueue:
-                course.ask(gate)
-                course.code = self._ask(gate, waiting)
-                if course.code is not Code.SUCCESS:
+                timer.ask(gate)
+                timer.code = self._ask(gate, waiting)
+                if timer.code is not Code.SUCCESS:
                     waiting.gated_by = gate.name
-                    course.leave(course.code)
+                    timer.leave(timer.code)
                     return True
         waiting.gated_by = ""
         return False
 
-    def _ask(self, gate: PreEnqueue, waiting: Waiting) -> Code:
+    def _ask(self, gate: PreEnqueue, waiting: QueuedPodInfo) -> Code:
         """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
         with Attempt(partial(self._on_failure, "gate", "Pod", waiting.pod.meta)):
             status = gate.pre_enqueue(waiting.pod)
@@ -465,25 +469,25 @@ class SchedulingQueue:
                 left -= 1
         return left > 0
 
-    def _first_active(self) -> Waiting | None:
+    def _first_active(self) -> QueuedPodInfo | None:
         while self._active:
             waiting = heapq.heappop(self._active)[-1]
-            if self._pods.get(waiting.pod.uid) is waiting and waiting.place is Place.ACTIVE:
+            if self._pods.get(waiting.pod.uid) is waiting and waiting.place is QueueName.ACTIVE:
                 return waiting
         return None
 
-    def _first_refused(self) -> Waiting | None:
+    def _first_refused(self) -> QueuedPodInfo | None:
         while self._backoff:
             entry = heapq.heappop(self._backoff)
             if self._backs_off(*entry):
-                self._on_enqueue(Place.ACTIVE, POP_FROM_BACKOFF)
+                self._on_enqueue(QueueName.ACTIVE, POP_FROM_BACKOFF)
                 return entry[-1]
         return None
 
-    def _backs_off(self, due: float, _key: tuple[float, ...], _sequence: int, waiting: Waiting) -> bool:
+    def _backs_off(self, due: float, _key: tuple[float, ...], _sequence: int, waiting: QueuedPodInfo) -> bool:
         """Whether an entry of a heap still tells of a pod that backs off."""
         known = self._pods.get(waiting.pod.uid) is waiting
-        return known and waiting.place is Place.BACKOFF and waiting.due == due
+        return known and waiting.place is QueueName.BACKOFF and waiting.due == due
 
     def _next_flush(self) -> float | None:
         return next(iter(self._parked.values())).since + self._flush_after if self._parked else None
@@ -492,7 +496,7 @@ class SchedulingQueue:
         doublings = min(failures - 1, _MOST_DOUBLINGS)  # or a pod that waits for days overflows a float
         return min(self._initial_backoff * 2.0**doublings, self._max_backoff)
 
-    def _sort_key(self, waiting: Waiting) -> tuple[float, ...]:
+    def _sort_key(self, waiting: QueuedPodInfo) -> tuple[float, ...]:
         """Ask where a pod stands; one for which that fails, or gives no numbers, stands by its priority."""
         pod = waiting.pod
         with Attempt(partial(self._on_failure, "sort", "Pod", pod.meta)):
@@ -505,13 +509,13 @@ class SchedulingQueue:
 
     # Inside: events.
 
-    def _missed(self, waiting: Waiting) -> Iterator[_Happening]:
+    def _missed(self, waiting: QueuedPodInfo) -> Iterator[_Happening]:
         """List the events since a pod has been in flight, the newest first; if it is `done`, none."""
         now = self._events_gone + len(self._events)
         count = now - self._in_flight.get(waiting.pod.uid, now)
         return islice(reversed(self._events), count)
 
-    def _hope(self, waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:
+    def _hope(self, waiting: QueuedPodInfo, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:
         """Ask the plugins that refused or gate a pod whether an event may help it."""
         uid = waiting.pod.uid
         if happening.alone:
@@ -535,7 +539,7 @@ class SchedulingQueue:
             return hint(pod, happening.old, happening.new)
         return True
 
-    def _refusers(self, waiting: Waiting) -> tuple[_Refuser, ...]:
+    def _refusers(self, waiting: QueuedPodInfo) -> tuple[_Refuser, ...]:
         """List the plugins that can say when a refused pod may fit, by name."""
         profile = waiting.profile.scheduler_name
         refusers = ((profile, name) for name in sorted(waiting.plugins | waiting.pending))

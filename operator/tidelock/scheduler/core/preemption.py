@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, PostFilterResult, Status, Verdict, Victims
+from tidelock.framework.api import Code, FilterResult, PostFilterResult, Status, Victims
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.extension_point_timer import Course
+from tidelock.framework.extension_point_timer import ExtensionPointTimer
 from tidelock.framework.profile import Profile
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class PreemptionAttempt:
     """An attempt to make room for a pod, or for a lock by its stand-in.
 
     `kind` is the word for what the room is for. `victims` are the pods to evict from the node, those left
@@ -36,13 +36,13 @@ class Preemption:
     borrowers: bool = False
 
 
-class Preempting:
+class Preemptor:
     """Keeps book of what PostFilter plugins decide; `attempts` are for others to take."""
 
-    def __init__(self, cache: Cache, book: Book) -> None:
+    def __init__(self, cache: Cache, ledger: Ledger) -> None:
         self._cache = cache
-        self._book = book
-        self.attempts: list[Preemption] = []
+        self._ledger = ledger
+        self.attempts: list[PreemptionAttempt] = []
 
     def conclude(
         self, profile: Profile, pod: Pod, result: PostFilterResult, now: float, *, kind: str = "pod"
@@ -50,20 +50,22 @@ class Preempting:
         """Nominate a pod and make room as was found to be best, or note that it was tried in vain."""
         if result.status.ok and result.nominated_node_name and result.victims is not None:
             attempt = self._make_room(
-                Preemption(pod, kind, profile.scheduler_name, result.nominated_node_name), result.victims, now
+                PreemptionAttempt(pod, kind, profile.scheduler_name, result.nominated_node_name),
+                result.victims,
+                now,
             )
         else:
-            attempt = Preemption(pod, kind, profile.scheduler_name)
+            attempt = PreemptionAttempt(pod, kind, profile.scheduler_name)
         self.attempts.append(attempt)
         nominator, name = self._cache.nominator, result.nominated_node_name
         nominator.nominate(pod, nominator.node_of(pod.uid) if name is None else name)
 
-    def _make_room(self, attempt: Preemption, victims: Victims, now: float) -> Preemption:
+    def _make_room(self, attempt: PreemptionAttempt, victims: Victims, now: float) -> PreemptionAttempt:
         """Break the locks and nominations that stand in the way, and note which pods have to be evicted."""
         pod, evicting = attempt.pod, self._cache.evicting
-        locks = dict.fromkeys((*victims.locks, *self._left_by(victims, attempt)))
-        for entry in locks:
-            self._book.preempt(entry, f"{attempt.kind} {pod.key}", now)
+        reservations = dict.fromkeys((*victims.reservations, *self._left_by(victims, attempt)))
+        for entry in reservations:
+            self._ledger.preempt(entry, f"{attempt.kind} {pod.key}", now)
         going = (placed.pod for placed in victims.pods)
         evicted = tuple(each for each in going if _evictable(each, victims) and each.uid not in evicting)
         evicting.update(each.uid for each in evicted)
@@ -71,25 +73,25 @@ class Preempting:
             attempt,
             victims=evicted,
             outdone=self._outdone(attempt, victims),
-            chosen=len(victims.pods) + len(locks) if evicted or locks else 0,
+            chosen=len(victims.pods) + len(reservations) if evicted or reservations else 0,
             borrowers=victims.borrowers,
         )
 
-    def _left_by(self, victims: Victims, attempt: Preemption) -> list[Entry]:
+    def _left_by(self, victims: Victims, attempt: PreemptionAttempt) -> list[ReservationInfo]:
         """Give the locks that victims are in: what these use would be the lock's again, and not the pod's."""
         if victims.borrowers:
             return []
-        own = self._book.ownership.of(attempt.pod)
+        own = self._ledger.ownership.of(attempt.pod)
         leaving = {placed.pod.uid for placed in victims.pods}
         return [
             entry
-            for entry in self._book.rooms.occupied_on(attempt.node_name)
+            for entry in self._ledger.holdings.occupied_on(attempt.node_name)
             if not leaving.isdisjoint(entry.occupants)
             and entry not in own
             and not entry.lends_to(attempt.pod)
         ]
 
-    def _outdone(self, attempt: Preemption, victims: Victims) -> tuple[Pod, ...]:
+    def _outdone(self, attempt: PreemptionAttempt, victims: Victims) -> tuple[Pod, ...]:
         """Take nominations from pods of lower priority; who reclaims its own room takes none of theirs."""
         if victims.borrowers:
             return ()
@@ -101,8 +103,8 @@ def _evictable(pod: Pod, victims: Victims) -> bool:
     return not pod.leaving or (victims.borrowers and not pod.finished)
 
 
-def seek(
-    profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+def run_post_filters(
+    profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
 ) -> PostFilterResult:
     """Run PostFilter plugins until one can help, or says that nothing can; else give all their reasons."""
     if not profile.post_filter or not len(snapshot):
@@ -111,11 +113,11 @@ def seek(
     nominated_node_name: str | None = None
     obstacles: frozenset[str] = frozenset()
     unfinished = False
-    course = state.expect(Course)
+    timer = state.expect(ExtensionPointTimer)
     for plugin in profile.post_filter:
-        course.ask(plugin)
-        result = plugin.post_filter(state, pod, snapshot, verdict)
-        course.code = result.status.code
+        timer.ask(plugin)
+        result = plugin.post_filter(state, pod, snapshot, filter_result)
+        timer.code = result.status.code
         if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
             return result
         reasons.extend(result.status.reasons)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from tidelock.ledger.reservation_info import Entry, Order
+from tidelock.ledger.reservation_info import Order, ReservationInfo
 
 # So many locks of a namespace are refused in a row before others have their turn.
 _PATIENCE = 4
@@ -23,7 +23,7 @@ _Head = tuple[int, int, float, Order, _Queue]
 """What queues are ordered by: priority, round, share, and the order of the first lock."""
 
 
-class Line:
+class ReservationQueue:
     """Locks to be tried, by priority and namespace.
 
     Args:
@@ -35,10 +35,10 @@ class Line:
         self._share = share
         self._sequence = count()
         self._length = 0
-        self._queues: defaultdict[_Queue, list[tuple[Order, int, Entry]]] = defaultdict(list)
+        self._queues: defaultdict[_Queue, list[tuple[Order, int, ReservationInfo]]] = defaultdict(list)
         self._heads: list[_Head] = []
         self._head_of: dict[_Queue, _Head] = {}  # others in the heap are out of date
-        self._last: tuple[_Queue, Entry] | None = None
+        self._last: tuple[_Queue, ReservationInfo] | None = None
         self._refused: defaultdict[_Queue, int] = defaultdict(int)
         self._rounds: dict[_Queue, int] = {}
         self._round: defaultdict[int, int] = defaultdict(int)  # by priority, that of the last lock
@@ -47,7 +47,7 @@ class Line:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[ReservationInfo]) -> None:
         """Line up locks."""
         queues: dict[_Queue, None] = {}
         for entry in entries:
@@ -58,7 +58,7 @@ class Line:
         for queue in queues:
             self._put(queue)
 
-    def pop(self) -> Entry:
+    def pop(self) -> ReservationInfo:
         """Take the next lock out; what becomes of it is seen by the next call."""
         self._note_last()
         head = self._first()
@@ -127,7 +127,7 @@ class Line:
         self._last = None
         place = queue[0]
         turn = self._rounds[queue]
-        given = entry.room and not entry.wanting
+        given = entry.reserved and not entry.wanting
         self._refused[queue] = 0 if given else self._refused[queue] + 1
         if turn < self._latest[place] or self._refused[queue] >= _PATIENCE:
             self._refused[queue] = 0

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from tidelock.cluster.cache import Cache
 from tidelock.framework.extension_point_timer import PluginError
-from tidelock.ledger.ledger import Book
-from tidelock.ledger.lifecycle.migration import Plan, approved, stored
-from tidelock.ledger.lifecycle.steady_clock import Steady
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.lifecycle.migration import MigrationPlan, approved, migration_is_stored
+from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.scheduler.defrag.planner import Destination, Relocation
+from tidelock.scheduler.defrag.planner import DefragmentationPlanner, Destination
 
 # Seconds between two looks for a lock, and between two for any locks, however many wait: on a large cluster
 # one takes up to 45 ms, in which nothing else is decided.
-LOOK_AGAIN = 10.0
+PLAN_SECONDS = 10.0
 _PAUSE = 0.5
 
 _GIVEN_UP = "given up"
@@ -30,16 +30,16 @@ _NONE_LEFT = "as many pods have moved as may, and there is no room yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class MigrationTask:
     """A plan of a lock, for somebody to carry out."""
 
-    lock: Key
+    reservation: Key
     uid: str
     token: str
     begun_at: float | None
 
 
-class Moving:
+class DefragmentationController:
     """Keeps the plans of all locks.
 
     Attributes:
@@ -47,19 +47,19 @@ class Moving:
 
     """
 
-    def __init__(self, book: Book, cache: Cache, relocation: Relocation) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger, cache: Cache, relocation: DefragmentationPlanner) -> None:
+        self._ledger = ledger
         self._cache = cache
-        self._relocation = relocation
-        self._steady = Steady()
+        self._planner = relocation
+        self._steady = SteadyClock()
         self._looks: Timers[Key] = Timers()  # by steady time, as is `_free_at`
         self._awaited: set[Key] = set()  # those that have a look to come
         self._urgent: dict[Key, None] = {}
         self._free_at = 0.0
-        self._begun: dict[str, Task] = {}
-        self.tasks: list[Task] = []
+        self._begun: dict[str, MigrationTask] = {}
+        self.tasks: list[MigrationTask] = []
 
-    def want(self, entry: Entry, now: float) -> None:
+    def want(self, entry: ReservationInfo, now: float) -> None:
         """Have a lock that was refused be looked at, if pods may be moved for it."""
         if entry.plan is not None:
             self._urgent[entry.key] = None
@@ -68,7 +68,7 @@ class Moving:
 
     def next_due(self) -> float | None:
         """Instant at which `step` has something to do; 0 for at once, None for never."""
-        if self._urgent or self._book.planned:
+        if self._urgent or self._ledger.planned:
             return 0.0
         due = self._looks.next()
         return None if due is None else self._steady.instant(max(due, self._free_at))
@@ -76,7 +76,7 @@ class Moving:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do, now or later."""
-        return not (self._awaited or self._urgent or self._book.planned)
+        return not (self._awaited or self._urgent or self._ledger.planned)
 
     def step(self, now: float) -> None:
         """Go on with the plans of which there is news, and look for one."""
@@ -86,24 +86,24 @@ class Moving:
         due = self.next_due()
         if due is None or due > now:
             return
-        news, self._book.planned = self._book.planned, {}
+        news, self._ledger.planned = self._ledger.planned, {}
         urgent, self._urgent = self._urgent, {}
         for key in (*news, *urgent):
-            if (entry := self._book.entries.get(key)) is not None and entry.plan is not None:
+            if (entry := self._ledger.entries.get(key)) is not None and entry.plan is not None:
                 self._follow(entry, entry.plan, now)
         due = self.next_due()
         if due is not None and due <= now:
             for key in self._looks.pop_due(at):
                 self._awaited.discard(key)
-                if (entry := self._book.entries.get(key)) is not None and entry.may_move:
+                if (entry := self._ledger.entries.get(key)) is not None and entry.may_move:
                     self._free_at = at + _PAUSE
                     self._look(entry, now)
                     return
 
-    def next_victim(self, task: Task) -> Pod | None:
+    def next_victim(self, task: MigrationTask) -> Pod | None:
         """Give the pod of a plan to evict next; None if it is through, or was given up."""
         entry, plan = self._plan_of(task)
-        if entry is None or plan is None or not stored(entry.reservation, plan):
+        if entry is None or plan is None or not migration_is_stored(entry.reservation, plan):
             return None
         if not approved(entry.reservation, plan) or self._cache.nominator.node_of(entry.uid) != plan.node:
             return None
@@ -111,7 +111,7 @@ class Moving:
             placed = self._cache.get(move.uid)
             if placed is None or placed.pod.leaving or move.uid in self._cache.evicting:
                 continue
-            if not self._relocation.movable(move.uid, entry):
+            if not self._planner.movable(move.uid, entry):
                 return None
             entry.plan = plan.trying(move.uid)
             return placed.pod
@@ -122,38 +122,38 @@ class Moving:
         if self._cache.get(uid) is not None:
             self._cache.evicting.add(uid)
 
-    def spared(self, task: Task, uid: str) -> None:
+    def spared(self, task: MigrationTask, uid: str) -> None:
         """Learn that a pod was not evicted, and will not be unless it is asked for again."""
         entry, plan = self._plan_of(task)
         if entry is not None and plan is not None:
             entry.plan = plan.spared(uid)
 
-    def failed(self, task: Task, why: str, now: float) -> None:
+    def failed(self, task: MigrationTask, why: str, now: float) -> None:
         """Learn that a plan can't be carried out."""
         entry, plan = self._plan_of(task)
         if entry is not None and plan is not None:
             self._give_up(entry, why, now)
 
-    def _plan_of(self, task: Task) -> tuple[Entry | None, Plan | None]:
-        entry = self._book.entries.get(task.lock)
+    def _plan_of(self, task: MigrationTask) -> tuple[ReservationInfo | None, MigrationPlan | None]:
+        entry = self._ledger.entries.get(task.reservation)
         if entry is None or entry.plan is None or _task(entry, entry.plan) != task:
             return None, None
         return entry, entry.plan
 
-    def _follow(self, entry: Entry, plan: Plan, now: float) -> None:
+    def _follow(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> None:
         """Begin, hand on or end a plan of which, or of whose lock, there is news."""
         if not entry.may_move:
             self._give_up(entry, "spec.mayMove does not ask for it any more", now)
         elif plan.under_way:
             self._go_on(entry, plan, now)
-        elif approved(entry.reservation, plan) and stored(entry.reservation, plan):
+        elif approved(entry.reservation, plan) and migration_is_stored(entry.reservation, plan):
             self._look(entry, now)
         elif entry.key not in self._awaited:
-            self._await(entry.key, LOOK_AGAIN, now)
+            self._await(entry.key, PLAN_SECONDS, now)
 
-    def _look(self, entry: Entry, now: float) -> None:
+    def _look(self, entry: ReservationInfo, now: float) -> None:
         """Find a plan for a lock, or see whether the one that it has holds."""
-        self._await(entry.key, LOOK_AGAIN, now)
+        self._await(entry.key, PLAN_SECONDS, now)
         plan = entry.plan
         if plan is not None and plan.under_way:
             self._go_on(entry, plan, now)
@@ -165,60 +165,62 @@ class Moving:
         if found is None:
             self._have_none(entry, why, now)
         elif plan is None or found.token != plan.token:
-            self._book.plan_moves(
+            self._ledger.plan_moves(
                 entry, found, Event.PLAN_MOVES, f"room would come of moving {found.text}", now
             )
-        elif approved(entry.reservation, plan) and stored(entry.reservation, plan):
-            self._book.plan_moves(entry, found.begun(now), Event.MOVE, f"moving {found.text}", now)
+        elif approved(entry.reservation, plan) and migration_is_stored(entry.reservation, plan):
+            self._ledger.plan_moves(entry, found.begun(now), Event.MOVE, f"moving {found.text}", now)
         elif found != plan:
-            self._book.plan_moves(entry, found, None, "", now)
+            self._ledger.plan_moves(entry, found, None, "", now)
 
-    def _found(self, entry: Entry, plan: Plan | None, now: float) -> tuple[Plan | None, str]:
-        if problem := self._book.quotas.problem(entry):
+    def _found(
+        self, entry: ReservationInfo, plan: MigrationPlan | None, now: float
+    ) -> tuple[MigrationPlan | None, str]:
+        if problem := self._ledger.quotas.problem(entry):
             return None, problem
         if not entry.moves_left:
             return None, _NONE_LEFT
         settled = list(self._settled())
-        known = self._relocation.renew(entry, plan, now, settled) if plan is not None else None
-        return known or self._relocation.find(entry, now, settled), _NONE_FOUND
+        known = self._planner.renew(entry, plan, now, settled) if plan is not None else None
+        return known or self._planner.find(entry, now, settled), _NONE_FOUND
 
-    def _have_none(self, entry: Entry, why: str, now: float) -> None:
+    def _have_none(self, entry: ReservationInfo, why: str, now: float) -> None:
         if entry.plan is not None:
-            self._book.plan_moves(entry, None, Event.DROP_MOVES, why, now)
+            self._ledger.plan_moves(entry, None, Event.DROP_MOVES, why, now)
         elif why in (_NONE_FOUND, _NONE_LEFT) and entry.move_problem.startswith(_GIVEN_UP):
             return  # what went wrong tells more, and `status.moved` how many have gone
         elif entry.move_problem != why:
-            self._book.plan_moves(entry, None, None, why, now)
+            self._ledger.plan_moves(entry, None, None, why, now)
 
-    def _go_on(self, entry: Entry, plan: Plan, now: float) -> None:
+    def _go_on(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> None:
         """Have a plan that is under way be carried out, once that is stored; or give it up."""
         if why := self._obstacle(entry, plan, now):
             self._give_up(entry, why, now)
             return
         self._begun[entry.uid] = _task(entry, plan)
-        if stored(entry.reservation, plan):
+        if migration_is_stored(entry.reservation, plan):
             self.tasks.append(_task(entry, plan))
-        self._book.plan_moves(entry, plan, None, "", now)  # whatever it waits for, its room is set aside
+        self._ledger.plan_moves(entry, plan, None, "", now)  # whatever it waits for, its room is set aside
         if entry.key not in self._awaited:
-            self._await(entry.key, LOOK_AGAIN, now)
+            self._await(entry.key, PLAN_SECONDS, now)
 
-    def _obstacle(self, entry: Entry, plan: Plan, now: float) -> str:
+    def _obstacle(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> str:
         """Say why a plan that is under way can't go on; empty if it can."""
         if not entry.may_move or not approved(entry.reservation, plan):
             return "it is not approved any more"
-        if problem := self._book.quotas.problem(entry):
+        if problem := self._ledger.quotas.problem(entry):
             return problem
-        if not all(self._relocation.movable(move.uid, entry) for move in plan.moves):
+        if not all(self._planner.movable(move.uid, entry) for move in plan.moves):
             return "a pod of it may not be moved any more"
         try:
-            helps = self._relocation.still_helps(entry, plan, now)
+            helps = self._planner.still_helps(entry, plan, now)
         except PluginError as error:
             return str(error)
         return "" if helps else f"{plan.node} would have no room for the lock without its pods any more"
 
-    def _give_up(self, entry: Entry, why: str, now: float) -> None:
+    def _give_up(self, entry: ReservationInfo, why: str, now: float) -> None:
         self._begun.pop(entry.uid, None)
-        self._book.plan_moves(entry, None, Event.DROP_MOVES, f"{_GIVEN_UP}: {why}", now)
+        self._ledger.plan_moves(entry, None, Event.DROP_MOVES, f"{_GIVEN_UP}: {why}", now)
 
     def _settled(self) -> Iterator[Destination]:
         """Give the pods that are on their way elsewhere by other plans."""
@@ -237,5 +239,5 @@ class Moving:
         self._awaited.add(key)
 
 
-def _task(entry: Entry, plan: Plan) -> Task:
-    return Task(entry.key, entry.uid, plan.token, plan.begun_at)
+def _task(entry: ReservationInfo, plan: MigrationPlan) -> MigrationTask:
+    return MigrationTask(entry.key, entry.uid, plan.token, plan.begun_at)

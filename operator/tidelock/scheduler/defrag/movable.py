@@ -10,7 +10,7 @@ from math import inf
 
 from tidelock.cluster.cache import Placed
 from tidelock.framework.api import Handle
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import OwnerReference
 
 MOVABLE = "tidelock.dev/movable"
@@ -32,7 +32,7 @@ _REPLACING = frozenset(
 _ROOTED = frozenset({"DaemonSet", "Node"})
 
 
-def may_be_moved(handle: Handle, placed: Placed, entry: Entry) -> bool:
+def may_be_moved(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool:
     """Tell whether a pod may be evicted for a lock, budgets aside; one that is going already need not be."""
     pod = placed.pod
     if placed.assumed or pod.leaving or pod.uid in handle.cache.evicting:
@@ -41,12 +41,12 @@ def may_be_moved(handle: Handle, placed: Placed, entry: Entry) -> bool:
         return False
     if not _agrees(handle, placed, entry):
         return False
-    shared = handle.book.rooms.occupied_on(placed.node_name)
-    in_a_lock = any(pod.uid in each.occupants for each in shared)
-    return not in_a_lock and not handle.book.ownership.of(pod)
+    shared = handle.ledger.holdings.occupied_on(placed.node_name)
+    in_a_reservation = any(pod.uid in each.occupants for each in shared)
+    return not in_a_reservation and not handle.ledger.ownership.of(pod)
 
 
-def _agrees(handle: Handle, placed: Placed, entry: Entry) -> bool:
+def _agrees(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool:
     """Tell whether a pod is one that its controller replaces, and that nobody wants to stay."""
     meta, controller = placed.pod.meta, placed.pod.meta.controller
     if controller is None or controller.kind in _ROOTED or meta.namespace == _SYSTEM:

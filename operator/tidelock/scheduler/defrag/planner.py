@@ -20,18 +20,18 @@ import numpy as np
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot, Wanted
-from tidelock.framework.api import Filter, Handle, Mask, PreFilter, Verdict
+from tidelock.framework.api import Filter, FilterResult, Handle, Mask, PreFilter
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import Moment
+from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.disruptions import permitted
-from tidelock.framework.extension_point_timer import Course
-from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.extension_point_timer import ExtensionPointTimer
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import WhatIf
-from tidelock.ledger.lifecycle.migration import Move, Plan, token_of
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.lifecycle.migration import Migration, MigrationPlan, token_of
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod, PodStatus
-from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.cycle import SchedulingCycle
 from tidelock.scheduler.defrag.movable import may_be_moved
 
 # Nodes on which evictions are considered.
@@ -51,11 +51,11 @@ Destination = tuple[Pod, str]
 class _Case:
     """A lock that waits, as the filters judge it now."""
 
-    entry: Entry
+    entry: ReservationInfo
     pod: Pod
     state: CycleState
     snapshot: Snapshot
-    verdict: Verdict
+    filter_result: FilterResult
     now: float
     wanted: Wanted
 
@@ -80,17 +80,19 @@ class _Site:
     lacking: Amounts
 
 
-class Relocation:
+class DefragmentationPlanner:
     """Looks for moves over the cache and the ledger, which stay as they are."""
 
-    def __init__(self, handle: Handle, profiles: Mapping[str, Profile], cycle: Cycle) -> None:
+    def __init__(self, handle: Handle, profiles: Mapping[str, Profile], cycle: SchedulingCycle) -> None:
         self._handle = handle
         self._cache = handle.cache
         self._profiles = profiles
         self._profile = next(iter(profiles.values()))
         self._cycle = cycle
 
-    def find(self, entry: Entry, now: float, settled: Sequence[Destination] = ()) -> Plan | None:
+    def find(
+        self, entry: ReservationInfo, now: float, settled: Sequence[Destination] = ()
+    ) -> MigrationPlan | None:
         """Plan the fewest moves that make room for a lock; None if there are none, or it takes no moves.
 
         Args:
@@ -100,7 +102,7 @@ class Relocation:
 
         """
         case = self._case(entry, now)
-        if case is None or case.verdict.fits.any() or not entry.moves_left:
+        if case is None or case.filter_result.fits.any() or not entry.moves_left:
             return None
         sites = list(self._sites(case))
         if any(site.going and self._makes_room(case, site, ()) for site in sites):
@@ -113,10 +115,12 @@ class Relocation:
                     return plan
         return None
 
-    def renew(self, entry: Entry, plan: Plan, now: float, settled: Sequence[Destination] = ()) -> Plan | None:
+    def renew(
+        self, entry: ReservationInfo, plan: MigrationPlan, now: float, settled: Sequence[Destination] = ()
+    ) -> MigrationPlan | None:
         """Give a plan as it would be made now: for other nodes maybe; None if it does not hold any more."""
         case = self._case(entry, now)
-        row = None if case is None or case.verdict.fits.any() else case.snapshot.row(plan.node)
+        row = None if case is None or case.filter_result.fits.any() else case.snapshot.row(plan.node)
         placed = [self._cache.get(move.uid) for move in plan.moves]
         there = [each for each in placed if each is not None and each.node_name == plan.node]
         if case is None or row is None or len(there) < len(plan.moves) or len(there) > entry.moves_left:
@@ -128,7 +132,7 @@ class Relocation:
             return None  # fewer would do
         return self._plan(case, site, there, settled)
 
-    def still_helps(self, entry: Entry, plan: Plan, now: float) -> bool:
+    def still_helps(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> bool:
         """Tell whether a plan that is under way still makes room, once all who are to go have gone."""
         case = self._case(entry, now)
         row = None if case is None else case.snapshot.row(plan.node)
@@ -139,41 +143,43 @@ class Relocation:
         left = [each for each in self._cache.pods_on(plan.node) if each.pod.uid in uids]
         return self._makes_room(case, site, [each for each in left if each not in site.going])
 
-    def movable(self, uid: str, entry: Entry) -> bool:
+    def movable(self, uid: str, entry: ReservationInfo) -> bool:
         """Tell whether a pod may be moved for a lock, or need not be any more."""
         placed = self._cache.get(uid)
         if placed is None or placed.pod.leaving or uid in self._cache.evicting:
             return True
         return may_be_moved(self._handle, placed, entry)
 
-    def _case(self, entry: Entry, now: float) -> _Case | None:
+    def _case(self, entry: ReservationInfo, now: float) -> _Case | None:
         """Have the filters judge a lock; None if that can't be told of single nodes."""
         pod = entry.reservation.pod
         if pod is None:
             return None
         state = CycleState()
-        state.write(Moment(now))
-        state.write(OwnLocks((entry,)))
-        with Course(self._profile.scheduler_name) as course:
-            state.write(course)
-            snapshot, verdict = self._cycle.judge(self._profile, pod, state)
-        if not verdict.filters:
+        state.write(DecisionTime(now))
+        state.write(OwnReservations((entry,)))
+        with ExtensionPointTimer(self._profile.scheduler_name) as timer:
+            state.write(timer)
+            snapshot, filter_result = self._cycle.judge(self._profile, pod, state)
+        if not filter_result.filters:
             return None
-        return _Case(entry, pod, state, snapshot, verdict, now, snapshot.wanted(pod.requests))
+        return _Case(entry, pod, state, snapshot, filter_result, now, snapshot.wanted(pod.requests))
 
     def _sites(self, case: _Case) -> Iterator[_Site]:
         """Give nodes on which moves might make room, those that lack the least first."""
-        snapshot, verdict = case.snapshot, case.verdict
+        snapshot, filter_result = case.snapshot, case.filter_result
         possible: Mask = np.zeros(len(snapshot), np.bool_)
-        for plugin, mask in verdict.ruled_out:
-            for view in verdict.views(mask, case.state, snapshot):
-                possible[view.at] = plugin.resolvables(view.state, case.pod, view.snapshot, view.rows)
-        possible &= _sound(verdict.filters, case.state, case.pod, snapshot)
+        for plugin, mask in filter_result.ruled_out:
+            for view in filter_result.views(mask, case.state, snapshot):
+                possible[view.at] = plugin.preemption_may_help_on(
+                    view.state, case.pod, view.snapshot, view.rows
+                )
+        possible &= _sound(filter_result.filters, case.state, case.pod, snapshot)
         rows = possible.nonzero()[0]
         short = np.zeros(len(rows))
         for column, units in case.wanted:
             free = snapshot.allocatable[rows, column] - snapshot.requested[rows, column]
-            free -= snapshot.locked[rows, column]
+            free -= snapshot.reserved[rows, column]
             short += np.maximum(units - free, 0) / units
         order = np.lexsort((snapshot.traits.name_rank[rows], short))
         for row in rows[order[:_NODES]].tolist():
@@ -188,7 +194,7 @@ class Relocation:
         pods = [each for each in here if may_be_moved(self._handle, each, case.entry)]
         columns = [column for column, _ in case.wanted]
         vectors = [snapshot.vector(each.pod.requests)[columns] for each in pods]
-        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.reserved[row]
         for each in going:
             free = free + snapshot.vector(each.pod.requests)
         lacking = np.array([units - free[column] for column, units in case.wanted], np.int64)
@@ -202,7 +208,7 @@ class Relocation:
 
     def _plan(
         self, case: _Case, site: _Site, pods: Sequence[Placed], settled: Sequence[Destination]
-    ) -> Plan | None:
+    ) -> MigrationPlan | None:
         """Make a plan of moving these pods, if that makes room and there is room for them."""
         if not permitted(self._handle.objects.pod_disruption_budgets, pods):
             return None
@@ -216,14 +222,16 @@ class Relocation:
             if name is None:
                 return None
             elsewhere.append((mover.pod, name))
-        moves = tuple(Move(pod.key, pod.uid, name) for pod, name in elsewhere[len(settled) :])
+        moves = tuple(Migration(pod.key, pod.uid, name) for pod, name in elsewhere[len(settled) :])
         node_uid = case.snapshot.nodes[site.row].meta.uid
-        return Plan(site.name, token_of(case.entry.uid, node_uid, (move.uid for move in moves)), moves)
+        return MigrationPlan(
+            site.name, token_of(case.entry.uid, node_uid, (move.uid for move in moves)), moves
+        )
 
     def _makes_room(self, case: _Case, site: _Site, pods: Sequence[Placed]) -> bool:
         """Tell whether the lock fits on a node without these pods and those that go anyway."""
         gone = [*site.going, *pods]
-        whatif = WhatIf(case.verdict.filters, case.state, case.pod, case.snapshot, np.array([site.row]))
+        whatif = WhatIf(case.filter_result.filters, case.state, case.pod, case.snapshot, np.array([site.row]))
         whatif.shift(_taken(case.snapshot, [each.pod for each in gone]), -1)
         if whatif.follows:
             whatif.remove(0, gone)
@@ -241,33 +249,33 @@ class Relocation:
         pod = _replacement(mover.pod)
         profile = self._profiles.get(pod.spec.scheduler_name, self._profile)
         state = CycleState()
-        state.write(Moment(now))
-        with Course(profile.scheduler_name) as course:
-            state.write(course)
-            snapshot, verdict = self._cycle.judge(profile, pod, state)
-            if not verdict.filters:
+        state.write(DecisionTime(now))
+        with ExtensionPointTimer(profile.scheduler_name) as timer:
+            state.write(timer)
+            snapshot, filter_result = self._cycle.judge(profile, pod, state)
+            if not filter_result.filters:
                 return None
-            state = _as_if(verdict.filters, state, pod, snapshot, gone, settled)
+            state = _as_if(filter_result.filters, state, pod, snapshot, gone, settled)
             fits = np.zeros(len(snapshot), np.bool_)
-            for rows in self._open_to(pod, state, snapshot, verdict, source):
-                whatif = WhatIf(verdict.filters, state, pod, snapshot, rows)
+            for rows in self._open_to(pod, state, snapshot, filter_result, source):
+                whatif = WhatIf(filter_result.filters, state, pod, snapshot, rows)
                 whatif.shift(_arrivals(snapshot, rows, settled), 1)
                 fits[rows[whatif.judge().fits]] = True
                 if fits.any():
                     break
-            chosen = self._cycle.prefer(profile, pod, state, snapshot, replace(verdict, fits=fits))
+            chosen = self._cycle.prefer(profile, pod, state, snapshot, replace(filter_result, fits=fits))
         return None if chosen is None else chosen.name
 
     def _open_to(
-        self, pod: Pod, state: CycleState, snapshot: Snapshot, verdict: Verdict, source: str
+        self, pod: Pod, state: CycleState, snapshot: Snapshot, filter_result: FilterResult, source: str
     ) -> Iterator[Rows]:
         """Give nodes with room for a pod beside all locks, a few at a time, those with the most first."""
         wanted = snapshot.wanted(pod.requests)
-        fits = snapshot.free_for(wanted, beside_locks=True)
-        fits &= _sound(verdict.filters, state, pod, snapshot)
+        fits = snapshot.free_for(wanted, beside_reservations=True)
+        fits &= _sound(filter_result.filters, state, pod, snapshot)
         fits &= ~snapshot.called({source, *self._cache.nominator.nodes})
         rows = fits.nonzero()[0]
-        spare = snapshot.multiples(wanted, beside_locks=True)[rows]
+        spare = snapshot.multiples(wanted, beside_reservations=True)[rows]
         rows = rows[np.lexsort((snapshot.traits.name_rank[rows], -spare))]
         for start in range(0, min(len(rows), _MOST_DESTINATIONS), _DESTINATIONS):
             yield np.sort(rows[start : start + _DESTINATIONS])
@@ -307,7 +315,7 @@ def _sound(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Sna
     """Tell which nodes a pod fits as far as room is not concerned."""
     sound: Mask = np.ones(len(snapshot), np.bool_)
     for plugin in filters:
-        if not plugin.heeds_room:
+        if not plugin.depends_on_placement:
             sound &= plugin.filter(state, pod, snapshot)
     return sound
 

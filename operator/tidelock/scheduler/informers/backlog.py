@@ -4,7 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
 from tidelock.cluster.cache import Cache, Placed
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.matching import owner_names
 from tidelock.scheduler.core.bound_owners import look_for_owner
 
@@ -18,8 +18,8 @@ class Backlog:
     these are not judged.
     """
 
-    def __init__(self, book: Book, cache: Cache) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger, cache: Cache) -> None:
+        self._ledger = ledger
         self._cache = cache
         self._left: dict[str, deque[Placed]] = {}  # the pods of a namespace, in their order
         self._nodes: defaultdict[str, list[str]] = defaultdict(list)  # with locks of a namespace
@@ -35,20 +35,20 @@ class Backlog:
 
     def gather(self, now: float) -> None:
         """Have the pods that locks name claim these, and line up those that may have taken others."""
-        locks = Counter[str]()
-        for entry in tuple(self._book.entries.values()):
+        reservations = Counter[str]()
+        for entry in tuple(self._ledger.entries.values()):
             if owner_names(entry.key, entry.reservation.spec) is None:
-                locks[entry.key.namespace] += 1
+                reservations[entry.key.namespace] += 1
             else:
-                with self._book.isolated("owners", "Reservation", entry.reservation.meta, now):
-                    look_for_owner(self._book, self._cache, entry, now)
-        lines = {namespace: self._line(namespace) for namespace in locks}
+                with self._ledger.isolated("owners", "Reservation", entry.reservation.meta, now):
+                    look_for_owner(self._ledger, self._cache, entry, now)
+        lines = {namespace: self._line(namespace) for namespace in reservations}
         least_first = sorted(
-            locks, key=lambda namespace: (locks[namespace] * len(lines[namespace]), namespace)
+            reservations, key=lambda namespace: (reservations[namespace] * len(lines[namespace]), namespace)
         )
         self._left = {namespace: lines[namespace] for namespace in least_first if lines[namespace]}
-        for node_name in self._book.rooms.nodes_with_locks():
-            for namespace in {entry.key.namespace for entry in self._book.rooms.held_on(node_name)}:
+        for node_name in self._ledger.holdings.nodes_with_reservations():
+            for namespace in {entry.key.namespace for entry in self._ledger.holdings.held_on(node_name)}:
                 if namespace in self._left:
                     self._nodes[namespace].append(node_name)
                     self._awaited[node_name] += 1
@@ -58,8 +58,8 @@ class Backlog:
         namespace, line = next(iter(self._left.items()))
         placed = self._cache.get(line.popleft().pod.uid)
         if placed is not None and not placed.assumed:
-            with self._book.isolated("owners", "Pod", placed.pod.meta, now):
-                self._book.hear_bound(placed.pod, placed.node_name, now)
+            with self._ledger.isolated("owners", "Pod", placed.pod.meta, now):
+                self._ledger.claim_tentatively(placed.pod, placed.node_name, now)
         if line:
             return ()
         del self._left[namespace]

@@ -24,9 +24,9 @@ from tidelock.framework.events import (
     pod_changes,
 )
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.atomic import completing
-from tidelock.ledger.ledger import Book, Claim
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.atomic import atomic
+from tidelock.ledger.ledger import Claim, Ledger
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.reservation import Reservation
@@ -54,13 +54,13 @@ _RESOURCES = {
 }
 
 
-class Feed:
+class EventHandlers:
     """Takes events in; `wake` is called after each one, `ready` turns true when all resources are known."""
 
     def __init__(
         self,
         cache: Cache,
-        book: Book,
+        ledger: Ledger,
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
         clock: Clock,
@@ -69,19 +69,19 @@ class Feed:
     ) -> None:
         """Make the sinks; `others` are the listers of what only plugins read, by the resource's name."""
         self.cache = cache
-        self.book = book
+        self.ledger = ledger
         self.queue = queue
         self.waiting_pods = waiting_pods
         self.clock = clock
         self.wake = wake
         self.ready = False
-        self.pods = PodSink(self)
-        self.nodes = NodeSink(self)
-        self.reservations = ReservationSink(self)
-        self.others = {name: ObjectSink(self, name, lister) for name, lister in others.items()}
+        self.pods = PodEventHandler(self)
+        self.nodes = NodeEventHandler(self)
+        self.reservations = ReservationEventHandler(self)
+        self.others = {name: ObjectEventHandler(self, name, lister) for name, lister in others.items()}
         self.gone: set[str] = set()  # uids of pods of whose end the API server has told, and no watch yet
         self._missing = {"pods", "nodes", "reservations", *others}
-        self._backlog = Backlog(book, cache)
+        self._backlog = Backlog(ledger, cache)
         self._rests_until = 0.0  # by the monotonic clock
 
     def listed(self, resource: str) -> None:
@@ -91,7 +91,7 @@ class Feed:
             return
         self.ready = True
         self._backlog.gather(self.clock.now())
-        for name in self.book.rooms.nodes_with_locks():
+        for name in self.ledger.holdings.nodes_with_reservations():
             self.settle_unseen(name)
         self._hear(_AT_ONCE)
         self.wake()
@@ -120,33 +120,35 @@ class Feed:
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
         """Tell the queue what happened; locks are tried again if a plugin that refused one waits for that."""
         self.queue.notify(event, old, new, self.clock.now())
-        refusers = self.book.waitlist.refusers
+        refusers = self.ledger.waiting_reservations.refusers
         if refusers and not refusers.isdisjoint(self.queue.hearers(event)):
             self.cache.columns.freed += 1
 
-    def settle(self, node_name: str, newcomer: Pod | None = None, occupied: Collection[Entry] = ()) -> None:
+    def settle(
+        self, node_name: str, newcomer: Pod | None = None, occupied: Collection[ReservationInfo] = ()
+    ) -> None:
         """Bring the locks of a node in line with it, and with a pod that is new there, once all is known.
 
         `occupied` are the locks that the pod was in before.
         """
         if self.ready and node_name and not self._backlog.awaits(node_name):
             left = [entry for entry in occupied if newcomer and newcomer.uid not in entry.occupants]
-            self.book.settle_node(node_name, self.clock.now(), newcomer, left)
+            self.ledger.settle_node(node_name, self.clock.now(), newcomer, left)
 
     def settle_unseen(self, node_name: str) -> None:
         """Bring the locks of a node in line with it if nobody saw who took their room, once all is known."""
         if self.ready and not self._backlog.awaits(node_name):
-            self.book.settle_unseen(node_name, self.clock.now())
+            self.ledger.settle_unseen(node_name, self.clock.now())
 
-    def look_for_owner(self, entry: Entry, but: str = "") -> None:
+    def look_for_owner(self, entry: ReservationInfo, but: str = "") -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
-        look_for_owner(self.book, self.cache, entry, self.clock.now(), but)
+        look_for_owner(self.ledger, self.cache, entry, self.clock.now(), but)
 
     def time(self) -> float:
         """Return the time of day, in seconds since the epoch."""
         return self.clock.now()
 
-    @completing
+    @atomic
     def answered(self, claim: Claim, stored: Pod | None) -> None:
         """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
         now = self.clock.now()
@@ -159,11 +161,11 @@ class Feed:
             if stored.leaving and known is not None and not known.pod.leaving:  # else it was told meanwhile
                 self.pods.upsert(claim.pod, stored)
             claim = replace(claim, pod=stored)
-        self.book.settle_claim(claim, stored.node_name if stored is not None else "", now)
+        self.ledger.resolve_claim(claim, stored.node_name if stored is not None else "", now)
         heard = self.cache.get(claim.pod.uid)
         late = stored is not None and heard is not None and heard.pod.meta.version < stored.meta.version
         for entry in claim.entries:
-            if self.book.entries.get(entry.key) is entry:
+            if self.ledger.entries.get(entry.key) is entry:
                 # There may be another; this one, of which the watch tells too late, would be asked for ever.
                 self.look_for_owner(entry, but=claim.pod.uid if late else "")
         self.wake()
@@ -172,149 +174,153 @@ class Feed:
 class _Sink:
     """What all sinks have that change the ledger."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, event_handlers: EventHandlers) -> None:
+        self._event_handlers = event_handlers
 
     @property
-    def book(self) -> Book:
+    def ledger(self) -> Ledger:
         """The ledger."""
-        return self._feed.book
+        return self._event_handlers.ledger
 
     def time(self) -> float:
         """Return the time of day, in seconds since the epoch."""
-        return self._feed.clock.now()
+        return self._event_handlers.clock.now()
 
 
-class PodSink(_Sink):
+class PodEventHandler(_Sink):
     """Pods: bound ones take room and end their locks, unbound ones queue."""
 
-    @completing
+    @atomic
     def upsert(self, old: Pod | None, new: Pod) -> None:
         """Take over a pod's newest version; a watch that is behind may tell of one that is gone."""
-        feed, now = self._feed, self._feed.clock.now()
-        if new.uid in feed.gone:
+        event_handlers, now = self._event_handlers, self._event_handlers.clock.now()
+        if new.uid in event_handlers.gone:
             return
-        before = feed.cache.get(new.uid)
-        there = feed.book.rooms.occupied_on(new.node_name) if before is not None else ()
+        before = event_handlers.cache.get(new.uid)
+        there = event_handlers.ledger.holdings.occupied_on(new.node_name) if before is not None else ()
         occupied = [entry for entry in there if new.uid in entry.occupants]
-        feed.cache.upsert(new)
+        event_handlers.cache.upsert(new)
         if new.node_name or new.leaving:
-            feed.queue.remove(new.uid)
-            feed.waiting_pods.reject_removed(new.uid)
-        elif feed.queue.get(new.uid) is not None or feed.cache.get(new.uid) is None:
-            feed.queue.upsert(new, now)  # else it is bound already, and this version is older than that
-            if feed.queue.get(new.uid) is not None and feed.cache.get(new.uid) is None:
-                feed.cache.nominator.upsert(new)
-        if new.node_name and feed.ready:  # what it has taken is known by all its locks
-            feed.book.hear_bound(new, new.node_name, now)
+            event_handlers.queue.remove(new.uid)
+            event_handlers.waiting_pods.reject_removed(new.uid)
+        elif event_handlers.queue.get(new.uid) is not None or event_handlers.cache.get(new.uid) is None:
+            event_handlers.queue.upsert(
+                new, now
+            )  # else it is bound already, and this version is older than that
+            if event_handlers.queue.get(new.uid) is not None and event_handlers.cache.get(new.uid) is None:
+                event_handlers.cache.nominator.upsert(new)
+        if new.node_name and event_handlers.ready:  # what it has taken is known by all its locks
+            event_handlers.ledger.claim_tentatively(new, new.node_name, now)
         if not new.finished:
-            feed.settle(new.node_name, new, occupied)
-        self._tell(before, feed.cache.get(new.uid))
-        feed.wake()
+            event_handlers.settle(new.node_name, new, occupied)
+        self._tell(before, event_handlers.cache.get(new.uid))
+        event_handlers.wake()
 
-    @completing
+    @atomic
     def remove(self, last: Pod) -> None:
         """Forget a pod."""
-        self._feed.gone.discard(last.uid)
-        before = self._feed.cache.get(last.uid)
-        self._feed.cache.remove(last.uid)
-        self._feed.book.lose_owner(last.uid, self.time())
-        self._feed.queue.remove(last.uid)
-        self._feed.waiting_pods.reject_removed(last.uid)
+        self._event_handlers.gone.discard(last.uid)
+        before = self._event_handlers.cache.get(last.uid)
+        self._event_handlers.cache.remove(last.uid)
+        self._event_handlers.ledger.lose_owner(last.uid, self.time())
+        self._event_handlers.queue.remove(last.uid)
+        self._event_handlers.waiting_pods.reject_removed(last.uid)
         self._tell(before, None)
-        self._feed.wake()
+        self._event_handlers.wake()
 
     def _tell(self, before: Placed | None, after: Placed | None) -> None:
         """Tell the queue what became of a pod's place on a node."""
         left = before is not None and (after is None or after.node_name != before.node_name)
         came = after is not None and not after.assumed and (before is None or before.assumed or left)
         if before is not None and left:
-            self._feed.settle_unseen(before.node_name)  # what it used of a lock for reuse is the lock's again
-            self._feed.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
+            self._event_handlers.settle_unseen(
+                before.node_name
+            )  # what it used of a lock for reuse is the lock's again
+            self._event_handlers.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
-            self._feed.book.try_beside(after.pod)
-            self._feed.notify(ASSIGNED_POD_ADD, None, after.pod)
+            self._event_handlers.ledger.try_beside(after.pod)
+            self._event_handlers.notify(ASSIGNED_POD_ADD, None, after.pod)
         elif before is not None and after is not None and not after.assumed:
             for event in pod_changes(before.pod, after.pod):
-                self._feed.notify(event, before.pod, after.pod)
+                self._event_handlers.notify(event, before.pod, after.pod)
 
     def synced(self) -> None:
         """All pods are known."""
-        self._feed.listed("pods")
+        self._event_handlers.listed("pods")
 
 
-class NodeSink(_Sink):
+class NodeEventHandler(_Sink):
     """Nodes: their capacity, and what becomes of the locks that they carry."""
 
-    @completing
+    @atomic
     def upsert(self, old: Node | None, new: Node) -> None:
         """Take over a node's newest version."""
-        feed = self._feed
-        columns = feed.cache.columns
+        event_handlers = self._event_handlers
+        columns = event_handlers.cache.columns
         row = columns.row_of.get(new.name)
         known = columns.nodes[row] if row is not None else None
-        feed.cache.put_node(new)
+        event_handlers.cache.put_node(new)
         if known is None:
-            feed.book.rooms.recount(new.name)
-        feed.settle(new.name)
+            event_handlers.ledger.holdings.recount(new.name)
+        event_handlers.settle(new.name)
         if known is None:
-            feed.notify(NODE_ADD, None, new)
+            event_handlers.notify(NODE_ADD, None, new)
         elif known.meta.uid != new.meta.uid:
-            feed.notify(NODE_DELETE, known, None)
-            feed.notify(NODE_ADD, None, new)
+            event_handlers.notify(NODE_DELETE, known, None)
+            event_handlers.notify(NODE_ADD, None, new)
         else:
             for event in node_changes(known, new):
-                feed.notify(event, known, new)
-        feed.wake()
+                event_handlers.notify(event, known, new)
+        event_handlers.wake()
 
-    @completing
+    @atomic
     def remove(self, last: Node) -> None:
         """Forget a node."""
-        self._feed.cache.drop_node(last.name)
-        self._feed.settle(last.name)
-        self._feed.notify(NODE_DELETE, last, None)
-        self._feed.wake()
+        self._event_handlers.cache.drop_node(last.name)
+        self._event_handlers.settle(last.name)
+        self._event_handlers.notify(NODE_DELETE, last, None)
+        self._event_handlers.wake()
 
     def synced(self) -> None:
         """All nodes are known."""
-        self._feed.listed("nodes")
+        self._event_handlers.listed("nodes")
 
 
-class ReservationSink(_Sink):
+class ReservationEventHandler(_Sink):
     """Reservations go to the ledger."""
 
-    @completing
+    @atomic
     def upsert(self, old: Reservation | None, new: Reservation) -> None:
         """Take over a Reservation's newest version."""
-        feed = self._feed
-        feed.book.upsert(new, feed.clock.now())
-        entry = feed.book.entries.get(new.key)
+        event_handlers = self._event_handlers
+        event_handlers.ledger.upsert(new, event_handlers.clock.now())
+        entry = event_handlers.ledger.entries.get(new.key)
         fresh = old is None or bool(old.failure) or old.meta.generation != new.meta.generation
-        if entry is not None and feed.ready and fresh:
-            feed.look_for_owner(entry)
-            feed.settle(entry.node)
-        feed.wake()
+        if entry is not None and event_handlers.ready and fresh:
+            event_handlers.look_for_owner(entry)
+            event_handlers.settle(entry.node)
+        event_handlers.wake()
 
-    @completing
+    @atomic
     def remove(self, last: Reservation) -> None:
         """Forget a Reservation; its room is free at once."""
-        group = self._feed.book.groups.of(last)
-        self._feed.book.remove(last)
-        if group is not None and self._feed.ready:  # who had taken it may be known by that alone
+        group = self._event_handlers.ledger.groups.of(last)
+        self._event_handlers.ledger.remove(last)
+        if group is not None and self._event_handlers.ready:  # who had taken it may be known by that alone
             for entry in tuple(group.members.values()):
-                self._feed.look_for_owner(entry)
-        self._feed.wake()
+                self._event_handlers.look_for_owner(entry)
+        self._event_handlers.wake()
 
     def synced(self) -> None:
         """All Reservations are known."""
-        self._feed.listed("reservations")
+        self._event_handlers.listed("reservations")
 
 
-class ObjectSink:
+class ObjectEventHandler:
     """Objects that only plugins read go to their lister."""
 
-    def __init__(self, feed: Feed, name: str, lister: Lister[Any]) -> None:
-        self._feed = feed
+    def __init__(self, event_handlers: EventHandlers, name: str, lister: Lister[Any]) -> None:
+        self._event_handlers = event_handlers
         self._name = name
         self._lister = lister
         self._resource = _RESOURCES.get(name)
@@ -331,9 +337,9 @@ class ObjectSink:
 
     def _tell(self, action: Action, old: Named | None, new: Named | None) -> None:
         if self._resource is not None:
-            self._feed.notify(ClusterEvent(self._resource, action), old, new)
-        self._feed.wake()
+            self._event_handlers.notify(ClusterEvent(self._resource, action), old, new)
+        self._event_handlers.wake()
 
     def synced(self) -> None:
         """All objects of the resource are known."""
-        self._feed.listed(self._name)
+        self._event_handlers.listed(self._name)

@@ -14,11 +14,11 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESOURCEQUOTAS,
     WATERLEVELS,
+    ApiResource,
     KubeClient,
-    Resource,
 )
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
-from tidelock.kube.watch import Failures, Reflector, Sink
+from tidelock.kube.watch import EventHandler, Failures, Reflector
 from tidelock.model.budgets import decode_budget
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import decode_namespace
@@ -39,52 +39,55 @@ from tidelock.model.storage import (
 from tidelock.model.unusable import unusable
 from tidelock.model.water_level import decode_water_level
 from tidelock.model.workloads import decode_service, decode_workload
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _STORAGE = "storage.k8s.io"
 
 Decode = Callable[[bytes | msgspec.Raw], Any]
 
 # What only plugins read, by the field of Objects that holds it, with how it is decoded.
-OTHERS: dict[str, tuple[Resource, Decode]] = {
-    "namespaces": (Resource("", "v1", "namespaces", "Namespace", namespaced=False), decode_namespace),
-    "services": (Resource("", "v1", "services", "Service"), decode_service),
+OTHERS: dict[str, tuple[ApiResource, Decode]] = {
+    "namespaces": (ApiResource("", "v1", "namespaces", "Namespace", namespaced=False), decode_namespace),
+    "services": (ApiResource("", "v1", "services", "Service"), decode_service),
     "replication_controllers": (
-        Resource("", "v1", "replicationcontrollers", "ReplicationController"),
+        ApiResource("", "v1", "replicationcontrollers", "ReplicationController"),
         decode_service,
     ),
-    "replica_sets": (Resource("apps", "v1", "replicasets", "ReplicaSet"), decode_workload),
-    "stateful_sets": (Resource("apps", "v1", "statefulsets", "StatefulSet"), decode_workload),
+    "replica_sets": (ApiResource("apps", "v1", "replicasets", "ReplicaSet"), decode_workload),
+    "stateful_sets": (ApiResource("apps", "v1", "statefulsets", "StatefulSet"), decode_workload),
     "pod_disruption_budgets": (
-        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
         decode_budget,
     ),
     "persistent_volume_claims": (
-        Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+        ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
         decode_claim,
     ),
     "persistent_volumes": (
-        Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False),
+        ApiResource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False),
         decode_volume,
     ),
     "storage_classes": (
-        Resource(_STORAGE, "v1", "storageclasses", "StorageClass", namespaced=False),
+        ApiResource(_STORAGE, "v1", "storageclasses", "StorageClass", namespaced=False),
         decode_storage_class,
     ),
-    "csi_nodes": (Resource(_STORAGE, "v1", "csinodes", "CSINode", namespaced=False), decode_csi_node),
-    "csi_drivers": (Resource(_STORAGE, "v1", "csidrivers", "CSIDriver", namespaced=False), decode_csi_driver),
+    "csi_nodes": (ApiResource(_STORAGE, "v1", "csinodes", "CSINode", namespaced=False), decode_csi_node),
+    "csi_drivers": (
+        ApiResource(_STORAGE, "v1", "csidrivers", "CSIDriver", namespaced=False),
+        decode_csi_driver,
+    ),
     "csi_storage_capacities": (
-        Resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
+        ApiResource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
         decode_capacity,
     ),
     "volume_attachments": (
-        Resource(_STORAGE, "v1", "volumeattachments", "VolumeAttachment", namespaced=False),
+        ApiResource(_STORAGE, "v1", "volumeattachments", "VolumeAttachment", namespaced=False),
         decode_attachment,
     ),
 }
 
 # The same of Tidelock's own resources and of what is read for them.
-OWN: dict[str, tuple[Resource, Decode]] = {
+OWN: dict[str, tuple[ApiResource, Decode]] = {
     "water_levels": (WATERLEVELS, decode_water_level),
     "reservation_quotas": (RESERVATIONQUOTAS, decode_reservation_quota),
     "resource_quotas": (RESOURCEQUOTAS, decode_resource_quota),
@@ -93,13 +96,13 @@ OWN: dict[str, tuple[Resource, Decode]] = {
 # A cluster may be older than the newest of Tidelock's own resources. Without ReservationQuotas nothing is
 # limited, but the decisions wait for the right to read those that there are. Without WaterLevels pods are
 # scored by their requests, so nothing waits for them.
-_ABSENT_IF: dict[Resource, tuple[type[ApiError], ...]] = {
+_ABSENT_IF: dict[ApiResource, tuple[type[ApiError], ...]] = {
     RESERVATIONQUOTAS: (NotFound,),
     WATERLEVELS: (NotFound, Forbidden),
 }
 
 
-WATCHED: Mapping[str, tuple[Resource, Decode]] = MappingProxyType(
+WATCHED: Mapping[str, tuple[ApiResource, Decode]] = MappingProxyType(
     {
         "nodes": (NODES, decode_node),
         "pods": (PODS, decode_pod),
@@ -113,12 +116,12 @@ WATCHED: Mapping[str, tuple[Resource, Decode]] = MappingProxyType(
 
 def reflectors(
     client: KubeClient,
-    feed: Feed,
-    pods: Sink[Pod],
+    event_handlers: EventHandlers,
+    pods: EventHandler[Pod],
     rng: Random,
     *,
     whole: bool,
-    on_faults: Callable[[Resource, ObjectMeta], None],
+    on_faults: Callable[[ApiResource, ObjectMeta], None],
     on_failure: Failures,
 ) -> Iterator[Reflector[Any]]:
     """Make a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON.
@@ -130,10 +133,10 @@ def reflectors(
         (keeping_raw(decode_node), keeping_raw(decode_pod)) if whole else (decode_node, decode_pod)
     )
     marks: Any = {"on_faults": on_faults, "on_failure": on_failure, "unusable": unusable}
-    yield Reflector(client, NODES, to_node, feed.nodes, rng=rng, **marks)
+    yield Reflector(client, NODES, to_node, event_handlers.nodes, rng=rng, **marks)
     yield Reflector(client, PODS, to_pod, pods, rng=rng, **marks)
-    yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng, **marks)
-    for name, sink in feed.others.items():
+    yield Reflector(client, RESERVATIONS, decode_reservation, event_handlers.reservations, rng=rng, **marks)
+    for name, sink in event_handlers.others.items():
         resource = (OWN if name in OWN else OTHERS)[name][0]
         absent_if = _ABSENT_IF.get(resource, ())
         yield Reflector(client, resource, decoder_of(name), sink, rng=rng, absent_if=absent_if, **marks)

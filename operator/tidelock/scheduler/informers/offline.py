@@ -13,7 +13,7 @@ from tidelock.cluster.lister import Lister
 from tidelock.framework.config import Configuration
 from tidelock.model.pods import Pod
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import OTHERS, OWN, decoder_of
 
 
@@ -39,14 +39,14 @@ class _Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class OfflineScheduler:
     """The decider of a cluster as it was at an instant, in seconds since the epoch.
 
     `unreadable` names the objects that are not used, as a part that decisions need can't be read.
     """
 
     decider: Decider
-    feed: Feed
+    event_handlers: EventHandlers
     now: float
     unreadable: list[str] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class Picture:
         objects: Mapping[str, Iterable[bytes | msgspec.Raw]],
         now: float,
         without: str = "",
-    ) -> "Picture":
+    ) -> "OfflineScheduler":
         """Take over the JSON of objects, by `nodes`, `pods`, `reservations` and the fields of Objects.
 
         What is not among them counts as listed and empty. The pod with the uid `without` is left out, so
@@ -69,21 +69,21 @@ class Picture:
         """
         decider = Decider(configuration)
         listers: dict[str, Lister[Any]] = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
-        feed = Feed(
+        event_handlers = EventHandlers(
             decider.cache,
-            decider.book,
+            decider.ledger,
             decider.queue,
             decider.waiting_pods,
             _Stopped(now),
             lambda: None,
             listers,
         )
-        picture = cls(decider, feed, now)
+        picture = cls(decider, event_handlers, now)
         sinks: dict[str, _Sink] = {
-            **feed.others,
-            "nodes": feed.nodes,
-            "pods": feed.pods,
-            "reservations": feed.reservations,
+            **event_handlers.others,
+            "nodes": event_handlers.nodes,
+            "pods": event_handlers.pods,
+            "reservations": event_handlers.reservations,
         }
         for name, sink in sinks.items():
             decode = decoder_of(name)
@@ -98,5 +98,5 @@ class Picture:
                 if not without or not isinstance(decoded, Pod) or decoded.uid != without:
                     sink.upsert(None, decoded)
             sink.synced()
-        decider.book.advance(now)
+        decider.ledger.advance(now)
         return picture

@@ -7,7 +7,7 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidelock.kube.client import Resource
+from tidelock.kube.client import ApiResource
 from tidelock.kube.events import EventType, ObjectReference
 from tidelock.kube.watch import Reflector
 from tidelock.model.meta import ObjectMeta
@@ -15,7 +15,7 @@ from tidelock.model.meta import ObjectMeta
 _CONSEQUENCES = {True: "unusable", False: "part_ignored"}
 
 
-class Faults(Collector):
+class UnreadableObjectReporter(Collector):
     """Counts the objects with faults at each scrape."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Faults(Collector):
                 family.add_metric((reflector.resource.plural, consequence), found[needed])
         yield family
 
-    def noted(self, resource: Resource, meta: ObjectMeta) -> None:
+    def noted(self, resource: ApiResource, meta: ObjectMeta) -> None:
         """Record an event on an object whose faults are others than before, if it can't be used."""
         if meta.unreadable:
             regarding = ObjectReference(

@@ -7,11 +7,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelock.cluster.columns import Columns
-from tidelock.ledger.ledger import Book
+from tidelock.ledger.ledger import Ledger
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU
-from tidelock.plugins.reservation.plugin import Reservation
-from tidelock.scheduler.core.pod_queue import Place, SchedulingQueue
+from tidelock.plugins.reservation.plugin import ReservationPlugin
+from tidelock.scheduler.core.pod_queue import QueueName, SchedulingQueue
 
 _MILLI = 1000
 
@@ -19,8 +19,8 @@ _MILLI = 1000
 class Gauges(Collector):
     """The state of the scheduler as metrics."""
 
-    def __init__(self, book: Book, columns: Columns, queue: SchedulingQueue) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger, columns: Columns, queue: SchedulingQueue) -> None:
+        self._ledger = ledger
         self._columns = columns
         self._queue = queue
 
@@ -30,7 +30,7 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the state."""
-        phases = Tally(entry.phase for entry in self._book.entries.values())
+        phases = Tally(entry.phase for entry in self._ledger.entries.values())
         reservations = GaugeMetricFamily("tidelock_reservations", "Reservations by phase.", labels=("phase",))
         for phase in Phase:
             reservations.add_metric((phase.value,), phases[phase])
@@ -38,7 +38,7 @@ class Gauges(Collector):
         yield self._waiting()
         pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",))
         for place, count in self._queue.counts().items():
-            if place is not Place.IN_FLIGHT:
+            if place is not QueueName.IN_FLIGHT:
                 pending.add_metric((place.value,), count)
         yield pending
         unschedulable = GaugeMetricFamily(
@@ -54,7 +54,7 @@ class Gauges(Collector):
             "Pods that are gated until one of their reservations is Active, by namespace.",
             labels=("namespace",),
         )
-        gated = Tally(waiting.pod.meta.namespace for waiting in self._queue.gated_by(Reservation.name))
+        gated = Tally(waiting.pod.meta.namespace for waiting in self._queue.gated_by(ReservationPlugin.name))
         for namespace, count in sorted(gated.items()):
             awaiting.add_metric((namespace,), count)
         yield awaiting
@@ -66,7 +66,7 @@ class Gauges(Collector):
             "Reservations that are Pending, by namespace and the reason that their status gives.",
             labels=("namespace", "reason"),
         )
-        pending = (entry for entry in self._book.entries.values() if entry.phase is Phase.PENDING)
+        pending = (entry for entry in self._ledger.entries.values() if entry.phase is Phase.PENDING)
         for labels, count in sorted(Tally((entry.key.namespace, entry.reason) for entry in pending).items()):
             family.add_metric(labels, count)
         return family
@@ -76,7 +76,7 @@ class Gauges(Collector):
         for name, what, amounts in (
             ("allocatable", "Allocatable of all nodes", columns.allocatable),
             ("requested", "Requests of all bound and assumed pods", columns.requested),
-            ("locked", "Room held by locks", columns.locked),
+            ("locked", "Room held by locks", columns.reserved),
         ):
             family = GaugeMetricFamily(
                 f"tidelock_{name}", f"{what}, in cores, bytes or pieces.", labels=("resource",)

@@ -6,12 +6,12 @@ One is kept of each kind about each pod and lock, the newest: who is refused eve
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from tidelock.ledger.ledger import Change
+from tidelock.ledger.ledger import Transition
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
-from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
 
 MOST = 200
@@ -42,7 +42,7 @@ class Decision(NamedTuple):
     why: str = ""
 
 
-class Recent:
+class RecentDecisions:
     """The last `most` decisions; noting one takes a microsecond or two, or nothing where none is kept."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -54,16 +54,16 @@ class Recent:
         noted = reversed(self._decisions.values())
         return iter(sorted(noted, key=lambda decision: decision.at, reverse=True))
 
-    def placed(self, assumed: Assumed, now: float) -> None:
+    def placed(self, assumed: AssumedPod, now: float) -> None:
         """Note that a pod has got a node, to which it is being bound."""
         self._note(Decision(now, "Pod", assumed.pod.key, "Scheduled", assumed.node_name))
 
     def refused(self, outcome: Unschedulable, now: float) -> None:
         """Note that a pod has got none, or that it could not be bound after all."""
-        verdict = "Error" if outcome.refusal.error else "Unschedulable"
-        self._note(Decision(now, "Pod", outcome.waiting.pod.key, verdict, why=outcome.refusal.message))
+        verdict = "Error" if outcome.diagnosis.error else "Unschedulable"
+        self._note(Decision(now, "Pod", outcome.waiting.pod.key, verdict, why=outcome.diagnosis.message))
 
-    def changed(self, change: Change, entry: Entry | None) -> None:
+    def changed(self, change: Transition, entry: ReservationInfo | None) -> None:
         """Note what has become of a lock; a claim is its pod's own decision."""
         if change.event is Event.CLAIM:
             return
@@ -72,7 +72,7 @@ class Recent:
         why = "" if change.event is Event.ADMIT else f"{change.reason}: {change.message}"
         self._note(Decision(change.at, "Reservation", change.meta.key, change.phase.value, node, why))
 
-    def waits(self, entry: Entry, refused_at: float) -> None:
+    def waits(self, entry: ReservationInfo, refused_at: float) -> None:
         """Note why a lock has no room, if it has been tried and has none, since an instant."""
         if entry.phase is Phase.PENDING and entry.tried:
             at = max(refused_at, entry.pending_since)

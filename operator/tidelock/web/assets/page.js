@@ -205,7 +205,7 @@ function sortBy(sort) {
 function showLocks() {
   const phases = Object.entries(page.phases).map(([phase, number]) => `${count(number)} ${phase}`);
   put(byId("phases"), phases.join(", ") || "There are none.");
-  fillRows(byId("locks"), page.locks, (cells, lock) => {
+  fillRows(byId("locks"), page.reservations, (cells, lock) => {
     const name = cells("th");
     name.scope = "row";
     put(name, lock.name);
@@ -222,7 +222,7 @@ function showLocks() {
     why.className = lock.trouble ? "why bad" : "why";
     put(why, lock.why);
   });
-  showPart("locks", page.locksPart);
+  showPart("locks", page.reservationsPart);
 }
 
 function showDecisions() {
