@@ -19,7 +19,7 @@ CPU = {"small": "1", "large": "3", "ours": "2"}
 OURS = ("ours",)
 MOVES = st.lists(
     st.tuples(
-        st.sampled_from(["lock", "arrive", "admit", "see", "decide", "lapse", "go"]),
+        st.sampled_from(["reservation", "arrive", "admit", "see", "decide", "lapse", "go"]),
         st.sampled_from(sorted(CPU)),
         st.sampled_from(NODES),
     ),
