@@ -146,7 +146,6 @@ CASES = {
         "pods",
         lambda tenant: tenant.pod("fails-gate"),
         ("PodScheduled", "False", "SchedulingGated"),
-        again=False,
     ),
     "a pod's queueing hint": Case(
         "hint",

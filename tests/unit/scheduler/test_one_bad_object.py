@@ -312,6 +312,35 @@ def test_a_gate_that_fails_keeps_its_pod_and_is_told_of_it(monkeypatch: pytest.M
     assert core.isolation.faults == ["gate shop/bad: division by zero"]
 
 
+def test_a_gate_that_fails_is_asked_again_without_any_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pod stayed gated until something happened to it, though the gate had failed once."""
+    core = Fed(node("node-a", cpu="8"))
+    gate = core.decider.profile.pre_enqueue[0]
+    ask, failures = gate.pre_enqueue, iter((True, True))
+    monkeypatch.setattr(gate, "pre_enqueue", lambda each: 1 / 0 if next(failures, False) else ask(each))
+    core.add(pod("bad"))
+    begun = core.clock.now()
+    for tries, pause in ((1, 1), (2, 2)):
+        assert core.step() is None
+        assert core.isolation.faults == tries * ["gate shop/bad: division by zero"]
+        assert core.decider.next_due() == core.clock.now() + pause
+        core.clock.advance(pause)
+    assert core.place().pod.meta.name == "bad"
+    assert core.clock.now() == begun + 3
+
+
+def test_a_pod_that_goes_while_its_gate_fails_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Fed(node("node-a", cpu="8"))
+    gate = core.decider.profile.pre_enqueue[0]
+    monkeypatch.setattr(gate, "pre_enqueue", lambda _: 1 / 0)
+    core.add(pod("bad"))
+    core.queue.remove(pod("bad").uid)
+    core.clock.advance(10)
+    assert core.step() is None
+    assert core.queue.next_due() is None
+    assert len(core.isolation.faults) == 1
+
+
 def test_all_plugins_take_back_what_they_reserved_though_one_fails_to(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,8 +9,8 @@
 `active` is a heap in the profile's order. A pod that was refused waits in `unschedulable` for an event that
 one of the plugins which refused it has registered and hopes something of, or for `flush_after`; then it waits
 for the end of its backoff, unless nobody else wants to be tried. A pod that failed by an error just waits for
-the end of its backoff. `gated` pods wait for the plugin that gates them. Events are kept while pods are in
-flight, since they may help one that comes back.
+the end of its backoff. `gated` pods wait for the plugin that gates them. A plugin that fails there is asked
+again after a pause. Events are kept while pods are in flight, since they may help one that comes back.
 
 Semantics of kube-scheduler 1.36 (backend/queue), but that it rounds backoffs to whole seconds, and goes by
 priority within each. Times are seconds; what is kept of them goes on where the clock is set back.
@@ -111,7 +111,8 @@ class QueuedPodInfo:
     `added_at` is when it came, `since` when it came or its last attempt ended, `due` the end of its backoff.
     `plugins` refused it at its last attempt, those in `pending` will say themselves when it may go on,
     `gated_by` keeps it gated; it is looked up under `indexed`. `message` was last told to it, and a gated pod
-    may be told another from the monotonic time `told_from` on.
+    may be told another from the monotonic time `told_from` on. A gate that failed is asked again at
+    `ask_again`, 0 if none did.
     """
 
     pod: Pod
@@ -128,6 +129,7 @@ class QueuedPodInfo:
     gated_by: str = ""
     message: str = ""
     told_from: float = 0.0
+    ask_again: float = 0.0
     indexed: tuple[_Refuser, ...] = ()
 
 
@@ -177,6 +179,7 @@ class SchedulingQueue:
         self._active: list[tuple[tuple[float, ...], int, QueuedPodInfo]] = []
         self._backoff: list[tuple[float, tuple[float, ...], int, QueuedPodInfo]] = []
         self._error_backoff: list[tuple[float, tuple[float, ...], int, QueuedPodInfo]] = []
+        self._failed_gates: list[tuple[float, int, QueuedPodInfo]] = []
         self._parked: OrderedDict[str, QueuedPodInfo] = (
             OrderedDict()
         )  # in the order in which they were parked
@@ -339,7 +342,8 @@ class SchedulingQueue:
         if self._active or self._backoff or self._waves:
             return 0.0
         backoff_ends = self._error_backoff[0][0] if self._error_backoff else None
-        due = [instant for instant in (backoff_ends, self._next_flush()) if instant is not None]
+        asked_again = self._failed_gates[0][0] if self._failed_gates else None
+        due = [instant for instant in (backoff_ends, asked_again, self._next_flush()) if instant is not None]
         return self._steady.instant(min(due)) if due else None
 
     def waited(self, waiting: QueuedPodInfo, now: float) -> float:
@@ -400,12 +404,14 @@ class SchedulingQueue:
         self, waiting: QueuedPodInfo, hope: _Hope, now: float, event: str, *, new: bool = False
     ) -> None:
         """Put a pod that is in no place where it belongs, which the gates and its backoff say."""
-        if self._closed(waiting):
+        if self._closed(waiting, now):
             self._index(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
             if new or waiting.place is not QueueName.GATED:
                 self._on_enqueue(QueueName.GATED, event)
             waiting.place = QueueName.GATED
             self.gated[waiting.pod.uid] = waiting
+            if waiting.ask_again:
+                heapq.heappush(self._failed_gates, (waiting.ask_again, self._next(), waiting))
         elif hope is _Hope.AFTER_BACKOFF and waiting.due > now:
             waiting.place = QueueName.BACKOFF
             heap = self._backoff if waiting.plugins or waiting.pending else self._error_backoff
@@ -433,13 +439,14 @@ class SchedulingQueue:
         for refuser in refusers:
             self._refused[refuser][waiting.pod.uid] = waiting
 
-    def _closed(self, waiting: QueuedPodInfo) -> bool:
+    def _closed(self, waiting: QueuedPodInfo, now: float) -> bool:
         """Ask the gates; note which one is closed."""
+        waiting.ask_again = 0.0
         with ExtensionPointTimer(waiting.profile.scheduler_name, self._recorder) as timer:
             timer.enter("PreEnqueue")
             for gate in waiting.profile.pre_enqueue:
                 timer.ask(gate)
-                timer.code = self._ask(gate, waiting)
+                timer.code = self._ask(gate, waiting, now)
                 if timer.code is not Code.SUCCESS:
                     waiting.gated_by = gate.name
                     timer.leave(timer.code)
@@ -447,11 +454,12 @@ class SchedulingQueue:
         waiting.gated_by = ""
         return False
 
-    def _ask(self, gate: PreEnqueue, waiting: QueuedPodInfo) -> Code:
-        """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
-        with Attempt(partial(self._on_failure, "gate", "Pod", waiting.pod.meta)):
+    def _ask(self, gate: PreEnqueue, waiting: QueuedPodInfo, now: float) -> Code:
+        """Ask a gate; one that fails keeps the pod for a pause, as it cannot say that it may go on."""
+        with Attempt(partial(self._on_failure, "gate", "Pod", waiting.pod.meta)) as attempt:
             status = gate.pre_enqueue(waiting.pod)
             return Code.SUCCESS if status.ok else status.code
+        waiting.ask_again = now + max(attempt.pause, self._initial_backoff)
         return Code.ERROR
 
     def _ripen(self, now: float) -> bool:
@@ -467,6 +475,11 @@ class SchedulingQueue:
                 if self._backs_off(*entry):
                     self._to_active(entry[-1], BACKOFF_COMPLETE)
                 left -= 1
+        while left and self._failed_gates and self._failed_gates[0][0] <= now:
+            due, _, waiting = heapq.heappop(self._failed_gates)
+            if self._pods.get(waiting.pod.uid) is waiting and waiting.ask_again == due:
+                self._wake(waiting, _Hope.AFTER_BACKOFF, now, BACKOFF_COMPLETE)
+            left -= 1
         return left > 0
 
     def _first_active(self) -> QueuedPodInfo | None:
