@@ -72,6 +72,8 @@ _MOVE_REASONS = {
     Event.MOVE: reasons.MOVING,
     Event.DROP_MOVES: reasons.NO_MOVES,
 }
+# How a problem begins for which a lock is in neither the group nor the set that its spec names.
+_OUTSIDE = ("spec.group", "spec.anyOf: set")
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
@@ -214,14 +216,13 @@ class Ledger:
             self._rebuild(entry, reservation, now)
             return
         if entry is None:
-            problem = self.groups.problem(reservation)
-            entry = restore(replace(reservation, problem=problem) if problem else reservation, now)
+            entry = self._adopt(reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self._set_aside_for(entry)
             if entry.earmark:
                 self._keep_room(entry, entry.earmark, -inf)
-            if not problem:
+            if not entry.outside:
                 self.groups.join(entry)
             self.schedules.join(entry)
             self._await_decision(entry)
@@ -237,6 +238,15 @@ class Ledger:
         self.ownership.note(entry)
         self._touch(entry)
         self._note_plan(entry)
+
+    def _adopt(self, reservation: Reservation, now: float) -> ReservationInfo:
+        """Make the entry of a lock that is new here, and note whether it is too much for its group or set."""
+        outside = self.groups.problem(reservation) or self._alternatives.problem(reservation)
+        entry = restore(replace(reservation, problem=outside) if outside else reservation, now)
+        if not outside and entry.phase is Phase.REJECTED and not entry.problem:
+            outside = entry.message if entry.message.startswith(_OUTSIDE) else ""
+        entry.outside = outside
+        return entry
 
     def remove(self, reservation: Reservation) -> None:
         """Drop a Reservation that is no more."""
@@ -782,7 +792,7 @@ class Ledger:
         priority = entry.priority
         if entry.reserved and before is not None and spec is not None and before.owners != spec.owners:
             self.holdings.retell(entry)
-        entry.reservation, entry.problem = reservation, reservation.problem
+        entry.reservation, entry.problem = reservation, reservation.problem or entry.outside
         if not edited or entry.final:
             return
         self._follow_lease(entry, now)
@@ -1057,7 +1067,8 @@ class Ledger:
 
     def _await_decision(self, entry: ReservationInfo) -> None:
         """Have a lock be looked at once all are known: it may be committed, or one of its set be chosen."""
-        self._alternatives.join(entry)
+        if not entry.outside:
+            self._alternatives.join(entry)
         if entry.hold is not None or entry.key in self._alternatives:
             self._undecided[entry.key] = entry
 

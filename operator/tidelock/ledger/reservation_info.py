@@ -37,12 +37,13 @@ class ReservationInfo:
     """The state of a lock; the ledger alone changes it.
 
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
-    wrong with its spec, and what is held then stays as it was given. `pending_since` outlives a process,
-    `seen_waiting_at` is when this one first saw that it waits. `asked_at` is when it was first seen, but no
-    later than it can have been made, as when another process saw it first. `ceiling` is the highest priority
-    that its namespace may have, if there is one. `place` is where in line it stands while it waits, as it
-    was told at `placed_at`, which is in the waitlist's steady time as `refused_at` is; `earmark` names the
-    node on which room is kept for it as it comes free, if it has waited for long. `deleted` means that the
+    wrong with its spec, and what is held then stays as it was given. `outside` tells why it is in neither the
+    group nor the set that its spec names. `pending_since` outlives a process, `seen_waiting_at` is when this
+    one first saw that it waits. `asked_at` is when it was first seen, but no later than it can have been
+    made, as when another process saw it first. `ceiling` is the highest priority that its namespace may have,
+    if there is one. `place` is where in line it stands while it waits, as it was told at `placed_at`, which
+    is in the waitlist's steady time as `refused_at` is; `earmark` names the node on which room is kept for it
+    as it comes free, if it has waited for long. `deleted` means that the
     API server has taken the deletion, of which the watch will tell. `violation` tells who took room that was
     locked, until the lock has all of it again. A member of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `superseded_by` which lock of its set was chosen instead.
@@ -62,6 +63,7 @@ class ReservationInfo:
     reason: str = reasons.WAITING
     message: str = ""
     problem: str = ""
+    outside: str = ""
     node: str = ""
     node_uid: str = ""
     reserved: Resources = field(default_factory=dict)

@@ -8,6 +8,7 @@ from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
+from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_name import NodeName
 from unit.scheduler.gang import Gang, worker
@@ -279,6 +280,29 @@ def test_nobody_is_a_member_beyond_those_that_the_group_is_to_have() -> None:
     gang.member(3)
     gang.settle()
     assert [gang[number].phase for number in (1, 3)] == [ACTIVE] * 2
+
+
+def test_a_member_that_is_too_much_stays_refused_when_it_is_edited_and_after_a_restart() -> None:
+    """An edit had it wait with the group. If it was listed first after a restart, another was no member."""
+    gang = Gang(cluster("9")).come()
+    gang.give()
+    late = gang.member(2)
+    text = late.message
+    gang.store(2)
+    gang.member(2, ttlSeconds=7000, generation=2, version=9)
+    gang.settle()
+    assert (gang[2].phase, gang[2].reason, gang[2].message) == (REJECTED, reasons.INVALID_SPEC, text)
+    assert gang.phases == [ACTIVE] * 2
+
+    gang.store(2)
+    successor = Core(node("node-a", cpu="9"))
+    for number in (2, 0, 1):
+        stored = decode_reservation(encode(gang.objects[f"train-{number}"]))
+        successor.event_handlers.reservations.upsert(None, stored)
+    after = Gang(successor)
+    after.settle()
+    assert after.phases == [ACTIVE] * 2
+    assert (after[2].phase, after[2].message) == (REJECTED, text)
 
 
 def test_nobody_is_a_member_who_says_something_else_of_the_group() -> None:

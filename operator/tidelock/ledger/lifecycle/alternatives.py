@@ -6,7 +6,9 @@ What tells that one was chosen is in its own status, so a next process finds the
 from collections import defaultdict
 
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reservation import MOST_ALTERNATIVES
 from tidelock.model.meta import Key
+from tidelock.model.reservation import Reservation
 
 
 class Alternatives:
@@ -18,6 +20,20 @@ class Alternatives:
 
     def __contains__(self, key: Key) -> bool:
         return key in self._set_of
+
+    def problem(self, reservation: Reservation) -> str:
+        """Return why a lock that the ledger has just met can't be in the set that its spec names, or nothing.
+
+        Each change of a lock has its set be looked at, and one that is chosen ends all others in one step.
+        """
+        name = reservation.spec.any_of if reservation.spec is not None else None
+        count = 0 if name is None else len(self._sets.get((reservation.key.namespace, name), ()))
+        if count < MOST_ALTERNATIVES:
+            return ""
+        return (
+            f"spec.anyOf: set {name} has {count} reservations already, those that are over included; "
+            f"at most {MOST_ALTERNATIVES} are supported"
+        )
 
     def join(self, entry: ReservationInfo) -> None:
         """Add a lock to its set, if it is in one."""

@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 MOST_MEMBERS = 256
+MOST_ALTERNATIVES = 256
 MOST_CONDITIONS = 64
 """Labels and expressions in the owners' selectors of one lock, against which pods are held."""
 _OWNER_TEXT_LENGTH = 320
