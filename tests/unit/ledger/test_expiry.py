@@ -54,6 +54,22 @@ def test_locks_expire_in_the_order_of_their_instants(ledger: LedgerScene) -> Non
     assert [change.meta.name for change in ledger.ledger.changes] == ["early", "late"]
 
 
+def test_many_locks_that_end_at_the_same_instant_take_several_steps() -> None:
+    """All that one tenant had end at an instant ended in one step: 50,000 took 2.4 s."""
+    ledger = LedgerScene()
+    for number in range(1500):
+        ledger.reservation(
+            f"lock-{number:04}", resources={"cpu": "1m"}, expireAt=format_instant(NOW + 60), ttlSeconds=None
+        )
+    assert not ledger.ledger.advance(NOW + 60)
+    over = [entry for entry in ledger.ledger.entries.values() if entry.phase is Phase.EXPIRED]
+    assert 1000 < len(over) < 1500
+    assert ledger.ledger.next_deadline() == NOW + 60
+    while not ledger.ledger.advance(NOW + 60):
+        pass
+    assert {entry.phase for entry in ledger.ledger.entries.values()} == {Phase.EXPIRED}
+
+
 def test_an_edit_moves_the_expiry_but_not_its_beginning(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=60)
     ledger.edit(ttlSeconds=120, at=NOW + 30)

@@ -189,7 +189,8 @@ class Decider:
         """Do what is due, place a few locks, decide one pod."""
         self._now = now
         self.ledger.checkpoint()
-        self.ledger.advance(now)
+        if not self.ledger.advance(now):
+            return None  # decisions are made of locks none of which is over
         while self.ledger.opened:
             entry = self.ledger.opened.pop()
             with self._shielded(entry, now):

@@ -98,5 +98,6 @@ class OfflineScheduler:
                 if not without or not isinstance(decoded, Pod) or decoded.uid != without:
                     sink.upsert(None, decoded)
             sink.synced()
-        decider.ledger.advance(now)
+        while not decider.ledger.advance(now):
+            pass
         return picture
