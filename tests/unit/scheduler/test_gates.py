@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from builders import node
+from builders import encode, node, pod_json
+from tidelock.framework.api import Status
+from tidelock.kube.client import PODS
 from tidelock.kube.errors import ServerError
 from tidelock.ledger.owners.awaited import MISSING
-from tidelock.model.pods import REQUIRE_RESERVATION
+from tidelock.model.pods import REQUIRE_RESERVATION, Pod, decode_pod
 from unit.scheduler.machinery import Shell, lock_path, pod_path
 
 REQUIRES = {REQUIRE_RESERVATION: "true"}
@@ -178,6 +180,35 @@ async def test_of_many_pods_some_are_told_each_time() -> None:
         await shell.settle()
         told.append(len(shell.api.asked))
     assert told == [50, 100, 120, 120]
+
+
+async def test_a_look_ends_after_a_while_and_leaves_out_a_namespace_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """220 pods that 5,000 selectors of 64 expressions were compared with took 30 s in one step."""
+    shell = Shell(node("node-a", cpu="1"))
+    for number in range(5):
+        shell.store_pod(f"web-{number}", annotations=REQUIRES)
+    for namespace in ("other", "slow", "slower"):
+        waiting = pod_json("web", namespace=namespace, uid=f"uid-{namespace}", annotations=REQUIRES)
+        shell.api.objects[PODS.item("web", namespace)] = waiting
+        shell.event_handlers.pods.upsert(None, decode_pod(encode(waiting)))
+    gate = next(each for each in shell.decider.profile.pre_enqueue if each.name == "Reservation")
+    ask = gate.pre_enqueue
+
+    def slowly(each: Pod) -> Status:
+        shell.clock.advance(0.0 if each.meta.namespace == "other" else 0.03)
+        return ask(each)
+
+    monkeypatch.setattr(gate, "pre_enqueue", slowly)
+    told = []
+    for _ in range(4):
+        shell.clock.advance(1.0)
+        before = len(shell.api.asked)
+        shell.gates.look()
+        await shell.settle()
+        told.append([each.path.split("/")[4] for each in shell.api.asked[before:]])
+    assert told == [["shop", "other", "slow"], ["slower", "shop"], ["shop"], ["shop"]]
 
 
 async def test_a_pod_is_told_nothing_new_within_ten_seconds() -> None:

@@ -6,6 +6,7 @@ kubectl shows it, and no autoscaler adds nodes for it, which Unschedulable would
 """
 
 import asyncio
+from collections import defaultdict
 from itertools import islice
 from typing import NoReturn
 
@@ -23,11 +24,14 @@ from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName
 GATED = "SchedulingGated"
 """Reason of the condition PodScheduled of a gated pod, as the API server writes it."""
 # Seconds between two looks, and between two texts to one pod; most pods of a look that are asked about, which
-# takes some 10 ms, and that are written.
+# takes some 10 ms, and that are written. A pod beside thousands of selectors takes 0.1 s, so a look ends
+# after some time, and after less it leaves out the other pods of such a namespace.
 _PAUSE = 1.0
 _PAUSE_OF_ONE = 10.0
 _MOST_ASKED = 1000
 _MOST_WRITTEN = 50
+_LONGEST_LOOK = 0.05
+_LONGEST_OF_NAMESPACE = 0.02
 
 
 class GateReporter:
@@ -57,13 +61,22 @@ class GateReporter:
             for waiting in queue.gated_by(ReservationPlugin.name):
                 if waiting.pod.meta.namespace in touched:
                     self._due[waiting.pod.uid] = waiting
-        written = 0
+        written, clock = 0, self._context.clock
+        begun, spent = clock.monotonic(), defaultdict[str, float](float)
         for uid in list(islice(self._due, _MOST_ASKED)):
+            since = clock.monotonic()
+            if since >= begun + _LONGEST_LOOK:
+                return
             waiting = self._due.pop(uid)
+            namespace = waiting.pod.meta.namespace
+            if spent[namespace] >= _LONGEST_OF_NAMESPACE:
+                self._due[uid] = waiting
+                continue
             text = self._text(waiting)
+            spent[namespace] += clock.monotonic() - since
             if not text or told_by(text, _told(waiting)):
                 continue
-            if written == _MOST_WRITTEN or self._context.clock.monotonic() < waiting.told_from:
+            if written == _MOST_WRITTEN or clock.monotonic() < waiting.told_from:
                 self._due[uid] = waiting
                 continue
             written += 1

@@ -384,11 +384,11 @@ class SchedulingQueue:
     def _roll(self, now: float) -> bool:
         """Look at some of the pods that events may wake; whether that was all."""
         left = _AT_A_TIME
-        while self._waves and left:
+        while self._waves and left > 0:
             wave = self._waves[0]
-            while wave.pods and left:
+            while wave.pods and left > 0:
                 waiting = wave.pods.pop()
-                left -= 1
+                left -= _cost(waiting)
                 if self._pods.get(waiting.pod.uid) is waiting:
                     self._wake(waiting, self._hope(waiting, waiting.indexed, wave.happening), now, wave.label)
             if not wave.pods:
@@ -465,21 +465,21 @@ class SchedulingQueue:
     def _ripen(self, now: float) -> bool:
         """Move some of the pods that have waited long enough; whether that was all."""
         left = _AT_A_TIME
-        while left and (flush_at := self._next_flush()) is not None and flush_at <= now:
+        while left > 0 and (flush_at := self._next_flush()) is not None and flush_at <= now:
             oldest = next(iter(self._parked.values()))
             self._wake(oldest, _Hope.AFTER_BACKOFF, now, UNSCHEDULABLE_TIMEOUT)
-            left -= 1
+            left -= _cost(oldest)
         for heap in (self._backoff, self._error_backoff):
-            while left and heap and (heap[0][0] <= now or not self._backs_off(*heap[0])):
+            while left > 0 and heap and (heap[0][0] <= now or not self._backs_off(*heap[0])):
                 entry = heapq.heappop(heap)
                 if self._backs_off(*entry):
                     self._to_active(entry[-1], BACKOFF_COMPLETE)
                 left -= 1
-        while left and self._failed_gates and self._failed_gates[0][0] <= now:
+        while left > 0 and self._failed_gates and self._failed_gates[0][0] <= now:
             due, _, waiting = heapq.heappop(self._failed_gates)
             if self._pods.get(waiting.pod.uid) is waiting and waiting.ask_again == due:
                 self._wake(waiting, _Hope.AFTER_BACKOFF, now, BACKOFF_COMPLETE)
-            left -= 1
+            left -= _cost(waiting)
         return left > 0
 
     def _first_active(self) -> QueuedPodInfo | None:
@@ -572,6 +572,11 @@ class SchedulingQueue:
 
 def _registrations(plugin: object) -> tuple[Registration, ...]:
     return tuple(plugin.events_to_register()) if isinstance(plugin, EnqueueExtensions) else (ANY_EVENT,)
+
+
+def _cost(waiting: QueuedPodInfo) -> int:
+    """Return what moving a pod counts: all that is moved at a time if its gate may take 0.1 s."""
+    return _AT_A_TIME if waiting.pod.requires_reservation else 1
 
 
 def _ignore(*_: str) -> None:
