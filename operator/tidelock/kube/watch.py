@@ -104,7 +104,8 @@ class WatchSettings:
     """How a reflector lists, watches and retries; all times are in seconds."""
 
     page_limit: int = 500  # objects a list request asks for
-    yield_every: int = 200  # listed objects between two turns of the event loop
+    yield_every: int = 200  # listed objects between two turns of the event loop, at most
+    turn: float = 0.01  # seconds after which one ends: a pod beside thousands of selectors takes 0.1 s
     shortest_watch: float = 300.0  # the server ends a watch after a random time between these two
     longest_watch: float = 600.0
     silence: float = 90.0  # a stream without a byte for so long is dead: bookmarks come each minute
@@ -265,14 +266,16 @@ class Reflector(Generic[T]):
         return parse_page(body)
 
     async def _deliver_page(self, page: ListPage, present: set[Key]) -> None:
+        end = self.last_activity + self._settings.turn
         for count, raw in enumerate(page.items or (), start=1):
             listed = parse_identity(raw)
             present.add(listed.key)
             known = self._store.get(listed.key)
             if known is None or known.meta.resource_version != listed.resource_version:
                 self._upsert(listed.key, raw)
-            if count % self._settings.yield_every == 0:
+            if count % self._settings.yield_every == 0 or self._clock() >= end:
                 await asyncio.sleep(0)
+                end = self._clock() + self._settings.turn
 
     async def _watch(self) -> bool:
         """Deliver events until the stream ends; whether there was news."""
@@ -291,8 +294,12 @@ class Reflector(Generic[T]):
             self.lost = None
             while chunk := await stream.read():
                 self.last_activity = self._clock()
+                end = self.last_activity + self._settings.turn
                 for line in lines.event_handlers(chunk):
                     self._handle(line)
+                    if self._clock() >= end:
+                        await asyncio.sleep(0)
+                        end = self._clock() + self._settings.turn
         return self._version > start
 
     def _handle(self, line: bytes) -> None:

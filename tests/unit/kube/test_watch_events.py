@@ -54,6 +54,35 @@ async def test_an_event_is_delivered_while_the_stream_stays_open(
     run.cancel()
 
 
+async def test_events_that_come_at_once_and_take_long_let_others_run(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """All that one read had brought was handled in one turn of the loop: pods beside selectors took 30 s."""
+    lines = b"".join(event("ADDED", pod(f"p-{number}", 6 + number)) for number in range(20))
+    server.plays(page(version=5), watch(lines))
+    now, turns = [0.0], [0]
+
+    class Slow(Journal):
+        def upsert(self, old: Thing | None, new: Thing) -> None:
+            super().upsert(old, new)
+            now[0] += 1.0
+            self.turns.append(turns[0])
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    sink, beside = Slow(), asyncio.create_task(others())
+    await Follower(client, server, sink, clock=lambda: now[0]).until_script_ends()
+    beside.cancel()
+    assert len(set(sink.turns)) == 20
+
+
 async def test_repeated_and_stale_events_are_ignored(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(
         page(pod("a", 3), version=5),
