@@ -272,6 +272,7 @@ def test_every_filter_and_score_has_its_reference() -> None:
 @settings(deadline=None)
 def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> None:
     scene = world.scene()
+    assert FILTERS
     for kind, rule in FILTERS.items():
         expected = {each.name for each in world.nodes if rule(world, wanting, each)}
         assert scene.judge(kind, wanting).fitting == expected, kind.name
@@ -281,6 +282,7 @@ def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> Non
 @settings(deadline=None)
 def test_scores_are_those_of_their_formulas(world: World, wanting: Pod) -> None:
     scene = world.scene()
+    assert SCORES
     for kind, formula in SCORES.items():
         expected = {each.name: formula(world, wanting, each) for each in world.nodes}
         assert scene.judge(kind, wanting).scores == expected, kind.name
