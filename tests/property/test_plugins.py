@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, NOW, node, pod
+from cycles import pod_cycle
 from tidelock.framework.api import Filter, Plugin, Score
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.profile import ProfileSettings, build_profile
-from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus
@@ -26,7 +26,7 @@ from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.unreadable_objects import UnreadableObjects
-from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from unit.plugins.scene import Scene
 
@@ -329,7 +329,7 @@ def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found = SchedulingCycle(scene.cache, scene.ledger, WaitingPods()).schedule(profile, wanting, NOW)
+    found = pod_cycle(scene.cache, scene.ledger).schedule(profile, wanting, NOW)
     if isinstance(found, AssumedPod):
         return found.node_name
     assert isinstance(found, Diagnosis)

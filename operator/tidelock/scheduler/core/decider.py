@@ -53,8 +53,10 @@ from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.dry_run import DryRun, DryRunResult
 from tidelock.scheduler.core.gang import GangScheduler
 from tidelock.scheduler.core.occupancy_observer import OccupancyObserver
+from tidelock.scheduler.core.pipeline import FilterPipeline
 from tidelock.scheduler.core.pod_queue import EnqueueHook, QueuedPodInfo, SchedulingQueue
-from tidelock.scheduler.core.preemption import PreemptionAttempt
+from tidelock.scheduler.core.preemption import PreemptionAttempt, Preemptor
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from tidelock.scheduler.core.reservation_queue import ReservationQueue
 from tidelock.scheduler.defrag.controller import DefragmentationController, MigrationTask
 from tidelock.scheduler.defrag.planner import DefragmentationPlanner
@@ -161,22 +163,29 @@ class Decider:
             recorder=recorder,
             on_failure=self._on_plugin_failure,
         )
+        self.pipeline = FilterPipeline(self.cache, self.ledger, recorder)
+        self._preemptor = Preemptor(self.cache, self.ledger)
         self._cycle = SchedulingCycle(
-            self.cache, self.ledger, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
+            self.cache, self.pipeline, self._preemptor, self.waiting_pods, self._on_plugin_failure
         )
-        self._together = GangScheduler(self.ledger, self._cycle)
+        self.reservation_cycle = ReservationCycle(self.cache, self.ledger, self.pipeline, self._preemptor)
+        self._together = GangScheduler(self.ledger, self.reservation_cycle)
         self._pods_before_search = 0
+        # Quotes and trials have pipelines of their own: their kinds of pods do not crowd out those that wait.
         self._quoting = DryRun(
-            self.cache,
-            self.ledger,
-            SchedulingCycle(self.cache, self.ledger, self.waiting_pods),
-            self._on_plugin_failure,
+            self.cache, self.ledger, FilterPipeline(self.cache, self.ledger), self._on_plugin_failure
         )
-        trials = SchedulingCycle(self.cache, self.ledger, self.waiting_pods)
+        trials = FilterPipeline(self.cache, self.ledger)
         self.moving = DefragmentationController(
             self.ledger, self.cache, DefragmentationPlanner(handle, self.profiles, trials)
         )
-        self._backfill = Backfill(self.ledger, self.cache, trials, self.profile, earmark_after)
+        self._backfill = Backfill(
+            self.ledger,
+            self.cache,
+            ReservationCycle(self.cache, self.ledger, trials, self._preemptor),
+            self.profile,
+            earmark_after,
+        )
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -266,7 +275,7 @@ class Decider:
 
     def take_preemptions(self) -> list[PreemptionAttempt]:
         """Give the attempts to make room since the last call, for somebody else to carry out."""
-        attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
+        attempts, self._preemptor.attempts = self._preemptor.attempts, []
         return attempts
 
     def take_moves(self) -> list[MigrationTask]:
@@ -354,7 +363,7 @@ class Decider:
         if diagnosis is None:
             diagnosis = self._place_anew(entry, now)
         else:
-            self._cycle.refuse_reservation(entry, diagnosis, now)
+            self.reservation_cycle.refuse(entry, diagnosis, now)
         if diagnosis is not None:
             self.moving.want(entry, now)
             if diagnosis.again:
@@ -368,7 +377,7 @@ class Decider:
         """Find room for a lock; if a plugin fails, that is why it has none."""
         self.ledger.checkpoint()
         with self._attempt("Reservation", entry.reservation.meta) as attempt:
-            return self._cycle.place_reservation(self.profile, entry, now)
+            return self.reservation_cycle.place(self.profile, entry, now)
         self.ledger.recover(now)
         diagnosis = _failure(attempt.error)
         if (made := self.ledger.waiting_reservations.waiting.get(entry.key)) is not None:

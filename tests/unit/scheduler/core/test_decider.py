@@ -6,9 +6,9 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
-from tidelock.scheduler.core.cycle import SchedulingCycle
 from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
 from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from unit.scheduler.machinery import Core
 
 
@@ -16,13 +16,13 @@ from unit.scheduler.machinery import Core
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the locks for which nodes were searched."""
     names: list[str] = []
-    place = SchedulingCycle.place_reservation
+    place = ReservationCycle.place
 
-    def noting(cycle: SchedulingCycle, profile: object, entry: ReservationInfo, now: float) -> object:
+    def noting(cycle: ReservationCycle, profile: object, entry: ReservationInfo, now: float) -> object:
         names.append(entry.key.name)
         return place(cycle, profile, entry, now)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SchedulingCycle, "place_reservation", noting)
+    monkeypatch.setattr(ReservationCycle, "place", noting)
     return names
 
 

@@ -2,14 +2,14 @@ from typing import Any
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.model.meta import Key
-from tidelock.scheduler.core.explain import NodeReport, explain
+from tidelock.scheduler.core.explain import NodeReport, explain_pod, explain_reservation
 from unit.scheduler.machinery import Core
 
 
 def opinions(core: Core, **fields: Any) -> dict[str, NodeReport]:
     return {
         each.node.name: each
-        for each in explain(core.cache, core.ledger, core.decider.profile, pod(**fields), NOW)
+        for each in explain_pod(core.decider.pipeline, core.decider.profile, pod(**fields), NOW)
     }
 
 
@@ -17,12 +17,12 @@ def test_every_filter_has_its_say_about_a_node() -> None:
     core = Core(node("a", cpu="1", cordoned=True, taints=["gpu=yes:NoSchedule"]))
     (told,) = opinions(core, requests={"cpu": "2"}).values()
 
-    assert [(each.plugin, each.reasons, each.preemption_may_help) for each in told.objections] == [
+    assert [(each.plugin, each.reasons, each.preemption_may_help) for each in told.rejections] == [
         ("NodeUnschedulable", ("node(s) were unschedulable",), False),
         ("TaintToleration", ("node(s) had untolerated taint(s)",), False),
         ("NodeResourcesFit", ("Insufficient cpu",), False),
     ]
-    assert told.objections[2].detail == "cpu 2 needed, 1 free"
+    assert told.rejections[2].detail == "cpu 2 needed, 1 free"
     assert told.total == 0
 
 
@@ -32,7 +32,7 @@ def test_a_lock_that_is_in_the_way_is_named() -> None:
     core.step()
     (told,) = opinions(core, requests={"cpu": "2"}).values()
 
-    assert [(each.plugin, each.detail) for each in told.objections] == [
+    assert [(each.plugin, each.detail) for each in told.rejections] == [
         ("Reservation", "cpu 2 needed, 1 free, 3 locked by shop/other")
     ]
 
@@ -67,11 +67,11 @@ def test_a_lock_does_not_stand_in_its_own_way() -> None:
     reserve_pod = entry.reservation.pod
     assert reserve_pod is not None
 
-    (told,) = explain(core.cache, core.ledger, core.decider.profile, reserve_pod, NOW, entry)
-    (without,) = explain(core.cache, core.ledger, core.decider.profile, reserve_pod, NOW)
+    (told,) = explain_reservation(core.decider.reservation_cycle, core.decider.profile, entry, NOW)
+    (without,) = explain_pod(core.decider.pipeline, core.decider.profile, reserve_pod, NOW)
 
-    assert told.objections == ()
-    assert [each.plugin for each in without.objections] == ["Reservation"]
+    assert told.rejections == ()
+    assert [each.plugin for each in without.rejections] == ["Reservation"]
 
 
 def test_a_pod_that_is_refused_before_all_nodes_is_refused_by_each() -> None:
@@ -80,7 +80,7 @@ def test_a_pod_that_is_refused_before_all_nodes_is_refused_by_each() -> None:
 
     told = opinions(core, volumes=[claim])
 
-    assert {each.objections[0].reasons for each in told.values()} == {
+    assert {each.rejections[0].reasons for each in told.values()} == {
         ('persistentvolumeclaim "gone" not found',)
     }
     assert list(told) == ["a", "b"]
@@ -95,8 +95,8 @@ def test_room_that_is_being_made_for_another_is_an_objection() -> None:
 
     (told,) = opinions(core, name="late", requests={"cpu": "1"}).values()
 
-    assert [each.plugin for each in told.objections] == ["NodeResourcesFit"]
-    assert told.objections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
+    assert [each.plugin for each in told.rejections] == ["NodeResourcesFit"]
+    assert told.rejections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
 
 
 def test_nothing_is_decided() -> None:
