@@ -98,9 +98,7 @@ def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
     del nameless["metadata"]["name"]
     told = about("web-0", cluster=world(nodes=(node_json("good"), bad, nameless)))
 
-    assert {
-        each.node.name: [objection.plugin for objection in each.rejections] for each in told.reports
-    } == {
+    assert {each.node.name: [objection.plugin for objection in each.rejections] for each in told.reports} == {
         "good": [],
         "odd": ["UnreadableObjects", "NodeResourcesFit"],
     }
