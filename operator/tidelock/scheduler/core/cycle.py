@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from tidelock.cluster.cache import Cache
+from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Label
 from tidelock.cluster.snapshot import Snapshot
@@ -42,9 +42,9 @@ from tidelock.framework.whatif import (
 )
 from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
-from tidelock.ledger.owners.matching import owns
+from tidelock.ledger.owners.matching import owner_names, owners_among
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation import Phase
+from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, ReservePod, pinned_to
@@ -64,6 +64,9 @@ from tidelock.scheduler.core.equivalence_cache import EquivalenceCache, Equivale
 from tidelock.scheduler.core.preemption import Preemptor, run_post_filters
 
 _CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, ReservationPlugin.name})
+# Nodes with owners of a reservation for reuse that are tried for it; a try counts as so many compared pods.
+_MOST_HOMES = 64
+_A_HOME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class SchedulingCycle:
         self._recorder = recorder
         self._on_failure = on_failure
         self.preempting = Preemptor(cache, ledger)
+        self.compared = 0  # pods with reservations for reuse, so far: with many it takes long
         self._shared = EquivalenceCache(cache.columns)
 
     def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
@@ -325,11 +329,11 @@ class SchedulingCycle:
             return None
         snapshot, _, filter_result = filtered
         kept = nominated_above(self._cache.nominator, state, pod, snapshot)
-        spec, namespace = entry.reservation.spec, entry.key.namespace
-        placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
+        placed = self._placed_owners(entry, entry.reservation.spec)
         # Of one that is being bound the room is to be another lock's again if that fails.
         names = {each.node_name for each in placed} - {each.node_name for each in placed if each.assumed}
-        for name in sorted(names, key=lambda name: (name != entry.node, name)):
+        for name in sorted(names, key=lambda name: (name != entry.node, name))[:_MOST_HOMES]:
+            self.compared += _A_HOME
             row = snapshot.row(name)
             credit = self._ledger.holdings.credit(entry, name, entry.reservation.requests)
             if row is None or not credit or row in kept:
@@ -342,6 +346,18 @@ class SchedulingCycle:
             if whatif.judge().fits.all():
                 return snapshot.nodes[row]
         return None
+
+    def _placed_owners(self, entry: ReservationInfo, spec: ReservationSpec) -> list[Placed]:
+        """List the pods on nodes, those that are being bound included, that are owners of a reservation."""
+        names = owner_names(entry.key, spec)
+        if names is not None:
+            found = (self._cache.named(name) for name in dict.fromkeys(names))
+            candidates = [placed for placed in found if placed is not None]
+        else:
+            candidates = list(self._cache.pods_in(entry.key.namespace))
+        self.compared += len(candidates)
+        owners = owners_among(spec, [each.pod for each in candidates])
+        return [each for each in candidates if each.pod.uid in owners]
 
     def _between(
         self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, begin: float, end: float
