@@ -65,7 +65,7 @@ from tidelock.scheduler.core.preemption import Preemptor, run_post_filters
 
 _CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, ReservationPlugin.name})
 # Nodes with owners of a reservation for reuse that are tried for it; a try counts as so many compared pods.
-_MOST_HOMES = 64
+_MOST_HOMES = 32
 _A_HOME = 64
 
 
