@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tidelock.cluster.cache import Cache
+from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Label
 from tidelock.framework.api import Counts, Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
-from tidelock.ledger.owners.matching import owns
+from tidelock.ledger.owners.matching import owner_names, owners_among
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation import Phase
+from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, ReservePod, pinned_to
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
@@ -25,15 +25,25 @@ from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.pipeline import CAPACITY_PLUGINS, Evaluation, FilterPipeline, Record
 from tidelock.scheduler.core.preemption import Preemptor
 
+# Nodes with owners of a reservation for reuse that are tried for it; a try counts as so many compared pods.
+_MOST_HOMES = 32
+_A_HOME = 64
+
 
 class ReservationCycle:
-    """Decides one reservation at a time over the pipeline's cache and ledger."""
+    """Decides one reservation at a time over the pipeline's cache and ledger.
+
+    Attributes:
+        compared: how many pods were compared with reservations for reuse so far, as many take long.
+
+    """
 
     def __init__(self, cache: Cache, ledger: Ledger, pipeline: FilterPipeline, preemptor: Preemptor) -> None:
         self._cache = cache
         self._ledger = ledger
         self._pipeline = pipeline
         self._preemptor = preemptor
+        self.compared = 0
 
     def place(self, profile: Profile, entry: ReservationInfo, now: float) -> Diagnosis | None:
         """Find capacity for a reservation that waits, and hold it; or note why there is none.
@@ -132,11 +142,11 @@ class ReservationCycle:
         if not entry.sticky or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, kept = evaluation.snapshot, evaluation.nominated_above()
-        spec, namespace = entry.reservation.spec, entry.key.namespace
-        placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
+        placed = self._placed_owners(entry, entry.reservation.spec)
         # The capacity of an owner that is being bound belongs to another reservation again if that fails.
         names = {each.node_name for each in placed} - {each.node_name for each in placed if each.assumed}
-        for name in sorted(names, key=lambda name: (name != entry.node, name)):
+        for name in sorted(names, key=lambda name: (name != entry.node, name))[:_MOST_HOMES]:
+            self.compared += _A_HOME
             row = snapshot.row(name)
             credit = self._ledger.holdings.credit(entry, name, entry.reservation.requests)
             if row is None or not credit or row in kept:
@@ -149,6 +159,18 @@ class ReservationCycle:
             if whatif.judge().fits.all():
                 return snapshot.nodes[row]
         return None
+
+    def _placed_owners(self, entry: ReservationInfo, spec: ReservationSpec) -> list[Placed]:
+        """List the owners of a reservation that are on nodes, or are being bound there."""
+        names = owner_names(entry.key, spec)
+        if names is not None:
+            found = (self._cache.named(name) for name in dict.fromkeys(names))
+            candidates = [placed for placed in found if placed is not None]
+        else:
+            candidates = list(self._cache.pods_in(entry.key.namespace))
+        self.compared += len(candidates)
+        owners = owners_among(spec, [each.pod for each in candidates])
+        return [each for each in candidates if each.pod.uid in owners]
 
 
 def reserve_pod_of(entry: ReservationInfo) -> ReservePod:
