@@ -487,10 +487,6 @@ class Ledger:
         self._set_aside_for(entry)
         if event is not None:
             self._note(entry, event, _MOVE_REASONS[event], text, now, now)
-        if event is Event.MOVE:
-            self.waiting_reservations.renew(
-                entry
-            )  # from now on by itself, as what comes free there is for nobody alike
         self._touch(entry)
 
     def set_earmark(self, entry: ReservationInfo, node_name: str, at: float, now: float) -> None:
@@ -500,9 +496,6 @@ class Ledger:
             entry.earmark = node_name
             text = f"room that comes free on {node_name} is kept for it"
             self._note(entry, Event.EARMARK, reasons.EARMARKED, text, now, now)
-            self.waiting_reservations.renew(
-                entry
-            )  # from now on by itself, as what comes free there is for nobody alike
             self._touch(entry)
 
     def end_earmark(self, entry: ReservationInfo) -> None:
@@ -874,7 +867,6 @@ class Ledger:
         begins, entry.ahead = entry.begins_at, False
         self.opened.append(entry)
         if entry.phase is not Phase.PLANNED:
-            self.waiting_reservations.renew(entry)
             self._touch(entry)
             return
         entry.activated_at, entry.epoch = begins, self._epoch

@@ -104,6 +104,16 @@ def capacity_demand(entry: ReservationInfo) -> Hashable:
     return entry.key if alike is None else alike
 
 
+def question(entry: ReservationInfo) -> Hashable:
+    """Give a value that changes whenever a lock that waits asks for something else than before.
+
+    The spec is left out, as an edit of it asks anew by itself: its holder may renew or commit it any time.
+    """
+    moves = entry.plan is not None and entry.plan.under_way
+    where = entry.node if entry.reserved else ""
+    return entry.phase, where, entry.moving, entry.ahead, entry.earmark, moves
+
+
 def quota_demand(entry: ReservationInfo) -> Hashable:
     """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
     if entry.reserved:

@@ -5,10 +5,10 @@ comes free, or parked, until its quota allows more. Of those that are alike the 
 long as these are given room, or leave, the next one follows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
-from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, quota_demand
+from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, question, quota_demand
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
@@ -50,6 +50,7 @@ class WaitingReservations:
         self._over_quota = EquivalenceClasses(quota_demand)
         self._roomless = EquivalenceClasses(capacity_demand)
         self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
+        self._asked: dict[Key, Hashable] = {}  # what those asked for that wait, as they were tried last
 
     @property
     def renewal(self) -> float:
@@ -69,10 +70,13 @@ class WaitingReservations:
                 self.moved |= entry.tried
                 if not parked:
                     self.try_parked(key.namespace)  # those for which it was tried
+            self._asked.pop(key, None)
             self._leave_roomless(key)
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
             self.since[key] = self.steady.last
+        elif key in self._asked and self._asked[key] != question(entry):
+            self.renew(entry)  # what was refused to it says nothing of what it asks for now
 
     def drop(self, entry: ReservationInfo) -> None:
         """Forget a lock."""
@@ -90,11 +94,13 @@ class WaitingReservations:
         """Have a lock wait until its namespace's quota allows more: room for it, or a longer life."""
         self._over_quota.put(entry)
         if entry.wanting:
+            self._asked[entry.key] = question(entry)
             self._leave_roomless(entry.key)
 
     def set_aside(self, entry: ReservationInfo) -> None:
         """Have a lock wait until room comes free."""
         if entry.key in self.waiting and not self.over_quota(entry):
+            self._asked[entry.key] = question(entry)
             self._sent.discard(entry.key)
             self._roomless.put(entry)
 
@@ -152,6 +158,7 @@ class WaitingReservations:
 
     def _unpark(self, entry: ReservationInfo) -> None:
         """Have a lock wait for nothing any more."""
+        self._asked.pop(entry.key, None)
         if not self._over_quota.discard(entry.key):
             self.try_parked(entry.key.namespace)  # those for which it was tried
         self._leave_roomless(entry.key)

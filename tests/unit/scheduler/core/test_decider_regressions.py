@@ -365,3 +365,21 @@ def test_nothing_is_kept_beside_an_owner_on_a_node_that_is_gone() -> None:
     core.answer(owner)
     columns = core.cache.columns
     assert columns.named(columns.reserved[columns.row_of["node-b"]]) == {}
+
+
+def test_a_lock_that_was_refused_more_amounts_is_tried_again_when_it_may_move() -> None:
+    """A lock that grew beyond its node was refused, as one that grows stays where it is. Then its node was
+    not ready for long, so it might move; but it was in line already, and waited until something was freed.
+    """
+    core = Core(node("node-a", cpu="2"))
+    entry = core.reservation()
+    core.step()
+    core.reservation(resources={"cpu": "3"}, generation=2, version=2)
+    core.step()
+    core.event_handlers.nodes.upsert(None, node("node-b"))
+    core.event_handlers.nodes.upsert(node("node-a", cpu="2"), node("node-a", cpu="2", ready=False))
+    core.step()
+    assert (entry.node, entry.growing) == ("node-a", True)
+    core.clock.advance(300)
+    core.step()
+    assert (entry.node, entry.reserved["cpu"], entry.reason) == ("node-b", 3000, reasons.MOVED)
