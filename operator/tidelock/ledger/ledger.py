@@ -893,8 +893,10 @@ class Ledger:
         self.holdings.reprioritise()
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
-                entry.ceiling = ceiling
+                before, entry.ceiling = entry.priority, ceiling
                 self.waiting_reservations.moved = True
+                if entry.priority < before and entry.held:
+                    self.holdings.offer(entry)
 
     def _begin(self, entry: ReservationInfo, now: float) -> None:
         """Have the time of a lock count from now, or from when its group was first active."""
