@@ -122,6 +122,11 @@ class WaitingReservations:
                 self._roomless.discard(entry.key)
                 self.untried[entry.key] = entry
 
+    def forget(self) -> None:
+        """Forget who was refused, so that all that wait are tried again; no answer changes by it."""
+        for entry in self.waiting.values():
+            self.renew(entry)
+
     def try_parked(self, namespace: str) -> None:
         """Have locks tried again that wait for their namespace's quota."""
         parked = (*self._over_quota.take_first(namespace), *self._groups.over_quota(namespace))

@@ -137,6 +137,10 @@ class SchedulingCycle:
         self.preempting = Preemptor(cache, ledger)
         self._shared = EquivalenceCache(cache.columns)
 
+    def forget(self) -> None:
+        """Drop the verdicts that equal pods share."""
+        self._shared = EquivalenceCache(self._cache.columns)
+
     def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
         state = _state_at(now)

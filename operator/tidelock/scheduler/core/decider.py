@@ -221,6 +221,12 @@ class Decider:
         """Tell what would become of a lock with this stand-in; nothing changes by it."""
         return self._quoting.answer(self.profile, pod, now)
 
+    def forget(self) -> None:
+        """Drop what is remembered of earlier answers; what it costs is time, and no answer changes by it."""
+        self._refused.clear()
+        self._cycle.forget()
+        self.ledger.waiting_reservations.forget()
+
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
         if (
