@@ -456,7 +456,7 @@ class Ledger:
         """Whether a lock in line is within its namespace's quotas; if not, it waits for these to change."""
         problem = self.quotas.problem(entry)
         if not problem:
-            self.waiting_reservations.try_parked(entry.key.namespace)  # those alike
+            self.waiting_reservations.note_within_quota(entry)
             return True
         self._nominator.remove(entry.uid)
         self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
