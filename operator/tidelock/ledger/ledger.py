@@ -933,6 +933,7 @@ class Ledger:
                 self._end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
         elif group.spare < 0:
             for entry in group.waiting:  # whatever they lacked before: they wait for members, and for no room
+                self.waiting_reservations.moved |= entry.tried
                 entry.tried = False
                 self._timers.set(entry.key, entry.deadline())
         elif group.standing != group.tried_with:  # who has come or gone may be what it waited for

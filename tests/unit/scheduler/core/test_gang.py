@@ -5,6 +5,7 @@ import pytest
 from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger import reasons
+from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
@@ -402,6 +403,27 @@ def test_a_lock_follows_one_alike_that_its_group_has_taken_out_of_the_wait_for_q
     gang.settle()
     assert ACTIVE not in gang.phases
     assert alone.phase is ACTIVE
+
+
+def test_who_waits_for_members_leaves_the_line_to_others() -> None:
+    """A member that had been refused was in line no more when another one was deleted, which a pod had taken.
+    The lock behind it went on to be told that it was the second of two.
+    """
+    core = Core(node("node-a", cpu="2"))
+    gang = Gang(core).come(pendingDeadlineSeconds=600)
+    gang.give()
+    taker = core.run(worker())
+    core.event_handlers.nodes.upsert(node("node-a", cpu="2"), node("node-a", cpu="0"))
+    core.event_handlers.pods.remove(taker)
+    alone = core.reservation("alone", owner="nobody", created=NOW + 1, pendingDeadlineSeconds=600)
+    gang.settle()
+    core.clock.advance(REFUSAL_RENEWAL)
+    gang.settle()
+    assert (alone.place, core.ledger.waiting_reservations.moved) == ((2, 2, None), False)
+    core.clock.advance(REFUSAL_RENEWAL)
+    gang.drop(next(number for number in (0, 1) if gang[number].phase is CONSUMED))
+    gang.settle()
+    assert alone.place == (1, 1, None)
 
 
 # Domains of nodes.
