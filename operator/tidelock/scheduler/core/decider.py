@@ -231,6 +231,12 @@ class Decider:
         """Tell what would become of a lock with this stand-in; nothing changes by it."""
         return self._quoting.answer(self.profile, pod, now)
 
+    def forget(self) -> None:
+        """Drop what is remembered of earlier answers; what it costs is time, and no answer changes by it."""
+        self._refused.clear()
+        self._cycle.forget()
+        self.ledger.waiting_reservations.forget()
+
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
         if (
@@ -303,9 +309,8 @@ class Decider:
     @property
     def _lined_up(self) -> bool:
         """Whether locks stand in line, or are to."""
-        return (
-            bool(self._line or self.ledger.waiting_reservations.untried) or self._freed != self.columns.freed
-        )
+        waiting = self.ledger.waiting_reservations
+        return bool(self._line or waiting.untried or waiting.unanswered) or self._freed != self.columns.freed
 
     @property
     def _room_changed(self) -> bool:
@@ -329,20 +334,22 @@ class Decider:
 
     def _line_up(self) -> None:
         """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
-        freed = self._freed != self.columns.freed
-        if not (freed or self.ledger.waiting_reservations.untried):
+        freed, waiting = self._freed != self.columns.freed, self.ledger.waiting_reservations
+        if waiting.unanswered and not self._line:
+            waiting.try_unanswered()
+        if not (freed or waiting.untried):
             return
         if freed:
             self._freed = self.columns.freed
             self._refused.clear()
-        entries = self.ledger.waiting_reservations.take(untried_only=not freed)
+        entries = waiting.take(untried_only=not freed)
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
             lined_up = set(first)
             for entry in entries:
                 if entry not in lined_up:  # tried with the first of its group
-                    self.ledger.waiting_reservations.set_aside(entry)
+                    waiting.set_aside(entry)
 
     def _place(self, entry: ReservationInfo, now: float) -> None:
         if self.ledger.waiting_reservations.waiting.get(entry.key) is not entry:

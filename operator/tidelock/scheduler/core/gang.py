@@ -88,7 +88,8 @@ class GangScheduler:
 
         """
         if group.spare < 0:
-            return  # there are members yet to come
+            self._set_aside(group)  # there are members yet to come
+            return
         search = self._searches.get(group.key)
         if search is not None:
             search.again = True
@@ -142,7 +143,7 @@ class GangScheduler:
             self._ledger.waiting_reservations.retry(group.waiting[:1])
 
     def _set_aside(self, group: Group) -> None:
-        """Have a group be told of room that comes free while domains are tried for it."""
+        """Have a group be tried again when room comes free: while domains, or members, are left."""
         for entry in group.waiting:
             self._ledger.waiting_reservations.set_aside(entry)
 
