@@ -70,10 +70,6 @@ class SchedulingCycle:
         self._waiting_pods = waiting_pods
         self._on_failure = on_failure
 
-    def forget(self) -> None:
-        """Drop the verdicts that equal pods share."""
-        self._shared = EquivalenceCache(self._cache.columns)
-
     def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Return the nodes that pass the filters now, for extenders to be asked about."""
         with self._pipeline.evaluate(profile, pod, now, measured=True) as evaluation:

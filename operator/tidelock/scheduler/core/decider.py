@@ -234,7 +234,7 @@ class Decider:
     def forget(self) -> None:
         """Drop what is remembered of earlier answers; what it costs is time, and no answer changes by it."""
         self._refused.clear()
-        self._cycle.forget()
+        self.pipeline.forget()
         self.ledger.waiting_reservations.forget()
 
     def next_due(self) -> float | None:

@@ -72,6 +72,10 @@ class FilterPipeline:
         self.classes = EquivalenceCache(cache.columns)
         self.recorder = recorder
 
+    def forget(self) -> None:
+        """Drop the answers that equal pods share."""
+        self.classes = EquivalenceCache(self.cache.columns)
+
     def evaluate(
         self,
         profile: Profile,

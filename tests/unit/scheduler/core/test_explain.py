@@ -147,7 +147,7 @@ def test_a_pod_with_a_deadline_fits_beside_a_window() -> None:
     begins = format_instant(core.clock.now() + 3600)
     core.reservation("later", startAt=begins, resources={"cpu": "3"}, ttlSeconds=600, owner="nobody")
     core.step()
-    short = {"requests": {"cpu": "2"}, "annotations": {"tidelock.dev/run-seconds": "1800"}}
+    short: dict[str, Any] = {"requests": {"cpu": "2"}, "annotations": {"tidelock.dev/run-seconds": "1800"}}
 
     (told,) = reports(core, **short).values()
     (endless,) = reports(core, requests={"cpu": "2"}).values()
