@@ -1,4 +1,4 @@
-"""How long to wait after one more failure."""
+"""Waiting times after repeated failures."""
 
 from collections.abc import Hashable
 from random import Random
@@ -8,7 +8,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Backoff:
-    """Delays that double from `shortest` to `longest` seconds, shortened by chance to keep clients apart."""
+    """Delays that double from `shortest` to `longest` seconds, randomly shortened to keep clients apart."""
 
     def __init__(self, shortest: float, longest: float, rng: Random) -> None:
         self._shortest = shortest
@@ -23,7 +23,7 @@ class Backoff:
         return delay
 
     def reset(self) -> None:
-        """Begin with the shortest delay again: something went well."""
+        """Start with the shortest delay again, after a success."""
         self._ceiling = self._shortest
 
 
@@ -42,5 +42,5 @@ class Backoffs(Generic[K]):
         return backoff.next()
 
     def reset(self, key: K) -> None:
-        """Begin with the shortest delay again: the object succeeded, or is gone."""
+        """Start with the shortest delay again: the object succeeded, or is gone."""
         self._of.pop(key, None)

@@ -8,7 +8,7 @@ class LineSplitter:
         self._unfinished: list[bytes] = []
 
     def event_handlers(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that this chunk completes, without their newlines; the rest waits for its end."""
+        """Return the lines that this chunk completes, without their newlines. The rest waits for its end."""
         lines = chunk.split(b"\n")
         unfinished = lines.pop()
         if lines:
