@@ -1,4 +1,4 @@
-"""How to log in to a Prometheus server, from a Secret that is read again for each reading."""
+"""Credentials for a Prometheus server, from a Secret that is read again for each reading."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ _decode_secret = bounded(msgspec.json.Decoder(_Secret).decode)
 
 
 class SecretAccess:
-    """Reads a Secret: `token`, or `username` and `password`; and `ca.crt`, the authorities to trust alone."""
+    """Reads a Secret with `token`, or `username` and `password`, and `ca.crt` with trusted authorities."""
 
     def __init__(self, client: KubeClient, reference: SecretReference) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class SecretAccess:
         self._tls: ssl.SSLContext | None = None
 
     async def __call__(self) -> Access:
-        """Read the Secret as it is now; raises SourceError."""
+        """Return the credentials in the Secret as it is now, or raise SourceError."""
         name = f"Secret {self._reference.namespace}/{self._reference.name}"
         try:
             answer = await self._client.get(SECRETS.item(self._reference.name, self._reference.namespace))
