@@ -1,4 +1,4 @@
-"""Live copies of resources, for commands that go on."""
+"""Live copies of resources, for commands that keep running."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,23 +13,23 @@ from tidelock.running import background
 
 
 class News:
-    """A sink that tells that there is news; what it is stands in the reflector's store."""
+    """A handler that only notes that there is news. The objects are in the reflector's store."""
 
     def __init__(self) -> None:
         self.come = asyncio.Event()
 
     def upsert(self, old: Any, new: Any) -> None:
-        """Tell that an object is there, or another."""
+        """Note that an object is new or changed."""
         del old, new
         self.come.set()
 
     def remove(self, last: Any) -> None:
-        """Tell that an object is gone."""
+        """Note that an object is gone."""
         del last
         self.come.set()
 
     def synced(self) -> None:
-        """Tell that a list is complete."""
+        """Note that a list is complete."""
         self.come.set()
 
 
@@ -41,7 +41,7 @@ async def followed(
     sink: EventHandler[T],
     **narrowed: Any,
 ) -> AsyncIterator[Reflector[T]]:
-    """Follow a resource while the context lasts; `narrowed` are a Reflector's namespace and selectors."""
+    """Follow a resource while the context lasts. `narrowed` are a Reflector's namespace and selectors."""
     rng = Random()  # noqa: S311 -- for jitter
     reflector = Reflector(session.client, resource, decode, sink, rng=rng, **narrowed)
     async with background(reflector.run()):
@@ -49,7 +49,7 @@ async def followed(
 
 
 class _Settling(Generic[T]):
-    """Learns each version of one object; `found` is done once it is settled, or gone."""
+    """Follows the versions of one object. `found` is done once it is settled, or gone."""
 
     def __init__(self, first: T, settled: Callable[[T], bool], step: Callable[[T], None]) -> None:
         self._settled = settled
@@ -85,9 +85,9 @@ async def settling(
     seconds: float,
     step: Callable[[T], None] = lambda _: None,
 ) -> tuple[T, str]:
-    """Follow an object until it is settled; `step` is told each version.
+    """Follow an object until it is settled, and call `step` with each version.
 
-    Gives its newest version and, if it is not settled after so many seconds, or gone, a sentence about that.
+    Returns its newest version and, if it is not settled in time, or gone, a sentence about that.
     """
     sink = _Settling(first, settled, step)
     narrowed = {"namespace": first.meta.namespace, "field_selector": f"metadata.name={first.meta.name}"}
@@ -96,5 +96,5 @@ async def settling(
             async with asyncio.timeout(seconds):
                 end = await sink.found
         except TimeoutError:
-            end = "no answer in time: see with kubectl tidelock check whether the operator runs"
+            end = "no answer in time: kubectl tidelock check shows whether the operator runs"
     return sink.newest, end
