@@ -18,14 +18,13 @@ import msgspec
 from tidelock.binders.certificates import Certificates, renewed
 from tidelock.binders.tokens import Tokens
 from tidelock.clock import Clock
-from tidelock.kube.client import WEBHOOKS, ApiResource, KubeClient
+from tidelock.kube.client import SECRETS, WEBHOOKS, KubeClient
 from tidelock.kube.errors import Conflict
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
 CONFIGURATION = "tidelock"
 """Name of the ValidatingWebhookConfiguration."""
 WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")

@@ -15,7 +15,7 @@ from tidelock.model.pods import Pod, decode_pod
 
 _MOST_POINTS = 10
 
-T = TypeVar("T", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class BadRequestError(ValueError):
@@ -130,7 +130,7 @@ def _decoded_pod(raw: msgspec.Raw) -> Pod:
     return pod
 
 
-def _decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+def _decoded(body: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError) as error:

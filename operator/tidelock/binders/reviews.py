@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelock.model.meta import Key
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 from tidelock.model.pods import Pod, decode_pod
 
 REVIEW_API_VERSION = "admission.k8s.io/v1"
@@ -74,8 +74,8 @@ class _Review(msgspec.Struct, frozen=True):
     request: _Request
 
 
-_decode_review = bounded(msgspec.json.Decoder(_Review).decode)
-_decode_binding = bounded(msgspec.json.Decoder(_Binding).decode)
+_decode_review = depth_bounded(msgspec.json.Decoder(_Review).decode)
+_decode_binding = depth_bounded(msgspec.json.Decoder(_Binding).decode)
 
 
 def read_review(body: bytes) -> BindingReview:

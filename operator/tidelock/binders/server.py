@@ -51,7 +51,7 @@ _RETRY = 2.0
 _PATIENCE = 1.0
 _MOMENT = 0.01
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class BinderServer:
@@ -174,7 +174,7 @@ class BinderServer:
         response.force_close()
         return response
 
-    def _when_ready(self, handler: Handler) -> Handler:
+    def _when_ready(self, handler: _Handler) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             if not self._ready():
                 return web.Response(status=503, text="not ready: not leading, or the cluster is not read yet")
@@ -188,7 +188,7 @@ class BinderServer:
 
         return handle
 
-    def _extending(self, name: str, verb: Verb) -> Handler:
+    def _extending(self, name: str, verb: Verb) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await request.read()
             started = self._clock.monotonic()

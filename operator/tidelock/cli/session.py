@@ -16,7 +16,7 @@ MANAGER = "kubectl-tidelock"
 
 _TIMEOUT = 30.0  # seconds for one answer, which may contain a whole cluster
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Failure(Exception):  # noqa: N818 -- it ends a command, and is no error in it
@@ -48,12 +48,12 @@ class Session:
         return self.namespace
 
 
-def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) -> T:
+def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
     """Run work with a cluster, or raise Failure like `reach`."""
     return asyncio.run(reach(target, work))
 
 
-async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) -> T:
+async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
     """Run work with a cluster, beside other work.
 
     Raises:

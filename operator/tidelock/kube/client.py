@@ -91,6 +91,7 @@ WEBHOOKS = ApiResource(
 RESERVATIONS = ApiResource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESERVATIONGROUPS = ApiResource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
 RESERVATIONSCHEDULES = ApiResource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 RESOURCEQUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = ApiResource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
 RESERVATIONQUOTES = ApiResource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")

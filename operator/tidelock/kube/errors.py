@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 
 _TEXT_LIMIT = 256  # characters of an answer that is not JSON, such as a proxy's whole error page
 _FIRST_SERVER_ERROR = 500
@@ -117,7 +117,7 @@ class ErrorStatus(msgspec.Struct, frozen=True):
     details: StatusDetails | None = None
 
 
-_decode_status = bounded(msgspec.json.Decoder(ErrorStatus).decode)
+_decode_status = depth_bounded(msgspec.json.Decoder(ErrorStatus).decode)
 
 _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
     {

@@ -21,7 +21,7 @@ from tidelock.kube.lease import Leadership, Lease
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _BEAT = 0.5  # seconds between two signs of life of the event loop
 
@@ -129,6 +129,6 @@ class LeaseThread(Leadership):
         self.on_lost()
         return False
 
-    async def _in_thread(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _in_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the thread, and cancel it when this call is cancelled."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

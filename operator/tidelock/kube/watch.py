@@ -56,20 +56,20 @@ class HasMeta(Protocol):
         """Identity and version."""
 
 
-T = TypeVar("T", bound=HasMeta)
-T_contra = TypeVar("T_contra", bound=HasMeta, contravariant=True)
+_T = TypeVar("_T", bound=HasMeta)
+_T_contra = TypeVar("_T_contra", bound=HasMeta, contravariant=True)
 
 
-class EventHandler(Protocol[T_contra]):
+class EventHandler(Protocol[_T_contra]):
     """Receives changes in order, in the event loop.
 
     An exception costs only its object (`Failures`), which is delivered once more later.
     """
 
-    def upsert(self, old: T_contra | None, new: T_contra) -> None:
+    def upsert(self, old: _T_contra | None, new: _T_contra) -> None:
         """Process a new object (`old` is None), or a new state of the object with the same uid."""
 
-    def remove(self, last: T_contra) -> None:
+    def remove(self, last: _T_contra) -> None:
         """Forget an object. `last` is its state as delivered before."""
 
     def synced(self) -> None:
@@ -124,7 +124,7 @@ def _is_another(old: ObjectMeta, new: ObjectMeta) -> bool:
     return new.is_other(old.uid) and old.is_other(new.uid)
 
 
-class Reflector(Generic[T]):
+class Reflector(Generic[_T]):
     """Keeps an event handler and its own `store` equal to one resource on the server.
 
     Attributes:
@@ -143,8 +143,8 @@ class Reflector(Generic[T]):
         self,
         client: KubeClient,
         resource: ApiResource,
-        decode: Callable[[bytes], T],
-        sink: EventHandler[T],
+        decode: Callable[[bytes], _T],
+        sink: EventHandler[_T],
         *,
         rng: Random,
         namespace: str | None = None,
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
         absent_if: tuple[type[ApiError], ...] = (),
         on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
-        unusable: Callable[[T, str], T | None] = lambda _object, _problem: None,
+        unusable: Callable[[_T, str], _T | None] = lambda _object, _problem: None,
         settings: WatchSettings = WatchSettings(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -192,12 +192,12 @@ class Reflector(Generic[T]):
         self._on_faults = on_faults
         self._on_failure = on_failure
         self._unusable = unusable
-        self._behind: dict[Key, tuple[asyncio.TimerHandle, T | None]] = {}
+        self._behind: dict[Key, tuple[asyncio.TimerHandle, _T | None]] = {}
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
         self._backoff = Backoff(settings.shortest_retry, settings.longest_retry, rng)
-        self._store: dict[Key, T] = {}
+        self._store: dict[Key, _T] = {}
         self._version = _UNKNOWN  # everything up to here has been delivered
         self._trouble: tuple[type[ApiError], int, str] | None = None
         self.synced = asyncio.Event()
@@ -208,7 +208,7 @@ class Reflector(Generic[T]):
         self.lost: ApiError | None = None
 
     @property
-    def store(self) -> Mapping[Key, T]:
+    def store(self) -> Mapping[Key, _T]:
         """The objects as last delivered, by key, read only."""
         return self._store
 
@@ -295,7 +295,7 @@ class Reflector(Generic[T]):
             while chunk := await stream.read():
                 self.last_activity = self._clock()
                 end = self.last_activity + self._settings.turn
-                for line in lines.event_handlers(chunk):
+                for line in lines.split(chunk):
                     self._handle(line)
                     if self._clock() >= end:
                         await asyncio.sleep(0)
@@ -351,7 +351,7 @@ class Reflector(Generic[T]):
         self._store[key] = new
         self._deliver(old, new)
 
-    def _deliver(self, old: T | None, new: T) -> None:
+    def _deliver(self, old: _T | None, new: _T) -> None:
         """Deliver an object. One for which the sink fails is unusable until the sink accepts it."""
         key = new.meta.key
         if (behind := self._behind.pop(key, None)) is not None:
@@ -366,7 +366,7 @@ class Reflector(Generic[T]):
             handle = asyncio.get_running_loop().call_later(attempt.pause, self._deliver_again, key)
             self._behind[key] = handle, known
 
-    def _deliver_unusable(self, old: T | None, new: T, fault: Fault) -> T | None:
+    def _deliver_unusable(self, old: _T | None, new: _T, fault: Fault) -> _T | None:
         """Deliver the replacement of an unusable object, and return the state that the sink knows then."""
         instead = self._unusable(new, fault.problem)
         with self._try("unusable", new.meta) as attempt:
@@ -407,7 +407,7 @@ class Reflector(Generic[T]):
         if last is not None:
             self._tell_removed(last)
 
-    def _tell_removed(self, last: T) -> None:
+    def _tell_removed(self, last: _T) -> None:
         """Deliver the removal of an object. If that fails, try later unless another one has its name."""
         if last.meta.key in self._store:
             return

@@ -7,9 +7,9 @@ import msgspec
 
 from tidelock.kube.errors import MalformedAnswer
 from tidelock.model.meta import Key
-from tidelock.model.nesting import DEEPEST, bounded, shallow
+from tidelock.model.nesting import DEEPEST, depth_bounded, shallow
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Identity(msgspec.Struct, frozen=True, rename="camel"):
@@ -95,7 +95,7 @@ def parse_version(text: str) -> int:
         raise MalformedAnswer(f"no resource version: {text!r}") from error
 
 
-def _parse(decode: Callable[[bytes], T], data: bytes) -> T:
+def _parse(decode: Callable[[bytes], _T], data: bytes) -> _T:
     try:
         return decode(data)
     except ValueError as error:
@@ -104,9 +104,9 @@ def _parse(decode: Callable[[bytes], T], data: bytes) -> T:
         return _parse_shallow(decode, bytes(data))
 
 
-def _parse_shallow(decode: Callable[[bytes], T], data: bytes) -> T:
+def _parse_shallow(decode: Callable[[bytes], _T], data: bytes) -> _T:
     """Parse data with an object that is nested too deeply. Its remains report the fault."""
     try:
-        return bounded(decode)(shallow(data, 2 * DEEPEST))
+        return depth_bounded(decode)(shallow(data, 2 * DEEPEST))
     except ValueError as error:
         raise MalformedAnswer(str(error)) from error

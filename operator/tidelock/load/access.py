@@ -6,21 +6,19 @@ import ssl
 
 import msgspec
 
-from tidelock.kube.client import ApiResource, KubeClient
+from tidelock.kube.client import SECRETS, KubeClient
 from tidelock.kube.errors import ApiError
 from tidelock.load.prometheus import Access
 from tidelock.load.source import SourceError, Trouble
 from tidelock.model.api.water_level import SecretReference
-from tidelock.model.nesting import bounded
-
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
+from tidelock.model.nesting import depth_bounded
 
 
 class _Secret(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-_decode_secret = bounded(msgspec.json.Decoder(_Secret).decode)
+_decode_secret = depth_bounded(msgspec.json.Decoder(_Secret).decode)
 
 
 class SecretAccess:

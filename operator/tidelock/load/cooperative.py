@@ -8,7 +8,7 @@ import msgspec
 
 from tidelock.load.source import SourceError, Trouble
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 # Items that cost a Python loop some microseconds each. A slice takes one or two milliseconds.
 _ITEMS = 100
@@ -16,7 +16,7 @@ _ITEMS = 100
 AT_LEISURE = 0.005
 
 
-def paced(items: Iterable[T]) -> Iterator[T | None]:
+def paced(items: Iterable[_T]) -> Iterator[_T | None]:
     """Iterate over items, with a None between slices of them, at which the work on them yields."""
     for count, item in enumerate(items, start=1):
         yield item

@@ -40,8 +40,8 @@ class Subject(NamedTuple):
 Identify = Callable[[Key], Subject | None]
 """Finds the pod of a name, or None if it is not in the group."""
 
-T = TypeVar("T", NodeLevel, PodUsage)
-K = TypeVar("K", bound=Hashable)
+_T = TypeVar("_T", NodeLevel, PodUsage)
+_K = TypeVar("_K", bound=Hashable)
 
 
 class Estimate:
@@ -147,14 +147,16 @@ def _pooled(uses: Sequence[Use]) -> tuple[Sample, Sample]:
     return (*means, *tops), (at,) * 4
 
 
-def _put(history: History[K], samples: Iterable[tuple[K, Sample, Sample]]) -> Iterator[None]:
+def _put(history: History[_K], samples: Iterable[tuple[_K, Sample, Sample]]) -> Iterator[None]:
     left = iter(samples)
     while some := tuple(islice(left, _A_SLICE)):
         history.put(some)
         yield
 
 
-def _collect(history: History[K], make: Callable[[float, Windows], T], into: dict[K, T]) -> Iterator[None]:
+def _collect(
+    history: History[_K], make: Callable[[float, Windows], _T], into: dict[_K, _T]
+) -> Iterator[None]:
     """Compute a record of each measured object from its statistics."""
     left = iter(history.rows())
     while some := tuple(islice(left, _A_SLICE)):

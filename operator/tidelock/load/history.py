@@ -22,7 +22,7 @@ STEPS: Mapping[WindowName, int] = {"15m": 60, "1h": 300, "1d": 900}
 _ROWS_A_SLICE = 200
 _PERCENTILE = 0.95
 
-K = TypeVar("K", bound=Hashable)
+_K = TypeVar("_K", bound=Hashable)
 
 
 class _Ring:
@@ -111,13 +111,13 @@ class Row(NamedTuple):
     latest: Floats
 
 
-class History(Generic[K]):
+class History(Generic[_K]):
     """Values of many objects over all windows. Each object has the same number of values."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._rings = {name: _Ring(step, WINDOW_SECONDS[name] // step, width) for name, step in STEPS.items()}
-        self._row_of: dict[K, int] = {}
+        self._row_of: dict[_K, int] = {}
         self._free: list[int] = []
         self._latest = np.full((0, width), -np.inf)
 
@@ -129,7 +129,7 @@ class History(Generic[K]):
         for ring in self._rings.values():
             ring.advance(now)
 
-    def put(self, samples: Sequence[tuple[K, Sample, Sample]]) -> None:
+    def put(self, samples: Sequence[tuple[_K, Sample, Sample]]) -> None:
         """Add values with the time of each; call `advance` before."""
         if not samples:
             return
@@ -160,11 +160,11 @@ class History(Generic[K]):
         """Mean, maximum and 95th percentile by row and value, as of the last `judge`."""
         return {name: ring.stats for name, ring in self._rings.items()}
 
-    def rows(self) -> Iterable[tuple[K, Row]]:
+    def rows(self) -> Iterable[tuple[_K, Row]]:
         """Return all objects with their rows."""
         return ((key, Row(row, self._latest[row])) for key, row in self._row_of.items())
 
-    def retain(self, wanted: Callable[[K], bool]) -> Iterator[None]:
+    def retain(self, wanted: Callable[[_K], bool]) -> Iterator[None]:
         """Drop all other objects, a slice at a time."""
         gone = []
         for key in paced(tuple(self._row_of)):
@@ -179,7 +179,7 @@ class History(Generic[K]):
             ring.values[rows] = np.nan
             ring.changed = ring.changed or bool(rows)
 
-    def _row(self, key: K) -> int:
+    def _row(self, key: _K) -> int:
         row = self._row_of.get(key)
         if row is None:
             if not self._free:

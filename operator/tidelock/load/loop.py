@@ -32,7 +32,7 @@ from tidelock.load.garbage_collection import LOOK_SECONDS, GarbageCollector
 from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
-from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
+from tidelock.load.prometheus import PrometheusSource, PromQlQueries, anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
@@ -423,8 +423,8 @@ def _stop(group: MeasuredGroup) -> None:
         group.task = None
 
 
-def _queries(server: Prometheus) -> Queries:
+def _queries(server: Prometheus) -> PromQlQueries:
     if server.queries is None:
-        return Queries()
+        return PromQlQueries()
     given = server.queries.model_dump(exclude_none=True, by_alias=False)
-    return Queries(**given)
+    return PromQlQueries(**given)

@@ -22,7 +22,7 @@ from tidelock.load.source import (
 from tidelock.model.instants import parse_instant
 from tidelock.model.lenient import decode
 from tidelock.model.meta import Key
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 
 NODE_METRICS = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
@@ -31,7 +31,7 @@ POD_METRICS = ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 _MILLI = 1000
 
 
-class Api(Protocol):
+class MetricsApi(Protocol):
     """The part of the API server's client that is used here."""
 
     async def get(self, path: str) -> bytes:
@@ -58,13 +58,13 @@ class _List(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-_decode_list = bounded(msgspec.json.Decoder(_List).decode)
+_decode_list = depth_bounded(msgspec.json.Decoder(_List).decode)
 
 
 class MetricsServerSource:
     """Measurements of the metrics API. It keeps no past, so windows fill up over time."""
 
-    def __init__(self, api: Api, capacity: Capacities) -> None:
+    def __init__(self, api: MetricsApi, capacity: Capacities) -> None:
         """Prepare; `capacity` returns the amounts that are 100 percent of a node."""
         self.settling = 0.0
         self._api = api

@@ -27,7 +27,7 @@ import msgspec
 from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
 from tidelock.load.source import SourceError, Trouble, Use, UseReading, cores, percent, size
 from tidelock.model.meta import Key
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 
 # Idle time as a part of all time, because a rate alone is too low for series younger than its range.
 NODE_CPU = (
@@ -41,7 +41,7 @@ _CONTAINERS = 'container!="",container!="POD"'
 POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{{{_CONTAINERS}}}[5m]))"
 POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{_CONTAINERS}}})"
 
-K = TypeVar("K", bound=Hashable)
+_K = TypeVar("_K", bound=Hashable)
 
 # Seconds until the default query is correct for a new pod.
 _SETTLING = 300.0
@@ -54,7 +54,7 @@ _INSTANTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class PromQlQueries:
     """PromQL of each query, where an empty one is not sent.
 
     Queries for nodes return a fraction, 0 to 1, with a label that names the node or its instance. Queries for
@@ -106,8 +106,8 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     warnings: tuple[str, ...] = ()
 
 
-_decode_answer = bounded(msgspec.json.Decoder(_Answer).decode)
-_decode_series = bounded(msgspec.json.Decoder(_Series).decode)
+_decode_answer = depth_bounded(msgspec.json.Decoder(_Answer).decode)
+_decode_series = depth_bounded(msgspec.json.Decoder(_Series).decode)
 
 
 class Vector(NamedTuple):
@@ -130,7 +130,7 @@ class PrometheusSource:
         address: str,
         access: Callable[[], Awaitable[Access]],
         known_nodes: Callable[[], Collection[str]],
-        queries: Queries = Queries(),
+        queries: PromQlQueries = PromQlQueries(),
         *,
         timeout_seconds: float = 10.0,
         node_label: str = "",
@@ -407,16 +407,16 @@ def _read_past(
                 pods.put(key, at, value)
 
 
-class _Latest(dict[K, tuple[float, float]]):
+class _Latest(dict[_K, tuple[float, float]]):
     """Times and values by object. The newer of two values counts, and the higher of two with equal time."""
 
-    def put(self, key: K, at: float, value: float) -> None:
+    def put(self, key: _K, at: float, value: float) -> None:
         known = self.get(key)
         if known is None or (at, value) > known:
             self[key] = at, value
 
 
-def _join(cpu: _Latest[K], memory: _Latest[K], into: dict[K, Use]) -> Iterator[None]:
+def _join(cpu: _Latest[_K], memory: _Latest[_K], into: dict[_K, Use]) -> Iterator[None]:
     """Combine the values of each object, with the time of the older one."""
     for key in paced(cpu.keys() | memory.keys()):
         if key is None:

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_
 import msgspec
 
 from tidelock.model.meta import Fault, ObjectMeta, StoredObject, field_path
-from tidelock.model.nesting import DEEPEST, bounded, cut, is_flat
+from tidelock.model.nesting import DEEPEST, cut, depth_bounded, is_flat
 from tidelock.model.quantities import QuantityError, capped_quantity
 
 _MOST_FAULTS = 16  # of one object: enough to find the cause
@@ -40,11 +40,11 @@ class HasMetadata(Protocol):
         """Identity, version and faults."""
 
 
-T = TypeVar("T", bound=HasMetadata)
-S = TypeVar("S", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=HasMetadata)
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 
-class Reader(Generic[T]):
+class Reader(Generic[_T]):
     """Decodes the objects of one kind.
 
     Attributes:
@@ -52,7 +52,9 @@ class Reader(Generic[T]):
 
     """
 
-    def __init__(self, kind: type[T], *, spare: str = "", check: Callable[[T], object] | None = None) -> None:
+    def __init__(
+        self, kind: type[_T], *, spare: str = "", check: Callable[[_T], object] | None = None
+    ) -> None:
         r"""Prepare to decode structs of a kind.
 
         Args:
@@ -69,7 +71,7 @@ class Reader(Generic[T]):
         spare = spare or ("status.*" if self._keeps_plain else "")
         self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
 
-    def __call__(self, raw: bytes | msgspec.Raw) -> T:
+    def __call__(self, raw: bytes | msgspec.Raw) -> _T:
         """Decode an object, or raise ValueError if its JSON is broken, or if it has no name."""
         if self._keeps_plain and not is_flat(bytes(raw)):
             return self._decode_shallow(bytes(raw))
@@ -78,7 +80,7 @@ class Reader(Generic[T]):
         except RecursionError:
             return self._decode_shallow(bytes(raw))
 
-    def _decode_or_salvage(self, raw: bytes | msgspec.Raw) -> T:
+    def _decode_or_salvage(self, raw: bytes | msgspec.Raw) -> _T:
         try:
             decoded = self._decode(raw)
             if self._check is not None:
@@ -87,20 +89,20 @@ class Reader(Generic[T]):
             return self._salvage(msgspec.json.decode(raw))
         return decoded
 
-    def _decode_shallow(self, raw: bytes) -> T:
+    def _decode_shallow(self, raw: bytes) -> _T:
         """Decode an object without its deepest levels, which are needed unless they are in the status."""
         left = cut(raw)
         if left is None:
-            return bounded(self._decode_or_salvage)(raw)
-        decoded: Any = bounded(self._decode_or_salvage)(left.raw)
+            return depth_bounded(self._decode_or_salvage)(raw)
+        decoded: Any = depth_bounded(self._decode_or_salvage)(left.raw)
         path = field_path(left.path)
         needed = self._spare.fullmatch(path) is None
         fault = Fault(path, f"is nested more than {DEEPEST} levels deep", needed=needed)
         metadata = msgspec.structs.replace(decoded.metadata, faults=(fault, *decoded.metadata.faults))
-        cut_down: T = msgspec.structs.replace(decoded, metadata=metadata)
+        cut_down: _T = msgspec.structs.replace(decoded, metadata=metadata)
         return cut_down
 
-    def _salvage(self, plain: object) -> T:
+    def _salvage(self, plain: object) -> _T:
         parts = _Parts()
         decoded: Any = parts.read(plain, self.kind, ())
         faults = [
@@ -111,11 +113,11 @@ class Reader(Generic[T]):
         metadata: ObjectMeta = msgspec.structs.replace(decoded.metadata, faults=tuple(faults[:_MOST_FAULTS]))
         if "metadata.uid" in parts.faults:
             metadata = msgspec.structs.replace(metadata, uid=str(metadata.key))
-        salvaged: T = msgspec.structs.replace(decoded, metadata=metadata)
+        salvaged: _T = msgspec.structs.replace(decoded, metadata=metadata)
         return salvaged
 
 
-def decode(raw: bytes | msgspec.Raw, kind: type[S]) -> S:
+def decode(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S:
     """Decode a struct, where null means empty, or raise ValueError for any bad part."""
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -125,13 +127,13 @@ def decode(raw: bytes | msgspec.Raw, kind: type[S]) -> S:
         raise msgspec.DecodeError("is nested too deeply") from None
 
 
-def convert(plain: object, kind: type[S]) -> S:
+def convert(plain: object, kind: type[_S]) -> _S:
     """Convert plain values to a struct, where null means empty, or raise ValidationError for any bad part."""
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError:
         parts = _Parts()
-        converted: S = parts.read(plain, kind, ())
+        converted: _S = parts.read(plain, kind, ())
         for path, problem in parts.faults.items():
             raise msgspec.ValidationError(f"{problem} - at `$.{path}`") from None
         return converted

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-R = TypeVar("R")
-T = TypeVar("T")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 DEEPEST = 100
 """Largest number of nested lists and objects in an object. The deepest of Kubernetes' own kinds has 20."""
@@ -68,10 +68,10 @@ def shallow(raw: bytes, deepest: int = DEEPEST) -> bytes:
     return raw if left is None else left.raw
 
 
-def bounded(decode: Callable[[R], T]) -> Callable[[R], T]:
+def depth_bounded(decode: Callable[[_R], _T]) -> Callable[[_R], _T]:
     """Return a decoder that raises a ValueError for JSON that is nested too deeply, as for bad JSON."""
 
-    def decode_bounded(raw: R) -> T:
+    def decode_bounded(raw: _R) -> _T:
         try:
             return decode(raw)
         except RecursionError:
@@ -80,7 +80,7 @@ def bounded(decode: Callable[[R], T]) -> Callable[[R], T]:
     return decode_bounded
 
 
-decode_plain: Callable[[bytes | msgspec.Raw], object] = bounded(msgspec.json.decode)
+decode_plain: Callable[[bytes | msgspec.Raw], object] = depth_bounded(msgspec.json.decode)
 """Decode JSON to plain values, or raise ValueError, also for JSON that is nested too deeply."""
 
 

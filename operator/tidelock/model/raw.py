@@ -5,15 +5,15 @@ from typing import TypeVar
 
 import msgspec
 
-T = TypeVar("T", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 _FIELD = "raw"
 
 
-def keeping_raw(decode: Callable[[bytes | msgspec.Raw], T]) -> Callable[[bytes | msgspec.Raw], T]:
+def keeping_raw(decode: Callable[[bytes | msgspec.Raw], _T]) -> Callable[[bytes | msgspec.Raw], _T]:
     """Return a decoder that keeps the JSON beside its result (a struct with `dict=True`)."""
 
-    def decode_and_keep(raw: bytes | msgspec.Raw) -> T:
+    def decode_and_keep(raw: bytes | msgspec.Raw) -> _T:
         decoded = decode(raw)
         decoded.__dict__[_FIELD] = raw.copy() if isinstance(raw, msgspec.Raw) else msgspec.Raw(raw)
         return decoded

@@ -10,8 +10,8 @@ import msgspec
 from tidelock.model.api.wire import LABEL_VALUE, LONGEST_LABEL_KEY, QUALIFIED_NAME
 
 Labels = Mapping[str, str]
-T = TypeVar("T")
-Labelled = list[tuple[Labels, T]]
+_T = TypeVar("_T")
+Labelled = list[tuple[Labels, _T]]
 """Objects with their labels."""
 
 _INTEGER = re.compile("[+-]?[0-9]{1,19}")
@@ -46,7 +46,7 @@ class Requirement(msgspec.Struct, frozen=True):
             case _:
                 return False
 
-    def select(self, things: Labelled[T]) -> Labelled[T]:
+    def select(self, things: Labelled[_T]) -> Labelled[_T]:
         """Return the objects with labels that satisfy the expression, ten times as fast as one by one."""
         key, values = self.key, frozenset(self.values)
         match self.operator:
@@ -106,7 +106,7 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
             requirement.matches(labels) for requirement in self.match_expressions
         )
 
-    def select(self, things: Labelled[T]) -> Labelled[T]:
+    def select(self, things: Labelled[_T]) -> Labelled[_T]:
         """Return the objects with labels that satisfy the selector."""
         for key, value in self.match_labels.items():
             things = [thing for thing in things if thing[0].get(key) == value]

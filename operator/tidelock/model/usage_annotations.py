@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from tidelock.model.instants import format_instant, parse_instant
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 
 NODE_LEVEL = "tidelock.dev/water-level"
 """Annotation of a Node with its level."""
@@ -140,8 +140,8 @@ class _Wire(msgspec.Struct, frozen=True):
     windows: dict[WindowName, dict[Measured, Stat]]
 
 
-_decode_number = bounded(msgspec.json.Decoder(_NotNegative).decode)
-_decode_wire = bounded(msgspec.json.Decoder(_Wire).decode)
+_decode_number = depth_bounded(msgspec.json.Decoder(_NotNegative).decode)
+_decode_wire = depth_bounded(msgspec.json.Decoder(_Wire).decode)
 _ENCODER = msgspec.json.Encoder()
 
 

@@ -65,7 +65,7 @@ _REST = UsagePolicy(
     defaults=(0.0,) * len(MEASURED_RESOURCES),
 )
 
-Amounts = tuple[int, int, int]
+_Amounts = tuple[int, int, int]
 """Allocatable, requested and reserved, in the units of `tidelock.model.quantities`."""
 
 
@@ -131,7 +131,7 @@ class NodeRow(_Row, frozen=True):
 
     name: str
     state: str
-    amounts: list[Amounts]
+    amounts: list[_Amounts]
     water: list[float | None]
     quality: Quality
     measured_at: float | None
@@ -191,7 +191,7 @@ class ViewPage(_Row, frozen=True):
     """
 
     resources: list[str]
-    totals: list[Amounts]
+    totals: list[_Amounts]
     water: list[WaterRow | None]
     measured: int
     phases: dict[str, int]
@@ -303,7 +303,7 @@ def _part(total: int, matching: int, first: int) -> ListPart:
     return ListPart(total, matching, min(first, last))
 
 
-def _triples(allocatable: Column, requested: Column, reserved: Column) -> list[Amounts]:
+def _triples(allocatable: Column, requested: Column, reserved: Column) -> list[_Amounts]:
     """Combine the amounts of each resource. Each is R."""
     return list(zip(allocatable.tolist(), requested.tolist(), reserved.tolist(), strict=True))
 
