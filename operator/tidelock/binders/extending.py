@@ -62,7 +62,7 @@ class _PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 Verb = Callable[[AdmissionCheck, bytes, float, bool], bytes | None]
-"""Answers a request at an instant, or returns None to a patient caller, or raise BadRequestError."""
+"""Answers a request at an instant, or returns None to a patient caller, or raises BadRequestError."""
 
 
 def filter_nodes(guard: AdmissionCheck, body: bytes, now: float, patient: bool) -> bytes | None:

@@ -301,12 +301,12 @@ async def _fence(session: Session) -> CheckFinding:
 
 
 async def _statuses(session: Session) -> CheckFinding:
-    """Check which clients may write statuses. Docs/security.md says how to extend that."""
+    """Check which clients may write statuses. See docs/security.md to extend that."""
     if await _has_policy(session, "tidelock-status-writers"):
         return CheckFinding("statuses", Severity.OK, "the API server refuses all but the operator's")
     found = (
         "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
-        "who may write statuses in one namespace can take capacity from others"
+        "a client that may write statuses in one namespace can take capacity from others"
     )
     return CheckFinding("statuses", Severity.NOTE, found, _BASE)
 

@@ -218,7 +218,7 @@ def _run(picture: OfflineScheduler, until: float, pods: dict[str, ObjectOutcome]
         elif isinstance(outcome, Unschedulable):
             pod = outcome.waiting.pod
             nominated = decider.cache.nominator.node_of(pod.uid)
-            word = f"waits for evictions on {nominated}" if nominated else "no room"
+            word = f"waits for evictions on {nominated}" if nominated else "no capacity"
             pods[pod.uid] = ObjectOutcome(_name(pod), word, "", outcome.diagnosis.message, good=False)
 
 

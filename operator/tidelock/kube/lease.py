@@ -295,7 +295,7 @@ class Lease(Leadership):
     def upsert(self, old: LeaseObject | None, new: LeaseObject) -> None:
         """Note a change of the Lease."""
         if old is None or old.spec.holder_identity != new.spec.holder_identity:
-            logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "nobody"})
+            logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "none"})
             self._renewals = False
         else:
             self._renewals = True
@@ -378,7 +378,7 @@ class Lease(Leadership):
             logger.warning("the Lease was not read", extra={"lease": self._name, "error": str(error)})
             return
         if found.spec.holder_identity != self._identity:
-            self._lose(f"is {found.spec.holder_identity or 'nobody'}'s")
+            self._lose(f"is {found.spec.holder_identity or 'no process'}'s")
         self._held = found
 
     def _lose(self, why: str) -> NoReturn:

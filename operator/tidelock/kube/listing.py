@@ -11,7 +11,7 @@ _PAGE_LIMIT = 500
 async def list_all(
     client: KubeClient, resource: ApiResource, namespace: str | None = None
 ) -> list[msgspec.Raw]:
-    """Return the objects of a resource, in one namespace or in all, page by page, or raise an ApiError."""
+    """Return the objects of a resource, in one namespace or in all, page by page. Raises an ApiError."""
     objects: list[msgspec.Raw] = []
     token = ""
     while True:

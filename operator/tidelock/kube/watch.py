@@ -164,7 +164,7 @@ class Reflector(Generic[_T]):
             client: connection to the API server.
             resource: the resource to follow.
             decode: decodes an object from its JSON, and notes its unreadable parts in the metadata's
-                `faults`, or raise ValueError for JSON that is no object at all.
+                `faults`. Raises ValueError for JSON that is no object at all.
             sink: the event handler that receives all changes.
             rng: random generator, which spreads retries.
             namespace: the only namespace to follow.

@@ -140,7 +140,7 @@ class PrometheusSource:
         Args:
             session: the HTTP client.
             address: base URL of the server.
-            access: returns the current credentials, or raise SourceError.
+            access: returns the current credentials, or raises SourceError.
             known_nodes: returns the names of the cluster's nodes.
             queries: the queries to send.
             timeout_seconds: how long one query may take.

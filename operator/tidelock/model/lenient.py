@@ -72,7 +72,7 @@ class Reader(Generic[_T]):
         self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
 
     def __call__(self, raw: bytes | msgspec.Raw) -> _T:
-        """Decode an object, or raise ValueError if its JSON is broken, or if it has no name."""
+        """Decode an object. Raises ValueError if its JSON is broken, or if it has no name."""
         if self._keeps_plain and not is_flat(bytes(raw)):
             return self._decode_shallow(bytes(raw))
         try:

@@ -81,7 +81,7 @@ def depth_bounded(decode: Callable[[_R], _T]) -> Callable[[_R], _T]:
 
 
 decode_plain: Callable[[bytes | msgspec.Raw], object] = depth_bounded(msgspec.json.decode)
-"""Decode JSON to plain values, or raise ValueError, also for JSON that is nested too deeply."""
+"""Decode JSON to plain values. Raises ValueError, also for JSON that is nested too deeply."""
 
 
 def _path(raw: bytes, step: npt.NDArray[np.int8], depth: npt.NDArray[np.int32]) -> tuple[str, ...]:

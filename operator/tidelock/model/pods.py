@@ -576,7 +576,7 @@ decode_pod = Reader(
     r"|status\.(conditions|startTime|nominatedNodeName).*",
     check=_check_quantities,
 )
-"""Decode a pod from its JSON, as far as it can be read, or raise ValueError if it has no name."""
+"""Decode a pod from its JSON, as far as it can be read. Raises ValueError if it has no name."""
 
 
 class ReservePod(Pod, frozen=True, dict=True):

@@ -70,7 +70,7 @@ def parse_quantity(resource: str, value: str | int) -> int:
 
 
 def capped_quantity(resource: str, value: str | int) -> str | int:
-    """Return a quantity, or the largest one that fits 64 bits, or raise QuantityError for a bad one."""
+    """Return a quantity, or the largest one that fits 64 bits. Raises QuantityError for a bad one."""
     try:
         parse_quantity(resource, value)
     except TooLargeError:

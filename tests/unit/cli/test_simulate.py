@@ -62,7 +62,7 @@ def test_an_edit_of_a_lock_is_tried_out() -> None:
     larger = reservation("batch", resources={"cpu": "3"}, generation=2, version=1, nodeName="a")
     told = played(larger, pod("rest", requests={"cpu": "2"}), cluster=cluster)
 
-    assert [(each.outcome, each.node) for each in told.outcomes] == [("Active", "a"), ("no room", "")]
+    assert [(each.outcome, each.node) for each in told.outcomes] == [("Active", "a"), ("no capacity", "")]
 
 
 def test_a_pod_that_is_its_locks_owner_takes_it() -> None:

@@ -125,7 +125,7 @@ def _fixed(field: str, unchanged: str, but: str = "") -> Rule:
     """Return the rule that a field of the spec is immutable, except for the part that `but` names."""
     return Rule(
         unchanged,
-        f"{field} is immutable{but}: delete the reservation and create it anew",
+        f"{field} is immutable{but}: delete the reservation and create it again",
         field=f".spec.{field}",
         reason="FieldValueForbidden",
     )
@@ -218,7 +218,7 @@ RESERVATION = CustomResource(
         ),
         Rule(
             f"!({_PHASE} in ['Consumed', 'Expired', 'Lost']) || self.spec == oldSelf.spec",
-            "spec of a reservation that is final is immutable: delete it and create it anew",
+            "spec of a reservation that is final is immutable: delete it and create it again",
             field=".spec",
             reason="FieldValueForbidden",
         ),

@@ -359,13 +359,16 @@ class ReservationSpec(Ask):
                 field,
                 f"has(self.group) && {given}",
                 "group",
-                "the members of a group have their room together, and keep it from all others",
+                "the members of a group get their capacity together, and keep it from all others",
             )
             for field, given in _IN_GROUPS.items()
         ),
         *(
             _refused_beside(
-                field, f"{_LENDS} && {given}", "borrowable", "what is lent is the owner's at any time"
+                field,
+                f"{_LENDS} && {given}",
+                "borrowable",
+                "lent capacity is the owner's at any time",
             )
             for field, given in _NOT_LENT.items()
         ),
@@ -373,7 +376,7 @@ class ReservationSpec(Ask):
             "preemptionPolicy",
             f"has(self.mayMove) && {_PREEMPTS}",
             "mayMove",
-            "room is made by moving pods, or by evicting those of lower priority",
+            "capacity is freed by moving pods, or by evicting those of lower priority",
         ),
         _refused_beside(
             "pendingDeadlineSeconds",

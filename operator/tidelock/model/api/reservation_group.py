@@ -116,7 +116,7 @@ class ReservationGroupStatus(StatusWire):
 GROUP_RULES = (
     Rule(
         "self.spec == oldSelf.spec",
-        "spec of a group is immutable: delete it and create it anew",
+        "spec of a group is immutable: delete it and create it again",
         field=".spec",
         reason="FieldValueForbidden",
     ),

@@ -151,7 +151,7 @@ class EventHandlers:
 
     @atomic
     def answered(self, claim: Claim, stored: Pod | None) -> None:
-        """Process the API server's state of a pod that a watch shows as bound, or None if the pod is gone."""
+        """Process the API server's state of a pod that a watch shows as bound. None means that it is gone."""
         now = self.clock.now()
         known = self.cache.get(claim.pod.uid)
         if stored is None:
