@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 SHORTEST = 1.0
 LONGEST = 300.0
-"""Longest time in seconds for which an object is left alone. The first fault costs less."""
+"""Shortest and longest time in seconds for which an object is left alone after a fault."""
 # Seconds without a fault, beyond the last pause, after which the next fault counts as the first.
 _CALM = 60.0
 # Chained causes that are followed.

@@ -186,7 +186,7 @@ def draw(spans: Sequence[ShownSpan], window: ShownTime, file: str) -> None:
     axes.set_yticks(range(len(spans)), [f"{each.node}: {each.reservation}" for each in spans])
     axes.invert_yaxis()
     axes.set_xlabel(f"minutes from {format_instant(int(window.now))}")
-    axes.set_title("Locks on nodes")
+    axes.set_title("Reservations on nodes")
     try:
         figure.savefig(Path(file), format="png", dpi=120)
     except OSError as error:

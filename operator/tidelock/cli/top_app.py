@@ -155,7 +155,7 @@ class Top(App[None]):
         self._legend = Static(id="legend")
         self._node_pane = Pane(id="nodes")
         self._reservation_pane = Pane(id="locks")
-        self._asked = Input(placeholder="part of a node's, lock's, namespace's or owner's name")
+        self._asked = Input(placeholder="part of a node's, reservation's, namespace's or owner's name")
         self._asked.border_title = "Filter (Esc shows all)"
 
     def compose(self) -> ComposeResult:
@@ -198,7 +198,7 @@ class Top(App[None]):
         lines = node_lines(world, resource, self._source.now())
         sums = total(lines)
         told = (
-            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.reserved):.0%} locked, "
+            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.reserved):.0%} reserved, "
             f"{sums.part(sums.free):.0%} free of {amount(resource, sums.allocatable)} on {len(lines)} nodes"
         )
         self._summary.update(Text(told))

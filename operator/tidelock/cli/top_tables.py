@@ -33,7 +33,7 @@ class NodeSort(StrEnum):
     NAME = "name"
     FREE = "least free"
     USED = "most used"
-    RESERVED = "most locked"
+    RESERVED = "most reserved"
     WATER = "highest water"
 
 
@@ -218,7 +218,7 @@ def bar(share: Share, width: int) -> Text:
 def legend() -> Text:
     """Return the legend of the bars."""
     text = Text()
-    for sign, meaning in ((USED, "used"), (RESERVED, "locked"), (FREE, "free")):
+    for sign, meaning in ((USED, "used"), (RESERVED, "reserved"), (FREE, "free")):
         text.append(sign, _COLOURS[sign]).append(f" {meaning}   ")
     return text.append(WATER, "bold").append(f" measured ({OLD_WATER} stale)")
 

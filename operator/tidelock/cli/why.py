@@ -170,7 +170,7 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
         story.append(f"{scheduled.reason}: {scheduled.message}")
     story += [f"{name}: {text}" for name, text in closed.items()]
     own = decider.ledger.ownership.of(pod if bound_to else unbound)
-    story += [f"Its lock {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
+    story += [f"Its reservation {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
     return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
 
 

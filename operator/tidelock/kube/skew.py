@@ -32,7 +32,7 @@ async def watch_skew(
             observe(apart)
             if abs(apart) > TOLERANCE:
                 logger.warning(
-                    "clocks differ: locks expire by this one", extra={"skew_seconds": round(apart, 1)}
+                    "clocks differ: reservations expire by this one", extra={"skew_seconds": round(apart, 1)}
                 )
         await asyncio.sleep(PERIOD)
 

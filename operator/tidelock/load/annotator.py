@@ -33,7 +33,8 @@ logger = logging.getLogger(__name__)
 
 FIELD_MANAGER = "tidelock-load"
 
-# Percentage points of a node by which a level must change; part of a workload's use, and its minimum.
+# Smallest changes worth a write: of a node in percentage points, of a workload as a part of its use, and
+# in cores and bytes.
 _POINTS = 1.0
 _PART = 0.1
 _LEAST: Mapping[str, float] = {"cpu": 0.01, "memory": 16 * 2**20}

@@ -34,7 +34,7 @@ class GarbageCollector:
         self._annotator = annotator
         self._nodes = nodes
         self._workloads = workloads
-        # A foreign rest of a node's annotation stays: the own part is removed once, by the node's uid.
+        # Annotations are removed once per node, by its uid. A value that remains is foreign.
         self._removed: dict[str, str] = {}
 
     async def remove(

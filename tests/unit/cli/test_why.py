@@ -41,7 +41,7 @@ def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
 def test_an_owner_sees_its_lock() -> None:
     told = about("other", cluster=world(pod_json("other", requests={"cpu": "2"})))
 
-    assert "Its lock shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
+    assert "Its reservation shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
     assert told.opinions[0].node.name == "node-a"
 
 
