@@ -219,13 +219,13 @@ def legend() -> Text:
     """Return the legend of the bars."""
     text = Text()
     for sign, meaning in ((USED, "used"), (RESERVED, "reserved"), (FREE, "free")):
-        text.append(sign, _COLOURS[sign]).append(f" {meaning}   ")
-    return text.append(WATER, "bold").append(f" measured ({OLD_WATER} stale)")
+        text.append(sign, _COLOURS[sign]).append(f" {meaning}  ")
+    return text.append(WATER, "bold").append(f" measured {OLD_WATER} stale")
 
 
 def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid:
     """Return the table of nodes. Bars get the remaining cells of `width`."""
-    heads = ["NODE", resource.upper(), "USED", "LOCKED", "FREE", "OF", "WATER", "LOCKS", "STATE"]
+    heads = ["NODE", resource.upper(), "USED", "RESERVED", "FREE", "OF", "WATER", "LOCKS", "STATE"]
     figures = 9  # as wide as 999999.99 and 9999.9Gi
     name = max((len(line.name) for line in lines), default=0)
     state = max((len(line.state) for line in lines), default=0)
