@@ -1,11 +1,12 @@
-"""Faults of the program cost the object that they befell, and never the process.
+"""Faults of the program cost only the object that they concern, and never the process.
 
-A fault is an exception that no code expects. As controller-runtime recovers each reconcile and puts its
-object back into a rate-limited queue, each step that is about one object hands its faults to an `Isolation`.
-That counts the fault, tells it in an event of the object and in the log, and tells for how long to leave the
-object alone: a second at first, twice as long after each further fault, five minutes at most.
+A fault is an unexpected exception. controller-runtime recovers each reconcile and puts its object back into a
+rate-limited queue. In the same way, each step for one object passes its faults to an `Isolation`. The
+isolation counts the fault, and reports it in an event of the object and in the log. It returns for how long
+to leave the object alone: a second at first, twice as long after each further fault, five minutes at most.
 
-One traceback is logged for each place in the code that fails. What fails there later is a line with a count.
+One traceback is logged for each place in the code that fails. Later failures at that place are a line with a
+count.
 """
 
 import asyncio
@@ -35,12 +36,12 @@ logger = logging.getLogger(__name__)
 
 SHORTEST = 1.0
 LONGEST = 300.0
-"""Seconds for which an object is left alone after its first fault, and at most."""
-# Seconds without a fault, beyond the last pause, after which the next one is the first again.
+"""Shortest and longest time in seconds for which an object is left alone after a fault."""
+# Seconds without a fault, beyond the last pause, after which the next fault counts as the first.
 _CALM = 60.0
-# Causes of causes that are followed.
+# Chained causes that are followed.
 _MOST_CAUSES = 8
-# Objects, and places in the code, that are kept in mind.
+# Remembered objects and places in the code.
 _MOST = 4096
 
 _KINDS: Mapping[str, ApiResource] = MappingProxyType(
@@ -55,7 +56,7 @@ _KINDS: Mapping[str, ApiResource] = MappingProxyType(
 
 
 class _Failing(NamedTuple):
-    """How often a step has failed for an object, for how long it is left alone, and from when on."""
+    """The number of faults of an object in a step, the pause, and its end."""
 
     tries: int
     pause: float
@@ -86,11 +87,11 @@ class Isolation:
         self._places: OrderedDict[object, int] = OrderedDict()
 
     def failed(self, step: str, about: ApiResource | str, meta: ObjectMeta, error: BaseException) -> float:
-        """Take a fault of a step for an object; return the seconds for which to leave the object alone.
+        """Take a fault of a step for an object, and return the seconds for which to leave it alone.
 
         Args:
-            step: what was done, such as `decision`: a label of the metric.
-            about: the object's resource, or its kind; no kind for a step that is about no object.
+            step: the failed step, such as `decision`: a label of the metric.
+            about: the object's resource, or its kind; an empty kind for a step without an object.
             meta: the object.
             error: the fault.
 
@@ -107,7 +108,7 @@ class Isolation:
         return failing.pause
 
     def part_failed(self, step: str, error: BaseException) -> float:
-        """Take a fault of a step that is about no object; return the seconds for which to leave it."""
+        """Take a fault of a step without an object, and return the seconds for which to pause the step."""
         failing = self._note(step)
         self._count(step, "")
         self._log(step, error, failing, {})
@@ -121,11 +122,11 @@ class Isolation:
         *,
         fatal: tuple[type[Exception], ...] = (),
     ) -> Attempt:
-        """Return a context for a step that is about an object; errors of a `fatal` type get out of it."""
+        """Return a context for a step for an object, which only errors of a `fatal` type leave."""
         return Attempt(lambda error: self.failed(step, about, meta, error), fatal=fatal)
 
     def part(self, step: str, *, fatal: tuple[type[Exception], ...] = ()) -> Attempt:
-        """Return a context for a step that is about no object; errors of a `fatal` type get out of it."""
+        """Return a context for a step without an object, which only errors of a `fatal` type leave."""
         return Attempt(lambda error: self.part_failed(step, error), fatal=fatal)
 
     async def supervise(
@@ -135,7 +136,7 @@ class Isolation:
         *,
         fatal: tuple[type[Exception], ...] = (),
     ) -> NoReturn:
-        """Do endless work, again after each fault; errors of a `fatal` type get out."""
+        """Run endless work, again after each fault. Only errors of a `fatal` type are raised."""
         while True:
             with self.part(step, fatal=fatal) as attempt:
                 await work()
@@ -173,7 +174,7 @@ class Isolation:
 
 
 def _where(error: BaseException) -> tuple[str, int]:
-    """Name the line of code that raised an error, or its first cause, as a plugin's error is raised anew."""
+    """Return the line of code that raised an error, or its first cause, as plugins' errors are wrapped."""
     for _ in range(_MOST_CAUSES):
         error = error.__cause__ or error
     frames = list(traceback.walk_tb(error.__traceback__))

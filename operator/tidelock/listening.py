@@ -1,7 +1,7 @@
 """A port that serves an HTTP application within limits, whatever its clients do.
 
-Any pod of a cluster may reach a port of the operator. So connections that ask nothing give way to new ones,
-and a request has to come in time and be of a bounded size.
+Any pod of a cluster may reach a port of the operator. So connections without requests give way to new ones,
+and a request must arrive in time and be of a bounded size.
 """
 
 import asyncio
@@ -24,8 +24,9 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
 )
 _HANDSHAKE = 10.0  # seconds that a client gets for TLS
 
-# aiohttp names itself and Python with their versions in each answer that has no such header, and in its own
-# error pages, which no signal of an application sees. Its constant is the only place that all of them read.
+# aiohttp names itself and Python with their versions in each answer that has no such header. Its own error
+# pages, which no signal of an application sees, do so too. This constant is the only place that all of them
+# read.
 web_response.SERVER_SOFTWARE = "tidelock"  # type: ignore[attr-defined]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,8 +42,8 @@ class Limits:
 
     Attributes:
         connections: how many are kept open at once.
-        first_request: seconds from the begin of a connection to the head of its first request.
-        body: seconds in which the body of a request must come.
+        first_request: seconds from the start of a connection to the head of its first request.
+        body: seconds in which the body of a request must arrive.
         size: largest body, in bytes.
         keepalive: seconds for which a connection without requests is kept.
         last: seconds that requests get when the port is closed.
@@ -58,9 +59,9 @@ class Limits:
 
 
 def bounded(limits: Limits, *before: Middleware) -> web.Application:
-    """Make an application whose requests have bodies of a bounded size that come in time.
+    """Return an application with a bounded size and time for the bodies of requests.
 
-    What `before` refuses is refused before its body is read.
+    A request that `before` refuses is refused before its body is read.
     """
 
     @web.middleware
@@ -86,7 +87,7 @@ async def listening(
     limits: Limits = Limits(),
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve an application while the context lasts; gives the port. `option` is the flag that sets the port.
+    """Serve an application while the context lasts, and yield the port, which the flag `option` sets.
 
     Raises:
         ListenError: the port is taken, or the address is not one of this machine's.
@@ -117,10 +118,10 @@ async def listening(
 
 
 class _Connections:
-    """Makes the protocols of a port, and closes connections that ask nothing.
+    """Creates the protocols of a port, and closes idle connections.
 
-    At the limit a new connection takes the place of the one that has asked nothing for the longest time, so
-    clients that only hold connections keep no other client out.
+    At the limit a new connection replaces the one that has been idle for the longest time, so clients that
+    only hold connections keep no other client out.
     """
 
     server: web.Server
@@ -131,7 +132,7 @@ class _Connections:
         self._busy: set[object] = set()
 
     def __call__(self) -> asyncio.Protocol:
-        """Make the protocol of a connection that a client opens now."""
+        """Return the protocol of a connection that a client opens now."""
         known = self.server.connections
         self._asked = {each: self._asked[each] for each in known if each in self._asked}
         if len(known) >= self._limits.connections:
@@ -160,9 +161,9 @@ class _Connections:
 
 
 def _reason(error: OSError, option: str) -> str:
-    """Say why an address can't be listened on, and what to do; asyncio's own text names it once more."""
+    """Return why an address can't be listened on, with an advice; asyncio's text repeats the address."""
     if isinstance(error, socket.gaierror):
         return f"{error.strerror}{_OTHER_ADDRESS}"
-    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out where no address could be bound
+    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out if no address could be bound
     advice = _ADVICE.get(number, "")
     return f"{os.strerror(number)}{advice.format(option=option)}"

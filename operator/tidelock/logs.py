@@ -1,6 +1,6 @@
 """Logs as text for people or JSON for collectors: a constant message, and fields beside it.
 
-What others wrote into a field forges no line: each record is one line, after which a traceback is indented.
+Foreign text in a field forges no line: each record is one line, followed by an indented traceback.
 """
 
 import json
@@ -25,10 +25,10 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line a record: time, level, logger, message, fields; the lines of a traceback are indented."""
+    """One line per record: time, level, logger, message, fields. The lines of a traceback are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Format a record."""
         fields = "".join(f" {name}={value!s}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}{fields}"
         traceback = self.formatException(record.exc_info).split("\n") if record.exc_info else ()
@@ -36,10 +36,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record."""
+    """One JSON object per record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Format a record."""
         line: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(log_format: str, level: str) -> None:
-    """Log to standard error from now on; of Kopf, only warnings about objects.
+    """Log to standard error from now on. Kopf only logs warnings about objects.
 
     `handlers.supervision` logs why Kopf fails, once and without the tracebacks of each try.
     """

@@ -17,19 +17,19 @@ logger = logging.getLogger(__name__)
 
 
 class TokenError(Exception):
-    """The token that scrapes have to show can't be had from its file."""
+    """The token for scrapes can't be read from its file."""
 
 
 class MetricsToken:
-    """What scrapes have to show, read anew for each of them, as the file of a mounted Secret changes."""
+    """The token that scrapes must send. It is read for each scrape, as a mounted Secret can change."""
 
     def __init__(self, path: Path) -> None:
-        """Take the file; raises TokenError if it holds no token now."""
+        """Take the file, or raise TokenError if it holds no token now."""
         self._path = path
         self._read()
 
     def guard(self, handler: Handler) -> Handler:
-        """Have a handler answer those alone who show the token."""
+        """Return a handler that answers only requests with the token."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             try:
@@ -43,7 +43,7 @@ class MetricsToken:
         return answer
 
     async def _shown_by(self, request: web.Request) -> bool:
-        """Tell whether a request shows the token, in a time that tells nothing of it; raises TokenError."""
+        """Return whether a request has the token, in a time that leaks nothing, or raise TokenError."""
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         token = await asyncio.to_thread(self._read)
         shown = credentials.strip().encode(errors="surrogateescape")
@@ -60,7 +60,7 @@ class MetricsToken:
 
 
 def _verbose(details: Mapping[str, str], *, passed: bool) -> str:
-    """Write details as the API server does for `/readyz?verbose`."""
+    """Return details in the format of the API server's `/readyz?verbose`."""
     lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in details.items()]
     return "\n".join([*lines, f"readyz check {'passed' if passed else 'failed'}", ""])
 
@@ -77,11 +77,11 @@ async def serve(
     token: MetricsToken | None = None,
     site: web.Application | None = None,
 ) -> AsyncIterator[int]:
-    """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site; gives the port.
+    """Serve /metrics, /healthz, /readyz and the site's /web/ while the context lasts. Yield the port.
 
-    With a token, /metrics is for those who show it; kubelets have none, so that probes stay open.
-    `/readyz?verbose` lists the `details`: parts by name, each with why it does not work, or nothing. These do
-    not decide whether the process is ready.
+    With a token, /metrics needs the token. Kubelets have none, so probes stay open. `/readyz?verbose` lists
+    the `details`: parts by name, each with its error, or nothing. They do not decide whether the process is
+    ready.
 
     Raises:
         ListenError: the port is taken, or the address is not one of this machine's.

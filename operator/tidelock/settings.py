@@ -1,4 +1,4 @@
-"""What can be configured, with its defaults; the command line of `tidelock run` sets it."""
+"""Settings with their defaults, which the command line of `tidelock run` sets."""
 
 import socket
 from dataclasses import dataclass
@@ -11,33 +11,34 @@ class Settings:
     """Settings of one operator process.
 
     Attributes:
-        kubeconfig: file to connect with; empty: $KUBECONFIG, the pod's service account or ~/.kube/config.
-        config: file with a KubeSchedulerConfiguration; empty: the default profile alone.
+        kubeconfig: file to connect with. Empty: $KUBECONFIG, the pod's service account or ~/.kube/config.
+        config: file with a KubeSchedulerConfiguration. Empty: the default profile alone.
         scheduler_name: without a file, pods with this spec.schedulerName are scheduled here.
         listen: address of the HTTP server for metrics, probes and the web view.
-        port: its port; 0 for any that is free.
-        metrics_token_file: file with the bearer token that scrapes have to show; empty: metrics are open.
-        web_view: whether to serve the web view there, to those who show the token if there is one.
+        port: its port, or 0 for any free one.
+        metrics_token_file: file with the bearer token that scrapes must send. Empty: metrics are open.
+        web_view: whether to serve the web view there. It needs the same token, if there is one.
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
-        move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
-        earmark_after_seconds: how long a lock has to wait before room that comes free is kept for it.
+        move_after_seconds: how long a reservation for any node stays on a cordoned or unready node.
+        earmark_after_seconds: how long a reservation must wait before capacity is kept for it as it becomes
+            free.
         borrower_grace_seconds: longest grace period, in whole seconds, of a borrower that is evicted for an
             owner.
-        extender: whether to serve the extender API, by which other schedulers honour locks.
-        extender_clients: file with the certificates by which these schedulers are known, or those of their
-            authorities, in PEM; without it none of them is answered.
-        admission: whether to review the bindings of others.
+        extender: whether to serve the extender API, with which other schedulers respect reservations.
+        extender_clients: PEM file with the certificates of these schedulers, or of their authorities.
+            Without it all of them are refused.
+        admission: whether to review the bindings of other binders.
         tls_port: port on `listen` for both, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
-            in the Secret's namespace; empty: whoever asks knows the address.
-        tls_names: DNS names and addresses for which the certificate is made.
+            in the Secret's namespace. Empty: the callers know the address.
+        tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
-        leader_elect: whether to decide only while holding the Lease, so that others can stand by.
+        leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
-        lease_namespace: its namespace; empty: the pod's own, or that of the kubeconfig's context.
-        lease_duration_seconds: how long others wait for a leader that is silent; it writes nothing after two
-            thirds of that.
+        lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
+        lease_duration_seconds: how long others wait for a silent leader, which stops writing after two thirds
+            of that time.
         instance: name of this process in events.
 
     """
@@ -45,7 +46,7 @@ class Settings:
     kubeconfig: str = ""
     config: str = ""
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
-    listen: str = "0.0.0.0"  # noqa: S104 -- probes and Prometheus come from outside of the pod
+    listen: str = "0.0.0.0"  # noqa: S104 -- probes and Prometheus connect from outside the pod
     port: int = 8080
     metrics_token_file: str = ""
     web_view: bool = False

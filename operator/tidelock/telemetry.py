@@ -1,7 +1,7 @@
 """Metrics. Names, labels and buckets of `scheduler_*` are those of kube-scheduler 1.36.
 
-Counters and histograms are written where things happen; what can be read off the scheduler's state is read at
-the scrape, by `tidelock.scheduler.views.gauges`.
+Counters and histograms are written where things happen. `tidelock.scheduler.views.gauges` reads the
+scheduler's state at the scrape.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ from tidelock.ledger.ledger import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.audit import Record
 
-# A series more for each counter, of which kube-scheduler has none.
+# This saves a series for each counter, which kube-scheduler does not have.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SAMPLE = 0.1
@@ -41,12 +41,12 @@ _RELEASES = _ENDS_OF_TIME | {Event.CLAIM, Event.LOSE_NODE, Event.DISPLACE}
 
 
 def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Give bounds as kube-scheduler makes them, one out of the other: they are labels, to the last digit."""
+    """Return bounds computed as in kube-scheduler, as they are labels with every digit."""
     return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))
 
 
 def code_label(code: Code) -> str:
-    """Write an outcome as kube-scheduler's metrics do."""
+    """Return an outcome as kube-scheduler's metrics name it."""
     return code.name.title().replace("_", "")
 
 
@@ -54,7 +54,7 @@ _CODES = {code: code_label(code) for code in Code}
 
 
 class Durations(Collector):
-    """A histogram that is written several times in every decision, and so at a tenth of the usual cost."""
+    """A histogram for several observations in every decision, at a tenth of the usual cost."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> None:
         self._name, self._text, self._labels, self._buckets = name, text, labels, buckets
@@ -71,7 +71,7 @@ class Durations(Collector):
         self._sums[labels] += seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Sum the counts up."""
+        """Return the sums of the counts."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         bounds = [*map(floatToGoString, self._buckets), "+Inf"]
         for labels, counts in self._counts.items():
@@ -81,10 +81,10 @@ class Durations(Collector):
 
 
 class Telemetry(MetricsRecorder):
-    """All metrics of a process, in a registry of their own."""
+    """All metrics of a process, in a separate registry."""
 
     def __init__(self, clock: Callable[[], float], rng: Random) -> None:
-        """Take what gives monotonic seconds, and chance to sample by."""
+        """Take a clock of monotonic seconds, and a random generator for sampling."""
         self.clock = clock
         self._rng = rng
         self.registry = CollectorRegistry()
@@ -102,7 +102,7 @@ class Telemetry(MetricsRecorder):
         )
         self.scheduling_attempt_duration = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
-            "Seconds of a scheduling attempt: the decision, and the binding where there is one.",
+            "Seconds of a scheduling attempt: the decision, and the binding if there is one.",
             ("result", "profile"),
             buckets=_exponential(0.001, 2, 15),
             registry=self.registry,
@@ -156,7 +156,7 @@ class Telemetry(MetricsRecorder):
 
         self.preemption_attempts = Counter(
             "scheduler_preemption_attempts_total",
-            "Attempts to make room by evictions, whether or not that helped.",
+            "Attempts to free capacity by evictions, successful or not.",
             registry=self.registry,
         )
         self.preemption_victims = Histogram(
@@ -175,36 +175,36 @@ class Telemetry(MetricsRecorder):
         )
         self.reservations = Counter("tidelock_locks_total", "Locks given.", registry=self.registry)
         self.releases = Counter(
-            "tidelock_releases_total", "Locks released, by cause.", ("cause",), registry=self.registry
+            "tidelock_releases_total", "Reservations released, by cause.", ("cause",), registry=self.registry
         )
         self.lives = Counter(
             "tidelock_reservations_ended_total",
-            "Reservations that have ended, by namespace and last phase, or Deleted before.",
+            "Ended Reservations, by namespace and last phase, or Deleted if deleted before their end.",
             ("namespace", "outcome"),
             registry=self.registry,
         )
         self.idle = Counter(
             "tidelock_reservation_idle_seconds_total",
-            "Seconds for which Reservations that have ended held room with no owner in it, by namespace and "
-            "whether any came.",
+            "Seconds for which ended Reservations held capacity without an owner, by namespace and "
+            "whether an owner came.",
             ("namespace", "used"),
             registry=self.registry,
         )
         self.occupied = Counter(
             "tidelock_reservation_occupied_seconds_total",
-            "Seconds for which owners were in Reservations for reuse that have ended, by namespace.",
+            "Seconds for which owners ran in ended Reservations for reuse, by namespace.",
             ("namespace",),
             registry=self.registry,
         )
         self.violations = Counter(
             "tidelock_reservation_violations_total",
-            "Times that a pod took locked room, by what the lock did: it kept the rest, or moved.",
+            "Pods that took reserved capacity, by the reaction of the Reservation: Keep or Move.",
             ("policy",),
             registry=self.registry,
         )
         self.reviews = Counter(
             "tidelock_admission_reviews_total",
-            "Bindings of others that were reviewed, by verdict.",
+            "Reviewed bindings by other binders, by verdict.",
             ("verdict",),
             registry=self.registry,
         )
@@ -216,62 +216,67 @@ class Telemetry(MetricsRecorder):
         )
         self.extender_duration = Histogram(
             "tidelock_extender_request_seconds",
-            "Seconds to answer a scheduler that asks Tidelock as its extender, by verb.",
+            "Seconds to answer a scheduler that uses Tidelock as its extender, by verb.",
             ("verb",),
             buckets=_exponential(0.0001, 2, 14),
             registry=self.registry,
         )
         self.refused_callers = Counter(
             "tidelock_refused_callers_total",
-            "Requests to the webhook and the extender answered 404, as the caller proved nothing, by path.",
+            "Requests to the webhook and the extender refused with 404 for lack of credentials, by path.",
             ("path",),
             registry=self.registry,
         )
         self.activation = Histogram(
             "tidelock_reservation_activation_seconds",
-            "Seconds from first seeing a Reservation, or the loss of its room, to its stored Active=True, "
-            "by whether there was no room at first.",
+            "Seconds from first seeing a Reservation, or losing its capacity, to its stored Active=True, "
+            "by whether it had to wait for capacity.",
             ("waited",),
             buckets=_exponential(0.001, 2, 17),
             registry=self.registry,
         )
         self.expiry_lag = Histogram(
             "tidelock_expiry_lag_seconds",
-            "Seconds from the instant of expiry, or of the loss of the lease, to the release of the lock.",
+            "Seconds from the expiry, or the loss of the lease, to the release of the Reservation.",
             buckets=_exponential(0.0005, 2, 14),
             registry=self.registry,
         )
         self.api_errors = Counter(
             "tidelock_api_write_errors_total",
-            "Writes that the API server refused or did not answer, by kind of write and reason.",
+            "Writes that the API server refused or left unanswered, by kind of write and reason.",
             ("write", "reason"),
             registry=self.registry,
         )
         self.clock_skew = Gauge(
             "tidelock_clock_skew_seconds",
-            "The API server's clock minus this process' clock; 0 within its resolution of a second.",
+            "The API server's clock minus this process' clock, or 0 within its resolution of a second.",
             registry=self.registry,
         )
-        build = Gauge("tidelock_build_info", "1, of the version.", ("version",), registry=self.registry)
+        build = Gauge(
+            "tidelock_build_info",
+            "Always 1, with the version as a label.",
+            ("version",),
+            registry=self.registry,
+        )
         build.labels(__version__).set(1)
         self.ready = Gauge(
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )
         self.kopf_up = Gauge(
             "tidelock_kopf_up",
-            "1 while Kopf handles a kind, 0 before and after it has failed.",
+            "1 while Kopf handles a kind, 0 before that and after a failure.",
             ("resource",),
             registry=self.registry,
         )
         self.object_errors = Counter(
             "tidelock_object_errors_total",
-            "Faults of the operator, each of which cost one object, or a part, one step.",
+            "Faults of the operator, each of which costs one step of an object or of a part.",
             ("step", "resource"),
             registry=self.registry,
         )
         self.kopf_failures = Counter(
             "tidelock_kopf_failures_total",
-            "Failures of Kopf, each of which is followed by another start, by kind and reason.",
+            "Failures of Kopf, each followed by a restart, by kind and reason.",
             ("resource", "reason"),
             registry=self.registry,
         )
@@ -280,7 +285,7 @@ class Telemetry(MetricsRecorder):
         )
 
     def _begin_at_nought(self) -> None:
-        """Show what is rare before it has happened: an increase can be told from the second sample on."""
+        """Show rare counters before their first event, because an increase needs two samples."""
         for policy in _VIOLATIONS.values():
             self.violations.labels(policy)
         for cause in _RELEASES:
@@ -294,11 +299,11 @@ class Telemetry(MetricsRecorder):
         return self.activation.labels(str(waited).lower())
 
     def activated(self, seconds: float, *, waited: bool) -> None:
-        """Measure how long a lock took to be active."""
+        """Measure how long a reservation took to become active."""
         self._activation(waited).observe(seconds)
 
     def sample(self) -> bool:
-        """Tell whether the plugins of a decision are to be measured: in a tenth of them, by chance."""
+        """Return whether to measure the plugins of a decision: at random, in a tenth of the decisions."""
         return self._rng.random() < _SAMPLE
 
     def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
@@ -306,21 +311,21 @@ class Telemetry(MetricsRecorder):
         self._extension_points.observe((point, _CODES[code], profile), seconds)
 
     def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
-        """Measure a plugin of a decision that is sampled."""
+        """Measure a plugin of a sampled decision."""
         self._plugins.observe((plugin, point, _CODES[code]), seconds)
 
     def queued(self, place: str, event: str) -> None:
-        """Count a pod that enters a queue; one that is gated is among the unschedulable ones here."""
+        """Count a pod that enters a queue. A gated pod counts as unschedulable here."""
         self.queue_incoming_pods.labels("unschedulable" if place == "gated" else place, event).inc()
 
     def ended(self, life: Record) -> None:
-        """Count a lock that has ended, and what it has cost."""
+        """Count a reservation that has ended, and its cost."""
         self.lives.labels(life.namespace, life.outcome).inc()
         self.idle.labels(life.namespace, str(life.used).lower()).inc(life.idle)
         self.occupied.labels(life.namespace).inc(life.occupied)
 
     def caller_refused(self, path: str) -> None:
-        """Count a caller that proved nothing, by the first part of the path that it asked for."""
+        """Count a caller without valid credentials, by the first part of the requested path."""
         first = path.split("/", 2)[1] if path.startswith("/") else ""
         self.refused_callers.labels(first if first in _CALLERS else "other").inc()
 
@@ -329,7 +334,7 @@ class Telemetry(MetricsRecorder):
         self.object_errors.labels(step, resource).inc()
 
     def changed(self, change: Transition) -> None:
-        """Count a transition of a lock."""
+        """Count a transition of a reservation."""
         self.transitions.labels(change.event.value, change.phase.value).inc()
         if change.event is Event.ADMIT:
             self.reservations.inc()

@@ -18,8 +18,8 @@ from devcluster.binaries import find_binaries
 from devcluster.binders import NAMES, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
-from tidelock.binders.certificate_rotator import CONFIGURATION, SECRETS
-from tidelock.kube.client import PODS, WEBHOOKS
+from tidelock.binders.certificate_rotator import CONFIGURATION
+from tidelock.kube.client import PODS, SECRETS, WEBHOOKS
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"

@@ -214,7 +214,7 @@ def test_a_lock_in_two_phases_is_committed_by_its_token_alone(
     assert json.loads(again.out)["status"]["commit"]["token"] == token
 
     assert plugin.here("reserve", "web-1", *on_node).status == 0
-    for name, why in (("web-1", "is no lock in two phases"), ("web-2", "it has ended, or was never made")):
+    for name, why in (("web-1", "has no two-phase commit"), ("web-2", "it has ended, or was never created")):
         refused = plugin.here("commit", name)
         assert refused.status == 1
         assert why in refused.err
@@ -283,4 +283,4 @@ def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
     assert leader.stop() == 0
     red = plugin("check")
     assert red.status == 1
-    assert "nobody holds Lease tidelock-system/tidelock: no operator runs" in red.out
+    assert "no process holds Lease tidelock-system/tidelock: no operator runs" in red.out

@@ -170,11 +170,11 @@ def test_what_can_be_seen_at_once_is_refused(world: World, spec: Manifest, probl
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("startAt", "2030-01-01T00:00:00Z", "schedule tells when windows begin"),
-        ("expireAt", "2030-01-01T00:00:00Z", "durationSeconds tells how long windows are"),
-        ("ttlSeconds", 600, "durationSeconds tells how long windows are"),
+        ("startAt", "2030-01-01T00:00:00Z", "schedule sets when windows begin"),
+        ("expireAt", "2030-01-01T00:00:00Z", "durationSeconds sets how long windows are"),
+        ("ttlSeconds", 600, "durationSeconds sets how long windows are"),
         ("anyOf", "web", "windows of one schedule are no alternatives"),
-        ("borrowable", True, "a lock with a window can't be borrowed"),
+        ("borrowable", True, "a reservation with a window can't be borrowed"),
     ],
 )
 def test_times_have_no_place_in_the_template(world: World, field: str, value: object, problem: str) -> None:

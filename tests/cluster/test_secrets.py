@@ -22,8 +22,7 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports, running
-from tidelock.kube.client import EVENTS, ApiResource
-from tidelock.load.access import SECRETS
+from tidelock.kube.client import EVENTS, SECRETS, ApiResource
 
 ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")

@@ -165,7 +165,7 @@ async def _follow(
         record.followed.add(kind)
         try:
             while chunk := await stream.read():
-                for line in lines.event_handlers(chunk):
+                for line in lines.split(chunk):
                     record.note(kind, json.loads(line))
         finally:
             record.followed.discard(kind)

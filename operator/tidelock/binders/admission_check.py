@@ -1,14 +1,14 @@
-"""What other binders may do, judged over the cache and the ledger that Tidelock itself decides over.
+"""Admission check for other binders, over the cache and the ledger of Tidelock's own decisions.
 
-Other schedulers ask beforehand (`filter`, `own_nodes`, `preempt`), and every binding is asked about once more
-at the last moment (`admit`). All are plain calls between two decisions, and so in one line with pods and
-locks. A binding that is admitted is assumed at once, as one of our own:
+Other schedulers ask beforehand (`filter`, `own_nodes`, `preempt`), and every binding is checked once more at
+the last moment (`admit`). All these are plain calls between two decisions, and so in one order with pods and
+reservations. An admitted binding is assumed at once, like one of our own:
 
     unbound --admit--> assumed --seen--> bound
-                          |
-                          +--lapse, gone--> forgotten, its locks back
+                           |
+                           +--lapse, gone--> forgotten, its reservations restored
 
-Pure: time comes in as a parameter.
+Pure: time is a parameter.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,10 +28,10 @@ from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pipeline import run_filters
 
-# How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so that nothing
-# can come of it later; the rest is for the watch.
+# How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so the binding
+# can't happen later. The rest is for the watch.
 UNSEEN_SECONDS = 65.0
-# How long a pod that a scheduler was told nodes for is expected to be bound to one of them.
+# How long a pod is expected to be bound to one of the nodes that the filter returned for it.
 CHOOSING_SECONDS = 30.0
 
 
@@ -44,9 +44,9 @@ class _Admitted:
 
 @dataclass(frozen=True, slots=True)
 class _Choosing:
-    """A pod for which another scheduler now chooses among nodes; of these, those on which locks hold room.
+    """A pod for which another scheduler now chooses among nodes, and those of them with reservations.
 
-    `rows` are where they are in the columns, as long as these have that `version`.
+    `rows` are their positions in the columns, as long as the columns have that `version`.
     """
 
     pod: Pod
@@ -58,7 +58,7 @@ class _Choosing:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The nodes that are left for a pod, and why others are not; no eviction helps on the `hopeless` ones."""
+    """The nodes that are left for a pod, and why others are not. Eviction can't help `hopeless` ones."""
 
     names: tuple[str, ...]
     failed: Mapping[str, str]
@@ -66,13 +66,13 @@ class CheckResult:
 
 
 class AdmissionCheck:
-    """Keeps locked room, and room that Tidelock has given to pods, from other binders."""
+    """Keeps reserved capacity, and capacity that Tidelock has given to pods, from other binders."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
         self._cache = decider.cache
         self._ledger = decider.ledger
-        # What a node has room for is judged by the plugins that judge it for Tidelock's own pods.
+        # The plugins that check Tidelock's own pods for capacity.
         self._filters = tuple(
             plugin
             for plugin in decider.profile.filter
@@ -82,17 +82,17 @@ class AdmissionCheck:
         self._admitted: dict[str, _Admitted] = {}
         self._choosing: dict[str, _Choosing] = {}
 
-    # What is being bound.
+    # Bindings.
 
     def admit(self, pod: Pod, node_name: str, now: float, *, dry_run: bool = False) -> str:
-        """Let a pod be bound to a node, and count it there from now on; or say why not.
+        """Admit the binding of a pod to a node, and count the pod there, or return why not.
 
-        It is refused if the node has too little room beside locks that are not the pod's own. What exceeds
-        the node itself a kubelet would refuse as well. A dry run counts nothing.
+        It is refused if the capacity of the node beside the reservations of other pods does not suffice. A
+        kubelet would also refuse a pod that exceeds the node itself. A dry run counts nothing.
         """
         placed = self._cache.get(pod.uid)
         if placed is not None:
-            # Where it is bound for certain, the API server answers that itself.
+            # The API server itself answers for a pod that is certainly bound.
             if placed.node_name == node_name or not placed.assumed:
                 return ""
             return f"pod {pod.key} is being bound to {placed.node_name}"
@@ -107,18 +107,18 @@ class AdmissionCheck:
         return ""
 
     def knows(self, uid: str) -> bool:
-        """Whether a watch has shown a pod, so it can't be about to be made."""
+        """Whether a watch has shown a pod, so it can't be about to be created."""
         placed = self._cache.get(uid) is not None and uid not in self._admitted
         return placed or self._decider.queue.get(uid) is not None
 
     def seen(self, pod: Pod, now: float) -> None:
-        """Learn that a pod has been seen bound; the locks that it has claimed end."""
+        """Note that a pod has been seen bound, which ends the reservations that it has claimed."""
         self._choosing.pop(pod.uid, None)
         if self._admitted.pop(pod.uid, None) is not None:
             self._ledger.owner_bound(pod, pod.node_name, now)
 
     def gone(self, uid: str, now: float) -> None:
-        """Learn that a pod is gone; what it claimed goes back."""
+        """Note that a pod is gone, which restores the reservations that it has claimed."""
         self._choosing.pop(uid, None)
         if (admitted := self._admitted.pop(uid, None)) is not None:
             self._cache.forget(uid)
@@ -126,7 +126,7 @@ class AdmissionCheck:
             self._ledger.settle_unseen(admitted.node_name, now)
 
     def lapse(self, now: float) -> bool:
-        """Forget admitted bindings that never came; whether there were any."""
+        """Forget admitted bindings that never appeared, and return whether there were any."""
         at = self._steady.at(now)
         for uid in [uid for uid, each in self._choosing.items() if each.until <= at]:
             del self._choosing[uid]
@@ -139,15 +139,15 @@ class AdmissionCheck:
                 self._decider.queue.upsert(pod, now)
         return bool(lapsed)
 
-    # What other schedulers ask.
+    # Queries of other schedulers.
 
     def filter(
         self, pod: Pod, names: Iterable[str], now: float, *, patient: bool = False
     ) -> CheckResult | None:
-        """Tell which of these nodes have room for a pod beside locks that are not its own.
+        """Return which of these nodes have capacity for a pod beside the reservations of other pods.
 
-        Pods for which a scheduler has just chosen a node count beside locks wherever that may be. If no node
-        is left for that alone, the patient get None: they ask again when more is known.
+        Pods for which a scheduler has just chosen a node count beside reservations on any node. If that alone
+        leaves no node, a patient caller gets None, and asks again when more is known.
         """
         self._choosing.pop(pod.uid, None)
         names = tuple(names)
@@ -169,11 +169,11 @@ class AdmissionCheck:
         return found
 
     def own_nodes(self, pod: Pod) -> set[str]:
-        """Names of the nodes on which a pod has a lock."""
+        """Return the names of the nodes on which a pod has a reservation."""
         return {entry.node for entry in self._ledger.ownership.of(pod) if entry.held}
 
     def preempt(self, pod: Pod, victims: Mapping[str, Collection[str]]) -> list[str]:
-        """Tell on which nodes the pod would fit beside locks if these victims, by their uids, were gone."""
+        """Return the nodes on which the pod would fit beside reservations without these victims, by uid."""
         judged, index_of = _taken(self._cache.snapshot(), victims)
         own = self._ledger.ownership.of(pod)
         for name, index in index_of.items():
@@ -186,16 +186,16 @@ class AdmissionCheck:
         _, verdicts = self._judge(pod, judged)
         return [name for name, index in index_of.items() if all(mask[index] for _, mask in verdicts)]
 
-    # Inside.
+    # Internals.
 
     def _judge(self, pod: Pod, snapshot: Snapshot) -> tuple[CycleState, list[tuple[Filter, Mask]]]:
         state = CycleState()
         return state, run_filters(self._filters, state, pod, snapshot)
 
     def _diagnosis(self, pod: Pod, node_name: str) -> str:
-        """Say in numbers why a node has no room for a pod; what is not known holds no lock."""
+        """Return why a node has no capacity for a pod, with numbers. An unknown node has no reservations."""
         if not pod.requires_reservation and self._cache.columns.fits(node_name, pod.requests):
-            return ""  # the common case, without a snapshot: it fits beside all locks, its own included
+            return ""  # the common case, without a snapshot: it fits beside all reservations
         judged, index_of = _taken(self._cache.snapshot(), (node_name,))
         if not index_of:
             return ""
@@ -228,9 +228,9 @@ class AdmissionCheck:
         )
 
     def _chosen_elsewhere(self, now: float) -> Amounts | None:
-        """Sum by the rows of the columns what pods may yet take for which a scheduler has just chosen a node.
+        """Sum by row the capacity of pods for which a scheduler has just chosen a node.
 
-        It counts them itself by now, but not beside locks. On which node they will be, nobody here knows.
+        That scheduler already counts them, but not beside reservations. Their nodes are unknown here.
         """
         columns, at = self._cache.columns, self._steady.at(now)
         pending = [
@@ -247,12 +247,12 @@ class AdmissionCheck:
 
 
 def _rows(snapshot: Snapshot, names: Iterable[str]) -> Rows:
-    """Find the nodes that are known by these names."""
+    """Return the rows of the known nodes among these names."""
     return np.array([row for name in names if (row := snapshot.row(name)) is not None], np.intp)
 
 
 def _taken(snapshot: Snapshot, names: Iterable[str]) -> tuple[Snapshot, dict[str, int]]:
-    """Copy the rows of some nodes; gives the index of each by its name, without those that are not known."""
+    """Copy the rows of some nodes, and return the index of each known one by its name."""
     row_of = {name: row for name in names if (row := snapshot.row(name)) is not None}
     taken = snapshot.take(np.fromiter(row_of.values(), np.intp, len(row_of)))
     return taken, {name: index for index, name in enumerate(row_of)}

@@ -1,7 +1,7 @@
-"""Keeps by what Tidelock and its callers know each other.
+"""Keeps the credentials with which Tidelock and its callers identify each other.
 
-The serving certificate is in a Secret that replicas share, and its authority in the webhooks. The token by
-which the API server is known is in the path of the webhooks. Schedulers are known by certificates of a file.
+The serving certificate is in a Secret that replicas share, and its authority in the webhooks. The token that
+identifies the API server is in the path of the webhooks. Certificates in a file identify schedulers.
 """
 
 import base64
@@ -18,14 +18,13 @@ import msgspec
 from tidelock.binders.certificates import Certificates, renewed
 from tidelock.binders.tokens import Tokens
 from tidelock.clock import Clock
-from tidelock.kube.client import WEBHOOKS, ApiResource, KubeClient
+from tidelock.kube.client import SECRETS, WEBHOOKS, KubeClient
 from tidelock.kube.errors import Conflict
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
 CONFIGURATION = "tidelock"
 """Name of the ValidatingWebhookConfiguration."""
 WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")
@@ -38,7 +37,7 @@ _FIELDS = {
     "next_certificate": "next.crt",
     "next_key": "next.key",
 }
-_AUTHORITY_KEY = "ca.key"  # which earlier versions kept
+_AUTHORITY_KEY = "ca.key"  # kept by earlier versions
 
 
 class _Secret(msgspec.Struct, frozen=True):
@@ -63,7 +62,7 @@ class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"
         return urlsplit(self.url).path if self.url else self.service.path
 
     def with_path(self, path: str) -> dict[str, object]:
-        """Return the part of a patch by which it is called at another path."""
+        """Return the part of a patch with another path of the webhook."""
         if self.url:
             return {"url": urlunsplit(urlsplit(self.url)._replace(path=path))}
         return {"service": {"path": path}}
@@ -89,11 +88,11 @@ _READ_WEBHOOKS = Reader(_Webhooks, spare=".*")
 
 
 class ClientsError(Exception):
-    """The certificates by which schedulers are known can't be used."""
+    """The certificates of schedulers can't be used."""
 
 
 class CertificateRotator:
-    """The certificates in use, a TLS context that serves with the newest of them, and the tokens."""
+    """The current certificates, a TLS context that serves with the newest of them, and the tokens."""
 
     def __init__(self, client: KubeClient, secret: Key, names: Sequence[str], clock: Clock) -> None:
         """Prepare; `names` are the DNS names and addresses under which clients connect."""
@@ -106,7 +105,7 @@ class CertificateRotator:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     async def renew(self) -> None:
-        """Have the Secret hold certificates that are good for long, and serve with them; raises ApiError."""
+        """Store certificates with a long validity in the Secret, and serve with them, or raise ApiError."""
         certificates = await self._stored()
         if certificates != self._loaded:
             _load(self.context, certificates)
@@ -114,9 +113,9 @@ class CertificateRotator:
             logger.info("serving with a new certificate", extra={"names": ", ".join(self._names)})
 
     def trust(self, file: Path) -> None:
-        """Ask clients for a certificate, and trust those of a file or of the authorities in it.
+        """Request client certificates, and trust those in a file or of the authorities in it.
 
-        A file that is not there trusts no client.
+        Without the file, no client is trusted.
 
         Raises:
             ClientsError: the file can't be read, or holds no certificate.
@@ -132,9 +131,9 @@ class CertificateRotator:
         self.context.verify_mode = ssl.CERT_OPTIONAL
 
     async def introduce(self) -> None:
-        """Have the webhooks trust the certificate and call by the newest token; raises ApiError.
+        """Configure the webhooks with the authority and the newest token, or raise ApiError.
 
-        The version that was read is a condition of the write, so what a former leader writes late is refused.
+        The version that was read is a condition of the write, so late writes of a former leader are refused.
         """
         if self._loaded is None:
             return
@@ -154,7 +153,7 @@ class CertificateRotator:
         self.tokens.written()
 
     async def _stored(self) -> Certificates:
-        """Read the Secret, with what is old or missing put in its place. Whoever writes first wins."""
+        """Read the Secret, and replace old or missing certificates. The first writer wins."""
         while True:
             secret = _READ(await self._client.get(self._path))
             known = _certificates(secret)
@@ -164,7 +163,7 @@ class CertificateRotator:
             try:
                 await self._write(secret, wanted)
             except Conflict:
-                continue  # another replica was quicker: its certificates are as good
+                continue  # another replica was faster, and its certificates serve as well
             return wanted
 
     async def _write(self, secret: _Secret, wanted: Certificates) -> None:
@@ -178,7 +177,7 @@ class CertificateRotator:
 
 
 def _certificates(secret: _Secret) -> Certificates | None:
-    """Read certificates from a Secret; None if it is not all there, or has the key of an authority beside."""
+    """Read certificates from a Secret, or None if it is incomplete or contains an authority's key."""
     if _AUTHORITY_KEY in secret.data:
         return None
     try:
@@ -189,7 +188,7 @@ def _certificates(secret: _Secret) -> Certificates | None:
 
 
 def _load(context: ssl.SSLContext, certificates: Certificates) -> None:
-    """Have new connections be served with other certificates; the ssl module reads files only."""
+    """Serve new connections with other certificates, by way of files, which the ssl module needs."""
     with TemporaryDirectory() as folder:
         chain = Path(folder, "tls.pem")
         chain.touch(mode=0o600)

@@ -1,8 +1,8 @@
-"""The certificate that Tidelock serves with, replaced long before its end by one that is trusted by then.
+"""The serving certificate, which is replaced long before its end by one that is already trusted.
 
-Each has an authority of its own, whose key is forgotten as soon as it has signed: nobody can steal it to make
-certificates that the API server trusts. So the authorities change with the certificates. A successor is made,
-and its authority told, long before it serves.
+Each certificate has a separate authority, and the authority's key is forgotten as soon as it has signed. So
+it can't be stolen to make certificates that the API server trusts. The authorities therefore change with the
+certificates. A successor is created, and its authority published, long before it serves.
 """
 
 import datetime as dt
@@ -18,21 +18,23 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CERTIFICATE_LIFETIME = dt.timedelta(days=365)
 _CLOCK_SKEW = dt.timedelta(hours=1)
-# A successor is made, and its authority trusted, when less than this part of the lifetime is left. It serves
-# when less than the second part is left: between these, copies of the authorities elsewhere can be replaced.
+# A successor is created, and its authority trusted, when less than this part of the lifetime is left. It
+# serves when less than the second part is left. In between, copies of the authorities elsewhere can be
+# replaced.
 _SUCCESSION = 1 / 3
 _CHANGE = 1 / 6
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What is kept, each in PEM.
+    """The stored certificates and keys, each in PEM.
 
     Attributes:
-        authorities: certificates of those that clients are to trust, that of the serving certificate first.
-        certificate: what is served with.
+        authorities: certificates of the authorities that clients must trust, that of the serving certificate
+            first.
+        certificate: the serving certificate.
         key: its private key.
-        next_certificate: what will be served with; empty until it is made.
+        next_certificate: the next serving certificate, or empty until it is created.
         next_key: its private key.
 
     """
@@ -45,10 +47,10 @@ class Certificates:
 
 
 def renewed(known: Certificates | None, names: Sequence[str], now: float) -> Certificates:
-    """Return certificates that are good for a while: those that are known, or newer ones in their place.
+    """Return certificates with sufficient validity: the known ones, or new ones in their place.
 
     Args:
-        known: what there is; None, or what can't be read, starts anew.
+        known: the stored ones, or None or unreadable ones are replaced.
         names: DNS names and addresses under which clients connect.
         now: seconds since the epoch.
 
@@ -69,7 +71,7 @@ def renewed(known: Certificates | None, names: Sequence[str], now: float) -> Cer
 
 
 def _issued(names: Sequence[str], now: dt.datetime) -> Certificates:
-    """Make a certificate of an authority of its own, whose key is forgotten here."""
+    """Return a certificate of a new authority, without the authority's key."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name = _name(f"tidelock-ca-{now:%Y%m%d%H%M%S}")
     usage = x509.KeyUsage(
@@ -103,13 +105,13 @@ def _issued(names: Sequence[str], now: dt.datetime) -> Certificates:
 def _left(
     authorities: bytes, pem: bytes, key: bytes, names: Sequence[str], now: dt.datetime
 ) -> dt.timedelta | None:
-    """Return how long a certificate is good for these names, with its key, by an authority; None if not."""
+    """Return how long a certificate by an authority is valid for these names with its key, or None."""
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         own = certificate.public_key() == serialization.load_pem_private_key(key, None).public_key()
         stated = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         _issuer(authorities, pem)
-    except (ValueError, TypeError, x509.ExtensionNotFound):  # a TypeError is what an encrypted key ends in
+    except (ValueError, TypeError, x509.ExtensionNotFound):  # an encrypted key leads to a TypeError
         return None
     left = certificate.not_valid_after_utc - now
     good = own and list(stated) == _alternatives(names) and left > dt.timedelta()
@@ -117,12 +119,12 @@ def _left(
 
 
 def _issuer(authorities: bytes, pem: bytes) -> x509.Certificate:
-    """Find the authority of a certificate; raises ValueError or TypeError if there is none."""
+    """Return the authority of a certificate, or raise ValueError or TypeError if there is none."""
     certificate = x509.load_pem_x509_certificate(pem)
     for each in x509.load_pem_x509_certificates(authorities):
         try:
             certificate.verify_directly_issued_by(each)
-        except (InvalidSignature, ValueError):  # a ValueError if its name is another
+        except (InvalidSignature, ValueError):  # a ValueError for another name
             continue
         return each
     raise ValueError("no authority has issued the certificate")

@@ -1,6 +1,6 @@
-"""Where the leader is reached: the one endpoint of a Service that selects no pods.
+"""The leader's address: the one endpoint of a Service that selects no pods.
 
-Whoever stands by has seen no bindings and may not answer for them, though its probe says that it is ready.
+A standby has seen no bindings and must not answer, although its probe reports ready.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ _MANAGER = "tidelock.dev"
 
 
 class Endpoint:
-    """The endpoint of a Service; without an address of this process, somebody else sees to that."""
+    """The endpoint of a Service. Without an address of this process, another component manages it."""
 
     def __init__(self, client: KubeClient, service: Key, address: str, port: int) -> None:
         self._client = client
@@ -25,7 +25,7 @@ class Endpoint:
         self._port = port
 
     async def announce(self) -> None:
-        """Have requests to the Service come here; raises ApiError."""
+        """Direct requests for the Service to this process, or raise ApiError."""
         if not self._address:
             return
         family = "IPv6" if ipaddress.ip_address(self._address).version == 6 else "IPv4"  # noqa: PLR2004

@@ -1,8 +1,8 @@
-"""The scheduler-extender API in JSON: requests in, answers out.
+"""The scheduler-extender API in JSON: requests and answers.
 
-The fields are those of k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.36, whose structs have no JSON tags:
-they have the names of Go. A scheduler that says `nodeCacheCapable` sends and gets names of nodes and uids of
-pods, any other sends whole objects and gets whole nodes back.
+The fields are those of k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.36. Their structs have no JSON tags,
+so the names are those of Go. A scheduler with `nodeCacheCapable` sends and gets names of nodes and uids of
+pods. Any other scheduler sends whole objects and gets whole nodes back.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tidelock.model.pods import Pod, decode_pod
 
 _MOST_POINTS = 10
 
-T = TypeVar("T", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class BadRequestError(ValueError):
@@ -62,7 +62,7 @@ class _PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 Verb = Callable[[AdmissionCheck, bytes, float, bool], bytes | None]
-"""Answers a request at an instant, or tells the patient by None to ask again; raises BadRequestError."""
+"""Answers a request at an instant, or returns None to a patient caller, or raises BadRequestError."""
 
 
 def filter_nodes(guard: AdmissionCheck, body: bytes, now: float, patient: bool) -> bytes | None:
@@ -86,7 +86,7 @@ def filter_nodes(guard: AdmissionCheck, body: bytes, now: float, patient: bool) 
 
 
 def prioritize_nodes(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
-    """Answer ExtenderArgs with a HostPriorityList: the most for nodes on which the pod has a lock."""
+    """Answer ExtenderArgs with a HostPriorityList: the maximum for nodes with a reservation of the pod."""
     args = _decoded(body, _Args)
     own = guard.own_nodes(_decoded_pod(args.pod))
     names = _whole_nodes(args) or args.node_names or ()
@@ -96,7 +96,7 @@ def prioritize_nodes(guard: AdmissionCheck, body: bytes, _now: float, _patient: 
 
 
 def preempt_pods(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
-    """Answer ExtenderPreemptionArgs with an ExtenderPreemptionResult: those victims that suffice."""
+    """Answer ExtenderPreemptionArgs with an ExtenderPreemptionResult: the sufficient victims."""
     args = _decoded(body, _PreemptionArgs)
     victims = args.node_name_to_meta_victims
     if victims is None:
@@ -110,11 +110,11 @@ def preempt_pods(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool
 
 
 VERBS: dict[str, Verb] = {"filter": filter_nodes, "prioritize": prioritize_nodes, "preempt": preempt_pods}
-"""What answers each verb, under the names that go into a scheduler's configuration."""
+"""Function for each verb, by the names in a scheduler's configuration."""
 
 
 def _whole_nodes(args: _Args) -> dict[str, msgspec.Raw]:
-    """Give the whole nodes of a request by name; none where it has names alone."""
+    """Return the whole nodes of a request by name, or none if it only has names."""
     if args.nodes is None:
         return {}
     return {_decoded(raw, _Object).metadata.name: raw for raw in args.nodes.items or ()}
@@ -130,7 +130,7 @@ def _decoded_pod(raw: msgspec.Raw) -> Pod:
     return pod
 
 
-def _decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+def _decoded(body: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError) as error:

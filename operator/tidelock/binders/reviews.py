@@ -1,6 +1,6 @@
-"""AdmissionReviews of admission.k8s.io/v1: what is asked about a binding, and the answer.
+"""AdmissionReviews of admission.k8s.io/v1 for bindings: their questions and answers.
 
-Asked about are bindings (`pods/binding` and the older `bindings`) and pods that are made with a nodeName.
+They cover bindings (`pods/binding` and the older `bindings`) and pods that are created with a nodeName.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelock.model.meta import Key
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 from tidelock.model.pods import Pod, decode_pod
 
 REVIEW_API_VERSION = "admission.k8s.io/v1"
@@ -16,20 +16,20 @@ REVIEW_KIND = "AdmissionReview"
 
 
 class BadReviewError(ValueError):
-    """Something that is no review, or one of what is not asked about."""
+    """A body that is no review, or a review of another kind of object."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingReview:
-    """Whether a pod may be bound to a node.
+    """Question whether a pod may be bound to a node.
 
     Attributes:
         uid: identity of the question.
         key: namespace and name of the pod.
-        node_name: where it is to run.
-        pod: the pod, where the review brings it: it is about to be made.
-        pod_uid: the pod that is meant, where a binding says so; empty if it means whoever has the name.
-        dry_run: whether nothing will come of it.
+        node_name: the node of the binding.
+        pod: the pod, if the review contains it because it is about to be created.
+        pod_uid: uid of the pod in the binding, or empty if any pod of the name is meant.
+        dry_run: whether the binding will not be stored.
 
     """
 
@@ -74,12 +74,12 @@ class _Review(msgspec.Struct, frozen=True):
     request: _Request
 
 
-_decode_review = bounded(msgspec.json.Decoder(_Review).decode)
-_decode_binding = bounded(msgspec.json.Decoder(_Binding).decode)
+_decode_review = depth_bounded(msgspec.json.Decoder(_Review).decode)
+_decode_binding = depth_bounded(msgspec.json.Decoder(_Binding).decode)
 
 
 def read_review(body: bytes) -> BindingReview:
-    """Read what an AdmissionReview asks; raises BadReviewError."""
+    """Return the question of an AdmissionReview, or raise BadReviewError."""
     try:
         request = _decode_review(body).request
         asked = (request.resource.group, request.resource.resource, request.sub_resource)
@@ -93,7 +93,7 @@ def read_review(body: bytes) -> BindingReview:
 
 
 def answer(question: BindingReview, refusal: str) -> bytes:
-    """Write the review's answer: no refusal lets the binding pass."""
+    """Return the review's answer. Without a refusal the binding passes."""
     response: dict[str, object] = {"uid": question.uid, "allowed": not refusal}
     if refusal:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}

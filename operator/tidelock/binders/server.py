@@ -1,11 +1,11 @@
-"""Tidelock's door for other binders: the extender API and the admission webhook, over TLS.
+"""The server for other binders: the extender API and the admission webhook, over TLS.
 
-Each is a path of one server. Callers prove themselves before their body is read: the API server by a token in
-the path, schedulers by a client certificate. kube-scheduler prints the address of an extender that fails into
-its log and into events of pods, so a token that stays the same would not stay a secret.
+Each API is a path of one server. Callers authenticate before their body is read: the API server by a token in
+the path, schedulers by a client certificate. kube-scheduler prints the address of a failing extender into its
+log and into events of pods, so a constant token would not stay a secret.
 
- What is asked is judged by the guard in the very turn of the event loop in which
-the request has been read, so that an answer can't be older than the decision before it.
+The admission check judges a request in the very turn of the event loop in which it has been read, so an
+answer can't be older than the decision before it.
 """
 
 import asyncio
@@ -41,37 +41,37 @@ _LIMITS = Limits(
     keepalive=600.0,  # longer than API servers keep an idle connection (90 s): none is closed in a request
     last=0.1,  # the next leader waits for it
 )
-_LOOK_UP = 2.0  # seconds for reading a pod that the watch has not shown yet, of the 5 s that a review gets
-# Seconds between two looks at admitted bindings that were never seen, and at the certificate.
+_LOOK_UP = 2.0  # seconds for reading a pod that the watch has not shown yet, of the 5 s for a review
+# Seconds between two checks of the certificate, and of admitted bindings that were never seen.
 _LOOK = 1.0
 _LOOK_AT_CERTIFICATE = 60.0
 _RETRY = 2.0
-# How long a scheduler waits for an answer that follows from bindings under way, rather than be told no; and
-# for how long each time.
+# How long a scheduler waits for an answer that depends on bindings under way, before it gets a no, and the
+# time between two tries.
 _PATIENCE = 1.0
 _MOMENT = 0.01
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class BinderServer:
     """Answers other binders for as long as it runs.
 
     Args:
-        guard: judges what is asked.
-        arrivals: where pods are found that a binding names; to be put before the feed.
-        keeper: the certificate, and who is told of it.
-        endpoint: by which others find the way here.
-        client: for pods that the watch has not told of yet.
+        guard: the admission check.
+        arrivals: the unbound pods, for the pods that a binding names; placed before the event handlers.
+        keeper: the certificate rotator.
+        endpoint: the address under which others find this process.
+        client: for pods that the watch has not shown yet.
         clock: the process' clock.
         telemetry: counts and measures the answers.
         isolation: takes the faults that cost one answer.
-        address: where to listen, for TLS alone.
-        port: the port there.
-        ready: whether this process leads, and knows all that answers follow from.
-        wake: has the decision loop look again, as room was taken or came free.
+        address: listening address, for TLS alone.
+        port: its port.
+        ready: returns whether this process leads, and has all data for its answers.
+        wake: runs the decision loop again, as capacity was taken or freed.
         extender: whether to serve the extender API.
-        admission: whether to serve the admission webhook, and make it known.
+        admission: whether to serve and announce the admission webhook.
 
     """
 
@@ -115,13 +115,13 @@ class BinderServer:
                 self._application.router.add_post(f"{EXTENDER_PATH}/{name}", handler)
 
     async def run(self) -> NoReturn:
-        """Serve for ever, from the moment that there is a certificate.
+        """Serve forever, once there is a certificate.
 
         Raises:
             ListenError: the port is taken, or the address is not one of this machine's.
 
         """
-        while not await self._attempt(self._keeper.renew):  # noqa: ASYNC110 -- nothing tells when it can be
+        while not await self._attempt(self._keeper.renew):  # noqa: ASYNC110 -- no event announces that it can be
             await asyncio.sleep(_RETRY)
         tls = self._keeper.context
         async with listening(
@@ -139,21 +139,21 @@ class BinderServer:
             await asyncio.sleep(attempt.pause)
 
     async def _keep(self) -> NoReturn:
-        """Renew the certificate in time, and make it and the way here known, again if they are put back."""
+        """Renew the certificate in time, and publish it and the endpoint, again if they are reverted."""
         while True:
-            # First the token: by then what the API server calls with counts here.
+            # The token is first, so the API server's calls are already accepted here.
             done = not self._admission or await self._attempt(self._keeper.introduce)
             done = await self._attempt(self._endpoint.announce) and done
             await asyncio.sleep(_LOOK_AT_CERTIFICATE if done else _RETRY)
             await self._attempt(self._keeper.renew)
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do something that may fail for now; whether it has been done."""
+        """Try work that may fail for now, and return whether it succeeded."""
         try:
             await work()
         except ApiError as error:
             self._telemetry.api_errors.labels("door", type(error).__name__).inc()
-            logger.warning("others can't ask yet", extra={"error": str(error)})
+            logger.warning("other binders can't connect yet", extra={"error": str(error)})
             return False
         return True
 
@@ -161,7 +161,7 @@ class BinderServer:
 
     @web.middleware
     async def _prove(self, request: web.Request, handler: RequestHandler) -> web.StreamResponse:
-        """Answer those alone that prove themselves; to others each path is one that is not there."""
+        """Answer only authenticated requests. For all others no path exists."""
         if request.path.startswith(f"{EXTENDER_PATH}/"):
             transport = request.transport
             proven = transport is not None and bool(transport.get_extra_info("peercert"))
@@ -174,7 +174,7 @@ class BinderServer:
         response.force_close()
         return response
 
-    def _when_ready(self, handler: Handler) -> Handler:
+    def _when_ready(self, handler: _Handler) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             if not self._ready():
                 return web.Response(status=503, text="not ready: not leading, or the cluster is not read yet")
@@ -188,7 +188,7 @@ class BinderServer:
 
         return handle
 
-    def _extending(self, name: str, verb: Verb) -> Handler:
+    def _extending(self, name: str, verb: Verb) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await request.read()
             started = self._clock.monotonic()
@@ -221,7 +221,7 @@ class BinderServer:
         except (ApiError, TimeoutError) as error:
             problem = str(error) or f"no answer within {_LOOK_UP:g} s"
             return web.Response(status=503, text=f"cannot read pod {question.key}: {problem}")
-        # Whom nobody knows, or who is another by now, the API server itself does not bind.
+        # The API server itself does not bind a pod that is unknown, or has been replaced.
         refusal = ""
         if pod is not None:
             now = self._clock.now()
@@ -235,9 +235,9 @@ class BinderServer:
         return web.Response(body=answer(question, refusal), content_type="application/json")
 
     async def _find(self, question: BindingReview) -> Pod | None:
-        """Give the pod that a binding means; None if there is none that could be bound.
+        """Return the pod of a binding, or None if no such pod could be bound.
 
-        One that the watch has not told of yet, or that only its name tells of, is asked for.
+        A pod that the watch has not shown yet, or that only its name identifies, is read from the API server.
         """
         pod = self.arrivals.find(question.key)
         if pod is not None and pod.uid == question.pod_uid:

@@ -1,4 +1,4 @@
-"""The pods that are not bound yet, whoever schedules them, beside what the feed makes of them."""
+"""The pods that are not bound yet, whichever scheduler they have, beside the event handlers' pods."""
 
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.clock import Clock
@@ -8,7 +8,7 @@ from tidelock.model.pods import Pod
 
 
 class UnboundPods:
-    """A sink for pods in front of the feed's: keeps what a binding names, tells the guard what came of it."""
+    """A handler of pod events before the others': keeps unbound pods, and reports to the admission check."""
 
     def __init__(self, event_handlers: EventHandler[Pod], guard: AdmissionCheck, clock: Clock) -> None:
         self._event_handlers = event_handlers
@@ -17,11 +17,11 @@ class UnboundPods:
         self._unbound: dict[Key, Pod] = {}
 
     def find(self, key: Key) -> Pod | None:
-        """Give the unbound pod of this namespace and name."""
+        """Return the unbound pod of this namespace and name."""
         return self._unbound.get(key)
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
-        """Take over a pod's newest version."""
+        """Keep a pod's newest version."""
         self._event_handlers.upsert(old, new)
         if new.node_name:
             self._guard.seen(new, self._clock.now())
@@ -36,7 +36,7 @@ class UnboundPods:
         self._forget(last)
 
     def synced(self) -> None:
-        """All pods are known."""
+        """Do nothing, as all pods are known."""
         self._event_handlers.synced()
 
     def _forget(self, pod: Pod) -> None:

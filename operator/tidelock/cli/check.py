@@ -1,4 +1,4 @@
-"""`kubectl tidelock check`: whether Tidelock is installed and works, and what to do where it does not."""
+"""`kubectl tidelock check`: whether Tidelock is installed and works, with advice if it does not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -56,10 +56,10 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _BASE = "kubectl apply --server-side -k manifests/base"
 _BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
-_PATIENCE = 30.0  # seconds after which the operator ought to have looked at a lock, or ended it
+_PATIENCE = 30.0  # seconds within which the operator must process a reservation, or end it
 _NAMED = 3
 
-# What the operator writes; what it reads are the resources that it watches.
+# Resources that the operator writes. It reads those that it watches.
 _WRITES: tuple[tuple[str, ApiResource, str], ...] = (
     ("create", PODS, "binding"),
     ("patch", PODS, "status"),
@@ -80,7 +80,7 @@ _WRITES: tuple[tuple[str, ApiResource, str], ...] = (
 
 
 class Severity(StrEnum):
-    """How a finding is meant: `unknown` could not be looked at."""
+    """Severity of a finding. The check of an `unknown` one was not possible."""
 
     OK = "ok"
     NOTE = "note"
@@ -90,7 +90,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """What was found of one matter, and what to do about it; empty if there is nothing to do."""
+    """The finding of one check, with an advice, which is empty if none is needed."""
 
     matter: str
     level: Severity
@@ -100,7 +100,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where the operator is installed."""
+    """Location of the operator's installation."""
 
     namespace: str
     account: str
@@ -119,7 +119,7 @@ def command(
     ] = "tidelock",
     lease: Annotated[str, typer.Option("--lease", help="Lease of the operator.")] = "tidelock",
 ) -> None:
-    """Check CRDs, rights, Lease, admission and staleness; status 1 if anything is wrong."""
+    """Check CRDs, rights, Lease, admission and staleness. Status 1 if anything is wrong."""
     place = Installation(system_namespace, account, lease)
     findings = ask(
         ClusterTarget(kubeconfig=kubeconfig, context=context), lambda session: _check(session, place)
@@ -133,14 +133,14 @@ def command(
 
 
 def report(findings: Sequence[CheckFinding]) -> list[Table | str]:
-    """Make the table, and below it what to do."""
+    """Return the table, and below it the advice."""
     table = Table(["CHECK", "", "FOUND"], [[each.matter, each.level.value, each.found] for each in findings])
     todo = [f"{each.matter}: {each.advice}" for each in findings if each.advice]
     return [table, *(["", "What to do:"] if todo else []), *(f"- {line}" for line in todo)]
 
 
 async def _check(session: Session, place: Installation) -> list[CheckFinding]:
-    await session.client.time_of_day()  # a cluster that is not there is one sentence, not eight
+    await session.client.time_of_day()  # a cluster that can't be reached is one sentence, not eight
     now = SystemClock().now()
     found = await asyncio.gather(
         *(_crd(session, resource) for resource in CUSTOM_RESOURCES),
@@ -160,12 +160,12 @@ async def _check(session: Session, place: Installation) -> list[CheckFinding]:
 async def _looked(
     matter: str, look: Callable[..., Awaitable[CheckFinding]], *args: Any
 ) -> list[CheckFinding]:
-    """Look at a matter; what can't be looked at is said to be unknown."""
+    """Run a check. If it is not possible, its result is unknown."""
     try:
         return [await look(*args)]
     except Forbidden as error:
-        advice = "ask somebody who may to run this, such as a cluster-admin"
-        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to look: {error.message}", advice)]
+        advice = "ask a user with that right to run this, such as a cluster-admin"
+        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to read: {error.message}", advice)]
     except NotFound:
         return [
             CheckFinding(matter, Severity.WRONG, "the API does not exist here", f"install Tidelock: {_BASE}")
@@ -180,7 +180,7 @@ async def _crd(session: Session, resource: CustomResource) -> list[CheckFinding]
     except NotFound:
         return [CheckFinding(matter, Severity.WRONG, "is not installed", f"{_BASE}")]
     except Forbidden as error:
-        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to look: {error.message}")]
+        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to read: {error.message}")]
     return [crd_finding(matter, resource.definition(), stored)]
 
 
@@ -204,7 +204,7 @@ def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any
 
 
 def _stored(schema: Any) -> Any:
-    """Leave out what the API server does not store: what is empty."""
+    """Leave out empty values, which the API server does not store."""
     if isinstance(schema, dict):
         return {key: _stored(value) for key, value in schema.items() if value not in ({}, [])}
     return [_stored(value) for value in schema] if isinstance(schema, list) else schema
@@ -276,7 +276,7 @@ async def _lease(session: Session, place: Installation, now: float) -> CheckFind
 
 
 def lease_finding(place: Installation, spec: Mapping[str, Any] | None, now: float) -> CheckFinding:
-    """Judge by the Lease whether an operator decides."""
+    """Check by the Lease whether an operator decides."""
     name = f"Lease {place.namespace}/{place.lease}"
     look = f"kubectl -n {place.namespace} get pods; kubectl -n {place.namespace} logs deployment/tidelock"
     if spec is None:
@@ -284,7 +284,7 @@ def lease_finding(place: Installation, spec: Mapping[str, Any] | None, now: floa
         return CheckFinding("Lease", Severity.WRONG, f"there is no {name}: no operator has ever led", advice)
     holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
     if not holder or not renewed:
-        return CheckFinding("Lease", Severity.WRONG, f"nobody holds {name}: no operator runs", look)
+        return CheckFinding("Lease", Severity.WRONG, f"no process holds {name}: no operator runs", look)
     age, duration = now - parse_instant(renewed), spec.get("leaseDurationSeconds") or 0
     if age > duration:
         found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
@@ -301,12 +301,12 @@ async def _fence(session: Session) -> CheckFinding:
 
 
 async def _statuses(session: Session) -> CheckFinding:
-    """Look who may write statuses; docs/security.md says how to allow it to all that have the right."""
+    """Check which clients may write statuses. See docs/security.md to extend that."""
     if await _has_policy(session, "tidelock-status-writers"):
         return CheckFinding("statuses", Severity.OK, "the API server refuses all but the operator's")
     found = (
         "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
-        "who may write statuses in one namespace can take capacity from others"
+        "a client that may write statuses in one namespace can take capacity from others"
     )
     return CheckFinding("statuses", Severity.NOTE, found, _BASE)
 
@@ -323,33 +323,37 @@ async def _admission(session: Session) -> CheckFinding:
     try:
         webhook = msgspec.json.decode(await session.client.get(WEBHOOKS.item("tidelock")))
     except NotFound:
-        found = "bindings of other schedulers are not reviewed: they may take locked room"
+        found = "bindings of other schedulers are not reviewed: they may take reserved capacity"
         advice = f"needed only beside other schedulers: {_BINDERS}, see docs/other-binders.md"
         return CheckFinding("admission", Severity.NOTE, found, advice)
     return admission_finding(webhook)
 
 
 def admission_finding(webhook: Mapping[str, Any]) -> CheckFinding:
-    """Judge whether the webhook can be called, and whether it holds while the operator is away."""
+    """Check whether the webhook can be called, and whether it refuses bindings without the operator."""
     hooks = webhook.get("webhooks") or ()
     if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
-        found = "the webhook has no caBundle: each binding of others is refused"
+        found = "the webhook has no caBundle: each binding of other schedulers is refused"
         return CheckFinding(
-            "admission", Severity.WRONG, found, "run the operator with --admission: it fills that in"
+            "admission", Severity.WRONG, found, "run the operator with --admission: it sets that"
         )
     if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
-        found = "the webhook is called without the operator's token: each binding of others is refused"
+        found = (
+            "the webhook is called without the operator's token: each binding of other schedulers is refused"
+        )
         return CheckFinding(
-            "admission", Severity.WRONG, found, "run the operator with --admission: it fills that in"
+            "admission", Severity.WRONG, found, "run the operator with --admission: it sets that"
         )
     if any(each.get("failurePolicy") == "Ignore" for each in hooks):
-        found = "failurePolicy Ignore: while the operator is away others may take locked room"
+        found = (
+            "failurePolicy Ignore: while the operator is away, other schedulers may take reserved capacity"
+        )
         return CheckFinding("admission", Severity.NOTE, found, _BINDERS)
     return CheckFinding("admission", Severity.OK, "bindings of other schedulers are reviewed")
 
 
 def _called(client_config: Mapping[str, Any]) -> str:
-    """Return where a webhook is called: a path of its Service, or an address."""
+    """Return the address of a webhook: a path of its Service, or a URL."""
     return str(client_config.get("url") or (client_config.get("service") or {}).get("path") or "")
 
 
@@ -376,7 +380,7 @@ async def _objects(session: Session) -> CheckFinding:
         try:
             listed = await list_all(session.client, resource)
         except NotFound:
-            continue  # a CRD that is missing has a row of its own
+            continue  # a missing CRD has a separate row
         count += len(listed)
         read = ((resource.plural, decode(raw).meta) for raw in listed)
         faulty += [(plural, meta) for plural, meta in read if meta.faults]
@@ -384,10 +388,10 @@ async def _objects(session: Session) -> CheckFinding:
 
 
 def objects_finding(faulty: Sequence[tuple[str, ObjectMeta]], count: int) -> CheckFinding:
-    """Find objects that decisions go by, and of which a part can't be read."""
+    """Check for objects with an unreadable part that decisions need."""
     unusable = [f"{plural} {meta.key}: {meta.unreadable}" for plural, meta in faulty if meta.unreadable]
     ignored = [f"{plural} {meta.key}: {meta.faults[0]}" for plural, meta in faulty if not meta.unreadable]
-    advice = "whoever writes these fields has to mend them, see docs/runbooks.md#tidelockobjectsunreadable"
+    advice = "the writers of these fields must fix them, see docs/runbooks.md#tidelockobjectsunreadable"
     if unusable:
         return CheckFinding(
             "objects", Severity.WRONG, f"{len(unusable)} can't be used: {_some(unusable)}", advice
@@ -395,7 +399,7 @@ def objects_finding(faulty: Sequence[tuple[str, ObjectMeta]], count: int) -> Che
     if ignored:
         found = f"{len(ignored)} are used without a part that no decision needs: {_some(ignored)}"
         return CheckFinding("objects", Severity.NOTE, found, advice)
-    return CheckFinding("objects", Severity.OK, f"all {count} that decisions go by can be read")
+    return CheckFinding("objects", Severity.OK, f"all {count} objects for decisions can be read")
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -409,7 +413,7 @@ async def _reservations(session: Session, now: float) -> CheckFinding:
 
 
 def reservations_finding(reservations: Iterable[Reservation], now: float) -> CheckFinding:
-    """Find locks that a running operator would have looked at, or ended, by now."""
+    """Check for reservations that a running operator would have processed, or ended, by now."""
     seen = [Seen(each) for each in reservations]
     ignored = [each for each in seen if not each.decided and now - each.reservation.meta.created > _PATIENCE]
     overdue = [
@@ -418,10 +422,10 @@ def reservations_finding(reservations: Iterable[Reservation], now: float) -> Che
         if each.active and (ends := each.instant("expiresAt")) is not None and now - ends > _PATIENCE
     ]
     violated = [each for each in seen if each.condition("Violated").get("status") == "True"]
-    look = "see whether an operator leads (Lease, above), and its log"
+    look = "check whether an operator leads (Lease, above), and its log"
     if ignored:
         return CheckFinding(
-            "reservations", Severity.WRONG, f"not looked at for {_PATIENCE:.0f}s: {_names(ignored)}", look
+            "reservations", Severity.WRONG, f"not processed for {_PATIENCE:.0f}s: {_names(ignored)}", look
         )
     if overdue:
         return CheckFinding(
@@ -429,11 +433,11 @@ def reservations_finding(reservations: Iterable[Reservation], now: float) -> Che
         )
     if violated:
         advice = f"keep other binders out: {_BINDERS}, see docs/other-binders.md"
-        return CheckFinding("reservations", Severity.NOTE, f"others took room of {_names(violated)}", advice)
+        return CheckFinding(
+            "reservations", Severity.NOTE, f"other pods took capacity of {_names(violated)}", advice
+        )
     active = sum(each.active for each in seen)
-    return CheckFinding(
-        "reservations", Severity.OK, f"{len(seen)} there, {active} active, all as they should be"
-    )
+    return CheckFinding("reservations", Severity.OK, f"{len(seen)} there, {active} active, all in order")
 
 
 def _names(seen: Sequence[Seen]) -> str:
@@ -450,14 +454,14 @@ async def _water_levels(session: Session, now: float) -> CheckFinding:
 
 
 def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: float) -> CheckFinding:
-    """Find nodes of WaterLevels whose measurement is missing or too old."""
+    """Check for nodes of WaterLevels with a missing or stale measurement."""
     stale: dict[str, str] = {}
     count = 0
     everybody = list(nodes)
     for level in levels:
         if level.spec is None:
             return CheckFinding(
-                "water levels", Severity.WRONG, f"{level.meta.name}: {level.problem}", "mend its spec"
+                "water levels", Severity.WRONG, f"{level.meta.name}: {level.problem}", "fix its spec"
             )
         for node in everybody:
             if level.nodes is None or level.nodes.matches(node.name, node.meta.labels):
@@ -469,9 +473,7 @@ def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: flo
         named = ", ".join(f"{name} {worth}" for name, worth in sorted(stale.items())[:_NAMED])
         more = f" and {len(stale) - _NAMED} more" if len(stale) > _NAMED else ""
         found = f"{len(stale)} of {count} nodes have no fresh measurement: {named}{more}"
-        advice = (
-            "kubectl describe waterlevels says what is wrong with their source; until then requests count"
-        )
+        advice = "kubectl describe waterlevels shows the error of their source; until then requests count"
         return CheckFinding(
             "water levels", Severity.WRONG if len(stale) == count else Severity.NOTE, found, advice
         )

@@ -1,4 +1,4 @@
-"""The live cluster as a picture that decisions can be tried on, and the configuration to try them with."""
+"""The live cluster in an offline scheduler, to try decisions on, and the scheduler's configuration."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ _NEEDED = {"nodes": NODES, "pods": PODS, "reservations": RESERVATIONS}
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """All objects that decisions need, as JSON by resource; `unseen` are resources that may not be listed."""
+    """All objects that decisions need, as JSON by resource. `unseen` are resources that may not be listed."""
 
     objects: Mapping[str, list[msgspec.Raw]]
     unseen: tuple[str, ...]
 
     def picture(self, configuration: Configuration, now: float, without: str = "") -> OfflineScheduler:
-        """Make a decider that knows all this, but for the pod with that uid."""
+        """Return a decider with all these objects, without the pod with that uid."""
         try:
             return OfflineScheduler.of(configuration, self.objects, now, without)
         except ConfigurationError as error:
@@ -39,15 +39,15 @@ class ClusterState:
 
     @property
     def remarks(self) -> list[str]:
-        """What is to be said about what could not be seen."""
+        """Remarks about resources that could not be listed."""
         if not self.unseen:
             return []
         names = ", ".join(self.unseen)
-        return [f"You may not list {names}: plugins that read them judge as if there were none."]
+        return [f"You may not list {names}: plugins that read them assume that there are none."]
 
 
 async def look(session: Session) -> ClusterState:
-    """List everything that decisions need; what only some plugins read may be forbidden."""
+    """List all objects that decisions need. Those for some plugins only may be forbidden."""
     others: dict[str, ApiResource] = {name: resource for name, (resource, _) in {**OTHERS, **OWN}.items()}
     lists = await asyncio.gather(
         *(list_all(session.client, resource) for resource in _NEEDED.values()),
@@ -66,7 +66,7 @@ async def _if_allowed(session: Session, resource: ApiResource) -> list[msgspec.R
 
 
 def configuration_of(file: str) -> Configuration:
-    """Read the scheduler's configuration, or take the default one; extenders are not asked.
+    """Read the scheduler's configuration, or return the default one. Extenders are not called.
 
     Raises:
         Failure: the file can't be read.

@@ -1,4 +1,4 @@
-"""`kubectl tidelock commit`: keeps a lock in two phases, which was prepared before."""
+"""`kubectl tidelock commit`: commits a reservation in two phases, which was prepared before."""
 
 from typing import Annotated, Any
 
@@ -15,12 +15,12 @@ from tidelock.model.reservation import Reservation, decode_reservation
 
 _PATIENCE = 30.0  # seconds for the operator to answer
 
-Name = Annotated[str, typer.Argument(help="Name of the lock.")]
+Name = Annotated[str, typer.Argument(help="Name of the reservation.")]
 CommitToken = Annotated[
     str,
     typer.Option(
         "--token",
-        help="Token of the hold that is meant, as reserve told it; default: that of the room it has now.",
+        help="Token of the hold, as printed by reserve; default: that of the current hold.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Commit a lock that was reserved with --commit-within, and wait for the answer; else status 1."""
+    """Commit a reservation made with --commit-within, and wait for the result. Status 1 without it."""
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     reservation, end = ask(target, lambda session: _commit(session, name, token))
     seen = Seen(reservation)
@@ -47,21 +47,23 @@ def command(
 
 
 async def _commit(session: Session, name: str, token: str) -> tuple[Reservation, str]:
-    """Give the lock its token, and follow it until that counts, or certainly does not."""
+    """Set the token of a reservation, and follow it until the token counts, or certainly does not."""
     path = RESERVATIONS.item(name, session.home)
     try:
         found = decode_reservation(await session.client.get(path))
     except NotFound as error:
         if not error.reason:
             raise
-        text = f"there is no reservation {session.home}/{name}: it has ended, or was never made"
+        text = f"there is no reservation {session.home}/{name}: it has ended, or was never created"
         raise Failure(text) from error
     token = token or str(held_token(found))
     patch = {"metadata": {"uid": found.meta.uid}, "spec": {"commit": {"token": token}}}
     try:
         patched = decode_reservation(await session.client.patch(path, patch))
     except Conflict as error:
-        raise Failure(f"reservation {session.home}/{name} is another one meanwhile: look at it") from error
+        raise Failure(
+            f"reservation {session.home}/{name} has been replaced by another one: check it"
+        ) from error
     return await settling(
         session,
         RESERVATIONS,
@@ -73,23 +75,23 @@ async def _commit(session: Session, name: str, token: str) -> tuple[Reservation,
 
 
 def held_token(reservation: Reservation) -> str:
-    """Give the token of the room that a lock has now; raises Failure if there is none to commit."""
+    """Return the token of a reservation's current hold, or raise Failure if there is none to commit."""
     name, seen = f"reservation {reservation.key}", Seen(reservation)
     if reservation.spec is not None and reservation.spec.commit is None:
-        raise Failure(f"{name} is no lock in two phases: such are made by reserve --commit-within")
+        raise Failure(f"{name} has no two-phase commit: reserve --commit-within creates such reservations")
     token = reservation.status.get("commit", {}).get("token")
     if token is None:
-        raise Failure(f"{name} has no room that could be committed, it is {seen.phase}: {seen.why}")
+        raise Failure(f"{name} holds no capacity to commit, it is {seen.phase}: {seen.why}")
     return str(token)
 
 
 def committed(seen: Seen) -> bool:
-    """Whether the operator says that a lock is committed."""
+    """Return whether the operator reports a reservation as committed."""
     return seen.decided and seen.condition("Committed").get("status") == "True"
 
 
 def answered(seen: Seen) -> bool:
-    """Whether the operator has said what it makes of the token."""
+    """Return whether the operator has answered to the token."""
     return committed(seen) or seen.ended or _refused(seen)
 
 
@@ -99,7 +101,7 @@ def _refused(seen: Seen) -> bool:
 
 
 def sentence(seen: Seen) -> str:
-    """Say what became of a commit."""
+    """Return a sentence about the result of a commit."""
     told = seen.condition("Committed")
     if committed(seen):
         return f"committed, it holds until {seen.reservation.status.get('expiresAt', 'it is taken')}"
@@ -107,7 +109,7 @@ def sentence(seen: Seen) -> str:
 
 
 def plain(reservation: Reservation) -> dict[str, Any]:
-    """Write a lock for programs."""
+    """Return a reservation for programs."""
     namespace, name = reservation.key
     return {
         "apiVersion": RESERVATIONS.api_version,

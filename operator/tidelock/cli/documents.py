@@ -1,4 +1,4 @@
-"""The objects of a YAML or JSON file, of which there may be several."""
+"""The objects of a YAML or JSON file, which may contain several."""
 
 import sys
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidelock.framework.config_file import StrictLoader
 
 
 class _Loader(StrictLoader):
-    """YAML as kubectl reads it: a time is a text."""
+    """YAML as kubectl reads it, where a time is a text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 -- as in the base class
         first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -20,7 +20,7 @@ class _Loader(StrictLoader):
     }
 
     def text(self, node: yaml.ScalarNode) -> str:
-        """Read a text; a lone surrogate, which JSON can't hold, becomes U+FFFD as the API server has it."""
+        """Read a text, and replace a lone surrogate, which JSON can't hold, by U+FFFD like the API server."""
         text: str = self.construct_scalar(node)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -30,7 +30,7 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.text)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An object of a file; `place` says where it is, for messages."""
+    """An object of a file, with its `place` for messages."""
 
     place: str
     body: dict[str, Any]
@@ -42,7 +42,7 @@ class Document:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata; empty if there are none."""
+        """The metadata, or empty if there are none."""
         metadata = self.body.get("metadata")
         return metadata if isinstance(metadata, dict) else {}
 
@@ -53,12 +53,12 @@ class Document:
 
     @property
     def namespace(self) -> str:
-        """The object's namespace; empty if it does not say."""
+        """The object's namespace, or empty if it is not set."""
         return str(self.metadata.get("namespace") or "")
 
 
 def read_documents(file: str) -> list[Document]:
-    """Read a file, or standard input for `-`; raises Failure if it holds anything but objects."""
+    """Read a file, or standard input for `-`, or raise Failure if it contains anything but objects."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except OSError as error:
@@ -78,12 +78,12 @@ def read_documents(file: str) -> list[Document]:
             raise Failure(f"{place}: should be an object with apiVersion, kind, metadata and spec")
         documents.append(Document(_place(place, body), body))
     if not documents:
-        raise Failure(f"{file}: there is nothing in it; give it a Reservation, see manifests/samples")
+        raise Failure(f"{file}: it is empty; add a Reservation, see manifests/samples")
     return documents
 
 
 def _items(body: Any) -> list[Any]:
-    """Take a List apart."""
+    """Return the items of a List."""
     if isinstance(body, dict) and body.get("kind") == "List" and isinstance(body.get("items"), list):
         return list(body["items"])
     return [body]

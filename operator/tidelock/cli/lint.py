@@ -1,4 +1,4 @@
-"""`kubectl tidelock lint`: what is wrong with Tidelock's objects in a file."""
+"""`kubectl tidelock lint`: errors of Tidelock's objects in a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """What is wrong with a document; no problems: nothing is."""
+    """The errors of a document. It is valid if there are none."""
 
     place: str
     problems: tuple[str, ...]
@@ -61,12 +61,12 @@ def command(
     output: Format = None,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Ask no API server: rules between fields (CEL) are not checked."),
+        typer.Option("--offline", help="Use no API server: rules between fields (CEL) are not checked."),
     ] = False,
 ) -> None:
-    """Check the locks, groups, schedules, quotes, quotas and WaterLevels of a file, and change nothing.
+    """Check the Reservations, groups, schedules, quotes, quotas and WaterLevels of a file without changes.
 
-    Types and values are checked here; the rules between fields by the API server, in a dry run.
+    Types and values are checked here, the rules between fields by the API server, in a dry run.
     """
     documents = read_documents(filename)
     findings = [LintFinding(each.place, problems_of(each)) for each in documents]
@@ -84,7 +84,7 @@ def command(
 
 
 def problems_of(document: Document) -> tuple[str, ...]:
-    """Check a document by the types of its kind: each problem names field, value and what is expected."""
+    """Check a document by the types of its kind. Each error names field, value and expectation."""
     known = _KINDS.get(document.kind)
     if known is None:
         kinds = " or ".join(_KINDS)
@@ -100,7 +100,7 @@ def problems_of(document: Document) -> tuple[str, ...]:
     if not isinstance(spec, dict):
         return (*problems, invalid("spec", spec, "should be an object"))
     try:
-        # As JSON and strictly: the API server takes no "600" for a number either.
+        # As JSON and strictly, since the API server refuses "600" for a number, too.
         read = known[1].model_validate_json(
             msgspec.json.encode(spec), strict=True, by_alias=True, by_name=False
         )
@@ -118,7 +118,7 @@ async def _dry_run(session: Session, documents: Sequence[Document]) -> list[tupl
 
 
 async def _diagnosis(session: Session, document: Document) -> tuple[str, ...]:
-    """Ask the API server for what it has against a document."""
+    """Return the API server's objections to a document."""
     resource, _ = _KINDS[document.kind]
     namespace = document.namespace or session.home
     try:
@@ -135,11 +135,11 @@ async def _diagnosis(session: Session, document: Document) -> tuple[str, ...]:
 
 
 def report(findings: Sequence[LintFinding], *, offline: bool) -> list[str]:
-    """Say of each document what is wrong, or that nothing is."""
+    """Return the errors of each document, or that it has none."""
     lines = []
     for each in findings:
         if each.problems:
             lines += [f"{each.place}: {problem}" for problem in each.problems]
         else:
-            lines.append(f"{each.place}: ok{', but for rules between fields' if offline else ''}")
+            lines.append(f"{each.place}: ok{', rules between fields not checked' if offline else ''}")
     return lines

@@ -1,4 +1,4 @@
-"""What the status of a Reservation says, for all commands that show some."""
+"""The status of a Reservation, for all commands that show some."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,42 +25,42 @@ ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED, Ph
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Reservation as its status tells of it; whatever is not there, or can't be read, is empty.
+    """A Reservation with its status, in which missing or unreadable parts are empty.
 
-    Instants are seconds since the epoch. `decided` means that the operator has looked at the newest spec.
+    Instants are seconds since the epoch. `decided` means that the operator has processed the newest spec.
     """
 
     reservation: Reservation
 
     @property
     def phase(self) -> str:
-        """The phase; Pending before the operator has looked."""
+        """The phase. Pending before the operator has processed it."""
         return str(self.reservation.status.get("phase") or Phase.PENDING)
 
     @property
     def decided(self) -> bool:
-        """Whether the operator has looked at the newest spec."""
+        """Whether the operator has processed the newest spec."""
         return bool(self.reservation.status.get("observedGeneration") == self.reservation.meta.generation)
 
     @property
     def active(self) -> bool:
-        """Whether the room is held for its owner."""
+        """Whether the capacity is held for its owner."""
         return self.decided and self.condition("Active").get("status") == "True"
 
     @property
     def ended(self) -> bool:
-        """Whether nothing becomes of it any more."""
+        """Whether the reservation is final."""
         return self.decided and self.phase in ENDED
 
     @property
     def node(self) -> str:
-        """The node of the room, or the node that the spec names."""
+        """The node of the reservation, or the node that the spec names."""
         spec = self.reservation.spec
         return str(self.reservation.status.get("nodeName") or (spec.node_name if spec else "") or "")
 
     @property
     def owner(self) -> str:
-        """Who may take it."""
+        """Short text that names the owners."""
         return str(
             self.reservation.status.get("owner")
             or (owner_text(self.reservation.spec.owners) if self.reservation.spec else "")
@@ -68,19 +68,19 @@ class Seen:
 
     @property
     def resources(self) -> Resources:
-        """The room that is held or asked for."""
+        """The amounts that are reserved or requested."""
         return self._amounts("resources")
 
     @property
     def held(self) -> Resources:
-        """What of its room no owner or borrower uses, so that it counts beside the pods of its node."""
+        """The part of its amounts that no owner or borrower uses, and that counts beside the node's pods."""
         return minus(minus(self.resources, self._amounts("used")), self._amounts("lent"))
 
     @property
     def why(self) -> str:
-        """Why it is not in order, or why it ended; empty for one that holds."""
+        """Why it is not in order, or why it ended, or empty for one that holds."""
         if not self.reservation.status.get("conditions"):
-            return self.reservation.problem or "the operator has not looked at it yet"
+            return self.reservation.problem or "the operator has not processed it yet"
         for name in ("Violated", "Stalled", "Ready", "Active"):
             condition = self.condition(name)
             bad = name in ("Violated", "Stalled")
@@ -89,13 +89,13 @@ class Seen:
         return ""
 
     def condition(self, name: str) -> Mapping[str, Any]:
-        """Give a condition; empty if it is not there."""
+        """Return a condition, or empty if there is none."""
         conditions = self.reservation.status.get("conditions") or ()
         return next((each for each in conditions if each.get("type") == name), {})
 
     @property
     def plan(self) -> MigrationPlan | None:
-        """Which pods are to be moved for it, if there is such a plan."""
+        """The plan of the pods to move for it, if there is one."""
         try:
             told = self.reservation.status.get("plan")
             return None if told is None else read_plan(MovePlan.model_validate(told))
@@ -103,7 +103,7 @@ class Seen:
             return None
 
     def occupied_for(self, now: float) -> float:
-        """Seconds for which owners have been in it, if it is for reuse."""
+        """Return the seconds for which owners have been in it, if it is for reuse."""
         told, now_in = self.reservation.status.get("occupiedSeconds"), self.condition("Occupied")
         before = float(told) if isinstance(told, int) else 0.0
         if now_in.get("status") != "True":
@@ -121,7 +121,7 @@ class Seen:
             return NOTHING
 
     def instant(self, name: str) -> float | None:
-        """Give an instant of the status, such as `expiresAt`."""
+        """Return an instant of the status, such as `expiresAt`."""
         try:
             return parse_instant(str(self.reservation.status[name]))
         except (KeyError, ValueError):
@@ -129,5 +129,5 @@ class Seen:
 
 
 def amounts(resources: Resources) -> str:
-    """Write amounts as `cpu=2,memory=4Gi`."""
+    """Format amounts as `cpu=2,memory=4Gi`."""
     return ",".join(f"{name}={amount}" for name, amount in format_resources(resources).items())

@@ -1,4 +1,4 @@
-"""The command `kubectl tidelock`, and its completion in the shell."""
+"""The command `kubectl tidelock`, and its shell completion."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ from tidelock.model.printable import printable
 _PROGRAM = "kubectl-tidelock"
 _NAME = "kubectl tidelock"
 _COMPLETION = "_KUBECTL_TIDELOCK_COMPLETE"
-_NO_FILES = ":4"  # how kubectl is told that names of files are no completion
+_NO_FILES = ":4"  # kubectl's code for arguments that are no names of files
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "reserve": reserve.command,
@@ -43,10 +43,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def make_app(*, completing: bool = False) -> typer.Typer:
-    """Make the command; `completing` is for the shell's completion alone."""
+    """Return the command. `completing` is only for the shell's completion."""
     app = typer.Typer(
         name=_PROGRAM,
-        help="Locks on node capacity, and why pods go where they go.",
+        help="Reservations of node capacity, and the reasons for the placement of pods.",
         no_args_is_help=True,
         add_completion=completing,  # adds options that kubectl's own completion makes needless
         pretty_exceptions_enable=False,
@@ -58,7 +58,7 @@ def make_app(*, completing: bool = False) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command; ends the process with its status."""
+    """Run the command, and end the process with its status."""
     try:
         _check_encoding(sys.argv[1:])
         make_app()(prog_name=_NAME)
@@ -68,14 +68,14 @@ def main() -> None:
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:
-    """Raise Failure for an argument whose bytes are not UTF-8, as no request can hold it."""
+    """Raise Failure for an argument with bytes that are not UTF-8, which no request can contain."""
     for number, argument in enumerate(arguments, start=1):
         if any("\ud800" <= character <= "\udfff" for character in argument):
             raise Failure(f"argument {number}, {argument!r}, is not UTF-8: have the terminal use UTF-8")
 
 
 def complete() -> None:
-    """Complete what stands on the command line, for kubectl, which runs kubectl_complete-tidelock."""
+    """Complete the command line for kubectl, which runs kubectl_complete-tidelock."""
     words = [_PROGRAM, *sys.argv[1:]]
     os.environ |= {
         "COMP_WORDS": shlex.join(words),

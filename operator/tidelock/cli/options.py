@@ -1,4 +1,4 @@
-"""The options that commands share, named as kubectl names them."""
+"""Options common to several commands, with kubectl's names."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 
 class Output(StrEnum):
-    """How a command tells what it found, other than in a table of ordinary width."""
+    """Output format of a command other than a table of ordinary width."""
 
     JSON = "json"
     YAML = "yaml"
@@ -28,7 +28,8 @@ Kubeconfig = Annotated[
 ]
 Format = Annotated[Output | None, typer.Option("--output", "-o", help="Other output.", show_default=False)]
 File = Annotated[
-    str, typer.Option("--filename", "-f", help="YAML or JSON to read; -: standard input.", metavar="FILE")
+    str,
+    typer.Option("--filename", "-f", help="YAML or JSON file to read; -: standard input.", metavar="FILE"),
 ]
 SchedulerConfig = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""What a lock asks for, as options or a file say it; for `reserve` and `quote`."""
+"""The requests of a reservation, from options or a file, for `reserve` and `quote`."""
 
 import re
 from collections.abc import Sequence
@@ -10,22 +10,28 @@ from tidelock.cli.documents import Document
 from tidelock.cli.lint import problems_of
 from tidelock.cli.session import Failure
 
-Requests = Annotated[str, typer.Option("--requests", "-r", help="Room to hold.", metavar="cpu=2,memory=4Gi")]
-Node = Annotated[str, typer.Option("--node", help="Node to hold it on; default: any.", show_default=False)]
+Requests = Annotated[
+    str, typer.Option("--requests", "-r", help="Amounts to reserve.", metavar="cpu=2,memory=4Gi")
+]
+Node = Annotated[str, typer.Option("--node", help="Node to reserve on; default: any.", show_default=False)]
 Selector = Annotated[
     str, typer.Option("--node-selector", help="Labels of the node.", metavar="KEY=VALUE,...")
 ]
-Priority = Annotated[int, typer.Option("--priority", help="Importance; pods above it may break it.")]
+Priority = Annotated[
+    int, typer.Option("--priority", help="Priority; pods of higher priority may preempt the reservation.")
+]
 Instead = Annotated[
     str,
-    typer.Option("--filename", "-f", help="YAML or JSON to read instead; -: standard input.", metavar="FILE"),
+    typer.Option(
+        "--filename", "-f", help="YAML or JSON file to read instead; -: standard input.", metavar="FILE"
+    ),
 ]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def asked(requests: str, node: str, selector: str, priority: int) -> dict[str, Any]:
-    """Write the fields of a spec that say which room is asked for; raises Failure."""
+    """Return the fields of a spec for the requested amounts and nodes, or raise Failure."""
     fields = {
         "resources": pairs("--requests", requests),
         "nodeName": node,
@@ -36,7 +42,7 @@ def asked(requests: str, node: str, selector: str, priority: int) -> dict[str, A
 
 
 def refuse_unsound(documents: Sequence[Document], *kinds: str) -> None:
-    """Raise Failure unless all are sound objects of these kinds."""
+    """Raise Failure unless all are valid objects of these kinds."""
     problems = [f"{each.place}: {problem}" for each in documents for problem in problems_of(each)]
     problems += [
         f"{each.place}: should be a {' or a '.join(kinds)}"
@@ -48,7 +54,7 @@ def refuse_unsound(documents: Sequence[Document], *kinds: str) -> None:
 
 
 def pairs(option: str, text: str) -> dict[str, str]:
-    """Read `a=b,c=d`; raises Failure."""
+    """Parse `a=b,c=d`, or raise Failure."""
     items = [item.partition("=") for item in text.split(",")] if text else []
     if not items or not all(key and sign and value for key, sign, value in items):
         raise Failure(f"{option}: {text!r}: should be name=value,name=value, such as cpu=2,memory=4Gi")
@@ -56,7 +62,7 @@ def pairs(option: str, text: str) -> dict[str, str]:
 
 
 def seconds(option: str, text: str) -> int:
-    """Read a duration such as `90s`, `10m` or `1h30m` as seconds; raises Failure."""
+    """Parse a duration such as `90s`, `10m` or `1h30m` to seconds, or raise Failure."""
     parts = re.findall(r"(\d+)([smhd])", text)
     if not parts or "".join(count + unit for count, unit in parts) != text:
         raise Failure(f"{option}: {text!r}: should be a duration such as 90s, 10m, 1h30m or 1d")

@@ -1,4 +1,4 @@
-"""`kubectl tidelock quote`: asks one or several clusters whether a lock would be given; nothing is held."""
+"""`kubectl tidelock quote`: asks clusters whether they would grant a reservation, and holds nothing."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -32,14 +32,14 @@ from tidelock.model.api.wire import Condition
 from tidelock.model.instants import format_instant, from_datetime
 from tidelock.model.reservation_quote import decode_quote
 
-_TTL = 60  # seconds after which a quote goes by itself, if this command can't delete it
+_TTL = 60  # seconds after which a quote is deleted if this command can't delete it
 _ASKED = frozenset(str(each.alias) for each in Ask.model_fields.values())
 
 Contexts = Annotated[
     list[str] | None,
     typer.Option(
         "--context",
-        help="Context of the kubeconfig; several: all are asked at once. Default: the current.",
+        help="Context of the kubeconfig; with several, all clusters are asked at once; default: the current.",
         show_default=False,
     ),
 ]
@@ -58,9 +58,9 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Ask whether a lock would be given now, where, and how many; nothing is held.
+    """Ask whether a reservation would be granted now, where, and how often. Nothing is held.
 
-    A FILE has Reservations or ReservationQuotes. Status 1 if there is one that no cluster would give.
+    A FILE has Reservations or ReservationQuotes. Status 1 if no cluster would grant one of them.
     """
     if bool(requests) == bool(filename):
         raise Failure("give either --requests or, with -f, a FILE of Reservations or ReservationQuotes")
@@ -84,7 +84,7 @@ def command(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuoteQuestion:
-    """What is asked: a Reservation or a ReservationQuote, and what it is called on the screen."""
+    """A question: a Reservation or a ReservationQuote, and its name on the screen."""
 
     label: str
     document: Document
@@ -100,7 +100,7 @@ class QuoteQuestion:
 
 @dataclass(frozen=True, slots=True)
 class QuoteAnswer:
-    """What a cluster says, as the status of a quote, or why it says nothing; no context: the current."""
+    """The answer of a cluster, as the status of a quote, or its error. An empty context is the current."""
 
     question: QuoteQuestion
     context: str = ""
@@ -109,17 +109,17 @@ class QuoteAnswer:
 
     @property
     def status(self) -> ReservationQuoteStatus:
-        """The answer, read."""
+        """The answer in its decoded form."""
         return ReservationQuoteStatus.model_validate(self.told)
 
     @property
     def verdict(self) -> Condition | None:
-        """The condition that says whether it fits now, and why not."""
+        """The condition with the answer and its reason."""
         return next((each for each in self.status.conditions if each.type == "Feasible"), None)
 
     @property
     def feasible(self) -> bool:
-        """Whether the lock would be given now."""
+        """Whether the reservation would be granted now."""
         return self.verdict is not None and self.verdict.status == "True"
 
 
@@ -136,7 +136,7 @@ def _document(spec: dict[str, Any]) -> Document:
 async def _ask(
     targets: Sequence[ClusterTarget], questions: Sequence[QuoteQuestion], patience: int
 ) -> list[QuoteAnswer]:
-    """Ask all clusters at once; where there are several, one that fails hinders none."""
+    """Ask all clusters at once. A failure of one of several does not stop the others."""
 
     async def one(target: ClusterTarget) -> list[QuoteAnswer]:
         async def work(session: Session) -> list[QuoteAnswer]:
@@ -155,7 +155,7 @@ async def _ask(
 
 
 async def _told(session: Session, question: QuoteQuestion, patience: int) -> dict[str, Any]:
-    """Ask, and leave no quote behind; raises Failure if there is no answer."""
+    """Ask, and delete the quote afterwards, or raise Failure if there is no answer."""
     body = {
         "apiVersion": RESERVATIONQUOTES.api_version,
         "kind": RESERVATIONQUOTES.kind,
@@ -183,14 +183,14 @@ async def _told(session: Session, question: QuoteQuestion, patience: int) -> dic
 
 
 def plain(answer: QuoteAnswer) -> dict[str, Any]:
-    """Write an answer for programs."""
+    """Return an answer for programs."""
     told: dict[str, Any] = {"context": answer.context} if answer.context else {}
     told |= {"asked": answer.question.label, "feasible": answer.feasible, "spec": answer.question.spec}
     return told | ({"error": answer.failure} if answer.failure else {"status": answer.told})
 
 
 def screen(answers: Sequence[QuoteAnswer]) -> list[Table | str]:
-    """Make the table, and say below it what is in the way."""
+    """Return the table, and the sentences with the obstacles below it."""
     several = len({each.context for each in answers}) > 1
     columns = ["CONTEXT"] * several + ["ASKED", "FITS", "NODE", "COUNT", "VALID UNTIL"]
     rows = [[each.context] * several + _row(each) for each in answers]
@@ -209,7 +209,7 @@ def _row(answer: QuoteAnswer) -> list[str]:
 
 
 def _fits(answer: QuoteAnswer) -> str:
-    """Say when it fits."""
+    """Return when the reservation fits."""
     status, verdict = answer.status, answer.verdict
     if verdict is None or verdict.status == "Unknown":
         return "unknown"
@@ -221,7 +221,7 @@ def _fits(answer: QuoteAnswer) -> str:
 
 
 def sentences(answer: QuoteAnswer) -> Iterator[str]:
-    """Say why it does not fit, and who has what is short on the node that lacks the least."""
+    """Yield why it does not fit, and the occupants of the node that lacks the least."""
     if answer.failure:
         yield answer.failure
     if answer.verdict is None or answer.feasible:
@@ -230,7 +230,7 @@ def sentences(answer: QuoteAnswer) -> Iterator[str]:
     status = answer.status
     if status.earliest_start is not None and status.answered_at is not None:
         wait = span((status.earliest_start - status.answered_at).total_seconds())
-        yield f"by amounts alone there may be room in {wait} at the earliest"
+        yield f"by amounts alone, enough capacity may be free in {wait} at the earliest"
     blockers = status.blockers
     if blockers and blockers.node_name:
         yield f"{blockers.node_name} lacks {_amounts(blockers.shortfall)}"

@@ -1,4 +1,4 @@
-"""`kubectl tidelock reserve`: creates locks, and waits until they hold or it is certain that they don't."""
+"""`kubectl tidelock reserve`: creates reservations, and waits until they hold or have failed."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ from tidelock.model.meta import Key
 from tidelock.model.printable import printable
 from tidelock.model.reservation import Reservation, decode_reservation
 
-_GRACE = 30.0  # seconds beyond the deadline of a lock, for the operator to say so
+_GRACE = 30.0  # seconds beyond the deadline of a reservation, for the operator to report it
 _CONTROLLERS = {
     "deployment": ("apps/v1", "Deployment"),
     "statefulset": ("apps/v1", "StatefulSet"),
@@ -45,30 +45,32 @@ _CONTROLLERS = {
 }
 
 
-Name = Annotated[str, typer.Argument(help="Name of the lock, and of its pod unless --for says another.")]
+Name = Annotated[
+    str, typer.Argument(help="Name of the reservation, and of its pod unless --for names another owner.")
+]
 Owners = Annotated[
     list[str] | None,
     typer.Option(
         "--for",
-        help="Who may take it: pod/NAME, a workload as deployment/NAME, or labels as app=web,tier=db.",
+        help="Owner: pod/NAME, a workload as deployment/NAME, or labels as app=web,tier=db.",
         metavar="OWNER",
     ),
 ]
-Ttl = Annotated[str, typer.Option("--ttl", help="How long it holds once it is active: 90s, 10m, 2h, 1d.")]
+Ttl = Annotated[str, typer.Option("--ttl", help="Lifetime once it is active: 90s, 10m, 2h, 1d.")]
 Until = Annotated[
-    str, typer.Option("--until", help="When it ends, instead of --ttl: 2026-12-01T00:00:00Z.", metavar="TIME")
+    str, typer.Option("--until", help="End time, instead of --ttl: 2026-12-01T00:00:00Z.", metavar="TIME")
 ]
-Deadline = Annotated[str, typer.Option("--deadline", help="How long it may wait for room; 0s: now or never.")]
+Deadline = Annotated[str, typer.Option("--deadline", help="Longest wait for capacity; 0s: now or never.")]
 CommitWithin = Annotated[
     str,
     typer.Option(
         "--commit-within",
-        help="Two phases: how long it waits for kubectl tidelock commit before it ends: 30s.",
+        help="Two phases: time for kubectl tidelock commit, such as 30s, before it ends.",
         metavar="TIME",
     ),
 ]
 Preempt = Annotated[bool, typer.Option("--preempt", help="Evict pods of lower priority for it.")]
-Retain = Annotated[bool, typer.Option("--retain", help="Keep the object as a tombstone after its end.")]
+Retain = Annotated[bool, typer.Option("--retain", help="Keep the object after its end.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it holds.")]
 
 
@@ -92,9 +94,9 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Create a lock and wait until it holds; status 1 if it does not."""
+    """Create a reservation and wait until it holds. Status 1 if it does not."""
     if bool(name) == bool(filename):
-        raise Failure("give either the NAME of a lock or, with -f, a FILE of Reservations")
+        raise Failure("give either the NAME of a reservation or, with -f, a FILE of Reservations")
     if filename:
         documents = read_documents(filename)
     else:
@@ -120,7 +122,7 @@ def command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """A lock as the options describe it, `asked` as a part of its spec; durations are in seconds."""
+    """A reservation as the options describe it, with `asked` as a part of its spec. Durations in seconds."""
 
     name: str
     asked: dict[str, Any]
@@ -135,7 +137,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a lock: the newest object, and a sentence about it."""
+    """The result for a reservation: the newest object, and a sentence about it."""
 
     seen: Seen
     raw: dict[str, Any]
@@ -143,7 +145,7 @@ class Result:
 
 
 def manifest(wish: Wish) -> dict[str, Any]:
-    """Write the Reservation that was wished for."""
+    """Return the Reservation for a wish."""
     given = {
         "ttlSeconds": wish.ttl,
         "expireAt": wish.until,
@@ -166,7 +168,7 @@ def manifest(wish: Wish) -> dict[str, Any]:
 
 
 def owner(text: str) -> dict[str, Any]:
-    """Read an owner: `pod/NAME`, a workload, or labels; raises Failure."""
+    """Parse an owner: `pod/NAME`, a workload, or labels, or raise Failure."""
     kind, slash, name = text.partition("/")
     if slash and name and "=" not in text:
         if kind.lower() in ("pod", "pods", "po"):
@@ -180,7 +182,7 @@ def owner(text: str) -> dict[str, Any]:
 
 
 def progress(seen: Seen) -> str:
-    """Say in a line how far a lock is."""
+    """Return a line about the progress of a reservation."""
     if seen.active:
         return f"holds {amounts(seen.resources)} on {seen.node}"
     return seen.why or seen.phase
@@ -200,7 +202,7 @@ async def _create(session: Session, document: Document) -> bytes:
         return await create(session, RESERVATIONS, namespace, document.body)
     except AlreadyExists as error:
         text = (
-            f"reservation {namespace}/{document.name} is there already: delete it first, or take another name"
+            f"reservation {namespace}/{document.name} exists already: delete it first, or choose another name"
         )
         raise Failure(text) from error
 
@@ -230,20 +232,20 @@ async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None
 
 
 def sentence(seen: Seen) -> str:
-    """Say what became of a lock."""
+    """Return a sentence about the result of a reservation."""
     if seen.active:
         ends = seen.instant("expiresAt")
         until = f" until {format_instant(ends)}" if ends is not None else ""
         return f"holds {amounts(seen.resources)} on {seen.node}{until}{_to_commit(seen)}"
     if seen.phase == Phase.CONSUMED:
         return (
-            f"nothing is locked, as its owner is there already: {seen.condition('Active').get('message', '')}"
+            f"nothing is reserved, as its owner exists already: {seen.condition('Active').get('message', '')}"
         )
     return seen.why
 
 
 def _to_commit(seen: Seen) -> str:
-    """Say until when a lock in two phases is to be committed, and by which token."""
+    """Return until when a reservation in two phases must be committed, and with which token."""
     told = seen.reservation.status.get("commit", {})
     if seen.condition("Committed").get("status") != "False" or "dueAt" not in told:
         return ""
@@ -252,7 +254,7 @@ def _to_commit(seen: Seen) -> str:
 
 @contextmanager
 def _display() -> Iterator[Callable[[Reservation], None]]:
-    """Show how far locks are: a line each that moves, or where there is no terminal one a step."""
+    """Show the progress of reservations: a changing line each, or a line per step without a terminal."""
     console = terminal(stderr=True)
     if not console.is_terminal:
         told: dict[Key, str] = {}
@@ -293,7 +295,7 @@ def _show(results: Sequence[Result], output: Output | None) -> None:
 
 
 def screen(results: Sequence[Result]) -> list[str]:
-    """Write a line about each lock."""
+    """Return a line about each reservation."""
     return [
         f"reservation/{each.seen.reservation.meta.name} {each.seen.phase}: {each.text}" for each in results
     ]

@@ -1,4 +1,4 @@
-"""From the command line to the API server; what goes wrong becomes one sentence that says what to do."""
+"""From the command line to the API server. A failure becomes one sentence with an advice."""
 
 import asyncio
 import logging
@@ -12,20 +12,20 @@ from tidelock.kube.config import ConfigError, load_connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
 
 MANAGER = "kubectl-tidelock"
-"""The fieldManager of what is written."""
+"""The fieldManager of this command's writes."""
 
-_TIMEOUT = 30.0  # seconds for one answer: a whole cluster may be asked for
+_TIMEOUT = 30.0  # seconds for one answer, which may contain a whole cluster
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class Failure(Exception):  # noqa: N818 -- it is the end of a command, not an error in it
-    """Why a command ends with status 1: one sentence that says what to do."""
+class Failure(Exception):  # noqa: N818 -- it ends a command, and is no error in it
+    """Reason for which a command ends with status 1: one sentence with an advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTarget:
-    """Which cluster and namespace a command is about, as its options say; empty: as the kubeconfig says."""
+    """Cluster and namespace of a command, by its options. An empty one comes from the kubeconfig."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -35,32 +35,32 @@ class ClusterTarget:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A client, and the namespace in question; None for all."""
+    """A client, and the namespace of the command, or None for all."""
 
     client: KubeClient
     namespace: str | None
 
     @property
     def home(self) -> str:
-        """The one namespace, for a command that is about one object."""
+        """The single namespace, for a command about one object."""
         if self.namespace is None:
             raise Failure("this is about one namespace: leave out --all-namespaces, or name one with -n")
         return self.namespace
 
 
-def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Do something with a cluster; raises Failure as `reach` does."""
+def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
+    """Run work with a cluster, or raise Failure like `reach`."""
     return asyncio.run(reach(target, work))
 
 
-async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Do something with a cluster, beside others.
+async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
+    """Run work with a cluster, beside other work.
 
     Raises:
-        Failure: it could not be reached, or did not want to.
+        Failure: the cluster could not be reached, or refused.
 
     """
-    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # what matters is told as a Failure
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # every relevant message is a Failure
     try:
         connection = load_connection(target.kubeconfig or None, context=target.context)
     except ConfigError as error:
@@ -76,7 +76,7 @@ async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) 
         async with client:
             return await work(Session(client, namespace))
     except ConfigError as error:
-        raise Failure(f"{error}; look at the certificates that the kubeconfig names") from error
+        raise Failure(f"{error}; check the certificates that the kubeconfig names") from error
     except ApiError as error:
         raise Failure(explained(error, connection.server)) from error
 
@@ -84,7 +84,7 @@ async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[T]]) 
 async def create(
     session: Session, resource: ApiResource, namespace: str, body: dict[str, Any], **parameters: str
 ) -> bytes:
-    """Create an object; a field that nobody knows is an error."""
+    """Create an object. An unknown field is an error."""
     parameters |= {"fieldManager": MANAGER, "fieldValidation": "Strict"}
     return await session.client.request("POST", resource.collection(namespace), params=parameters, body=body)
 
@@ -92,21 +92,21 @@ async def create(
 async def apply_dry_run(
     session: Session, resource: ApiResource, name: str, namespace: str, body: dict[str, Any]
 ) -> bytes:
-    """Have the API server complete and check an object as if it were applied; nothing is written."""
+    """Let the API server complete and check an object as if it were applied, without a write."""
     parameters = {"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"}
     return await session.client.patch(resource.item(name, namespace), body, kind="apply", params=parameters)
 
 
 def explained(error: ApiError, server: str) -> str:
-    """Say what an error of the API server means, and what to do about it."""
+    """Return the meaning of an error of the API server, with an advice."""
     said = " ".join(error.message.split()).rstrip(".")
     match error:
         case Unauthorized():
             return f"{server} does not accept the kubeconfig's credentials: log in again"
         case Forbidden():
             return (
-                f"you have not the right: {said}; ask an admin for it (for locks, the ClusterRoles "
-                "tidelock-viewer and tidelock-manager have it)"
+                f"you lack the right: {said}; ask an admin for it (for Reservations, the ClusterRoles "
+                "tidelock-viewer and tidelock-manager grant it)"
             )
         case NotFound() if not error.reason:  # of the API, not of an object
             return (
@@ -115,7 +115,7 @@ def explained(error: ApiError, server: str) -> str:
             )
         case TransientError() if not error.status:
             return (
-                f"no answer from {server} ({said}): see that the cluster runs and can be reached, "
+                f"no answer from {server} ({said}): check that the cluster runs and can be reached, "
                 "or choose another with --context"
             )
         case _:

@@ -1,4 +1,4 @@
-"""`kubectl tidelock simulate`: what would become of the locks and pods of a file, and of whom else."""
+"""`kubectl tidelock simulate`: effects of a file's Reservations and pods, on themselves and on others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,10 +33,10 @@ from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
-_HORIZON = 15.0  # seconds that are played: longer than any backoff
+_HORIZON = 15.0  # simulated seconds, which are more than any backoff
 _MOST_REPLICAS = 1000
 _HASH = "simulated"
-# Workloads: the field that counts their pods.
+# Workloads, with the field that contains their number of pods.
 _WORKLOADS = {
     "Deployment": "replicas",
     "StatefulSet": "replicas",
@@ -55,11 +55,11 @@ def command(
     output: Format = None,
     config: SchedulerConfig = "",
 ) -> None:
-    """Show what would happen if a file were applied now; nothing is written.
+    """Show what would happen if a file were applied now. Nothing is written.
 
     Takes Reservations, Pods, Deployments, StatefulSets, ReplicaSets and Jobs. The API server completes and
-    checks them in a dry run; then the scheduler itself decides, over the cluster as it is. Status 1 if not
-    all find room.
+    checks them in a dry run. Then the scheduler itself decides, over the current cluster. Status 1 if not all
+    find capacity.
     """
     configuration = configuration_of(config)
     documents = read_documents(filename)
@@ -79,7 +79,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An object to be checked by the API server, and how many there are to be of it."""
+    """An object for the API server to check, with its number of copies."""
 
     document: Document
     body: dict[str, Any]
@@ -89,7 +89,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ObjectOutcome:
-    """What would become of one object."""
+    """The result for one object."""
 
     object: str
     outcome: str
@@ -100,14 +100,14 @@ class ObjectOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What would happen: to the objects of the file, and besides."""
+    """The results for the objects of the file, and for others."""
 
     outcomes: list[ObjectOutcome] = field(default_factory=list)
     besides: list[str] = field(default_factory=list)
 
 
 def shapes_of(document: Document) -> list[Shape]:
-    """Give what a document makes: itself, or the pods of a workload; raises Failure for other kinds."""
+    """Return the objects of a document: itself, or a workload's pods, or raise Failure for other kinds."""
     body, kind = document.body, str(document.body.get("kind"))
     if kind in (PODS.kind, RESERVATIONS.kind):
         return [Shape(document, body)]
@@ -126,7 +126,7 @@ def shapes_of(document: Document) -> list[Shape]:
 
 
 def _pod_of(document: Document, template: dict[str, Any]) -> dict[str, Any]:
-    """Write a pod as a workload's controller would; a Deployment has its ReplicaSet do so."""
+    """Return a pod as a workload's controller would create it, or the ReplicaSet of a Deployment."""
     kind, version, name = document.body["kind"], document.body.get("apiVersion", ""), document.name
     metadata = dict(template.get("metadata") or {})
     if kind == "Deployment":
@@ -145,7 +145,7 @@ async def _prepare(session: Session, shapes: Sequence[Shape]) -> tuple[ClusterSt
 
 
 async def _dry_run(session: Session, shape: Shape) -> bytes:
-    """Have the API server complete and check an object as if it were applied."""
+    """Let the API server complete and check an object as if it were applied."""
     name, place = shape.document.name, shape.document.place
     namespace = shape.document.namespace or session.home
     if shape.body["kind"] == RESERVATIONS.kind:
@@ -155,7 +155,7 @@ async def _dry_run(session: Session, shape: Shape) -> bytes:
     try:
         return await create(session, PODS, namespace, shape.body, dryRun="All")
     except AlreadyExists as error:
-        raise Failure(f"{place}: the pod is there already: see kubectl tidelock why pod/{name}") from error
+        raise Failure(f"{place}: the pod exists already: see kubectl tidelock why pod/{name}") from error
 
 
 def _replicas(shape: Shape, raw: bytes) -> Iterator[Pod | Reservation]:
@@ -174,7 +174,7 @@ def _replicas(shape: Shape, raw: bytes) -> Iterator[Pod | Reservation]:
 def play(
     world: ClusterState, configuration: Configuration, stored: Sequence[Pod | Reservation], now: float
 ) -> Played:
-    """Decide what waits in the cluster already, and then these objects, one after the other."""
+    """Decide the objects that wait in the cluster already, and then these objects, one after the other."""
     picture = world.picture(configuration, now)
     event_handlers, decider = picture.event_handlers, picture.decider
     pods: dict[str, ObjectOutcome] = {}
@@ -192,7 +192,7 @@ def play(
     ours = {each.meta.uid for each in stored}
     played = Played(besides=list(world.remarks))
     if before:
-        played.besides.append(f"Pods that wait for Tidelock already, and were decided first: {before}.")
+        played.besides.append(f"Pods that already wait for Tidelock, and were decided first: {before}.")
     for each in stored:
         if isinstance(each, Reservation):
             played.outcomes.append(_of_reservation(each, decider.ledger.entries.get(each.key)))
@@ -203,14 +203,14 @@ def play(
 
 
 def _run(picture: OfflineScheduler, until: float, pods: dict[str, ObjectOutcome]) -> None:
-    """Decide until nothing is due, and note what becomes of pods."""
+    """Decide until nothing is due, and note the results of pods."""
     decider = picture.decider
     while (due := decider.next_due()) is not None and due <= until:
         instant = max(due, picture.now)
         outcome = decider.step(instant)
         if isinstance(outcome, AssumedPod):
             reservations = [entry.key for entry in decider.ledger.used_by(outcome.pod.uid, outcome.node_name)]
-            took = f"takes the room of {', '.join(map(str, reservations))}" if reservations else ""
+            took = f"takes the capacity of {', '.join(map(str, reservations))}" if reservations else ""
             decider.bound(outcome, instant)
             pods[outcome.pod.uid] = ObjectOutcome(
                 _name(outcome.pod), "bound", outcome.node_name, took, good=True
@@ -218,7 +218,7 @@ def _run(picture: OfflineScheduler, until: float, pods: dict[str, ObjectOutcome]
         elif isinstance(outcome, Unschedulable):
             pod = outcome.waiting.pod
             nominated = decider.cache.nominator.node_of(pod.uid)
-            word = f"waits for evictions on {nominated}" if nominated else "no room"
+            word = f"waits for evictions on {nominated}" if nominated else "no capacity"
             pods[pod.uid] = ObjectOutcome(_name(pod), word, "", outcome.diagnosis.message, good=False)
 
 
@@ -235,7 +235,7 @@ def _of_reservation(reservation: Reservation, entry: ReservationInfo | None) -> 
 
 
 def _left(pod: Pod, picture: OfflineScheduler) -> ObjectOutcome:
-    """Tell of a pod that was not decided: it is another scheduler's, has its node already, or is gated."""
+    """Return the result of an undecided pod: another scheduler's, already bound, or gated."""
     if pod.node_name:
         return ObjectOutcome(_name(pod), "bound", pod.node_name, "as its spec says", good=True)
     profile = picture.decider.profiles.get(pod.spec.scheduler_name)
@@ -248,7 +248,7 @@ def _left(pod: Pod, picture: OfflineScheduler) -> ObjectOutcome:
 
 
 def _besides(picture: OfflineScheduler, ours: set[str]) -> Iterator[str]:
-    """Tell what would happen to others: pods that are evicted, locks that lose their room or end."""
+    """Yield the effects on others: pods that are evicted, reservations that lose their capacity or end."""
     for attempt in picture.decider.take_preemptions():
         for victim in attempt.victims:
             reason = f"{attempt.kind} {attempt.pod.key}"
@@ -260,7 +260,7 @@ def _besides(picture: OfflineScheduler, ours: set[str]) -> Iterator[str]:
 
 
 def screen(played: Played) -> list[Table | str]:
-    """Make the table and what stands below it."""
+    """Return the table and the sentences below it."""
     rows = [[each.object, each.outcome, each.node, each.why] for each in played.outcomes]
     parts: list[Table | str] = [Table(["OBJECT", "OUTCOME", "NODE", "WHY"], rows)]
     if played.besides:

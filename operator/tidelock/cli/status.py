@@ -1,4 +1,4 @@
-"""`kubectl tidelock status`: the locks, what they hold of each node, the water levels."""
+"""`kubectl tidelock status`: the reservations, their amounts on each node, the water levels."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,9 @@ def command(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and show what changes.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running, and show changes.")] = False,
 ) -> None:
-    """Show the locks, what they hold of each node, and the water levels."""
+    """Show the reservations, their amounts on each node, and the water levels."""
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     if watch:
         ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
@@ -52,7 +52,7 @@ async def _read(session: Session) -> tuple[list[msgspec.Raw], list[dict[str, Any
     try:
         levels = await list_all(session.client, WATERLEVELS)
     except (Forbidden, NotFound):
-        levels = []  # who may look at locks alone sees these
+        levels = []  # a user with the right for Reservations only sees these
     return reservations, [_plain(each) for each in levels]
 
 
@@ -70,7 +70,7 @@ def screen(
     everywhere: bool,
     wide: bool,
 ) -> list[Table | str]:
-    """Make the tables; `now` is in seconds since the epoch."""
+    """Return the tables. `now` is in seconds since the epoch."""
     seen = [Seen(each) for each in sorted(reservations, key=lambda each: each.key)]
     parts: list[Table | str] = []
     if seen:
@@ -92,7 +92,7 @@ RESERVATION_COLUMNS = ("NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", "ROOM", "E
 
 
 def reservation_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
-    """Write what LOCK_COLUMNS say of a lock; `wide`: whole messages."""
+    """Return the cells of LOCK_COLUMNS for a reservation. `wide`: whole messages."""
     meta, ends = seen.reservation.meta, seen.instant("expiresAt")
     return [
         meta.namespace,
@@ -114,7 +114,7 @@ def _reservation_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wi
 
 
 def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
-    """Tell which pods would have to move for which locks, and what approves that."""
+    """Return the pods that must move for reservations, and the approving tokens."""
     first = 0 if everywhere else 1
     rows = []
     for each in seen:
@@ -132,7 +132,7 @@ def _short(text: str, most: int = 90) -> str:
 
 
 def _node_table(seen: Sequence[Seen], now: float) -> Table:
-    """Sum what locks hold of each node, and tell when the next of them ends."""
+    """Return the amounts that reservations hold on each node, and when the next of them ends."""
     held: dict[str, Resources] = {}
     ends: dict[str, list[float]] = {}
     counts: dict[str, int] = {}
@@ -180,8 +180,8 @@ def _level(level: UsageLevel | None) -> str:
 
 
 async def _watch(session: Session, *, wide: bool) -> None:
-    """Show the screen again when anything has changed, and each second where it is a terminal."""
-    _, levels = await _read(session)  # whatever is in the way is told before the watch hides it
+    """Show the screen again after each change, and each second on a terminal."""
+    _, levels = await _read(session)  # an error is printed before the watch hides it
     news, clock, console = News(), SystemClock(), terminal()
     space = session.namespace
     async with followed(session, RESERVATIONS, decode_reservation, news, namespace=space) as copy:

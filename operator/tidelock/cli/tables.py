@@ -1,6 +1,6 @@
-"""What commands print: tables as kubectl's, JSON, YAML.
+"""Output of commands: tables like kubectl's, JSON, YAML.
 
-All of it passes through here, so texts of other authors give the terminal no orders and forge no line.
+All output passes through here, so texts of other authors can't send commands to the terminal or forge a line.
 """
 
 import sys
@@ -17,7 +17,7 @@ from rich.text import Text
 from tidelock.cli.options import Output
 from tidelock.model.printable import printable, printable_json
 
-_UNBOUNDED = 10_000  # columns of a table that goes to a file or a program: nothing is folded
+_UNBOUNDED = 10_000  # columns of a table in a file or for a program, where nothing is folded
 
 STYLES = {
     "Active": "green",
@@ -36,12 +36,12 @@ STYLES = {
     "unknown": "yellow",
     "wrong": "bold red",
 }
-"""How words are shown that tell good from bad, where there are colours."""
+"""Styles of words for good and bad states, on terminals with colours."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows; `right` are the headings whose columns are numbers."""
+    """Headings and rows. `right` are the headings of numeric columns."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -57,24 +57,24 @@ class Table:
 
 
 def shown(text: str, style: str = "") -> Text:
-    """Return a text of one line as it is shown: safe for a terminal, and in the style of its word."""
+    """Return a text of one line for display: safe for a terminal, and in the style of its word."""
     return Text(printable(text), style=style or STYLES.get(text, ""))
 
 
 def parts_of(*parts: Table | str) -> Group:
-    """Return tables and sentences as they are shown."""
+    """Return tables and sentences for display."""
     return Group(*(shown(part) if isinstance(part, str) else part for part in parts))
 
 
 def terminal(*, stderr: bool = False) -> Console:
-    """Give what is printed to; it has no colours where they are not wanted ($NO_COLOR) or not seen."""
+    """Return the console, without colours if they are unwanted ($NO_COLOR) or impossible."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _UNBOUNDED
     return Console(stderr=stderr, width=width, highlight=False, markup=False, soft_wrap=not stream.isatty())
 
 
 def lines_of(*parts: Table | str, width: int = _UNBOUNDED) -> str:
-    """Render as it is printed to a file; no line ends in spaces."""
+    """Render as it is printed to a file. No line ends in spaces."""
     console = Console(width=width, no_color=True, highlight=False, markup=False, force_terminal=False)
     with console.capture() as captured:
         console.print(parts_of(*parts))
@@ -82,7 +82,7 @@ def lines_of(*parts: Table | str, width: int = _UNBOUNDED) -> str:
 
 
 def show(*parts: Table | str) -> None:
-    """Print tables and sentences, as wide as the terminal or, where there is none, as they are."""
+    """Print tables and sentences, as wide as the terminal, or in full without a terminal."""
     console = terminal()
     if not console.is_terminal:
         sys.stdout.write(lines_of(*parts))
@@ -108,7 +108,7 @@ def show_plain(plain: Any, output: Output) -> None:
 
 
 def span(seconds: float) -> str:
-    """Write a duration as kubectl does, by its two largest units at most: `45s`, `5m3s`, `2h`, `3d4h`."""
+    """Format a duration as kubectl does, by its two largest units at most: `45s`, `5m3s`, `2h`, `3d4h`."""
     left = int(seconds)
     if left < 0:
         return f"-{span(-seconds)}"

@@ -1,4 +1,4 @@
-"""`kubectl tidelock timeline`: locks on nodes over time, as text and as a picture."""
+"""`kubectl tidelock timeline`: reservations on nodes over time, as text and as a picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ def command(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
-    since: Annotated[str, typer.Option("--since", help="How far back.")] = "1h",
-    ahead: Annotated[str, typer.Option("--ahead", help="How far ahead.")] = "1h",
+    since: Annotated[str, typer.Option("--since", help="Length of the past.")] = "1h",
+    ahead: Annotated[str, typer.Option("--ahead", help="Length of the future.")] = "1h",
     png: Annotated[
-        str, typer.Option("--png", help="File to draw a picture to; needs matplotlib.", metavar="FILE")
+        str, typer.Option("--png", help="PNG file to write; needs matplotlib.", metavar="FILE")
     ] = "",
 ) -> None:
-    """Show the locks of nodes over time: those that hold, and those that ended and are retained."""
+    """Show the reservations of nodes over time, including those that ended and are retained."""
     back, forth = seconds("--since", since), seconds("--ahead", ahead)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     raw = ask(target, _read)
@@ -62,7 +62,7 @@ async def _read(session: Session) -> list[msgspec.Raw]:
 
 @dataclass(frozen=True, slots=True)
 class ShownTime:
-    """The time that is shown, in seconds since the epoch."""
+    """The time span of the output, in seconds since the epoch."""
 
     start: float
     end: float
@@ -71,9 +71,9 @@ class ShownTime:
 
 @dataclass(frozen=True, slots=True)
 class ShownSpan:
-    """A lock on a node from its activation to its end, which may be to come.
+    """A reservation on a node from its activation to its end, which may be in the future.
 
-    It was idle so far while no owner was in it, and waited before; both in seconds.
+    Its idle time so far, without an owner in it, and its waiting time before are in seconds.
     """
 
     node: str
@@ -90,7 +90,7 @@ _LIVE = frozenset({Phase.PLANNED, Phase.ACTIVE, Phase.BOUND})
 
 
 def spans_of(reservations: Sequence[Reservation], window: ShownTime, node: str = "") -> list[ShownSpan]:
-    """Find the locks that held, or will hold, room within the window: by node, then by their beginning."""
+    """Return the reservations that hold capacity within the window, by node, then by their start."""
     spans = []
     for seen in map(Seen, reservations):
         start = seen.reservation.start_at if seen.phase == Phase.PLANNED else seen.instant("activatedAt")
@@ -109,9 +109,9 @@ def spans_of(reservations: Sequence[Reservation], window: ShownTime, node: str =
 
 
 def screen(spans: Sequence[ShownSpan], window: ShownTime) -> list[str]:
-    """Draw a line a lock, under its node; `|` is now."""
+    """Draw a line per reservation, under its node; `|` is now."""
     if not spans:
-        return ["No lock in this time; --since and --ahead show more of it, -A all namespaces."]
+        return ["No reservation in this time; extend it with --since and --ahead, -A shows all namespaces."]
     width = max(len(each.reservation) for each in spans) + 2
     scale = _scale(window)
     lines = []
@@ -126,7 +126,7 @@ def screen(spans: Sequence[ShownSpan], window: ShownTime) -> list[str]:
 
 
 def _next(reservation: ShownSpan, now: float) -> str:
-    """Say what comes next for a lock."""
+    """Return the next event of a reservation."""
     if reservation.phase == Phase.PLANNED:
         return f"begins in {span(reservation.start - now)}"
     return f"ends in {span(reservation.end - now)}" if reservation.phase in _LIVE else reservation.phase
@@ -150,7 +150,7 @@ def _bar(reservation: ShownSpan, window: ShownTime) -> str:
 
 
 def _scale(window: ShownTime) -> str:
-    """Write times of day (UTC) over the quarters of the window."""
+    """Return times of day (UTC) over the quarters of the window."""
     cells = [" "] * (_CELLS + 5)
     for quarter in range(5):
         at = window.start + (window.end - window.start) * quarter / 4
@@ -161,9 +161,9 @@ def _scale(window: ShownTime) -> str:
 
 
 def draw(spans: Sequence[ShownSpan], window: ShownTime, file: str) -> None:
-    """Draw the locks into a PNG; raises Failure if that can't be."""
+    """Draw the reservations into a PNG, or raise Failure if that is not possible."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- slow, and not always there
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- slow, and not always installed
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise Failure("--png needs matplotlib: pip install matplotlib") from error
@@ -186,7 +186,7 @@ def draw(spans: Sequence[ShownSpan], window: ShownTime, file: str) -> None:
     axes.set_yticks(range(len(spans)), [f"{each.node}: {each.reservation}" for each in spans])
     axes.invert_yaxis()
     axes.set_xlabel(f"minutes from {format_instant(int(window.now))}")
-    axes.set_title("Locks on nodes")
+    axes.set_title("Reservations on nodes")
     try:
         figure.savefig(Path(file), format="png", dpi=120)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`kubectl tidelock top`: nodes and locks as they are, live on a terminal."""
+"""`kubectl tidelock top`: nodes and reservations, live on a terminal."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.water_level import decode_water_level
 from tidelock.running import background
 
-_PULSE = 5.0  # seconds between two questions whether the API server is there, and for an answer
+_PULSE = 5.0  # seconds between two checks of the API server, and for an answer
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -35,18 +35,20 @@ def command(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show nodes and locks live: what is used, locked and free, measured levels, time left."""
+    """Show nodes and reservations live: used, reserved and free capacity, measured levels, time left."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Failure("top needs a terminal; elsewhere use kubectl tidelock status, which goes on with -w")
+        raise Failure(
+            "top needs a terminal; elsewhere use kubectl tidelock status, which keeps running with -w"
+        )
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     status = ask(target, lambda session: _top(session, everywhere=everywhere))
     raise typer.Exit(status)
 
 
 async def _top(session: Session, *, everywhere: bool) -> int:
-    from tidelock.cli.top_app import NamespaceView, Top  # noqa: PLC0415 -- textual is slow to import, and needed here alone
+    from tidelock.cli.top_app import NamespaceView, Top  # noqa: PLC0415 -- textual is slow to import
 
-    needed = (NODES, PODS, RESERVATIONS)  # whatever is in the way is told before the screen hides it
+    needed = (NODES, PODS, RESERVATIONS)  # an error is printed before the screen hides it
     await asyncio.gather(*(session.client.get(each.collection(), {"limit": "1"}) for each in needed))
     async with following(session, SystemClock()) as cluster:
         screen = Top(cluster, NamespaceView(session.home, everywhere))
@@ -55,26 +57,26 @@ async def _top(session: Session, *, everywhere: bool) -> int:
 
 
 class Requested:
-    """A sink of bound pods that adds up what they request, by node."""
+    """A handler of bound pods that sums up their requests by node."""
 
     def __init__(self, news: News) -> None:
         self.by_node: dict[str, Resources] = {}
         self._news = news
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
-        """Count a pod, or count it anew."""
+        """Add a pod, or replace its requests."""
         if old is not None:
             self._take(old)
         self.by_node[new.node_name] = plus(self.by_node.get(new.node_name, NOTHING), new.requests)
         self._news.upsert(old, new)
 
     def remove(self, last: Pod) -> None:
-        """Count a pod no longer."""
+        """Remove a pod's requests."""
         self._take(last)
         self._news.remove(last)
 
     def synced(self) -> None:
-        """Tell that a list is complete."""
+        """Report that a list is complete."""
         self._news.synced()
 
     def _take(self, pod: Pod) -> None:
@@ -82,14 +84,14 @@ class Requested:
 
 
 class TopCluster:
-    """The live world of the screen, and how it goes with the connection.
+    """The live state of the screen, and the state of the connection.
 
     Args:
-        session: how the API server is asked.
+        session: access to the API server.
         clock: this machine's clock.
-        news: what all copies report to.
-        needed: copies without which nothing is shown: of nodes, pods and locks.
-        world: what they keep.
+        news: receives the events of all copies.
+        needed: copies without which nothing is shown: of nodes, pods and Reservations.
+        world: the content of the copies.
 
     """
 
@@ -103,22 +105,22 @@ class TopCluster:
         self._world = world
         self._skew = 0.0
         self._silence: ApiError | None = None
-        self._whole = clock.monotonic()  # when the world was last known to be as new as the API server's
+        self._whole = clock.monotonic()  # when the copies were last as new as the API server
 
     @property
     def world(self) -> TopState | None:
-        """What is known; None before all of it has been read once."""
+        """The known state, or None before all of it has been read once."""
         return self._world if all(each.synced.is_set() for each in self._needed) else None
 
     def changed(self) -> bool:
-        """Tell whether there is news since this was asked last."""
+        """Return whether there is news since the last call."""
         news = self._news.come.is_set()
         self._news.come.clear()
         return news
 
     @property
     def trouble(self) -> str:
-        """Why the world is not as new as it should be, and how old it is; empty if it is."""
+        """Why the state is out of date, and how old it is, or empty if it is current."""
         error = self._lost()
         if error is None:
             return ""
@@ -127,11 +129,11 @@ class TopCluster:
         return f"{shown}; trying again: {explained(error, self._client.server)}."
 
     def now(self) -> float:
-        """Seconds since the epoch, by the API server's clock: it is nearer to the operator's."""
+        """Return the seconds since the epoch by the API server's clock, which is closer to the operator's."""
         return self._clock.now() + self._skew
 
     async def pulse(self) -> NoReturn:
-        """Ask now and then whether the API server is there: a watch without events would tell late."""
+        """Check regularly whether the API server answers, as a watch without events would notice late."""
         while True:
             sent = self._clock.now()
             try:
@@ -149,13 +151,13 @@ class TopCluster:
 
     def _lost(self) -> ApiError | None:
         errors = (self._silence, *(each.lost for each in self._needed))
-        # An expired version is an ordinary event: the copy is read anew at once.
+        # An expired version is an ordinary event: the copy is listed again at once.
         return next((each for each in errors if each is not None and not isinstance(each, Gone)), None)
 
 
 @asynccontextmanager
 async def following(session: Session, clock: Clock) -> AsyncIterator[TopCluster]:
-    """Follow nodes, bound pods, locks and WaterLevels of the whole cluster while the context lasts."""
+    """Follow nodes, bound pods, Reservations and WaterLevels of the cluster while the context lasts."""
     news = News()
     requested = Requested(news)
     async with (

@@ -1,7 +1,7 @@
-"""The screen of `kubectl tidelock top`: two tables over a world that changes beneath them.
+"""The screen of `kubectl tidelock top`: two tables over a live state.
 
-Only the lines in view are written, so that it does not matter how many nodes there are; objects that did not
-change are not read again.
+Only the visible lines are rendered, so the number of nodes does not matter. Unchanged objects are not read
+again.
 """
 
 import os
@@ -39,37 +39,37 @@ from tidelock.cli.top_tables import (
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Measured
 
-_PERIOD = 1.0  # seconds between two looks at whether there is news, and at the clock
+_PERIOD = 1.0  # seconds between two checks for news, and of the clock
 
 
 class StateSource(Protocol):
-    """Where the screen has its world from."""
+    """Source of the screen's state."""
 
     @property
     def world(self) -> TopState | None:
-        """What is known; None before all of it has been read once."""
+        """The known state, or None before all of it has been read once."""
 
     def changed(self) -> bool:
-        """Tell whether there is news since this was asked last."""
+        """Return whether there is news since the last call."""
 
     @property
     def trouble(self) -> str:
-        """Why the world is not as new as it should be, and how old it is; empty if it is."""
+        """Why the state is out of date, and how old it is, or empty if it is current."""
 
     def now(self) -> float:
-        """Seconds since the epoch, by the cluster's clock."""
+        """Return the seconds since the epoch, by the cluster's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceView:
-    """Which locks are shown: those of a namespace, or, at first too, of all."""
+    """Namespace of the shown reservations, and whether those of all namespaces are shown first."""
 
     namespace: str
     everywhere: bool
 
 
 class Pane(ScrollView, can_focus=True):
-    """A table below a line of headings that stays; it is scrolled by the keys of any terminal view."""
+    """A table below a fixed line of headings, scrolled with the usual keys of a terminal."""
 
     DEFAULT_CSS = """
     Pane {
@@ -91,19 +91,19 @@ class Pane(ScrollView, can_focus=True):
         self._grid: Grid | None = None
 
     def show(self, make: Callable[[int], Grid]) -> None:
-        """Show another table, at the place that was in view; `make` is given the cells that a line has."""
+        """Show another table, at the same position. `make` is called with the cells of a line."""
         self._make = make
         self._grid = grid = make(self.scrollable_content_region.width)
         self.virtual_size = Size(grid.width, grid.count + 1)
         self.refresh()
 
     def on_resize(self) -> None:
-        """Make the table as wide as there is room now."""
+        """Adapt the table to the new width."""
         if self._make is not None:
             self.show(self._make)
 
     def render_line(self, y: int) -> Strip:
-        """Write the line at a height of the widget."""
+        """Return the line at a height of the widget."""
         width, (left, top) = self.size.width, self.scroll_offset
         place = y + top - 1
         if self._grid is None or place >= self._grid.count:
@@ -114,7 +114,7 @@ class Pane(ScrollView, can_focus=True):
 
 
 class Top(App[None]):
-    """Nodes above, locks below, and what there is to say about them."""
+    """Nodes above, reservations below, and a line of remarks."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -140,8 +140,8 @@ class Top(App[None]):
     ]
 
     def __init__(self, source: StateSource, view: NamespaceView) -> None:
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)  # or it would still be grey
-        self.animation_level = "none"  # it may be far away
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)  # else it stays grey
+        self.animation_level = "none"  # the terminal may be far away
         self._source = source
         self._namespace = view.namespace
         self._everywhere = view.everywhere
@@ -155,11 +155,11 @@ class Top(App[None]):
         self._legend = Static(id="legend")
         self._node_pane = Pane(id="nodes")
         self._reservation_pane = Pane(id="locks")
-        self._asked = Input(placeholder="part of a node's, lock's, namespace's or owner's name")
+        self._asked = Input(placeholder="part of a node's, reservation's, namespace's or owner's name")
         self._asked.border_title = "Filter (Esc shows all)"
 
     def compose(self) -> ComposeResult:
-        """Put the widgets one below the other."""
+        """Arrange the widgets one below the other."""
         with Vertical():
             yield self._trouble
             with Horizontal(id="head"):
@@ -171,13 +171,13 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look at the world."""
+        """Start to watch the state."""
         self._node_pane.focus()
         self.set_interval(_PERIOD, self.look)
         self.call_after_refresh(self.look)
 
     def look(self) -> None:
-        """Show what changed since the last look; else only count down."""
+        """Show the changes since the last call. Without changes, only count down."""
         trouble = self._source.trouble
         self._trouble.update(shown(trouble))
         self._trouble.display = bool(trouble)
@@ -188,7 +188,7 @@ class Top(App[None]):
 
     def _draw(self) -> None:
         world = self._source.world
-        if world is None:  # there will be news when it is there
+        if world is None:  # there will be news once it is there
             return
         self._draw_nodes(world)
         self._draw_reservations(world)
@@ -198,7 +198,7 @@ class Top(App[None]):
         lines = node_lines(world, resource, self._source.now())
         sums = total(lines)
         told = (
-            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.reserved):.0%} locked, "
+            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.reserved):.0%} reserved, "
             f"{sums.part(sums.free):.0%} free of {amount(resource, sums.allocatable)} on {len(lines)} nodes"
         )
         self._summary.update(Text(told))
@@ -233,7 +233,7 @@ class Top(App[None]):
         self._draw()
 
     def action_sort(self) -> None:
-        """Sort the table in focus by what comes next."""
+        """Sort the table in focus by the next key."""
         if self._reservation_pane.has_focus:
             self._reservation_sort = next(self._reservation_sorts)
         else:
@@ -241,12 +241,12 @@ class Top(App[None]):
         self._draw()
 
     def action_everywhere(self) -> None:
-        """Show the locks of all namespaces, or of one again."""
+        """Show the reservations of all namespaces, or of one again."""
         self._everywhere = not self._everywhere
         self._draw()
 
     def action_filter(self) -> None:
-        """Ask for a word that names what is to be shown."""
+        """Ask for a filter word."""
         self._asked.display = True
         self._asked.focus()
 
@@ -256,17 +256,17 @@ class Top(App[None]):
         self.on_input_submitted()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show at each letter what is left."""
+        """Apply the filter at each letter."""
         self._word = event.value
         self._draw()
 
     def on_input_submitted(self) -> None:
-        """Go back to the tables; the word stays in force, and in view."""
+        """Go back to the tables. The filter stays active and visible."""
         self._asked.display = bool(self._asked.value)
         self._node_pane.focus()
 
     def action_help(self) -> None:
-        """Show all keys beside the tables, or no longer."""
+        """Show or hide all keys beside the tables."""
         if self.query(HelpPanel):
             self.action_hide_help_panel()
         else:

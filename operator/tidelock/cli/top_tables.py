@@ -1,4 +1,4 @@
-"""What `kubectl tidelock top` shows: nodes as bars and locks as rows, as text; no terminal, no I/O."""
+"""Tables of `kubectl tidelock top`: nodes as bars and reservations as rows, as text, without I/O."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ USED, RESERVED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
 _COLOURS = {USED: "#4c8dd6", RESERVED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
 _NARROWEST = 10  # cells of a bar
 _GAP = 2  # cells between columns
-_WIDEST = 40  # cells of a lock's name, owner and room
+_WIDEST = 40  # cells of a reservation's name, owner and amounts
 _TIMES = frozenset({"ENDS IN", "AGE"})
 _TIME_WIDTH = len("999d23h")
 
 
 class NodeSort(StrEnum):
-    """What nodes are sorted by: names from a, the least free room first, the most of all else first."""
+    """Sort key of nodes: names from a, the least free capacity first, otherwise the largest value first."""
 
     NAME = "name"
     FREE = "least free"
     USED = "most used"
-    RESERVED = "most locked"
+    RESERVED = "most reserved"
     WATER = "highest water"
 
 
 class ReservationSort(StrEnum):
-    """What locks are sorted by; those that ended, and those without an end, come last."""
+    """Sort key of reservations. Those that ended, and those without an end, come last."""
 
     ENDS = "soonest end"
     NAME = "name"
@@ -48,7 +48,7 @@ class ReservationSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopState:
-    """What is known of the cluster: objects by key, what pods request of each node by its name."""
+    """The known state of the cluster: objects by key, and the requests of pods on each node by its name."""
 
     nodes: Mapping[Key, Node]
     used: Mapping[str, Resources]
@@ -58,7 +58,7 @@ class TopState:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Amounts of one resource on a node, or on all, in the resource's unit; `water` is measured use."""
+    """Amounts of one resource on a node, or on all, in the resource's unit. `water` is measured use."""
 
     allocatable: int = 0
     used: int = 0
@@ -68,17 +68,17 @@ class Share:
 
     @property
     def free(self) -> int:
-        """What is neither used nor locked; below 0 if there is less than was given."""
+        """The amount that is neither used nor reserved. Below 0 on an overcommitted node."""
         return self.allocatable - self.used - self.reserved
 
     def part(self, amount: float) -> float:
-        """Give an amount as a part of what is allocatable."""
+        """Return an amount as a part of the allocatable amount."""
         return amount / self.allocatable if self.allocatable else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A node, its share, how many locks hold room on it, and what keeps pods away."""
+    """A node, its share, its number of reservations, and the marks that keep pods away."""
 
     name: str
     share: Share
@@ -89,9 +89,9 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of which only the lines in view are written.
+    """A table that renders only its visible lines.
 
-    `widths` are cells; `row` writes the cells of a line by its place.
+    `widths` are cells. `row` returns the cells of a line by its place.
     """
 
     heads: Sequence[str]
@@ -106,11 +106,11 @@ class Grid:
         return sum(self.widths) + _GAP * (len(self.widths) - 1)
 
     def head(self) -> Text:
-        """Write the line of headings."""
+        """Return the line of headings."""
         return self._joined([Text(head, "bold") for head in self.heads])
 
     def line(self, place: int) -> Text:
-        """Write one line."""
+        """Return one line."""
         return self._joined(self.row(place))
 
     def _joined(self, cells: Sequence[Text]) -> Text:
@@ -124,7 +124,7 @@ class Grid:
 
 
 def node_lines(world: TopState, resource: Measured, now: float) -> list[NodeLine]:
-    """Sum up each node; `now` is in seconds since the epoch."""
+    """Sum up each node. `now` is in seconds since the epoch."""
     held: dict[str, Resources] = {}
     counts: dict[str, int] = {}
     for seen in map(Seen, world.reservations.values()):
@@ -163,7 +163,7 @@ def _node_line(
 
 
 def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
-    """Sort; nodes that are equal stand by name."""
+    """Sort the lines. Equal nodes are ordered by name."""
 
     def rank(line: NodeLine) -> float:
         share = line.share
@@ -183,7 +183,7 @@ def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
 
 
 def total(lines: Iterable[NodeLine]) -> Share:
-    """Sum up all nodes, without what was measured."""
+    """Sum up all nodes, without measured use."""
     allocatable = used = reserved = 0
     for line in lines:
         allocatable += line.share.allocatable
@@ -193,12 +193,12 @@ def total(lines: Iterable[NodeLine]) -> Share:
 
 
 def amount(resource: Measured, units: float) -> str:
-    """Write an amount so that columns can be compared: cores, or Gi."""
+    """Format an amount so that columns can be compared: cores, or Gi."""
     return f"{units / 1000:.2f}" if resource == CPU else f"{units / 2**30:.1f}Gi"
 
 
 def bar(share: Share, width: int) -> Text:
-    """Draw what is used, locked and free over so many cells, and where the measured use stands."""
+    """Draw used, reserved and free amounts over a number of cells, with a mark for the measured use."""
     used, reserved = (units > 0 for units in (share.used, share.reserved))
     first = min(max(round(share.part(share.used) * width), int(used)), width - int(reserved))
     second = min(max(round(share.part(share.used + share.reserved) * width), first + int(reserved)), width)
@@ -216,16 +216,16 @@ def bar(share: Share, width: int) -> Text:
 
 
 def legend() -> Text:
-    """Say what the bars are made of."""
+    """Return the legend of the bars."""
     text = Text()
-    for sign, meaning in ((USED, "used"), (RESERVED, "locked"), (FREE, "free")):
-        text.append(sign, _COLOURS[sign]).append(f" {meaning}   ")
-    return text.append(WATER, "bold").append(f" measured ({OLD_WATER} stale)")
+    for sign, meaning in ((USED, "used"), (RESERVED, "reserved"), (FREE, "free")):
+        text.append(sign, _COLOURS[sign]).append(f" {meaning}  ")
+    return text.append(WATER, "bold").append(f" measured {OLD_WATER} stale")
 
 
 def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid:
-    """Make the table of nodes; bars get what is left of `width` cells."""
-    heads = ["NODE", resource.upper(), "USED", "LOCKED", "FREE", "OF", "WATER", "LOCKS", "STATE"]
+    """Return the table of nodes. Bars get the remaining cells of `width`."""
+    heads = ["NODE", resource.upper(), "USED", "RESERVED", "FREE", "OF", "WATER", "LOCKS", "STATE"]
     figures = 9  # as wide as 999999.99 and 9999.9Gi
     name = max((len(line.name) for line in lines), default=0)
     state = max((len(line.state) for line in lines), default=0)
@@ -256,7 +256,7 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
 
 @dataclass(frozen=True, slots=True)
 class ReservationLine:
-    """A lock, with what its row says apart from the time; `ends` is in seconds since the epoch."""
+    """A reservation with its row apart from the time. `ends` is in seconds since the epoch."""
 
     seen: Seen
     cells: tuple[str, ...]
@@ -264,19 +264,19 @@ class ReservationLine:
 
     @classmethod
     def of(cls, reservation: Reservation) -> "ReservationLine":
-        """Read a lock."""
+        """Read a reservation."""
         seen = Seen(reservation)
         ends = None if seen.ended else seen.instant("expiresAt")
         return cls(seen, tuple(reservation_row(seen, 0.0)), inf if ends is None else ends)
 
     def speaks_of(self, word: str) -> bool:
-        """Whether its namespace, name, node or owner has this in it."""
+        """Return whether its namespace, name, node or owner contains a word."""
         _namespace, _name, _, node, owner, *_ = self.cells
         return any(word in text for text in (str(self.seen.reservation.key), node, owner))
 
 
 def sorted_reservations(lines: Iterable[ReservationLine], by: ReservationSort) -> list[ReservationLine]:
-    """Sort; locks that are equal stand by namespace and name."""
+    """Sort the lines. Equal reservations are ordered by namespace and name."""
 
     def rank(line: ReservationLine) -> tuple[bool, float | str]:
         match by:
@@ -293,7 +293,7 @@ def sorted_reservations(lines: Iterable[ReservationLine], by: ReservationSort) -
 
 
 def reservation_grid(lines: Sequence[ReservationLine], now: Callable[[], float]) -> Grid:
-    """Make the table of locks, which count down by `now`, in seconds since the epoch."""
+    """Return the table of reservations, which count down by `now`, in seconds since the epoch."""
     widths = [
         _TIME_WIDTH if head in _TIMES else max([len(head), *(len(line.cells[column]) for line in lines)])
         for column, head in enumerate(RESERVATION_COLUMNS)

@@ -1,4 +1,4 @@
-"""A node's measured use as commands show it, and what it is worth."""
+"""A node's measured use for commands, and its quality."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ _STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """Mean use over the shortest window, in percent of the node's capacity; empty if nothing can be read."""
+    """Mean use over the shortest window, in percent of the node's capacity, or empty if it is unreadable."""
 
     worth: Quality
     means: Mapping[Measured, float] = field(default_factory=dict)
 
 
 def measured(node: Node, now: float, staleness: float) -> NodeUse:
-    """Read and judge a node's annotation; `now` is in seconds since the epoch, `staleness` in seconds."""
+    """Read and judge a node's annotation. `now` is in seconds since the epoch, `staleness` in seconds."""
     text = node.meta.annotations.get(NODE_LEVEL)
     if text is None:
         return NodeUse(Quality.MISSING)
@@ -41,7 +41,7 @@ def measured(node: Node, now: float, staleness: float) -> NodeUse:
 
 
 def staleness_of(levels: Iterable[WaterLevel], node: Node) -> float:
-    """Tell above which age a node's measurement is stale, by the WaterLevels that select it."""
+    """Return the age above which a node's measurement is stale, by the WaterLevels that select it."""
     limits = [
         level.spec.staleness_seconds
         for level in levels

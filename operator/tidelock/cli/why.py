@@ -1,4 +1,4 @@
-"""`kubectl tidelock why`: what each node has for a pod or a lock, and what each plugin says of it."""
+"""`kubectl tidelock why`: each node's capacity for a pod or a reservation, and each plugin's verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ _RESERVATION_WORDS = frozenset({"reservation", "reservations", "rsv"})
 _RESERVATIONS_TOLD = 3
 
 _LEGEND = (
-    "Amounts: used by pods + locked, of allocatable. Points: scores times weights; best node first.{where}"
+    "Amounts: used by pods + reserved, of allocatable. Points: scores times weights; best node first.{where}"
 )
 
 
@@ -56,7 +56,7 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            help="NAME of a pod, or else of a reservation; or pod/NAME, reservation/NAME.",
+            help="NAME of a pod, otherwise of a reservation; or pod/NAME, reservation/NAME.",
             metavar="POD|RESERVATION",
         ),
     ],
@@ -65,11 +65,11 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
     config: SchedulerConfig = "",
-    limit: Annotated[int, typer.Option("--limit", help="So many nodes at most; 0: all.", min=0)] = 50,
+    limit: Annotated[int, typer.Option("--limit", help="Most nodes to show; 0: all.", min=0)] = 50,
 ) -> None:
-    """Show why a pod or a lock is where it is, or is nowhere: one table of all nodes.
+    """Show why a pod or a reservation is on its node, or on none: one table of all nodes.
 
-    Every plugin of its profile is asked about every node, as the cluster is now. Nothing is written.
+    Every plugin of its profile judges every node, in the current cluster. Nothing is written.
     """
     configuration = configuration_of(config)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
@@ -91,7 +91,7 @@ async def _look(session: Session, what: str) -> tuple[tuple[str, Key], ClusterSt
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """What a node has, and who has it: pods in use, locks with what each holds."""
+    """A node's amounts, and their occupants: pods, and reservations with their amounts."""
 
     allocatable: Resources
     used: Resources
@@ -101,7 +101,7 @@ class NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class WhyAnswer:
-    """All that is to be told of a pod or a lock; `holdings` are by the nodes' names."""
+    """The answer about a pod or a reservation. `holdings` are by the nodes' names."""
 
     title: str
     needs: Resources
@@ -115,7 +115,7 @@ class WhyAnswer:
 def answer_for(
     world: ClusterState, configuration: Configuration, what: tuple[str, Key], now: float
 ) -> WhyAnswer:
-    """Find the pod or lock in the cluster, and ask all plugins about it; raises Failure."""
+    """Find the pod or reservation in the cluster, and let all plugins judge it, or raise Failure."""
     word, key = what
     pod = _pod(world, key) if word != "reservation" else None
     picture = world.picture(configuration, now, without=pod.uid if pod is not None else "")
@@ -125,7 +125,7 @@ def answer_for(
     if entry is None or word == "pod":
         kinds = word or "pod and no reservation"
         raise Failure(
-            f"there is no {kinds} {key}: name its namespace with -n, and see kubectl tidelock status -A"
+            f"there is no {kinds} {key}: name its namespace with -n, or see kubectl tidelock status -A"
         )
     return _about_reservation(picture, entry, world)
 
@@ -156,11 +156,11 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
     if profile is None:
         profile = decider.profile
         story.append(
-            f"Its scheduler is {pod.spec.scheduler_name}; this is what {profile.scheduler_name} would say."
+            f"Its scheduler is {pod.spec.scheduler_name}; this is the answer of {profile.scheduler_name}."
         )
     bound_to = pod.node_name
     if bound_to:
-        story.append(f"It is bound to {bound_to}; the table is of the cluster without it.")
+        story.append(f"It is bound to {bound_to}; the table shows the cluster without it.")
     unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     gates = [(plugin.name, plugin.pre_enqueue(unbound)) for plugin in profile.pre_enqueue]
     closed = {name: ", ".join(status.reasons) for name, status in gates if not status.ok and not bound_to}
@@ -170,7 +170,7 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
         story.append(f"{scheduled.reason}: {scheduled.message}")
     story += [f"{name}: {text}" for name, text in closed.items()]
     own = decider.ledger.ownership.of(pod if bound_to else unbound)
-    story += [f"Its lock {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
+    story += [f"Its reservation {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
     return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
 
 
@@ -226,7 +226,7 @@ def _shown(resources: Resources) -> Resources:
 
 
 def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> NodeCapacity:
-    """Read what a node has from the columns and the ledger."""
+    """Read a node's amounts from the columns and the ledger."""
     row = snapshot.row(node.name)
     if row is None:
         raise ValueError(f"no node {node.name}")
@@ -243,7 +243,7 @@ def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> NodeCapacity:
 
 
 def level_of(node: Node, now: float, staleness: float) -> str:
-    """Write a node's measured use over the shortest window, or why it does not count."""
+    """Return a node's measured use over the shortest window, or why it does not count."""
     level = measured(node, now, staleness)
     if level.worth is Quality.MISSING:
         return ""
@@ -254,12 +254,12 @@ def level_of(node: Node, now: float, staleness: float) -> str:
 
 
 def screen(answer: WhyAnswer, *, limit: int, wide: bool) -> list[Table | str]:
-    """Make the table of nodes and what stands above it."""
+    """Return the table of nodes and the sentences above it."""
     shown = answer.reports[:limit] if limit else answer.reports
     fitting = sum(not each.rejections for each in answer.reports)
     needs = ", ".join(f"{name} {amount}" for name, amount in format_resources(answer.needs).items())
     count = f"{fitting} of {len(answer.reports)} nodes fit"
-    head = f"{answer.title} needs {needs or 'nothing but a place'}; {count}."
+    head = f"{answer.title} needs {needs or 'only a place for a pod'}; {count}."
     parts: list[Table | str] = [head, *answer.story, ""]
     extended = sorted(name for name in answer.needs if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
     resources = [CPU, MEMORY, *extended]
@@ -284,7 +284,7 @@ def _row(
     more = len(lockers) - _RESERVATIONS_TOLD
     row.append(", ".join(lockers[:_RESERVATIONS_TOLD]) + (f" and {more} more" if more > 0 else ""))
     row.append(answer.levels[name])
-    # What lacks room beside locks often lacks it anyway, by the same numbers.
+    # A request that does not fit beside reservations often does not fit anyway, by the same numbers.
     told = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(report.rejections)}
     texts = [f"{plugin}: {text}" for text, plugin in reversed(told.items())]
     row.append("; ".join(texts) or "fits")
@@ -306,7 +306,7 @@ def _use(room: NodeCapacity, resource: str) -> str:
 
 
 def plain(answer: WhyAnswer) -> dict[str, Any]:
-    """Write the answer for programs: amounts as quantities, points by plugin."""
+    """Return the answer for programs: amounts as quantities, points by plugin."""
     return {
         "about": answer.title,
         "needs": format_resources(answer.needs),

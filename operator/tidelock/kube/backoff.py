@@ -1,14 +1,14 @@
-"""How long to wait after one more failure."""
+"""Waiting times after repeated failures."""
 
 from collections.abc import Hashable
 from random import Random
 from typing import Generic, TypeVar
 
-K = TypeVar("K", bound=Hashable)
+_K = TypeVar("_K", bound=Hashable)
 
 
 class Backoff:
-    """Delays that double from `shortest` to `longest` seconds, shortened by chance to keep clients apart."""
+    """Delays that double from `shortest` to `longest` seconds, randomly shortened to keep clients apart."""
 
     def __init__(self, shortest: float, longest: float, rng: Random) -> None:
         self._shortest = shortest
@@ -23,24 +23,24 @@ class Backoff:
         return delay
 
     def reset(self) -> None:
-        """Begin with the shortest delay again: something went well."""
+        """Start with the shortest delay again, after a success."""
         self._ceiling = self._shortest
 
 
-class Backoffs(Generic[K]):
+class Backoffs(Generic[_K]):
     """A back-off for each object, which grows until the object succeeds or is gone."""
 
     def __init__(self, shortest: float, longest: float, rng: Random) -> None:
         self._shortest, self._longest, self._rng = shortest, longest, rng
-        self._of: dict[K, Backoff] = {}
+        self._of: dict[_K, Backoff] = {}
 
-    def next(self, key: K) -> float:
+    def next(self, key: _K) -> float:
         """Return the seconds to wait after one more failure of an object."""
         backoff = self._of.get(key)
         if backoff is None:
             backoff = self._of[key] = Backoff(self._shortest, self._longest, self._rng)
         return backoff.next()
 
-    def reset(self, key: K) -> None:
-        """Begin with the shortest delay again: the object succeeded, or is gone."""
+    def reset(self, key: _K) -> None:
+        """Start with the shortest delay again: the object succeeded, or is gone."""
         self._of.pop(key, None)

@@ -36,8 +36,8 @@ _PATCH_TYPES: Mapping[PatchKind, str] = MappingProxyType(
         "apply": "application/apply-patch+yaml",
     }
 )
-_CREDENTIALS_SECONDS = 60.0  # how often the credentials are asked for a newer header
-_KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so that it is we who close an idle connection
+_CREDENTIALS_SECONDS = 60.0  # how often the credentials are read for a newer header
+_KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
 _CLOSE_SECONDS = 1.0  # for sockets that were shut down, which takes some turns of the event loop
 
 _encode = msgspec.json.Encoder().encode
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """A resource of the API and where its objects are found; the core group is empty."""
+    """A resource of the API and its paths. The core group is empty."""
 
     group: str
     version: str
@@ -91,6 +91,7 @@ WEBHOOKS = ApiResource(
 RESERVATIONS = ApiResource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESERVATIONGROUPS = ApiResource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
 RESERVATIONSCHEDULES = ApiResource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 RESOURCEQUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = ApiResource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
 RESERVATIONQUOTES = ApiResource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")
@@ -98,20 +99,20 @@ WATERLEVELS = ApiResource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel
 
 
 class Stream:
-    """The body of an answer that goes on."""
+    """The body of an endless answer."""
 
     def __init__(self, response: aiohttp.ClientResponse, silence_seconds: float) -> None:
         self._content = response.content
         self._silence_seconds = silence_seconds
 
     async def read(self) -> bytes:
-        """Wait for data and return all that has arrived; empty at the end of the stream.
+        """Wait for data and return all that has arrived, or nothing at the end of the stream.
 
         Raises:
             Unreachable: the connection broke or was silent for too long.
 
         """
-        # aiohttp's own time-out ends, and nothing else comes, once a body has turned out to be malformed.
+        # aiohttp's own time-out is the only end once a body has turned out to be malformed.
         with _transport_errors("GET"):
             async with asyncio.timeout(self._silence_seconds):
                 return await self._content.readany()
@@ -120,9 +121,9 @@ class Stream:
 class KubeClient:
     """One user's connections to one API server; use it as an async context manager.
 
-    Nothing is repeated but a request answered with 401, once, if the credentials have changed meanwhile
-    (aiohttp itself repeats a GET, PUT or DELETE whose kept-alive connection turns out to be closed).
-    All methods raise the errors of `tidelock.kube.errors`, and nothing else.
+    Only a request answered with 401 is repeated, once, if the credentials have changed meanwhile. aiohttp
+    itself repeats a GET, PUT or DELETE if its kept-alive connection turns out to be closed. All methods raise
+    the errors of `tidelock.kube.errors`, and no others.
     """
 
     def __init__(
@@ -135,12 +136,12 @@ class KubeClient:
         may_write: Callable[[], None] = lambda: None,
         manager: Callable[[], str] | None = None,
     ) -> None:
-        """Prepare.
+        """Prepare the client.
 
-        `may_write` is asked for each write once there is a connection for it, right before its first byte,
-        and again if it is repeated. It raises an ApiError if the write must not be sent. `manager` is the
-        fieldManager of what is created, replaced and patched; without it the API server makes one of the user
-        agent.
+        `may_write` is called for each write once it has a connection, right before its first byte, and again
+        if the write is repeated. It raises an ApiError if the write must not be sent. `manager` is the
+        fieldManager of creations, replacements and patches. Without it the API server derives one from the
+        user agent.
         """
         self._connection = connection
         self._user_agent = user_agent
@@ -151,7 +152,7 @@ class KubeClient:
         self._session: aiohttp.ClientSession
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._renewal = asyncio.Lock()
-        self._authorization: dict[str, str]  # headers; another object each time they are read
+        self._authorization: dict[str, str]  # headers; a new object each time they are read
         self._authorization_due: float
 
     @property
@@ -172,21 +173,22 @@ class KubeClient:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             request_class=_asking(self._may_write),
-            # The API server compresses big lists only, where decompressing is cheaper than reading more TLS.
+            # The API server compresses only big lists, where decompressing is cheaper than reading more TLS.
             headers={"User-Agent": self._user_agent, "Accept": _JSON, "Accept-Encoding": "gzip"},
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
-        # A connection whose request was cut short while it was opened is unknown to aiohttp by now, and goes
-        # on saying goodbye in TLS. Shut down, it ends at once, whatever the server answers.
+        # aiohttp no longer knows a connection if its request was cut short while it was opened. Such a
+        # connection would go on with its TLS shutdown. A socket shutdown ends it at once, whatever the server
+        # answers.
         for left in self._open_sockets():
             with suppress(OSError):
                 left.shutdown(socket.SHUT_RDWR)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._open_sockets():  # noqa: ASYNC110 -- nothing tells of a socket that is closed
+                while self._open_sockets():  # noqa: ASYNC110 -- closing a socket sets no event
                     await asyncio.sleep(0)
 
     async def request(
@@ -205,9 +207,9 @@ class KubeClient:
             method: HTTP method in capitals.
             path: quoted path below the server's base URL.
             params: query, not quoted.
-            body: bytes as they are, or something for msgspec to encode as JSON; None for no body.
+            body: bytes as they are, or an object that msgspec encodes as JSON, or None for no body.
             content_type: media type of the body.
-            timeout: seconds for all of it; the client's own time-out if None.
+            timeout: seconds for the whole request; the client's own time-out if None.
 
         """
         seconds = timeout or self._timeout_seconds
@@ -217,7 +219,7 @@ class KubeClient:
             params=params,
             data=body if body is None or isinstance(body, bytes) else _encode(body),
             content_type=content_type,
-            # Connecting gets half of the time, so that a dead address is told from a lost answer.
+            # Connecting gets half of the time, so a dead address differs from a lost answer.
             limits=aiohttp.ClientTimeout(total=seconds, connect=seconds / 2),
         )
         with _transport_errors(method):
@@ -232,14 +234,14 @@ class KubeClient:
         return await self.request("POST", path, params=self._named(), body=body)
 
     async def replace(self, path: str, body: object) -> bytes:
-        """Put an object, or a subresource such as its status, in the place of the stored one."""
+        """Replace the stored object, or a subresource such as its status."""
         return await self.request("PUT", path, params=self._named(), body=body)
 
     async def replace_status(self, resource: ApiResource, meta: ObjectMeta, status: object) -> bytes:
-        """Put the status of an object in the place of the stored one, if it is still in that version.
+        """Replace the status of an object, if the stored object still has that version.
 
-        Put, as the API server works less on it than on a patch. All but the status it takes from the stored
-        object, so nothing else needs to be sent.
+        A PUT costs the API server less than a patch. The API server takes all but the status from the stored
+        object, so the request has no other content.
         """
         body = {
             "apiVersion": resource.api_version,
@@ -257,7 +259,7 @@ class KubeClient:
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", params: Params | None = None
     ) -> bytes:
-        """Change an object; kind "apply" needs a fieldManager of its own among the parameters."""
+        """Change an object. The kind "apply" needs a separate fieldManager among the parameters."""
         params = {**(self._named() or {}), **(params or {})}
         return await self.request("PATCH", path, params=params, body=body, content_type=_PATCH_TYPES[kind])
 
@@ -284,7 +286,7 @@ class KubeClient:
         return await self.request("DELETE", path, body=options)
 
     async def time_of_day(self) -> float:
-        """Ask the API server for its clock: whole seconds since the epoch, as its answers carry them."""
+        """Return the API server's clock in whole seconds since the epoch, from the Date of its answer."""
         limits = aiohttp.ClientTimeout(total=self._timeout_seconds)
         response = await self._open("GET", "/version", params=None, limits=limits)
         response.release()
@@ -295,7 +297,7 @@ class KubeClient:
 
     @asynccontextmanager
     async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:
-        """Open an answer without end, which breaks off when nothing comes for `silence_seconds`."""
+        """Open an endless answer, which fails after `silence_seconds` without data."""
         response = await self._open(
             "GET",
             path,
@@ -305,7 +307,7 @@ class KubeClient:
         try:
             yield Stream(response, silence_seconds)
         finally:
-            # Not a TLS farewell as with close(): asyncio would wait 30 s for the answer of a silent server.
+            # close() would shut TLS down, and asyncio would wait 30 s for the answer of a silent server.
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()
             response.close()
@@ -332,7 +334,7 @@ class KubeClient:
         data: bytes | None = None,
         content_type: str = _JSON,
     ) -> aiohttp.ClientResponse:
-        """Send a request, with newer credentials once more if they are refused; the answer is a 2xx."""
+        """Send a request, once more with newer credentials if they are refused, and return a 2xx answer."""
         send = partial(
             self._session.request,
             method,
@@ -362,12 +364,14 @@ class KubeClient:
     async def _current_authorization(self) -> dict[str, str]:
         now = time.monotonic()
         if now >= self._authorization_due:
-            self._authorization_due = now + _CREDENTIALS_SECONDS  # at once: nobody else waits for the thread
+            self._authorization_due = (
+                now + _CREDENTIALS_SECONDS
+            )  # at once: no other request waits for the thread
             self._authorization = await self._read(self._connection.credentials.header)
         return self._authorization
 
     async def _renew_authorization(self, refused: dict[str, str]) -> bool:
-        """Read the credentials again, once for all who sent the refused ones; whether they differ."""
+        """Read the credentials again, once for all refused requests, and return whether they differ."""
         async with self._renewal:
             if self._authorization is refused:
                 self._authorization = await self._read(self._connection.credentials.renew)
@@ -380,10 +384,10 @@ class KubeClient:
 
 
 def _asking(may_write: Callable[[], None]) -> type[aiohttp.ClientRequest]:
-    """Make requests that ask whether they may be sent when they have a connection, and not before.
+    """Return a class of requests that check whether they may be sent once they have a connection.
 
-    A request may wait for seconds until there is one, and aiohttp sends it again on another one if a
-    kept-alive connection was closed.
+    A request may wait seconds for a connection, and aiohttp sends it again on another one if a kept-alive
+    connection was closed.
     """
 
     class Request(aiohttp.ClientRequest):
@@ -398,7 +402,7 @@ def _asking(may_write: Callable[[], None]) -> type[aiohttp.ClientRequest]:
 
 @contextmanager
 def _transport_errors(method: str) -> Iterator[None]:
-    """Turn aiohttp's errors into ours; a time-out counts as an OSError."""
+    """Convert aiohttp's errors to ApiErrors. A time-out counts as an OSError."""
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Where the API server is and how to log in, from a kubeconfig or from the pod's service account."""
+"""Address of the API server and credentials, from a kubeconfig or the pod's service account."""
 
 import logging
 import os
@@ -41,10 +41,10 @@ class Credentials:
         self._header: str | None = None
 
     def header(self) -> str | None:
-        """Return the current header; None if the user has only a client certificate, or nothing at all.
+        """Return the current header, or None if the user has only a client certificate or no credentials.
 
-        A service account's token is read again at most once a minute; an exec plugin or identity provider is
-        asked again five minutes before its token expires. If that fails, the last header remains in use.
+        A service account's token is read again at most once a minute. An exec plugin or identity provider is
+        called again five minutes before its token expires. If that fails, the last header remains in use.
         """
         try:
             header = self.configuration.get_api_key_with_prefix("BearerToken")
@@ -55,7 +55,7 @@ class Credentials:
         return self._header
 
     def renew(self) -> str | None:
-        """Return the header after reading everything again: the old one was refused."""
+        """Return the header after reading all credentials again, because the old one was refused."""
         try:
             self.configuration = self._load()
         except ConfigError as error:
@@ -65,15 +65,15 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach one API server as one user.
+    """Connection settings for one API server and one user.
 
     Attributes:
         server: base URL without a slash at the end; may contain a path.
         credentials: source of the Authorization header.
         namespace: the namespace of the kubeconfig's context or of the pod.
-        insecure: whether the server's certificate is not checked.
-        ca_path: file with the certificate authorities to trust; None for those of the system.
-        certificate_path: file with the client certificate; None if there is none.
+        insecure: whether the server's certificate is not verified.
+        ca_path: file with the trusted certificate authorities, or None for those of the system.
+        certificate_path: file with the client certificate, or None if there is none.
         private_key_path: file with the key of the client certificate.
 
     """
@@ -93,7 +93,7 @@ class Connection:
             ConfigError: a certificate or key can't be loaded.
 
         """
-        # Not create_default_context: its strict mode, on from Python 3.13, refuses many clusters' own CAs.
+        # create_default_context has a strict mode since Python 3.13 that refuses many clusters' own CAs.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             if self.insecure:
@@ -117,9 +117,10 @@ def load_connection(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """Use `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    """Load `kubeconfig`, $KUBECONFIG, the pod's service account or ~/.kube/config, in this order.
 
-    A `context` is one of a kubeconfig, so with it the service account is left out; empty: the current one.
+    A `context` belongs to a kubeconfig, so with a context the service account is left out. An empty one means
+    the current context.
 
     Raises:
         ConfigError: there is none, or it can't be read.
@@ -155,14 +156,14 @@ def _from_kubeconfig(path: str, context: str) -> Connection:
 
 
 def _context(path: str, name: str) -> dict[str, Any]:
-    """Read a context of a kubeconfig, by default the current one; there need not be one if it is named."""
+    """Return a context of a kubeconfig, by default the current one, which a named context does not need."""
     merged = kube_config.KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
     if merged is None:
         raise ConfigException("there is no such file")
     known = ", ".join(sorted(entry["name"] for entry in merged["contexts"].value)) or "none"
     name = name or merged.safe_get("current-context")
     if not name:
-        choose = "choose by kubectl config use-context of those that it has"
+        choose = "choose one with kubectl config use-context, it has"
         raise ConfigException(f"there is no current context, {choose}: {known}")
     chosen = merged["contexts"].get_with_name(name, safe=True)
     if chosen is None:
@@ -197,11 +198,11 @@ def _connect(
 
 
 def _check_server(server: str) -> None:
-    """Refuse what no request can be sent to, with a ValueError."""
+    """Raise ValueError for a server to which no request can be sent."""
     try:
         url = urlsplit(server)
         usable = url.scheme in {"http", "https"} and url.hostname and url.port != 0
-    except ValueError:  # a port that is none, an address that is not closed
+    except ValueError:  # a bad port, or an address without its closing bracket
         usable = False
     if not usable:
         raise ValueError(f"the server is {server!r}, expected a URL like https://HOST:PORT")
@@ -209,10 +210,10 @@ def _check_server(server: str) -> None:
 
 @contextmanager
 def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
-    """Tell errors in one sentence, with their source and what to do."""
+    """Raise errors as one sentence, with their source and an advice."""
     try:
         yield
-    except (TypeError, AttributeError) as error:  # how the loader tells a file that holds something else
+    except (TypeError, AttributeError) as error:  # the loader's error for a file with other content
         raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
     except (ConfigException, yaml.YAMLError, ValueError, OSError) as error:
         told = _system_error(error, source) if isinstance(error, OSError) else None
@@ -222,6 +223,6 @@ def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
 
 
 def _system_error(error: OSError, source: str) -> str | None:
-    """Name the file as well if it is another one than the source, as a token's."""
+    """Return the error, with the file's name if it is not the source, such as a token's."""
     named = f"{error.filename}: " if error.filename and not source.endswith(str(error.filename)) else ""
     return error.strerror and named + error.strerror

@@ -1,4 +1,4 @@
-"""Which events are worth sending: no repetitions, and no floods about one object."""
+"""Filter for events, which refuses repetitions and floods about one object."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class _Subject:
-    tokens: float  # events that may still be told
-    since: float  # when the tokens were counted
-    told: dict[Hashable, float] = field(default_factory=dict)  # what was told, and when
+    tokens: float  # events that may still be sent
+    since: float  # time at which the tokens were counted
+    told: dict[Hashable, float] = field(default_factory=dict)  # sent contents with their times
 
 
 class Correlator:
-    """Admits an event if it is news.
+    """Admits an event if it is new.
 
-    It is none if an equal one was admitted less than `repeat_seconds` ago. Each subject may have `burst`
-    events, and one more every `refill_seconds`. Only the `subjects` asked about last are remembered.
+    An event is not new if an equal one was admitted less than `repeat_seconds` ago. Each subject may have
+    `burst` events, and one more every `refill_seconds`. Only the `subjects` with the most recent events are
+    remembered.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Correlator:
         self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
 
     def admits(self, subject: Hashable, content: Hashable, now: float) -> bool:
-        """Whether to tell `content` about `subject`; if so, it counts as told at `now`, in seconds."""
+        """Return whether to send `content` about `subject`. If so, it counts as sent at `now`, in seconds."""
         state = self._recall(subject, now)
         state.told = {known: at for known, at in state.told.items() if now - at < self._repeat_seconds}
         state.tokens = min(self._burst, state.tokens + (now - state.since) / self._refill_seconds)

@@ -1,8 +1,8 @@
-# ruff: noqa: N818 -- these are the names of the API's own failure reasons, known to everyone who reads Kubernetes code
-"""What can go wrong between Tidelock and the API server, as one tree of types.
+# ruff: noqa: N818 -- these are the API's own failure reasons, known to every reader of Kubernetes code
+"""Failures between Tidelock and the API server, as one tree of types.
 
-``ApiError`` is the root. Its branch ``TransientError`` holds the failures that may pass by themselves, so
-that the same request may be sent again; anything else stays as it is until somebody changes something.
+``ApiError`` is the root. Its branch ``TransientError`` holds the failures that may pass by themselves, so the
+same request may be sent again. All other failures last until a user changes something.
 """
 
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from types import MappingProxyType
 
 import msgspec
 
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 
-_TEXT_LIMIT = 256  # characters of an answer that is not JSON; it may be a proxy's whole error page
+_TEXT_LIMIT = 256  # characters of an answer that is not JSON, such as a proxy's whole error page
 _FIRST_SERVER_ERROR = 500
 
 
 class ApiError(Exception):
-    """The API server refused a request or could not be asked.
+    """The API server refused a request or could not be reached.
 
     Attributes:
-        status: HTTP status code; 0 if there was no answer.
+        status: HTTP status code, or 0 if there was no answer.
         reason: the API's word for the failure, such as ``AlreadyExists``; may be empty.
-        message: what the API server says, for people.
+        message: the API server's message, for people.
         retry_after: seconds to wait before the next try, if the server asked for that.
         outcome_unknown: whether a write may have been applied in spite of the error.
 
@@ -58,7 +58,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: RBAC, admission or a quota says no."""
+    """403: RBAC, admission or a quota refuses the request."""
 
 
 class NotFound(ApiError):
@@ -74,11 +74,11 @@ class AlreadyExists(ApiError):
 
 
 class Gone(ApiError):
-    """410: the resource version or the continue token is too old; list from the start."""
+    """410: the resource version or the continue token is too old. List from the start."""
 
 
 class Invalid(ApiError):
-    """422: the object is not valid; the message names the fields."""
+    """422: the object is not valid. The message names the fields."""
 
 
 class TooManyRequests(TransientError):
@@ -86,7 +86,7 @@ class TooManyRequests(TransientError):
 
 
 class ServerError(TransientError):
-    """5xx: the API server or etcd failed; a write may have been applied."""
+    """5xx: the API server or etcd failed. A write may have been applied."""
 
 
 class Unreachable(TransientError):
@@ -94,15 +94,15 @@ class Unreachable(TransientError):
 
 
 class MalformedAnswer(TransientError):
-    """The answer is not what the API server sends: cut short, or from something else on the way."""
+    """The answer is not one of the API server: cut short, or from a proxy on the way."""
 
 
 class NotLeading(ApiError):
-    """Never sent: this process does not lead any more, or not yet."""
+    """Never sent: this process does not lead any more, or does not lead yet."""
 
 
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a Status' details that is read."""
+    """The fields of a Status' details that are read."""
 
     retry_after_seconds: float = 0.0
 
@@ -117,7 +117,7 @@ class ErrorStatus(msgspec.Struct, frozen=True):
     details: StatusDetails | None = None
 
 
-_decode_status = bounded(msgspec.json.Decoder(ErrorStatus).decode)
+_decode_status = depth_bounded(msgspec.json.Decoder(ErrorStatus).decode)
 
 _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
     {
@@ -133,13 +133,13 @@ _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
 
 
 def error_from_answer(code: int, body: bytes, *, retry_after: str | None, writing: bool) -> ApiError:
-    """Build the error for an HTTP answer.
+    """Return the error for an HTTP answer.
 
     Args:
         code: HTTP status code.
-        body: the answer; usually a Status object, but proxies answer with whatever they like.
+        body: the answer, which is usually a Status object, but proxies can answer with anything.
         retry_after: the Retry-After header; dates, which the API server does not send, are ignored.
-        writing: whether the request would have changed something.
+        writing: whether the request would have changed an object.
 
     """
     status = _parse_status(body)
@@ -153,7 +153,7 @@ def error_from_answer(code: int, body: bytes, *, retry_after: str | None, writin
 
 
 def error_from_event(body: bytes) -> ApiError:
-    """Build the error for the object of a watch's ERROR event."""
+    """Return the error for the object of a watch's ERROR event."""
     status = _parse_status(body)
     return _type_of(status.code, status.reason)(
         status.message, status=status.code, reason=status.reason, retry_after=_requested_delay(status)

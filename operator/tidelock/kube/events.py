@@ -1,4 +1,4 @@
-"""Events about objects, for people to read; never at the cost of the work that they tell about."""
+"""Events about objects, for people to read, which never delay the work that they report."""
 
 import asyncio
 import logging
@@ -18,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
 
-_CLUSTER_SCOPED_NAMESPACE = "default"  # where the API wants the events of objects without a namespace
+_CLUSTER_SCOPED_NAMESPACE = "default"  # the API's namespace for the events of objects without a namespace
 _NOTE_BYTES = 1024  # the API server counts the note's bytes in UTF-8, not its characters
 _NAME_LENGTH = 253  # of any object's name
-_PATIENCE = 3.0  # seconds that an event gives way to more urgent requests
-_LOOK = 0.05  # seconds between two looks whether there are any
+_PATIENCE = 3.0  # seconds for which an event waits for more urgent requests
+_LOOK = 0.05  # seconds between two checks for such requests
 
 
 class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The object that an event is about."""
+    """The object of an event."""
 
     api_version: str
     kind: str
@@ -36,7 +36,7 @@ class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """An object of events.k8s.io/v1, as far as a client writes it."""
+    """An object of events.k8s.io/v1, with the fields that a client writes."""
 
     metadata: dict[str, str]
     event_time: str
@@ -54,13 +54,13 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 class EventRecorder:
     """Sends events in the background; use it as an async context manager, or call `aclose`.
 
-    When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten. An event
-    costs the API server about as much as what it tells of, so it gives way to that for some seconds. A few
-    workers then tell of thousands of bindings within seconds.
+    When `capacity` events wait, the oldest is dropped. An event that can't be sent is logged and forgotten.
+    An event costs the API server about as much as the work that it reports, so it waits for such work for
+    some seconds. A few workers then send the events of thousands of bindings within seconds.
 
     Attributes:
-        dropped: events given up because too many waited.
-        failed: events that the API server did not take.
+        dropped: events dropped because too many waited.
+        failed: events that the API server did not accept.
 
     """
 
@@ -77,16 +77,16 @@ class EventRecorder:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare to tell events.
+        """Prepare to send events.
 
         Args:
-            client: how to reach the API server.
+            client: connection to the API server.
             reporting_controller: the program, such as example.com/name.
-            reporting_instance: which of its processes.
+            reporting_instance: the name of its process.
             capacity: most events that may wait.
             workers: most events that are sent at once.
             last_seconds: how long events that wait at the end of the context are sent.
-            busy: tells whether there are more urgent requests.
+            busy: returns whether there are more urgent requests.
             monotonic: a clock in seconds.
             now: the time of day in seconds since the epoch.
 
@@ -113,7 +113,7 @@ class EventRecorder:
         await self.aclose(self._last_seconds)
 
     async def aclose(self, deadline_seconds: float) -> None:
-        """Send what waits, for `deadline_seconds` at most, and stop."""
+        """Send the waiting events, for `deadline_seconds` at most, and stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline_seconds):
                 await self._queue.join()
@@ -130,13 +130,13 @@ class EventRecorder:
         action: str,
         note: str,
     ) -> None:
-        """Queue an event, unless it repeats another or its object has had too many; never waits.
+        """Queue an event, unless it repeats another or its object has had too many; never wait.
 
         Args:
-            regarding: the object it is about.
+            regarding: the object of the event.
             type: Normal or Warning.
             reason: one word in CamelCase, why it happened.
-            action: one word in CamelCase, what was done or tried.
+            action: one word in CamelCase, the action that was done or tried.
             note: a sentence for people; cut at 1,024 bytes.
 
         """
@@ -168,10 +168,10 @@ class EventRecorder:
         while True:
             latest, event = await self._queue.get()
             try:
-                while self._busy() and self._monotonic() < latest:  # noqa: ASYNC110 -- it is in no hurry
+                while self._busy() and self._monotonic() < latest:  # noqa: ASYNC110 -- it is not urgent
                     await asyncio.sleep(_LOOK)
                 await self._client.create(EVENTS.collection(event.metadata["namespace"]), event)
-            except (ApiError, ValueError, TypeError) as error:  # refused, or not to be encoded
+            except (ApiError, ValueError, TypeError) as error:  # refused, or impossible to encode
                 self.failed += 1
                 logger.debug("an event was not taken", extra={"note": event.note, "error": str(error)})
             finally:
@@ -179,6 +179,6 @@ class EventRecorder:
 
 
 def _event_name(regarding: str, now: float) -> str:
-    """Name an event after its object and the microsecond, as other recorders do."""
+    """Return the name of an event, made of its object and the microsecond, as other recorders do."""
     suffix = f".{int(now * 1_000_000):x}"
     return regarding[: _NAME_LENGTH - len(suffix)].rstrip("-.") + suffix

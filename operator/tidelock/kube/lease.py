@@ -1,18 +1,18 @@
-"""Leadership: of all processes that hold one Lease in view, one at a time decides and writes.
+"""Leadership: of all processes that watch one Lease, one at a time decides and writes.
 
-The rules are those of client-go's leader election: who leads renews the Lease again and again; the others
-count its duration from the moment when they last saw it change, by their own clocks, and take it when that
-has passed. Three things are added that Tidelock promises:
+The rules are those of client-go's leader election. The leader renews the Lease again and again. The others
+count its duration by their own clocks, from the moment when they last saw it change, and take it when that
+time has passed. Tidelock promises three things more:
 
-- A leader's writes stop with its right to them: `check` is asked before every write, and is a matter of this
+- A leader's writes stop with its right to them. `check` runs before every write, and uses only this
   process' monotonic clock, which goes on while the process is stopped.
-- Every leadership has a number, `epoch`, the Lease's leaseTransitions. Bindings and the statuses of locks
-  carry it, so that the API server itself can refuse what a former leader still sends
+- Every leadership has a number, `epoch`, the Lease's leaseTransitions. Bindings and the statuses of
+  reservations carry it, so the API server itself can refuse the late writes of a former leader
   (manifests/base/fence.yaml).
-- The others watch the Lease, so that one that was given up is taken at once.
+- The others watch the Lease, so a released one is taken at once.
 
-The election of the kubernetes package is not used: it has no number to fence with, a hung renewal outlasts
-its deadline, and a Lease is neither given up at the end nor watched.
+The election of the kubernetes package is not used: it has no number for fencing, a hung renewal outlasts its
+deadline, and a Lease is neither released at the end nor watched.
 """
 
 import asyncio
@@ -48,48 +48,48 @@ _BEGIN = 1_577_836_800  # 2020, in seconds since 1970
 
 
 class LeaseLostError(Exception):
-    """The Lease could not be renewed in time, or somebody else has it."""
+    """The Lease could not be renewed in time, or another process has it."""
 
 
 class Leadership(Protocol):
     """The right to decide and to write."""
 
     epoch: int
-    """Number of this leadership, greater than that of any before; 0 without an election."""
+    """Number of this leadership, greater than that of any before, or 0 without an election."""
 
     @property
     def waiting(self) -> bool:
-        """Whether somebody else leads, as far as is known, and this process stands by."""
+        """Whether another process leads, as far as is known, and this process stands by."""
 
     @property
     def holder(self) -> str:
-        """Identity of the process that leads, as far as is known; empty if nobody is elected."""
+        """Identity of the leading process, as far as is known, or empty if there is no election."""
 
     @property
     def silence(self) -> str:
-        """Say that another process has the Lease and does not renew it; empty if this is not known."""
+        """Message that another process has the Lease and does not renew it, or empty if this is not known."""
         return ""
 
     @property
     def manager(self) -> str:
-        """The fieldManager of what this leader writes: it tells the epoch."""
+        """The fieldManager of this leader's writes, which contains the epoch."""
         return f"tidelock-{self.epoch}"
 
     async def acquire(self) -> None:
         """Wait until this process leads."""
 
     async def keep(self) -> NoReturn:
-        """Go on leading for ever; raises LeaseLostError when that has failed."""
+        """Stay the leader forever, or raise LeaseLostError when that has failed."""
 
     async def release(self) -> None:
-        """Let somebody else lead from now on."""
+        """Let another process lead from now on."""
 
     def check(self) -> None:
         """Raise NotLeading unless this process leads now."""
 
     @asynccontextmanager
     async def term(self) -> AsyncIterator[None]:
-        """Let somebody else lead from the end of the context on."""
+        """Let another process lead from the end of the context on."""
         try:
             yield
         finally:
@@ -97,7 +97,7 @@ class Leadership(Protocol):
 
 
 class Alone(Leadership):
-    """Leads without asking: nobody else decides for this cluster."""
+    """Leads without an election: no other process decides for this cluster."""
 
     epoch = 0
 
@@ -108,36 +108,36 @@ class Alone(Leadership):
 
     @property
     def holder(self) -> str:
-        """Nobody is elected."""
+        """Empty, as there is no election."""
         return ""
 
     async def acquire(self) -> None:
         """Lead at once."""
 
     async def keep(self) -> NoReturn:
-        """Lead for ever."""
+        """Stay the leader forever."""
         await asyncio.Future()
         raise AssertionError
 
     async def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing, as no other process waits."""
 
     def check(self) -> None:
-        """Lead always."""
+        """Accept every write."""
 
 
 def _after(epoch: int, now: float) -> int:
-    """Return the number of the next leadership, given the last one, or 0 if there is none, and the time.
+    """Return the number of the next leadership, by the last one, or 0 if there is none, and the time.
 
-    The first one is the seconds since 2020. An API server whose fence was deleted and applied again goes
-    on to compare with the Lease as it was at that time (kubernetes/kubernetes#130887): it would refuse all
-    writes of a new Lease's leader that counted from 1.
+    The first number is the seconds since 2020. An API server that had its fence deleted and applied again
+    goes on to compare with the Lease as it was at that time (kubernetes/kubernetes#130887). It would refuse
+    all writes of a new Lease's leader that counted from 1.
     """
     return epoch + 1 if 0 < epoch < _LAST_EPOCH else max(1, min(int(now - _BEGIN), _LAST_EPOCH))
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Who has a Lease; an empty holder has given it up."""
+    """Holder and times of a Lease. An empty holder has released it."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -161,7 +161,7 @@ _READ = Reader(LeaseObject, spare=r"metadata\..*|spec\.(?!holderIdentity).*")
 
 
 def _decode(raw: bytes) -> LeaseObject:
-    """Decode a Lease as far as it can be read; raises MalformedAnswer for what is none."""
+    """Decode a Lease as far as it can be read, or raise MalformedAnswer for a bad one."""
     try:
         return _READ(raw)
     except ValueError as error:
@@ -185,7 +185,7 @@ class LeaseTimes:
 
 
 class Lease(Leadership):
-    """Leads while it has a Lease; `identity` is of this process alone, not of its host."""
+    """Leads while it has a Lease. Its `identity` is unique to this process, not to its host."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Lease(Leadership):
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare; the client is of this alone, so that a renewal never waits for other requests."""
+        """Prepare. The client is not shared, so a renewal never waits for other requests."""
         self.epoch = 0
         self._client = client
         self._name, self._namespace, self._identity = name, namespace, identity
@@ -208,25 +208,25 @@ class Lease(Leadership):
         self._clock, self._wall = clock, wall
         self._seen: LeaseObject | None = None
         self._seen_at = clock()
-        self._renewals = False  # whether the one that has it was seen to renew it
+        self._renewals = False  # whether the holder was seen to renew it
         self._news = asyncio.Event()
         self._held: LeaseObject | None = None
         self._valid_until = float("-inf")
 
     @property
     def waiting(self) -> bool:
-        """Whether somebody else leads, as far as is known, and this process stands by."""
+        """Whether another process leads, as far as is known, and this process stands by."""
         return self._held is None and bool(self.holder)
 
     @property
     def holder(self) -> str:
-        """Identity of the process that leads, as far as is known; empty: nobody, or it was not read yet."""
+        """Identity of the leading process, as far as is known, or empty before it was read."""
         last = self._held or self._seen
         return (last.spec.holder_identity or "") if last is not None else ""
 
     @property
     def silence(self) -> str:
-        """Say that the holder of the Lease does not renew it, and when this process can take the Lease.
+        """Message that the holder of the Lease does not renew it, and when this process can take it.
 
         A leader renews several times in the duration of its Lease. So it counts as silent after a third of
         the duration without a change, and until its first renewal is seen.
@@ -239,12 +239,12 @@ class Lease(Leadership):
         return f"no renewal by {self.holder} seen for {silent:.0f} s: it can be taken in {max(free, 0):.0f} s"
 
     def check(self) -> None:
-        """Raise NotLeading unless the Lease was renewed not long ago; without asking anybody."""
+        """Raise NotLeading unless the Lease was renewed not long ago, without a request."""
         if self._clock() >= self._valid_until:
             raise NotLeading(f"Lease {self._namespace}/{self._name} is not held any more, or not yet")
 
     async def acquire(self) -> None:
-        """Wait for the Lease to be free and take it; API errors are waited out."""
+        """Wait for the Lease to be free and take it, in spite of API errors."""
         follower = Reflector(
             self._client,
             LEASES,
@@ -265,7 +265,7 @@ class Lease(Leadership):
         logger.info("leading", extra={"lease": self._name, "epoch": self.epoch, "identity": self._identity})
 
     async def keep(self, while_: Callable[[], bool] = lambda: True) -> NoReturn:
-        """Renew for ever, but for the times at which `while_` is false.
+        """Renew forever, except while `while_` returns False.
 
         Raises:
             LeaseLostError: another process has it, or it was not renewed in time.
@@ -277,36 +277,36 @@ class Lease(Leadership):
                 await self._renew()
 
     async def release(self) -> None:
-        """Give the Lease up, so that who stands by takes it at once; if that fails, they wait for its end."""
+        """Release the Lease, so a standby takes it at once. If that fails, the others wait for its end."""
         self._valid_until = float("-inf")
         try:
             try:
                 await self._give_up()
             except Conflict:
-                # With a renewal of our own, perhaps, that was applied and whose answer nobody waited for.
+                # The version may come from an own renewal that was applied without its answer being read.
                 await self._look_again()
                 await self._give_up()
         except (ApiError, LeaseLostError) as error:
             logger.info("the Lease was not given up", extra={"error": str(error)})
         self._held = None
 
-    # What the API server says of the Lease while this process stands by.
+    # Handler of the Lease's watch while this process stands by.
 
     def upsert(self, old: LeaseObject | None, new: LeaseObject) -> None:
-        """See a change of the Lease."""
+        """Note a change of the Lease."""
         if old is None or old.spec.holder_identity != new.spec.holder_identity:
-            logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "nobody"})
+            logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "none"})
             self._renewals = False
         else:
             self._renewals = True
         self._see(new)
 
-    def remove(self, last: LeaseObject) -> None:  # noqa: ARG002 -- the interface of a sink
-        """See that the Lease is gone: it is free."""
+    def remove(self, last: LeaseObject) -> None:  # noqa: ARG002 -- the interface of an event handler
+        """Note that the Lease is gone, so it is free."""
         self._see(None)
 
     def synced(self) -> None:
-        """Nothing more: a Lease that is not in the list is not there."""
+        """Do nothing: a Lease that is not in the list does not exist."""
 
     def _see(self, lease: LeaseObject | None) -> None:
         self._seen, self._seen_at = lease, self._clock()
@@ -324,7 +324,8 @@ class Lease(Leadership):
     def _free_at(self) -> float:
         """Return when the Lease as it was last seen can be taken, by the clock.
 
-        A holder that can't be read is one, and a holder without a duration has as long as this process would.
+        A holder that can't be read counts as one, and a holder without a duration has the duration of this
+        process.
         """
         seen = self._seen
         if seen is None or not (seen.spec.holder_identity or seen.meta.unreadable):
@@ -332,7 +333,7 @@ class Lease(Leadership):
         return self._seen_at + (seen.spec.lease_duration_seconds or self._times.duration)
 
     async def _take(self) -> bool:
-        """Take the Lease if it is free; whether that worked."""
+        """Take the Lease if it is free, and return whether that worked."""
         seen, now = self._seen, self._clock()
         if now < self._free_at():
             return False
@@ -341,7 +342,7 @@ class Lease(Leadership):
             spec = self._spec(acquired=True)
             self._held = await (self._put(seen, spec) if seen else self._create(spec))
         except (Conflict, AlreadyExists):
-            return False  # somebody else was faster; the watch will tell
+            return False  # another process was faster, and the watch will show it
         except ApiError as error:
             logger.warning("the Lease was not taken", extra={"lease": self._name, "error": str(error)})
             await asyncio.sleep(self._times.retry_period)
@@ -350,7 +351,7 @@ class Lease(Leadership):
         return True
 
     async def _renew(self) -> None:
-        """Renew, or learn that it is too late."""
+        """Renew the Lease, or raise when it is too late."""
         held, sent = self._held, self._clock()
         if held is None or sent >= self._valid_until:
             self._lose("was not renewed in time")
@@ -358,7 +359,7 @@ class Lease(Leadership):
             async with asyncio.timeout(self._valid_until - sent):
                 self._held = await self._put(held, self._spec())
         except Conflict:
-            # Or an earlier renewal was applied and its answer lost.
+            # An earlier renewal may have been applied although its answer was lost.
             await self._look_again()
             return
         except (ApiError, TimeoutError) as error:
@@ -377,7 +378,7 @@ class Lease(Leadership):
             logger.warning("the Lease was not read", extra={"lease": self._name, "error": str(error)})
             return
         if found.spec.holder_identity != self._identity:
-            self._lose(f"is {found.spec.holder_identity or 'nobody'}'s")
+            self._lose(f"is {found.spec.holder_identity or 'no process'}'s")
         self._held = found
 
     def _lose(self, why: str) -> NoReturn:

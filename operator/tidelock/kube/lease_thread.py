@@ -1,10 +1,10 @@
-"""A Lease that a thread of its own renews, so that a long decision never costs the leadership.
+"""A Lease that a separate thread renews, so a long decision never costs the leadership.
 
-The decision loop and the renewals shared one event loop once: an object whose decision took longer than the
-renewal deadline ended the leader, and then the next one, which met the same object.
+The decision loop and the renewals once shared one event loop. An object with a decision that took longer than
+the renewal deadline ended the leader, and then the next one, which met the same object.
 
-The rule by which the thread gives up: it renews as long as the event loop of the process has turned within
-the last `patience` seconds. A loop that stands still for longer is taken for stuck. The Lease then runs out,
+The thread gives up by this rule: it renews as long as the event loop of the process has turned within the
+last `patience` seconds. A loop that stands still for longer is taken for stuck. The Lease then runs out,
 writes are refused from `renew_deadline` on, and a standby takes over.
 """
 
@@ -21,7 +21,7 @@ from tidelock.kube.lease import Leadership, Lease
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _BEAT = 0.5  # seconds between two signs of life of the event loop
 
@@ -78,7 +78,7 @@ class LeaseThread(Leadership):
 
     @property
     def silence(self) -> str:
-        """Say that the holder of the Lease does not renew it; empty otherwise."""
+        """Message that the holder of the Lease does not renew it, or empty otherwise."""
         return self._lease.silence
 
     def check(self) -> None:
@@ -91,7 +91,7 @@ class LeaseThread(Leadership):
         self.epoch = self._lease.epoch
 
     async def keep(self) -> NoReturn:
-        """Go on leading for ever.
+        """Stay the leader forever.
 
         Raises:
             LeaseLostError: another process has the Lease, or it was not renewed in time.
@@ -113,7 +113,7 @@ class LeaseThread(Leadership):
         try:
             await self._lease.keep(while_=self._turns)
         except Exception:
-            self.on_lost()  # by the thread: the event loop may hear of it late, or never
+            self.on_lost()  # by the thread, since the event loop may notice it late, or never
             raise
 
     async def _beat(self) -> NoReturn:
@@ -129,6 +129,6 @@ class LeaseThread(Leadership):
         self.on_lost()
         return False
 
-    async def _in_thread(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread; when this is cancelled, the coroutine is."""
+    async def _in_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine in the thread, and cancel it when this call is cancelled."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

@@ -7,8 +7,8 @@ class LineSplitter:
     def __init__(self) -> None:
         self._unfinished: list[bytes] = []
 
-    def event_handlers(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that this chunk completes, without their newlines; the rest waits for its end."""
+    def split(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes, without their newlines. The rest waits for its end."""
         lines = chunk.split(b"\n")
         unfinished = lines.pop()
         if lines:

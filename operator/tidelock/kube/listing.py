@@ -1,4 +1,4 @@
-"""All objects of a resource as they are now, for those who look once and follow nothing."""
+"""All objects of a resource as they are now, for callers that read once and follow nothing."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ _PAGE_LIMIT = 500
 async def list_all(
     client: KubeClient, resource: ApiResource, namespace: str | None = None
 ) -> list[msgspec.Raw]:
-    """List a resource, in one namespace or in all, page by page; raises an ApiError."""
+    """Return the objects of a resource, in one namespace or in all, page by page. Raises an ApiError."""
     objects: list[msgspec.Raw] = []
     token = ""
     while True:

@@ -1,4 +1,4 @@
-"""The one authority over time is this process' clock; this tells how far the API server's is from it."""
+"""Comparison of the API server's clock with this process' clock, which is the only authority."""
 
 import asyncio
 import logging
@@ -11,16 +11,16 @@ from tidelock.kube.errors import ApiError
 logger = logging.getLogger(__name__)
 
 PERIOD = 60.0
-"""Seconds between two looks."""
+"""Seconds between two comparisons."""
 
 TOLERANCE = 2.0
-"""Seconds of skew that are not worth a warning; the API server tells whole seconds."""
+"""Seconds of skew below which no warning is worthwhile, as the API server's time has whole seconds."""
 
 
 async def watch_skew(
     client: KubeClient, now: Callable[[], float], observe: Callable[[float], None]
 ) -> NoReturn:
-    """Compare the clocks for ever: `observe` gets the API server's minus ours, in seconds."""
+    """Compare the clocks forever: `observe` gets the API server's minus ours, in seconds."""
     while True:
         try:
             sent = now()
@@ -32,13 +32,13 @@ async def watch_skew(
             observe(apart)
             if abs(apart) > TOLERANCE:
                 logger.warning(
-                    "clocks differ: locks expire by this one", extra={"skew_seconds": round(apart, 1)}
+                    "clocks differ: reservations expire by this one", extra={"skew_seconds": round(apart, 1)}
                 )
         await asyncio.sleep(PERIOD)
 
 
 def skew_of(theirs: float, sent: float, received: float) -> float:
-    """Tell by how much `theirs`, cut to whole seconds, lies outside of the time of the question; else 0."""
+    """Return by how much `theirs`, cut to whole seconds, lies outside the request's time, otherwise 0."""
     if theirs > received:
         return theirs - received
     return min(theirs + 1.0 - sent, 0.0)

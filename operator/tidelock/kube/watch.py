@@ -1,12 +1,12 @@
-"""A local, live copy of one resource: list, then watch, for ever.
+"""A local, live copy of one resource: list, then watch, forever.
 
-The copy follows the server through everything that a watch can suffer: cut and silent connections, expired
-versions, errors within the stream, events that come twice. It delivers to an `EventHandler` in the very turn
-of the event loop in which the bytes are read, as this is the way from a lock's creation to its decision.
+The copy follows the server through every failure of a watch: cut and silent connections, expired versions,
+errors within the stream, repeated events. It delivers to an `EventHandler` in the very turn of the event loop
+in which the bytes are read, as this is the way from a reservation's creation to its decision.
 
 Resource versions are compared as integers, which Kubernetes permits since 1.35 for the objects of one
-resource. A watch sends its events in the order of their versions, so one number, the newest version
-seen, tells whether an event is news or a repetition, even for an object that has been removed meanwhile.
+resource. A watch sends its events in the order of their versions. So one number, the newest version seen,
+shows whether an event is new or repeated, even for an object that has been removed meanwhile.
 """
 
 import asyncio
@@ -49,38 +49,38 @@ _UNKNOWN = 0  # no object ever has this version
 
 
 class HasMeta(Protocol):
-    """Anything decoded from a Kubernetes object."""
+    """An object decoded from a Kubernetes object."""
 
     @property
     def meta(self) -> ObjectMeta:
         """Identity and version."""
 
 
-T = TypeVar("T", bound=HasMeta)
-T_contra = TypeVar("T_contra", bound=HasMeta, contravariant=True)
+_T = TypeVar("_T", bound=HasMeta)
+_T_contra = TypeVar("_T_contra", bound=HasMeta, contravariant=True)
 
 
-class EventHandler(Protocol[T_contra]):
+class EventHandler(Protocol[_T_contra]):
     """Receives changes in order, in the event loop.
 
-    An exception costs the object that it is about (`Failures`), which is delivered once more later.
+    An exception costs only its object (`Failures`), which is delivered once more later.
     """
 
-    def upsert(self, old: T_contra | None, new: T_contra) -> None:
-        """Take a new object (`old` is None), or a new state of the object that has the same uid."""
+    def upsert(self, old: _T_contra | None, new: _T_contra) -> None:
+        """Process a new object (`old` is None), or a new state of the object with the same uid."""
 
-    def remove(self, last: T_contra) -> None:
-        """Forget an object; `last` is its state as delivered before."""
+    def remove(self, last: _T_contra) -> None:
+        """Forget an object. `last` is its state as delivered before."""
 
     def synced(self) -> None:
-        """Learn that a complete list has been delivered: the copy is as new as that list."""
+        """Note that a complete list has been delivered: the copy is as new as that list."""
 
 
 class Failures(Protocol):
-    """Takes the exceptions of sinks and decoders that no code expects."""
+    """Takes the unexpected exceptions of event handlers and decoders."""
 
     def __call__(self, step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /) -> float:
-        """Mark an object for which a step failed; return the seconds after which to try again."""
+        """Mark an object for which a step failed, and return the seconds after which to try again."""
 
 
 def _raise(step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /) -> NoReturn:
@@ -88,34 +88,34 @@ def _raise(step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /)
     raise error
 
 
-# What people can do about a failure; the others pass by themselves.
+# Advice for failures that a user must fix. The others pass by themselves.
 _ADVICE: Mapping[type[ApiError], str] = MappingProxyType(
     {
         Unauthorized: "log in again, or renew the ServiceAccount's token",
         Forbidden: "give it the rights of manifests/base",
         NotFound: "install the CRDs: kubectl apply --server-side -k manifests/base",
-        Unreachable: "see that the cluster runs and can be reached, or name another kubeconfig",
+        Unreachable: "check that the cluster runs and can be reached, or name another kubeconfig",
     }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings:
-    """How a reflector lists, watches and retries; all times are in seconds."""
+    """Settings for lists, watches and retries. All times are in seconds."""
 
-    page_limit: int = 500  # objects a list request asks for
+    page_limit: int = 500  # objects that a list request asks for
     yield_every: int = 200  # listed objects between two turns of the event loop, at most
-    turn: float = 0.01  # seconds after which one ends: a pod beside thousands of selectors takes 0.1 s
+    turn: float = 0.01  # seconds after which a turn ends: a pod beside thousands of selectors takes 0.1 s
     shortest_watch: float = 300.0  # the server ends a watch after a random time between these two
     longest_watch: float = 600.0
-    silence: float = 90.0  # a stream without a byte for so long is dead: bookmarks come each minute
+    silence: float = 90.0  # a stream without a byte for this time is dead: bookmarks come each minute
     shortest_retry: float = 0.1  # back-off after errors
     longest_retry: float = 10.0
-    refused_retry: float = 5.0  # at least so long after 401, 403 and 404, as people must mend those
+    refused_retry: float = 5.0  # at least this time after 401, 403 and 404, which a user must fix
 
 
 def _is_another(old: ObjectMeta, new: ObjectMeta) -> bool:
-    """Whether an object is not the one that had its name.
+    """Return whether an object is another one than the last of its name.
 
     An object without a namespace, such as a node, is the same as long as the uid of either can't be read.
     """
@@ -124,18 +124,18 @@ def _is_another(old: ObjectMeta, new: ObjectMeta) -> bool:
     return new.is_other(old.uid) and old.is_other(new.uid)
 
 
-class Reflector(Generic[T]):
-    """Keeps a sink and its own `store` equal to one resource on the server.
+class Reflector(Generic[_T]):
+    """Keeps an event handler and its own `store` equal to one resource on the server.
 
     Attributes:
-        resource: what it follows.
+        resource: the resource that it follows.
         store: the objects as last delivered, by key.
         synced: set once the first complete list has been delivered.
         relists: complete lists so far.
         watch_restarts: watch requests so far.
-        faulty: what can't be read of the objects of which not all can, by key.
-        last_activity: clock reading when the server was last heard of.
-        lost: why the copy gets no news now; None while a watch is open, and before the first try.
+        faulty: faults of the objects that can't be read in full, by key.
+        last_activity: clock reading of the last data from the server.
+        lost: why the copy gets no news now, or None while a watch is open, and before the first try.
 
     """
 
@@ -143,8 +143,8 @@ class Reflector(Generic[T]):
         self,
         client: KubeClient,
         resource: ApiResource,
-        decode: Callable[[bytes], T],
-        sink: EventHandler[T],
+        decode: Callable[[bytes], _T],
+        sink: EventHandler[_T],
         *,
         rng: Random,
         namespace: str | None = None,
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
         absent_if: tuple[type[ApiError], ...] = (),
         on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
-        unusable: Callable[[T, str], T | None] = lambda _object, _problem: None,
+        unusable: Callable[[_T, str], _T | None] = lambda _object, _problem: None,
         settings: WatchSettings = WatchSettings(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -161,20 +161,20 @@ class Reflector(Generic[T]):
         """Prepare to follow a resource.
 
         Args:
-            client: how to reach the API server.
-            resource: what to follow.
-            decode: makes an object of its JSON, and notes the parts that it can't read in the metadata's
-                `faults`; raises ValueError for what is no object at all.
-            sink: what is told of all changes.
-            rng: chance, which spreads retries.
-            namespace: the one namespace to look at.
-            field_selector: what fields the objects have.
-            label_selector: what labels the objects have.
-            absent_if: refusals that count as a list, so that nothing waits for the resource: NotFound as an
-                empty one, others as the list that is known, which is empty at first.
-            on_faults: called with each object whose faults are others than before.
-            on_failure: takes what the sink raises for an object; by default that ends `run`.
-            unusable: returns what the sink is told instead of an object for which it failed.
+            client: connection to the API server.
+            resource: the resource to follow.
+            decode: decodes an object from its JSON, and notes its unreadable parts in the metadata's
+                `faults`. Raises ValueError for JSON that is no object at all.
+            sink: the event handler that receives all changes.
+            rng: random generator, which spreads retries.
+            namespace: the only namespace to follow.
+            field_selector: required fields of the objects.
+            label_selector: required labels of the objects.
+            absent_if: refusals that count as a list, so nothing waits for the resource: NotFound as an empty
+                one, others as the list that is known, which is empty at first.
+            on_faults: called with each object if its faults have changed.
+            on_failure: takes the exceptions of the sink; by default they end `run`.
+            unusable: returns the replacement of an object for which the sink failed.
             settings: times and sizes.
             clock: monotonic seconds.
             sleep: waits for some seconds.
@@ -192,12 +192,12 @@ class Reflector(Generic[T]):
         self._on_faults = on_faults
         self._on_failure = on_failure
         self._unusable = unusable
-        self._behind: dict[Key, tuple[asyncio.TimerHandle, T | None]] = {}
+        self._behind: dict[Key, tuple[asyncio.TimerHandle, _T | None]] = {}
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
         self._backoff = Backoff(settings.shortest_retry, settings.longest_retry, rng)
-        self._store: dict[Key, T] = {}
+        self._store: dict[Key, _T] = {}
         self._version = _UNKNOWN  # everything up to here has been delivered
         self._trouble: tuple[type[ApiError], int, str] | None = None
         self.synced = asyncio.Event()
@@ -208,12 +208,12 @@ class Reflector(Generic[T]):
         self.lost: ApiError | None = None
 
     @property
-    def store(self) -> Mapping[Key, T]:
-        """The objects as last delivered, by key; read only."""
+    def store(self) -> Mapping[Key, _T]:
+        """The objects as last delivered, by key, read only."""
         return self._store
 
     async def run(self) -> NoReturn:
-        """Follow the resource until cancelled, whatever the API does."""
+        """Follow the resource until cancelled, through all failures of the API."""
         try:
             while True:
                 await self._sleep(await self._attempt())
@@ -222,7 +222,7 @@ class Reflector(Generic[T]):
                 handle.cancel()
 
     async def _attempt(self) -> float:
-        """List if that is needed, watch until the stream ends; return the seconds to wait before the next."""
+        """List if that is needed, and watch until the stream ends. Return the seconds until the next try."""
         try:
             if self._version == _UNKNOWN:
                 await self._list()
@@ -236,7 +236,7 @@ class Reflector(Generic[T]):
         return 0.0 if advanced else self._backoff.next()
 
     async def _list(self) -> None:
-        """Deliver the difference between the store and a consistent list; what vanished is removed last."""
+        """Deliver the difference between the store and a consistent list, with removals last."""
         present: set[Key] = set()
         first = page = await self._fetch_page("")
         await self._deliver_page(page, present)
@@ -250,14 +250,14 @@ class Reflector(Generic[T]):
         self._end_list(present)
 
     def _end_list(self, present: Collection[Key]) -> None:
-        """Remove what is not there any more; all that is there has been delivered."""
+        """Remove the objects that are gone, after all present ones have been delivered."""
         for key in [key for key in (*self._store, *self.faulty) if key not in present]:
             self._remove(key)
         self._sink.synced()
         self.synced.set()
 
     async def _fetch_page(self, token: str) -> ListPage:
-        # Without a resourceVersion the list is as new as etcd itself, never older than what was seen before.
+        # Without a resourceVersion the list is as new as etcd itself, never older than an earlier result.
         params = {**self._selectors, "limit": str(self._settings.page_limit)}
         if token:
             params["continue"] = token
@@ -278,7 +278,7 @@ class Reflector(Generic[T]):
                 end = self._clock() + self._settings.turn
 
     async def _watch(self) -> bool:
-        """Deliver events until the stream ends; whether there was news."""
+        """Deliver events until the stream ends, and return whether there were any."""
         start = self._version
         seconds = self._rng.uniform(self._settings.shortest_watch, self._settings.longest_watch)
         params = {
@@ -295,7 +295,7 @@ class Reflector(Generic[T]):
             while chunk := await stream.read():
                 self.last_activity = self._clock()
                 end = self.last_activity + self._settings.turn
-                for line in lines.event_handlers(chunk):
+                for line in lines.split(chunk):
                     self._handle(line)
                     if self._clock() >= end:
                         await asyncio.sleep(0)
@@ -305,7 +305,7 @@ class Reflector(Generic[T]):
     def _handle(self, line: bytes) -> None:
         event = parse_event(line)
         if event.type == "ERROR":
-            self._version = _UNKNOWN  # whatever it is, the stream can't be trusted to go on from here
+            self._version = _UNKNOWN  # whatever the error is, the stream can't be trusted from here on
             raise error_from_event(event.object)
         changed = parse_identity(event.object)
         version = parse_version(changed.resource_version)
@@ -337,24 +337,25 @@ class Reflector(Generic[T]):
         try:
             new = self._decode(raw)
         except ValueError as error:
-            # Its JSON is broken, which no API server sends. An object that takes room is not taken for none.
+            # Its JSON is broken, which no API server sends. An object that takes capacity must not count as
+            # absent.
             self._note_faults(
                 ObjectMeta(key.name, key.namespace, faults=(Fault("", str(error), needed=True),))
             )
             return
         old = self._store.get(key)
         if old is not None and _is_another(old.meta, new.meta):
-            self._remove(key)  # deleted and created again while nobody looked
+            self._remove(key)  # deleted and created again between two lists
             old = None
         self._note_faults(new.meta)
         self._store[key] = new
         self._deliver(old, new)
 
-    def _deliver(self, old: T | None, new: T) -> None:
-        """Tell the sink of an object; one for which it fails is unusable until it is taken in after all."""
+    def _deliver(self, old: _T | None, new: _T) -> None:
+        """Deliver an object. One for which the sink fails is unusable until the sink accepts it."""
         key = new.meta.key
         if (behind := self._behind.pop(key, None)) is not None:
-            handle, old = behind  # what the sink knows of it
+            handle, old = behind  # the state that the sink knows
             handle.cancel()
         with self._try("event", new.meta) as attempt:
             self._sink.upsert(old, new)
@@ -365,8 +366,8 @@ class Reflector(Generic[T]):
             handle = asyncio.get_running_loop().call_later(attempt.pause, self._deliver_again, key)
             self._behind[key] = handle, known
 
-    def _deliver_unusable(self, old: T | None, new: T, fault: Fault) -> T | None:
-        """Tell the sink that an object can't be used; return what it knows of the object then."""
+    def _deliver_unusable(self, old: _T | None, new: _T, fault: Fault) -> _T | None:
+        """Deliver the replacement of an unusable object, and return the state that the sink knows then."""
         instead = self._unusable(new, fault.problem)
         with self._try("unusable", new.meta) as attempt:
             if instead is not None:
@@ -384,7 +385,7 @@ class Reflector(Generic[T]):
                 self._note_faults(new.meta)
 
     def _note_faults(self, meta: ObjectMeta) -> None:
-        """Log an object of which not all can be read, and hand it on, once for each set of faults."""
+        """Log an object that can't be read in full, and pass it on, once for each set of faults."""
         if meta.faults == self.faulty.get(meta.key, ()):
             return
         if not meta.faults:
@@ -406,8 +407,8 @@ class Reflector(Generic[T]):
         if last is not None:
             self._tell_removed(last)
 
-    def _tell_removed(self, last: T) -> None:
-        """Tell the sink that an object is gone; if that fails, again later unless another has its name."""
+    def _tell_removed(self, last: _T) -> None:
+        """Deliver the removal of an object. If that fails, try later unless another one has its name."""
         if last.meta.key in self._store:
             return
         with self._try("removal", last.meta) as attempt:
@@ -423,7 +424,7 @@ class Reflector(Generic[T]):
             self._trouble = None
 
     def _report(self, error: ApiError) -> None:
-        """Log a failure once, not at each try; an expired version is an ordinary event."""
+        """Log a failure once, not at each try. An expired version is an ordinary event."""
         trouble = (type(error), error.status, error.reason)
         if trouble != self._trouble:
             level = logging.INFO if isinstance(error, Gone) else logging.WARNING
@@ -444,5 +445,5 @@ class Reflector(Generic[T]):
 
 
 def _fault_of(error: Exception) -> Fault:
-    """Note that an object can't be used, as the operator failed to take it in."""
+    """Return the fault of an object that the operator failed to process."""
     return Fault("", f"the operator failed: {failure_text(error)}", needed=True)

@@ -1,4 +1,4 @@
-"""The frame around objects in lists and watches: what can be read without knowing the kind."""
+"""The frame around objects in lists and watches, which is readable for any kind."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,13 +7,13 @@ import msgspec
 
 from tidelock.kube.errors import MalformedAnswer
 from tidelock.model.meta import Key
-from tidelock.model.nesting import DEEPEST, bounded, shallow
+from tidelock.model.nesting import DEEPEST, depth_bounded, shallow
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Identity(msgspec.Struct, frozen=True, rename="camel"):
-    """Which object in which version; a bookmark has only a version."""
+    """Name and version of an object. A bookmark has only a version."""
 
     name: str = ""
     namespace: str = ""
@@ -33,7 +33,7 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Version of a list, and the token of its next page, empty on the last one."""
+    """Version of a list, and the token of its next page, which is empty on the last one."""
 
     resource_version: str
     token: str = msgspec.field(name="continue", default="")
@@ -65,17 +65,17 @@ _decode_page = msgspec.json.Decoder(ListPage).decode
 
 
 def parse_event(line: bytes) -> WatchEvent:
-    """Read one line of a watch; raises MalformedAnswer."""
+    """Read one line of a watch, or raise MalformedAnswer."""
     return _parse(_decode_event, line)
 
 
 def parse_identity(raw: bytes) -> Identity:
-    """Read the name and version of an object of any kind; raises MalformedAnswer."""
+    """Read the name and version of an object of any kind, or raise MalformedAnswer."""
     return _parse(_decode_object, raw).metadata
 
 
 def parse_uid(raw: bytes | msgspec.Raw) -> str:
-    """Read the uid of an object; empty if it can't be read."""
+    """Read the uid of an object, or empty if it can't be read."""
     try:
         return _decode_uid(raw).metadata.uid
     except (ValueError, RecursionError):
@@ -83,19 +83,19 @@ def parse_uid(raw: bytes | msgspec.Raw) -> str:
 
 
 def parse_page(body: bytes) -> ListPage:
-    """Read the answer to a list request; raises MalformedAnswer."""
+    """Read the answer to a list request, or raise MalformedAnswer."""
     return _parse(_decode_page, body)
 
 
 def parse_version(text: str) -> int:
-    """Read a resource version as a number, so that it can be compared; raises MalformedAnswer."""
+    """Parse a resource version as a number, so it can be compared, or raise MalformedAnswer."""
     try:
         return int(text)
     except ValueError as error:
         raise MalformedAnswer(f"no resource version: {text!r}") from error
 
 
-def _parse(decode: Callable[[bytes], T], data: bytes) -> T:
+def _parse(decode: Callable[[bytes], _T], data: bytes) -> _T:
     try:
         return decode(data)
     except ValueError as error:
@@ -104,9 +104,9 @@ def _parse(decode: Callable[[bytes], T], data: bytes) -> T:
         return _parse_shallow(decode, bytes(data))
 
 
-def _parse_shallow(decode: Callable[[bytes], T], data: bytes) -> T:
-    """Read what has an object in it that is nested too deeply; so much is left of it that it is noticed."""
+def _parse_shallow(decode: Callable[[bytes], _T], data: bytes) -> _T:
+    """Parse data with an object that is nested too deeply. Its remains report the fault."""
     try:
-        return bounded(decode)(shallow(data, 2 * DEEPEST))
+        return depth_bounded(decode)(shallow(data, 2 * DEEPEST))
     except ValueError as error:
         raise MalformedAnswer(str(error)) from error

@@ -1,1 +1,1 @@
-"""Measured use: read from a source, kept over time, written to annotations and to WaterLevels' status."""
+"""Measured use: read from a source, kept over time, and written to annotations and WaterLevels' status."""

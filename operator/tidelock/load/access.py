@@ -1,4 +1,4 @@
-"""How to log in to a Prometheus server, from a Secret that is read again for each reading."""
+"""Credentials for a Prometheus server, from a Secret that is read again for each reading."""
 
 import base64
 import binascii
@@ -6,25 +6,23 @@ import ssl
 
 import msgspec
 
-from tidelock.kube.client import ApiResource, KubeClient
+from tidelock.kube.client import SECRETS, KubeClient
 from tidelock.kube.errors import ApiError
 from tidelock.load.prometheus import Access
 from tidelock.load.source import SourceError, Trouble
 from tidelock.model.api.water_level import SecretReference
-from tidelock.model.nesting import bounded
-
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
+from tidelock.model.nesting import depth_bounded
 
 
 class _Secret(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-_decode_secret = bounded(msgspec.json.Decoder(_Secret).decode)
+_decode_secret = depth_bounded(msgspec.json.Decoder(_Secret).decode)
 
 
 class SecretAccess:
-    """Reads a Secret: `token`, or `username` and `password`; and `ca.crt`, the authorities to trust alone."""
+    """Reads a Secret with `token`, or `username` and `password`, and `ca.crt` with trusted authorities."""
 
     def __init__(self, client: KubeClient, reference: SecretReference) -> None:
         self._client = client
@@ -33,7 +31,7 @@ class SecretAccess:
         self._tls: ssl.SSLContext | None = None
 
     async def __call__(self) -> Access:
-        """Read the Secret as it is now; raises SourceError."""
+        """Return the credentials in the Secret as it is now, or raise SourceError."""
         name = f"Secret {self._reference.namespace}/{self._reference.name}"
         try:
             answer = await self._client.get(SECRETS.item(self._reference.name, self._reference.namespace))

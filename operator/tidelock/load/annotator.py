@@ -1,4 +1,4 @@
-"""Writes what was measured to the annotations of nodes and workloads, when it is news and in no haste."""
+"""Writes measurements to the annotations of nodes and workloads, when they have changed and with patience."""
 
 import asyncio
 import logging
@@ -33,18 +33,19 @@ logger = logging.getLogger(__name__)
 
 FIELD_MANAGER = "tidelock-load"
 
-# Points of a node by which a level is news; parts of a workload's use, and what is too little to be news.
+# Smallest changes worth a write: of a node in percentage points, of a workload as a part of its use, and
+# in cores and bytes.
 _POINTS = 1.0
 _PART = 0.1
 _LEAST: Mapping[str, float] = {"cpu": 0.01, "memory": 16 * 2**20}
-# Seconds after which the use of a workload is written again: nobody judges it by its age sooner.
+# Seconds after which the use of a workload is written again. No reader judges it by its age sooner.
 WORKLOAD_SECONDS = 600.0
 
 _CRANE_HOT = {300.0: 5, 60.0: 2}
 
 _WORKERS = 8
-# Seconds that each write gives way to the writes of decisions: eight workers write 7,000 objects in half a
-# minute in spite of it.
+# Seconds for which each write waits for the writes of decisions. Eight workers still write 7,000 objects in
+# half a minute.
 _PATIENCE = 0.02
 
 _RESOURCES: Mapping[str, str] = {
@@ -57,15 +58,15 @@ _RESOURCES: Mapping[str, str] = {
 
 
 def workload_resource(kind: str, api_version: str) -> ApiResource:
-    """Give the resource of a workload's kind."""
+    """Return the resource of a workload's kind."""
     group, _, version = api_version.rpartition("/")
     return ApiResource(group, version, _RESOURCES[kind], kind)
 
 
 class Annotated(NamedTuple):
-    """An object and what its annotations ought to say; its uid keeps it from being created anew.
+    """An object and its wanted annotations. Its uid prevents that a patch creates it again.
 
-    Without `measured` it ought to have none of ours; `more` are those that it gets beside.
+    Without `measured` the object must have none of our annotations. `more` are additional ones.
     """
 
     resource: ApiResource
@@ -76,7 +77,7 @@ class Annotated(NamedTuple):
     more: Mapping[str, str] = {}
 
     def annotations(self) -> dict[str, str]:
-        """Write the annotations: as late as can be, as thousands of them at once would hold up decisions."""
+        """Return the annotations, as late as possible, as thousands of them at once would delay decisions."""
         match self.measured:
             case NodeLevel() as level:
                 return {NODE_LEVEL: encode_node_level(level), **self.more}
@@ -87,22 +88,22 @@ class Annotated(NamedTuple):
 
 
 class Annotator:
-    """Writes one patch an object and no more than are needed."""
+    """Writes one patch per object, and only the patches that are needed."""
 
     def __init__(self, client: KubeClient, metrics: LoadMetrics, busy: Callable[[], bool]) -> None:
-        """Prepare; `busy` tells whether there are more urgent requests."""
+        """Prepare; `busy` returns whether there are more urgent requests."""
         self._client = client
         self._metrics = metrics
         self._busy = busy
         self._written: dict[str, NodeLevel | PodUsage] = {}
 
     def retain(self, uids: Collection[str]) -> None:
-        """Forget what was written to other objects."""
+        """Forget the writes to all other objects."""
         for uid in self._written.keys() - uids:
             del self._written[uid]
 
     def is_news(self, resource: ApiResource, uid: str, measured: NodeLevel | PodUsage, age: float) -> bool:
-        """Tell whether a measurement is worth a write: it moved enough, or what is written is too old."""
+        """Return whether a measurement is worth a write: it moved enough, or the written one is too old."""
         written = self._written.get(uid)
         if written is None:
             return True
@@ -114,7 +115,7 @@ class Annotator:
         return moved(written.windows, measured.windows)
 
     async def write(self, objects: Iterable[Annotated]) -> Collection[str]:
-        """Write the annotations of all these objects; gives the uids of those where that failed."""
+        """Write the annotations of all these objects, and return the uids of failed ones."""
         left = deque(objects)
         failures: dict[str, str] = {}
         self._metrics.waiting.inc(len(left))
@@ -159,7 +160,7 @@ class Annotator:
         metadata: dict[str, object] = {"name": each.name, "uid": each.uid}
         if each.namespace:
             metadata["namespace"] = each.namespace
-        if annotations := each.annotations():  # an empty map would still be the field manager's
+        if annotations := each.annotations():  # an empty map would still belong to the field manager
             metadata["annotations"] = annotations
         body = {
             "apiVersion": each.resource.api_version,
@@ -175,10 +176,10 @@ class Annotator:
 
 
 def crane_annotations(level: NodeLevel, last: Use, hot: int) -> dict[str, str]:
-    """Write the annotations of a node as crane-scheduler reads them.
+    """Return the annotations of a node as crane-scheduler reads them.
 
     Args:
-        level: the node's; its maxima are those of means of five minutes.
+        level: the node's level; its maxima are those of means of five minutes.
         last: the last reading of the node, which is a mean of five minutes.
         hot: its hot value.
 
@@ -200,9 +201,9 @@ def crane_annotations(level: NodeLevel, last: Use, hot: int) -> dict[str, str]:
 
 
 def hot_value(pods: Iterable[Pod], now: float) -> int:
-    """Count how hot a node has become by its new pods: a point for five in five minutes, or two in one.
+    """Return how hot a node has become by its new pods: a point for five in five minutes or two in one.
 
-    Source: crane-scheduler's default policy. A pod counts from when its kubelet has taken it.
+    Source: crane-scheduler's default policy. A pod counts from when its kubelet has accepted it.
     """
     ages = [now - pod.status.start_time.timestamp() for pod in pods if pod.status.start_time is not None]
     return sum(sum(age <= period for age in ages) // count for period, count in _CRANE_HOT.items())

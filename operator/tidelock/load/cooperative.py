@@ -1,4 +1,4 @@
-"""Long work in the event loop, a slice at a time."""
+"""Long work in the event loop, one slice at a time."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -8,16 +8,16 @@ import msgspec
 
 from tidelock.load.source import SourceError, Trouble
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-# Of what a Python loop does some microseconds for each: a slice is one or two milliseconds.
+# Items that cost a Python loop some microseconds each. A slice takes one or two milliseconds.
 _ITEMS = 100
-# Seconds to rest after a slice of what is in no hurry.
+# Seconds to rest after a slice of work that is not urgent.
 AT_LEISURE = 0.005
 
 
-def paced(items: Iterable[T]) -> Iterator[T | None]:
-    """Go through items, with a None between slices of them; the work on them yields there."""
+def paced(items: Iterable[_T]) -> Iterator[_T | None]:
+    """Iterate over items, with a None between slices of them, at which the work on them yields."""
     for count, item in enumerate(items, start=1):
         yield item
         if count % _ITEMS == 0:
@@ -25,10 +25,10 @@ def paced(items: Iterable[T]) -> Iterator[T | None]:
 
 
 async def in_slices(work: Iterable[object], rest: float = 0.0) -> None:
-    """Run work that yields between its slices; let all else run in between, and rest for some seconds.
+    """Run work that yields between its slices. Other tasks run in between, and it rests for some seconds.
 
     Raises:
-        SourceError: an item of an answer is not what it ought to be.
+        SourceError: an item of an answer is malformed.
 
     """
     try:

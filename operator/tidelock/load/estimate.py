@@ -25,12 +25,12 @@ from tidelock.model.usage_annotations import (
 
 _RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
 
-# Things that are dealt with between two turns of the event loop.
+# Items that are processed between two turns of the event loop.
 _A_SLICE = 100
 
 
 class Subject(NamedTuple):
-    """A pod that is measured by its name: who it is, since when, and what it is one of."""
+    """A pod that is measured by its name: its uid, its start and its workload."""
 
     uid: str
     since: float
@@ -38,18 +38,18 @@ class Subject(NamedTuple):
 
 
 Identify = Callable[[Key], Subject | None]
-"""Finds the pod of a name; None for one that is not of the group."""
+"""Finds the pod of a name, or None if it is not in the group."""
 
-T = TypeVar("T", NodeLevel, PodUsage)
-K = TypeVar("K", bound=Hashable)
+_T = TypeVar("_T", NodeLevel, PodUsage)
+_K = TypeVar("_K", bound=Hashable)
 
 
 class Estimate:
-    """All that is known of one group of nodes.
+    """All measurements of one group of nodes.
 
     The use of one pod of a workload is the mean over its measured pods at each instant, with the mean and the
-    95th percentile over time of that; its maximum is the highest of any one pod. As this is kept by the
-    workload, it outlives the pods that it was measured at.
+    95th percentile of that over time. Its maximum is the highest of any one pod. The workload keeps these
+    values, so they outlive the pods that were measured.
 
     Attributes:
         levels: the level of each node, as of the last `judge`.
@@ -69,23 +69,23 @@ class Estimate:
         return self._nodes, self._pods, self._workloads
 
     def advance(self, now: float) -> None:
-        """Let go of what is older than the windows."""
+        """Drop values that are older than the windows."""
         for history in self._all:
             history.advance(now)
 
     def missed(self) -> Iterator[range]:
-        """Give the instants that were not read, of each window."""
+        """Return the instants that were not read, of each window."""
         return self._nodes.unread()
 
     def absorb(
         self, at: float, reading: UseReading, known: Callable[[str], bool], identify: Identify
     ) -> Iterator[None]:
-        """Take in a reading of this instant, a slice at a time; call `advance` before.
+        """Add a reading of this instant, a slice at a time; call `advance` before.
 
         Args:
-            at: when it was asked for.
-            reading: what was answered.
-            known: tells the nodes of the group.
+            at: when it was requested.
+            reading: the answer.
+            known: returns whether a node is in the group.
             identify: finds the pods of the group.
 
         """
@@ -115,7 +115,7 @@ class Estimate:
         yield from self._pods.retain(pods)
 
     def judge(self) -> Iterator[None]:
-        """Compute all levels and uses, a slice at a time; a workload is forgotten when no window has any."""
+        """Compute all levels and uses, a slice at a time. A workload without any value is dropped."""
         for history in self._all:
             yield from history.judge()
         levels: dict[str, NodeLevel] = {}
@@ -137,7 +137,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _pooled(uses: Sequence[Use]) -> tuple[Sample, Sample]:
-    """Join the pods of a workload: mean and highest use of each resource, as of the newest of them."""
+    """Combine the pods of a workload: mean and highest use of each resource, as of the newest of them."""
     at = max(use.at for use in uses)
     means, tops = [], []
     for values in ([use.cpu for use in uses], [use.memory for use in uses]):
@@ -147,15 +147,17 @@ def _pooled(uses: Sequence[Use]) -> tuple[Sample, Sample]:
     return (*means, *tops), (at,) * 4
 
 
-def _put(history: History[K], samples: Iterable[tuple[K, Sample, Sample]]) -> Iterator[None]:
+def _put(history: History[_K], samples: Iterable[tuple[_K, Sample, Sample]]) -> Iterator[None]:
     left = iter(samples)
     while some := tuple(islice(left, _A_SLICE)):
         history.put(some)
         yield
 
 
-def _collect(history: History[K], make: Callable[[float, Windows], T], into: dict[K, T]) -> Iterator[None]:
-    """Make what is to be known of each thing out of its statistics."""
+def _collect(
+    history: History[_K], make: Callable[[float, Windows], _T], into: dict[_K, _T]
+) -> Iterator[None]:
+    """Compute a record of each measured object from its statistics."""
     left = iter(history.rows())
     while some := tuple(islice(left, _A_SLICE)):
         rows = [row.number for _, row in some]
@@ -169,7 +171,7 @@ def _collect(history: History[K], make: Callable[[float, Windows], T], into: dic
 
 
 def _collect_means(history: History[str], into: dict[str, PodMeans]) -> Iterator[None]:
-    """Do the same for pods, of which the means alone are told."""
+    """Do the same for pods, with their means alone."""
     left = iter(history.rows())
     while some := tuple(islice(left, _A_SLICE)):
         rows = [row.number for _, row in some]
@@ -186,14 +188,14 @@ def _collect_means(history: History[str], into: dict[str, PodMeans]) -> Iterator
 def _windows(
     stats: Mapping[WindowName, Sequence[Sequence[float]]], latest: Sequence[float]
 ) -> tuple[Windows, float]:
-    """Give all that was measured of a thing, and the time of what was measured longest ago of it."""
+    """Return all measurements of an object, and the time of the oldest of them."""
     windows: dict[WindowName, dict[Measured, Stat]] = {}
     at = math.inf
     for name, (mean, top, p95) in stats.items():
         uses: dict[Measured, Stat] = {}
         for column, resource in enumerate(_RESOURCES):
             if mean[column] == mean[column]:  # is not NaN
-                # Of a workload, the highest of any pod has a column of its own.
+                # For a workload, the highest of any pod has a separate column.
                 uses[resource] = Stat(mean[column], top[column - len(_RESOURCES)], p95[column])
                 at = min(at, latest[column])
         if uses:

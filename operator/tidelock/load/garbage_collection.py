@@ -1,7 +1,7 @@
-"""Annotations that no WaterLevel stands behind any more: they are found by level, and removed.
+"""Removal of annotations without a WaterLevel, which are found by level.
 
-A WaterLevel has no finalizer, so nobody need be there when it goes: what carries an annotation and is not to
-is found at the next look, after a restart too.
+A WaterLevel has no finalizer, so no process needs to run when it is deleted. An object that carries an
+annotation without need is found at the next check, also after a restart.
 """
 
 import logging
@@ -19,11 +19,11 @@ from tidelock.model.water_level import WaterLevel
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 15.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 class GarbageCollector:
-    """Removes annotations of nodes that no WaterLevel selects, and of workloads that nobody measures."""
+    """Removes annotations of nodes that no WaterLevel selects, and of workloads that are not measured."""
 
     def __init__(
         self,
@@ -34,16 +34,16 @@ class GarbageCollector:
         self._annotator = annotator
         self._nodes = nodes
         self._workloads = workloads
-        # What is left of a node's annotation is somebody else's: it is removed once, by the node's uid.
+        # Annotations are removed once per node, by its uid. A value that remains is foreign.
         self._removed: dict[str, str] = {}
 
     async def remove(
         self, stored: Collection[WaterLevel], groups: Collection[MeasuredGroup], now: float
     ) -> bool:
-        """Look once, when all nodes are known; whether workloads were forgotten.
+        """Check once, when all nodes are known, and return whether workloads were forgotten.
 
         `stored` are the WaterLevels of the API server, `groups` those that are measured. A refused write is
-        repeated at the next look.
+        repeated at the next check.
         """
         nodes: list[Annotated] = []
         await in_slices(self._nodes_left(stored, groups, nodes))
@@ -64,9 +64,9 @@ class GarbageCollector:
     def _nodes_left(
         self, stored: Collection[WaterLevel], groups: Collection[MeasuredGroup], into: list[Annotated]
     ) -> Iterator[None]:
-        """Find annotated nodes that no WaterLevel selects; none while the spec of one can't be read.
+        """Find annotated nodes that no WaterLevel selects, or none while a spec of one can't be read.
 
-        The list of what is stored and Kopf's watch, which fills the groups, may each be ahead of the other.
+        The list of stored objects and Kopf's watch, which fills the groups, may each be ahead of the other.
         """
         specs = [each.spec for each in stored]
         selectors = [selector_of(spec) for spec in specs if spec is not None]
@@ -89,7 +89,7 @@ class GarbageCollector:
 
 
 def _emptied(known: Known) -> Annotated:
-    """Write a workload without annotations of ours."""
+    """Return a workload without our annotations."""
     key, owner = known
     resource = workload_resource(key.kind, owner.api_version)
     return Annotated(resource, key.name, key.namespace, owner.uid, None)

@@ -1,4 +1,4 @@
-"""A WaterLevel at work: its object, its source and what is known of its nodes."""
+"""A WaterLevel in operation: its object, its source and the measurements of its nodes."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,17 +15,17 @@ from tidelock.model.selectors import LabelSelector
 
 @dataclass
 class MeasuredGroup:
-    """A WaterLevel and all that is known of its nodes.
+    """A WaterLevel and all measurements of its nodes.
 
     Attributes:
         body: the object as it was last seen.
-        spec: what it asks for.
-        source: where its measurements come from; None before it is first read.
-        estimate: what they were.
+        spec: its spec.
+        source: the source of its measurements, or None before it is first read.
+        estimate: the measurements.
         reading: the last one.
-        failure: why there was none the last time.
-        past_from: when the past may be asked for, by the monotonic clock.
-        task: what reads it.
+        failure: why the last reading failed, if it did.
+        past_from: when the past may be requested, by the monotonic clock.
+        task: the task that reads it.
 
     """
 
@@ -50,27 +50,27 @@ class MeasuredGroup:
 
     @property
     def meta(self) -> ObjectMeta:
-        """What names the WaterLevel."""
+        """Identity of the WaterLevel's object."""
         return ObjectMeta(self.name, uid=self.uid)
 
     @property
     def rank(self) -> tuple[str, str]:
-        """Order in which groups get their nodes: the oldest one first."""
+        """Order in which groups get their nodes: the oldest group is first."""
         return self.body["metadata"].get("creationTimestamp", ""), self.name
 
     @property
     def selector(self) -> LabelSelector:
-        """Which nodes it wants."""
+        """Selector of its nodes."""
         return selector_of(self.spec)
 
 
 def selector_of(spec: WaterLevelSpec) -> LabelSelector:
-    """Read which nodes a WaterLevel wants."""
+    """Return the node selector of a WaterLevel."""
     return LabelSelector() if spec.node_selector is None else spec.node_selector.read
 
 
 def members(group: MeasuredGroup, groups: Iterable[MeasuredGroup], nodes: Iterable[Node]) -> dict[str, Node]:
-    """Give the nodes of a group: those that it selects and no older one does."""
+    """Return the nodes of a group: those that it selects and no older group does."""
     wanted = group.selector
     older = [each.selector for each in groups if each.rank < group.rank]
     return {

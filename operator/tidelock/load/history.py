@@ -1,7 +1,7 @@
-"""What was read, kept for as long as the windows are, and its statistics over them.
+"""Readings, kept for as long as the windows last, and their statistics.
 
-Each window is a ring of slots: of all readings within a slot the first one is kept. A slot without a
-reading is NaN, which counts neither as zero nor at all.
+Each window is a ring of slots. The first of all readings within a slot is kept. A slot without a reading is
+NaN, which is left out of the statistics.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ STEPS: Mapping[WindowName, int] = {"15m": 60, "1h": 300, "1d": 900}
 _ROWS_A_SLICE = 200
 _PERCENTILE = 0.95
 
-K = TypeVar("K", bound=Hashable)
+_K = TypeVar("_K", bound=Hashable)
 
 
 class _Ring:
@@ -32,7 +32,7 @@ class _Ring:
         self.step = step
         self.slots = slots
         self.newest = -1
-        self.read = np.zeros(slots, bool)  # whether anybody has looked at the time of a slot
+        self.read = np.zeros(slots, bool)  # whether a reading has covered the time of a slot
         self.values = np.full((0, width, slots), np.nan, np.float32)
         self.stats = np.full((3, 0, width), np.nan)
         self.changed = True
@@ -54,7 +54,7 @@ class _Ring:
             self.changed = True
 
     def put(self, rows: npt.NDArray[np.int64], values: Floats, times: Floats) -> None:
-        """Keep values that came first in their slots; values of NaN and those too old or too new are none."""
+        """Keep values that came first in their slots, without NaN and values that are too old or too new."""
         slots = np.floor(times / self.step)
         good = ~np.isnan(values) & (slots > self.newest - self.slots) & (slots <= self.newest)
         which, column = np.nonzero(good)
@@ -66,7 +66,7 @@ class _Ring:
             self.changed = True
 
     def unread(self) -> range:
-        """Give the instants, a step apart, from the first slot that nobody looked at to the last one."""
+        """Return the instants, a step apart, from the first slot that was not read to the last one."""
         slots = np.arange(max(self.newest - self.slots + 1, 0), self.newest)
         missed = slots[~self.read[slots % self.slots]]
         if not len(missed):
@@ -74,7 +74,7 @@ class _Ring:
         return range(int(missed[0]) * self.step, (int(missed[-1]) + 1) * self.step, self.step)
 
     def judge(self) -> Iterator[None]:
-        """Compute the statistics anew if anything has changed, some rows at a time."""
+        """Compute the statistics again if values have changed, some rows at a time."""
         if not self.changed:
             return
         self.changed = False
@@ -87,7 +87,7 @@ class _Ring:
 
 
 def statistics(values: npt.NDArray[np.float32]) -> Floats:
-    """Mean, maximum and 95th percentile over the last axis; NaN where all values are NaN.
+    """Mean, maximum and 95th percentile over the last axis, or NaN where all values are NaN.
 
     The percentile interpolates between the two values next to it, as PromQL's quantile_over_time does.
     """
@@ -105,19 +105,19 @@ def statistics(values: npt.NDArray[np.float32]) -> Floats:
 
 
 class Row(NamedTuple):
-    """Where the statistics of one thing are, and when each of its values was last measured."""
+    """The position of an object's statistics, and the time of the last measurement of each value."""
 
     number: int
     latest: Floats
 
 
-class History(Generic[K]):
-    """Values of many things over all windows; each thing has the same number of values."""
+class History(Generic[_K]):
+    """Values of many objects over all windows. Each object has the same number of values."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._rings = {name: _Ring(step, WINDOW_SECONDS[name] // step, width) for name, step in STEPS.items()}
-        self._row_of: dict[K, int] = {}
+        self._row_of: dict[_K, int] = {}
         self._free: list[int] = []
         self._latest = np.full((0, width), -np.inf)
 
@@ -125,12 +125,12 @@ class History(Generic[K]):
         return len(self._row_of)
 
     def advance(self, now: float) -> None:
-        """Let go of what is older than the windows."""
+        """Drop values that are older than the windows."""
         for ring in self._rings.values():
             ring.advance(now)
 
-    def put(self, samples: Sequence[tuple[K, Sample, Sample]]) -> None:
-        """Take in values with the time of each; call `advance` before."""
+    def put(self, samples: Sequence[tuple[_K, Sample, Sample]]) -> None:
+        """Add values with the time of each; call `advance` before."""
         if not samples:
             return
         rows = np.array([self._row(key) for key, _, _ in samples])
@@ -148,7 +148,7 @@ class History(Generic[K]):
                 ring.read[int(now // ring.step) % ring.slots] = True
 
     def unread(self) -> Iterator[range]:
-        """Give the instants that nobody looked at, of each window, the shortest first."""
+        """Return the instants that were not read, of each window, the shortest first."""
         return (times for ring in self._rings.values() if (times := ring.unread()))
 
     def judge(self) -> Iterator[None]:
@@ -160,12 +160,12 @@ class History(Generic[K]):
         """Mean, maximum and 95th percentile by row and value, as of the last `judge`."""
         return {name: ring.stats for name, ring in self._rings.items()}
 
-    def rows(self) -> Iterable[tuple[K, Row]]:
-        """Give all things."""
+    def rows(self) -> Iterable[tuple[_K, Row]]:
+        """Return all objects with their rows."""
         return ((key, Row(row, self._latest[row])) for key, row in self._row_of.items())
 
-    def retain(self, wanted: Callable[[K], bool]) -> Iterator[None]:
-        """Forget all other things, a slice at a time."""
+    def retain(self, wanted: Callable[[_K], bool]) -> Iterator[None]:
+        """Drop all other objects, a slice at a time."""
         gone = []
         for key in paced(tuple(self._row_of)):
             if key is None:
@@ -179,7 +179,7 @@ class History(Generic[K]):
             ring.values[rows] = np.nan
             ring.changed = ring.changed or bool(rows)
 
-    def _row(self, key: K) -> int:
+    def _row(self, key: _K) -> int:
         row = self._row_of.get(key)
         if row is None:
             if not self._free:

@@ -32,7 +32,7 @@ from tidelock.load.garbage_collection import LOOK_SECONDS, GarbageCollector
 from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
-from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
+from tidelock.load.prometheus import PrometheusSource, PromQlQueries, anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
@@ -49,17 +49,17 @@ from tidelock.model.workloads import Workload
 
 logger = logging.getLogger(__name__)
 
-# Part of the staleness limit after which a level is written again though it did not move: else it would be
-# taken for stale. One write may fail.
+# Part of the staleness limit after which an unchanged level is written again, so it does not become stale.
+# One write may fail.
 _REWRITE_PART = 0.5
-# Seconds after which the past is asked for again, if that failed.
+# Seconds after which the past is requested again, if that failed.
 _PAST_RETRY = 600.0
 
 
 class LoadLoop:
-    """Reads all sources, and tells the scheduler, nodes, workloads and WaterLevels what they said.
+    """Reads all sources, and passes the measurements to the scheduler, nodes, workloads and WaterLevels.
 
-    A node belongs to the oldest WaterLevel that selects it, and its pods go with it.
+    A node belongs to the oldest WaterLevel that selects it, together with its pods.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class LoadLoop:
         self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
 
     def on_uses(self, listener: Callable[[MeasuredUses], None]) -> None:
-        """Have a function called after each reading with all that is known of pods and workloads."""
+        """Call a function after each reading with all measurements of pods and workloads."""
         self._listeners.append(listener)
 
     async def run(self) -> NoReturn:
-        """Read for ever; a fault of the program gets out."""
+        """Read forever; a fault of the program is raised."""
         self._workloads.restore(await stored_uses(self._client))
-        self._publish_uses()  # no reading is needed to know what an earlier process has told
+        self._publish_uses()  # the values of an earlier process need no reading
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
             asyncio.TaskGroup() as tasks,
@@ -116,13 +116,13 @@ class LoadLoop:
                         await self._tidy()
                     await asyncio.sleep(attempt.pause)
             finally:
-                self._running = None  # Kopf ends later, and what it tells of until then is read no more
+                self._running = None  # Kopf ends later, and its events until then are ignored
 
     def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
-        """Take over a WaterLevel as it is now.
+        """Process the current state of a WaterLevel.
 
-        Kopf keeps the order of events for one object, not for its namesake that came after it: what is shown
-        of the earlier one is ignored once the later one is known.
+        Kopf keeps the order of events for one object, but not between an object and its later namesake.
+        Events of the earlier one are ignored once the later one is known.
         """
         name = body["metadata"]["name"]
         group = self._groups.get(name)
@@ -144,9 +144,9 @@ class LoadLoop:
         self._start(group)
 
     def forget(self, name: str, uid: str) -> None:
-        """Read for a WaterLevel no more: it is gone, or what it asks for is not valid.
+        """Stop reading for a WaterLevel that is gone or has an invalid spec.
 
-        Another one of its name goes on.
+        Another WaterLevel of its name goes on.
         """
         group = self._groups.get(name)
         if group is not None and group.uid == uid:
@@ -155,9 +155,10 @@ class LoadLoop:
             self._metrics.forget(name)
 
     async def _tidy(self) -> None:
-        """Forget WaterLevels that are gone, and remove the annotations that they leave.
+        """Drop WaterLevels that are gone, and remove the annotations that they leave.
 
-        Kopf does not tell which objects were deleted while it had no watch, so the API server is asked.
+        Kopf does not report objects that were deleted while it had no watch, so this lists them from the API
+        server.
         """
         if not self._ready():
             return
@@ -217,7 +218,7 @@ class LoadLoop:
             await asyncio.sleep(due - ended)
 
     async def _refresh(self, group: MeasuredGroup, source: Source) -> None:
-        """Read once, and tell all who want to know."""
+        """Read once, and publish the result."""
         first = group.reading is None
         nodes = members(group, self._groups.values(), self._cache.columns.nodes)
         identify = self._identify(nodes, source.settling)
@@ -233,7 +234,7 @@ class LoadLoop:
             group.failure, group.reading = None, reading
             group.estimate.advance(self._clock.now())
             await in_slices(group.estimate.absorb(now, reading, nodes.__contains__, identify))
-            if first:  # what is known now is told before a day is read
+            if first:  # the current values are published before a day is read
                 await self._tell(group, nodes)
             await self._read_past(group, source, nodes, identify)
         group.estimate.advance(self._clock.now())
@@ -242,7 +243,7 @@ class LoadLoop:
     async def _read_past(
         self, group: MeasuredGroup, source: Source, nodes: Mapping[str, Node], identify: Identify
     ) -> None:
-        """Read what was missed: before the start, or while the source could not be read."""
+        """Read missed instants: before the start, or while the source could not be read."""
         if self._clock.monotonic() < group.past_from:
             return
         for times in tuple(group.estimate.missed()):
@@ -264,7 +265,7 @@ class LoadLoop:
         group.failure = error
 
     def _identify(self, nodes: Mapping[str, Node], settling: float) -> Identify:
-        """Make what finds the pods on some nodes, and notes who owns them."""
+        """Return a function that finds the pods on some nodes, and note their owners."""
 
         def identify(key: Key) -> Subject | None:
             placed = self._cache.named(key)
@@ -282,7 +283,7 @@ class LoadLoop:
         return identify
 
     async def _tell(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
-        """Work out the levels; hand them to the scheduler, and write them to objects."""
+        """Compute the levels, pass them to the scheduler, and write them to objects."""
         estimate, cache = group.estimate, self._cache
 
         def placed_here(uid: str) -> bool:
@@ -294,7 +295,7 @@ class LoadLoop:
         self._publish_uses()
         await self._write_status(group, nodes)
         if group.failure is not None:
-            return  # nothing is newer than what is written
+            return  # nothing is newer than the written state
         objects: list[Annotated] = []
         await in_slices(self._news_of_nodes(group, nodes, objects))
         await in_slices(self._news_of_workloads(group, objects))
@@ -307,7 +308,7 @@ class LoadLoop:
     def _publish_uses(self) -> None:
         ordered = sorted(self._groups.values(), key=lambda group: group.rank, reverse=True)
         pods: dict[str, PodMeans] = {}
-        for group in ordered:  # the oldest one has the last word
+        for group in ordered:  # so the oldest group's values win
             pods |= group.estimate.uses.pods
         self._workloads.learn(group.estimate.uses.workloads for group in ordered)
         for listener in self._listeners:
@@ -348,7 +349,7 @@ class LoadLoop:
                 into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage))
 
     async def _write_status(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
-        """Write the status if it is news; a refused write is made up for at the next refresh."""
+        """Write the status if it has changed. A refused write is repeated at the next refresh."""
         reading = group.reading or UseReading()
         now = self._clock.now()
         census = Census(group.spec, reading.invalid, now)
@@ -366,13 +367,13 @@ class LoadLoop:
             self._tell_transitions(group, stored, conditions)
 
     async def _tell_fault(self, group: MeasuredGroup, error: Exception) -> None:
-        """Have the status say that a step failed, until one does not."""
+        """Report in the status that a step failed, until one succeeds."""
         stored, note = group.body.get("status", {}), failure_note(error)
         told = failed(stored, _generation(group.body), "InternalError", note, self._clock.now())
         await self._put_status(group, told)
 
     async def _put_status(self, group: MeasuredGroup, wanted: dict[str, Any]) -> bool:
-        """Write a status if it is news; return whether that was done."""
+        """Write a status if it has changed, and return whether it was written."""
         stored = group.body.get("status", {})
         if stored == wanted:
             return False
@@ -387,7 +388,7 @@ class LoadLoop:
                 "a WaterLevel's status was not written", extra={"waterlevel": group.name, "error": str(error)}
             )
             return False
-        group.body = msgspec.json.decode(answer)  # the next status may be written before the watch tells
+        group.body = msgspec.json.decode(answer)  # the watch may show it after the next write
         return True
 
     def _tell_transitions(
@@ -422,8 +423,8 @@ def _stop(group: MeasuredGroup) -> None:
         group.task = None
 
 
-def _queries(server: Prometheus) -> Queries:
+def _queries(server: Prometheus) -> PromQlQueries:
     if server.queries is None:
-        return Queries()
+        return PromQlQueries()
     given = server.queries.model_dump(exclude_none=True, by_alias=False)
-    return Queries(**given)
+    return PromQlQueries(**given)

@@ -1,4 +1,4 @@
-"""Metrics of measuring, and of writing down what was measured."""
+"""Metrics of measuring, and of writing the measurements."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,7 +11,7 @@ from tidelock.model.usage_annotations import Quality
 
 
 class LoadMetrics(Collector):
-    """Metrics `tidelock_water_level_*`; what is volatile goes here and not into a status."""
+    """Metrics `tidelock_water_level_*`, for values that change too often for a status."""
 
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float]) -> None:
         """Register the metrics; `now` gives the seconds since the epoch."""
@@ -47,18 +47,18 @@ class LoadMetrics(Collector):
         self._surveys[group] = found
 
     def forget(self, group: str) -> None:
-        """Show a group no more."""
+        """Stop showing a group."""
         self._surveys.pop(group, None)
 
     def describe(self) -> list[Metric]:
-        """Tell nothing beforehand, so that registering needs no state."""
+        """Return nothing, so registering needs no state."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Show what is known of each group."""
+        """Return the values of each group."""
         nodes = GaugeMetricFamily(
             "tidelock_water_level_nodes",
-            "Nodes of a WaterLevel, by what their measurement is worth.",
+            "Nodes of a WaterLevel, by the quality of their measurement.",
             labels=("waterlevel", "quality"),
         )
         percent = GaugeMetricFamily(
@@ -73,7 +73,7 @@ class LoadMetrics(Collector):
         )
         by_requests = GaugeMetricFamily(
             "tidelock_water_level_by_requests",
-            "1 while no node of a WaterLevel is fresh, so that its pods are placed by their requests.",
+            "1 while no node of a WaterLevel is fresh, so its pods are placed by their requests.",
             labels=("waterlevel",),
         )
         for group, found in self._surveys.items():

@@ -1,4 +1,4 @@
-"""The resource metrics API, metrics.k8s.io: the last moment of every node and pod, in two requests."""
+"""The resource metrics API, metrics.k8s.io: the latest use of every node and pod, in two requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ from tidelock.load.source import (
 from tidelock.model.instants import parse_instant
 from tidelock.model.lenient import decode
 from tidelock.model.meta import Key
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 
 NODE_METRICS = ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
@@ -31,11 +31,11 @@ POD_METRICS = ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 _MILLI = 1000
 
 
-class Api(Protocol):
-    """What is needed of the API server's client."""
+class MetricsApi(Protocol):
+    """The part of the API server's client that is used here."""
 
     async def get(self, path: str) -> bytes:
-        """Read an object or a list; raises ApiError."""
+        """Read an object or a list, or raise ApiError."""
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -58,19 +58,19 @@ class _List(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-_decode_list = bounded(msgspec.json.Decoder(_List).decode)
+_decode_list = depth_bounded(msgspec.json.Decoder(_List).decode)
 
 
 class MetricsServerSource:
-    """Measurements of the API server's own; windows fill up as time goes by, since no past is kept there."""
+    """Measurements of the metrics API. It keeps no past, so windows fill up over time."""
 
-    def __init__(self, api: Api, capacity: Capacities) -> None:
-        """Prepare to ask; `capacity` gives what is 100 percent of a node."""
+    def __init__(self, api: MetricsApi, capacity: Capacities) -> None:
+        """Prepare; `capacity` returns the amounts that are 100 percent of a node."""
         self.settling = 0.0
         self._api = api
         self._capacity = capacity
 
-    async def read(self, now: float) -> UseReading:  # noqa: ARG002 -- it knows no other time
+    async def read(self, now: float) -> UseReading:  # noqa: ARG002 -- the API only knows the present
         """Measure everything as it is now."""
         reading = UseReading()
         nodes, pods = await asyncio.gather(
@@ -88,7 +88,7 @@ class MetricsServerSource:
         return reading
 
     async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:  # noqa: ARG002 -- none is kept
-        """Tell nothing: the past is not kept."""
+        """Return nothing, as the API keeps no past."""
         nothing: tuple[tuple[float, UseReading], ...] = ()
         for each in nothing:
             yield each
@@ -115,7 +115,7 @@ class MetricsServerSource:
             name = metrics.metadata.name
             capacity = self._capacity(name)
             if capacity is None:
-                continue  # gone, or not one of ours
+                continue  # gone, or of another group
             try:
                 at = parse_instant(metrics.timestamp)
                 cpu = _part(CPU, metrics.usage, capacity)
@@ -156,7 +156,7 @@ def _read_pods(items: list[msgspec.Raw], reading: UseReading) -> Iterator[None]:
 def _total(
     resource: str, containers: tuple[_Container, ...], check: Callable[[float], float]
 ) -> float | None:
-    """Add up containers; what one of them lacks is not known of the pod."""
+    """Sum up containers. If a value of one container is missing, the pod's is unknown."""
     total = 0.0
     for container in containers:
         if resource not in container.usage:

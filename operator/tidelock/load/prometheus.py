@@ -1,8 +1,8 @@
 """A server that speaks the Prometheus HTTP API.
 
-A cycle asks six instant queries, whatever the size of the cluster. Means, maxima and percentiles over time
-are not asked of the server: a day of subqueries for each node takes it minutes, keeping what was read takes
-nothing. Ranges are asked for what was not read, at a start or after a failure.
+A refresh sends six instant queries, whatever the size of the cluster. It does not query means, maxima and
+percentiles over time: a day of subqueries for each node takes the server minutes, and keeping the readings
+costs nothing. Range queries only fetch missed instants, at a start or after a failure.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ import msgspec
 from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
 from tidelock.load.source import SourceError, Trouble, Use, UseReading, cores, percent, size
 from tidelock.model.meta import Key
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 
-# Idle time as a part of all time: of series that are younger than its range, a rate alone tells too little.
+# Idle time as a part of all time, because a rate alone is too low for series younger than its range.
 NODE_CPU = (
     '1 - sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"idle|iowait"}[5m]))'
     " / sum without (cpu, mode) (rate(node_cpu_seconds_total[5m]))"
@@ -41,24 +41,24 @@ _CONTAINERS = 'container!="",container!="POD"'
 POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{{{_CONTAINERS}}}[5m]))"
 POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{_CONTAINERS}}})"
 
-K = TypeVar("K", bound=Hashable)
+_K = TypeVar("_K", bound=Hashable)
 
-# Seconds until the default query tells the truth of a new pod.
+# Seconds until the default query is correct for a new pod.
 _SETTLING = 300.0
 
-# Where a series says which node it is of, the surest first.
+# Labels that name the node of a series, the most reliable first.
 _NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance", "host")
 _ERROR_LENGTH = 200
-# Instants of one range query: what is answered at once stays of a size with what a cycle reads.
+# Instants of one range query, which keep its answer about as large as that of a refresh.
 _INSTANTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
-    """PromQL of each thing that is asked; an empty one is not asked.
+class PromQlQueries:
+    """PromQL of each query, where an empty one is not sent.
 
-    Queries for nodes give a fraction, 0 to 1, with a label that names the node or its instance; queries for
-    pods give cores and bytes, with the labels namespace and pod.
+    Queries for nodes return a fraction, 0 to 1, with a label that names the node or its instance. Queries for
+    pods return cores and bytes, with the labels namespace and pod.
     """
 
     node_cpu: str = NODE_CPU
@@ -70,20 +70,20 @@ class Queries:
 
 
 class Access(NamedTuple):
-    """How to log in: headers of each request, and the authorities to trust if not those of the system."""
+    """Credentials: headers of each request, and trusted authorities other than those of the system."""
 
     headers: Mapping[str, str] = {}
     tls: ssl.SSLContext | None = None
 
     def hidden(self, text: bytes) -> bytes:
-        """Blot the credentials out of a refusal, which goes into logs and status: some servers tell them."""
+        """Remove the credentials from a refusal, which some servers repeat, before it is logged."""
         for header in self.headers.values():
             text = text.replace(header.rpartition(" ")[2].encode(), b"***")
         return text
 
 
 async def anonymous_access() -> Access:
-    """Log in as nobody."""
+    """Return no credentials."""
     return Access()
 
 
@@ -106,12 +106,12 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     warnings: tuple[str, ...] = ()
 
 
-_decode_answer = bounded(msgspec.json.Decoder(_Answer).decode)
-_decode_series = bounded(msgspec.json.Decoder(_Series).decode)
+_decode_answer = depth_bounded(msgspec.json.Decoder(_Answer).decode)
+_decode_series = depth_bounded(msgspec.json.Decoder(_Series).decode)
 
 
 class Vector(NamedTuple):
-    """The answer to a query: series, still as JSON, and warnings that it is not whole."""
+    """The answer to a query: series, still as JSON, and warnings that it is incomplete."""
 
     series: Sequence[msgspec.Raw]
     warnings: Sequence[str]
@@ -120,8 +120,8 @@ class Vector(NamedTuple):
 class PrometheusSource:
     """Measurements by PromQL.
 
-    A value's own time counts, so that an old one is seen to be old; Prometheus itself gives all values of an
-    instant query the time of the query, wherefore the time of the samples is asked beside.
+    The time of a value is its own, so an old value is recognised. Prometheus gives all values of an instant
+    query the time of the query, so the time of the samples needs another query.
     """
 
     def __init__(
@@ -130,21 +130,21 @@ class PrometheusSource:
         address: str,
         access: Callable[[], Awaitable[Access]],
         known_nodes: Callable[[], Collection[str]],
-        queries: Queries = Queries(),
+        queries: PromQlQueries = PromQlQueries(),
         *,
         timeout_seconds: float = 10.0,
         node_label: str = "",
     ) -> None:
-        """Prepare to ask.
+        """Prepare.
 
         Args:
             session: the HTTP client.
             address: base URL of the server.
-            access: gives the current credentials; raises SourceError.
-            known_nodes: gives the names of the cluster's nodes.
-            queries: what to ask.
+            access: returns the current credentials, or raises SourceError.
+            known_nodes: returns the names of the cluster's nodes.
+            queries: the queries to send.
             timeout_seconds: how long one query may take.
-            node_label: the label that names the node; empty: found out.
+            node_label: the label that names the node; detected if empty.
 
         """
         self._session = session
@@ -189,7 +189,7 @@ class PrometheusSource:
         return reading
 
     async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
-        """Measure everything as it was, some instants a query."""
+        """Measure everything at past instants, some instants per query."""
         access = await self._access()
         for first in range(0, len(times), _INSTANTS):
             some = times[first : first + _INSTANTS]
@@ -256,7 +256,7 @@ def _vector(status: int, body: bytes) -> Vector:
 
 
 def _checked(name: str, answer: Vector | BaseException | None, reading: UseReading) -> Sequence[msgspec.Raw]:
-    """Give the series of an answer; what is wrong with it is a problem of the reading."""
+    """Return the series of an answer, and add its errors to the problems of the reading."""
     if isinstance(answer, Vector):
         reading.problems.extend(f"{_camel(name)}: {each}" for each in answer.warnings)
         return answer.series
@@ -267,7 +267,7 @@ def _checked(name: str, answer: Vector | BaseException | None, reading: UseReadi
 
 
 class _Names:
-    """Finds the node that a series is of."""
+    """Finds the node of a series."""
 
     def __init__(self, labels: Sequence[str], known: Collection[str]) -> None:
         self._labels = labels
@@ -276,7 +276,7 @@ class _Names:
         self._foreign: dict[str, str] = {}  # an example for each query
 
     def learn(self, series: Sequence[msgspec.Raw]) -> Iterator[None]:
-        """Take in which instances and addresses are which nodes."""
+        """Learn which instances and addresses belong to which nodes."""
         for raw in paced(series):
             if raw is None:
                 yield
@@ -285,13 +285,13 @@ class _Names:
             name = next((labels[key] for key in ("node", "nodename") if labels.get(key) in self._known), None)
             if name is None:
                 continue
-            # The instance of a series with an internal_ip is the program that tells of all nodes.
+            # The instance of a series with an internal_ip is the program that reports all nodes.
             key = "internal_ip" if "internal_ip" in labels else "instance"
             if alias := labels.get(key):
                 self._aliases[alias] = self._aliases[_host(alias)] = name
 
     def of(self, what: str, labels: Mapping[str, str]) -> str | None:
-        """Give the node of a series; None for one of something else."""
+        """Return the node of a series, or None for another object."""
         for key in self._labels:
             value = labels.get(key)
             if value is None:
@@ -305,7 +305,7 @@ class _Names:
         return None
 
     def problems(self) -> Iterator[str]:
-        """Tell of queries with series of no node."""
+        """Describe queries with series of no node."""
         for what, example in self._foreign.items():
             yield f"{_camel(what)}: a series is of no node of the cluster: {example[:_ERROR_LENGTH]}"
 
@@ -350,7 +350,7 @@ def _read_nodes(
         at, text = each.value
         if times is not None:
             if name not in times:
-                continue  # its exporter has gone; a rate lives on for some minutes
+                continue  # its exporter has gone, and a rate continues for some minutes
             at = min(at, times[name])
         try:
             value = percent(float(text) * 100)
@@ -407,17 +407,17 @@ def _read_past(
                 pods.put(key, at, value)
 
 
-class _Latest(dict[K, tuple[float, float]]):
-    """Times and values by what they are of; of two the newer one counts, and of equals the higher one."""
+class _Latest(dict[_K, tuple[float, float]]):
+    """Times and values by object. The newer of two values counts, and the higher of two with equal time."""
 
-    def put(self, key: K, at: float, value: float) -> None:
+    def put(self, key: _K, at: float, value: float) -> None:
         known = self.get(key)
         if known is None or (at, value) > known:
             self[key] = at, value
 
 
-def _join(cpu: _Latest[K], memory: _Latest[K], into: dict[K, Use]) -> Iterator[None]:
-    """Join the values of each thing; they are as old as the older one."""
+def _join(cpu: _Latest[_K], memory: _Latest[_K], into: dict[_K, Use]) -> Iterator[None]:
+    """Combine the values of each object, with the time of the older one."""
     for key in paced(cpu.keys() | memory.keys()):
         if key is None:
             yield
@@ -434,7 +434,7 @@ def _pod(labels: Mapping[str, str]) -> Key | None:
 
 
 def _host(instance: str) -> str:
-    """Take the port off an instance; an IPv6 address with one is in brackets."""
+    """Return an instance without its port. An IPv6 address with a port has brackets."""
     if instance.startswith("["):
         return instance[1:].partition("]")[0]
     host, colon, port = instance.rpartition(":")

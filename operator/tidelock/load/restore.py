@@ -1,4 +1,4 @@
-"""What an earlier process wrote down of workloads: read once, at the start."""
+"""Measured use of workloads that an earlier process stored, read once at the start."""
 
 import logging
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _VERSIONS = {"apps.kruise.io": "v1alpha1"}
 
 
 class StoredUse(NamedTuple):
-    """What a workload says of one pod of it, and the workload as its pods refer to it."""
+    """The stored use of one pod of a workload, and the workload as its pods refer to it."""
 
     usage: PodUsage
     owner: OwnerReference
@@ -47,7 +47,7 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 async def stored_uses(client: KubeClient) -> dict[WorkloadKey, StoredUse]:
-    """Read the annotations of all workloads; a kind that can't be listed is left out and told of."""
+    """Read the annotations of all workloads. A kind that can't be listed is left out and logged."""
     found: dict[WorkloadKey, StoredUse] = {}
     for kind, group in WORKLOAD_KINDS.items():
         try:

@@ -1,4 +1,4 @@
-"""What a source of measurements answers, whatever it speaks."""
+"""The answers of a source of measurements, whatever protocol it speaks."""
 
 import enum
 import math
@@ -9,12 +9,13 @@ from typing import NamedTuple, Protocol
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import FULL, MOST_BYTES, MOST_CORES, Quality, quality
 
-# Rates are extrapolated, and clocks of counters are not quite alike: so much above 100 % is 100 %.
+# Rates are extrapolated, and clocks of counters differ a little. A value up to this much above 100 % counts
+# as 100 %.
 _TOLERATED_PERCENT = 110.0
 
 
 class Trouble(enum.Enum):
-    """Why a source says nothing."""
+    """Reason why a source has no answer."""
 
     UNREACHABLE = "SourceUnreachable"
     TIMED_OUT = "SourceTimedOut"
@@ -24,7 +25,7 @@ class Trouble(enum.Enum):
 
 
 class SourceError(Exception):
-    """A source could not be asked, or did not answer what was asked."""
+    """A source could not be reached, or its answer was no valid one."""
 
     def __init__(self, trouble: Trouble, message: str) -> None:
         super().__init__(message)
@@ -32,7 +33,7 @@ class SourceError(Exception):
 
 
 class Use(NamedTuple):
-    """What one node or pod used at an instant; what is not known is None.
+    """Use of one node or pod at an instant, with None for unknown values.
 
     A node's cpu and memory are in percent of its capacity, a pod's in cores and bytes.
     """
@@ -42,7 +43,7 @@ class Use(NamedTuple):
     memory: float | None = None
 
     def merged(self, other: "Use") -> "Use":
-        """Join two readings of the same thing: the newer one counts, and of equals the higher values."""
+        """Combine two readings of an object: the newer one counts, or the higher values at equal times."""
         if self.at != other.at:
             return self if self.at > other.at else other
         return Use(self.at, _higher(self.cpu, other.cpu), _higher(self.memory, other.memory))
@@ -57,13 +58,13 @@ _NOTHING = Use(0.0)
 
 @dataclass(frozen=True, slots=True)
 class UseReading:
-    """One look at everything.
+    """One reading of all nodes and pods.
 
     Attributes:
         nodes: use of each node that has any.
         pods: use of each pod that has any, by namespace and name.
-        invalid: nodes with a value that was refused, and what was wrong with it.
-        problems: what else was wrong, in sentences for people.
+        invalid: nodes with a refused value, and its error.
+        problems: other errors, in sentences for people.
 
     """
 
@@ -73,17 +74,17 @@ class UseReading:
     problems: list[str] = field(default_factory=list)
 
     def add_node(self, name: str, use: Use) -> None:
-        """Add a reading of a node, which may be the second one."""
+        """Add a reading of a node, which may be its second one."""
         known = self.nodes.get(name)
         self.nodes[name] = use if known is None else use.merged(known)
 
     def add_pod(self, key: Key, use: Use) -> None:
-        """Add a reading of a pod, which may be the second one."""
+        """Add a reading of a pod, which may be its second one."""
         known = self.pods.get(key)
         self.pods[key] = use if known is None else use.merged(known)
 
     def quality(self, name: str, now: float, staleness_seconds: float) -> Quality:
-        """Judge what this reading alone says of a node."""
+        """Judge a node by this reading alone."""
         use = self.nodes.get(name, _NOTHING)
         if name in self.invalid and (use.cpu is None or use.memory is None):
             return Quality.INVALID
@@ -91,10 +92,10 @@ class UseReading:
 
 
 class Source(Protocol):
-    """Where measurements come from.
+    """A source of measurements.
 
     Attributes:
-        settling: age in seconds from which on what is read of a pod is true.
+        settling: age in seconds from which the readings of a pod are correct.
 
     """
 
@@ -104,25 +105,25 @@ class Source(Protocol):
         """Measure everything as it is now.
 
         Raises:
-            SourceError: nothing of use was answered.
+            SourceError: the answer was not usable.
 
         """
 
     def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
-        """Measure everything as it was at some instants, in order; nothing where the past is not kept.
+        """Measure everything at past instants, in order, or nothing if no past is kept.
 
         Raises:
-            SourceError: nothing of use was answered.
+            SourceError: the answer was not usable.
 
         """
 
 
 Capacities = Callable[[str], Mapping[str, int] | None]
-"""Gives what a node has in all, by its name; None for an unknown node."""
+"""Returns the total capacity of a node by its name, or None for an unknown node."""
 
 
 def percent(value: float) -> float:
-    """Check the use of a node in percent; raises ValueError for what can't be one."""
+    """Check the use of a node in percent, or raise ValueError for an impossible one."""
     _finite(value)
     if value > _TOLERATED_PERCENT:
         raise ValueError(f"{value:g} % is more than {FULL:g} %")
@@ -130,12 +131,12 @@ def percent(value: float) -> float:
 
 
 def cores(value: float) -> float:
-    """Check the CPU use of a pod; raises ValueError for what can't be one."""
+    """Check the CPU use of a pod, or raise ValueError for an impossible one."""
     return _at_most(_finite(value), MOST_CORES)
 
 
 def size(value: float) -> float:
-    """Check the memory use of a pod; raises ValueError for what can't be one."""
+    """Check the memory use of a pod, or raise ValueError for an impossible one."""
     return _at_most(_finite(value), MOST_BYTES)
 
 

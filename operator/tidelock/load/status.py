@@ -1,4 +1,4 @@
-"""What the status of a WaterLevel says."""
+"""The status of a WaterLevel."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +26,7 @@ METRICS_STALE = "MetricsStale"
 
 _RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
 _FULL = 100.0
-# What a number must move by before it is written.
+# Smallest change of a number that is written.
 _POINT = 1.0
 _MESSAGE_LENGTH = 1024
 
@@ -43,12 +43,12 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class LevelSurvey:
-    """A group of nodes as it was measured.
+    """The measured state of a group of nodes.
 
     Attributes:
-        qualities: what the measurement of each node of the group is worth.
-        spreads: each resource over the nodes that are fresh, where there are any.
-        sampled_at: time of the newest level; None without any.
+        qualities: quality of the measurement of each node of the group.
+        spreads: each resource over the fresh nodes, if there are any.
+        sampled_at: time of the newest level, or None without any.
 
     """
 
@@ -63,19 +63,19 @@ class LevelSurvey:
 
     @property
     def blind(self) -> bool:
-        """Whether there are nodes and none of them is fresh: then pods are placed by their requests."""
+        """Whether there are nodes and none of them is fresh, so pods are placed by their requests."""
         return bool(self.qualities) and not self.counts.get(Quality.FRESH, 0)
 
 
 class Census:
-    """Judges the nodes of a group one by one, and sums up those that are fresh."""
+    """Judges the nodes of a group one by one, and sums up the fresh ones."""
 
     def __init__(self, spec: WaterLevelSpec, invalid: Collection[str], now: float) -> None:
         """Prepare.
 
         Args:
-            spec: the WaterLevel's.
-            invalid: nodes of which the last reading had a value that was refused.
+            spec: the WaterLevel's spec.
+            invalid: nodes with a refused value in the last reading.
             now: seconds since the epoch.
 
         """
@@ -102,7 +102,7 @@ class Census:
                 self._values[resource].append(stat.mean)
 
     def survey(self) -> LevelSurvey:
-        """Sum up."""
+        """Return the sums."""
         spreads = {
             resource: _spread(values, self._spec.target)
             for resource, values in self._values.items()
@@ -112,7 +112,7 @@ class Census:
 
 
 def shortest_window(spec: WaterLevelSpec) -> WindowName:
-    """Give the window that the status is about."""
+    """Return the window that the status describes."""
     return min((window.duration for window in spec.windows), key=WINDOW_SECONDS.__getitem__)
 
 
@@ -129,7 +129,7 @@ def _target(target: Target, mean: float, lowest: float) -> float:
 
 
 def aspects(found: LevelSurvey, failure: SourceError | None, problems: Iterable[str]) -> list[Aspect]:
-    """Say in conditions how a group is measured."""
+    """Return the conditions of a group's measurement."""
     counts = found.counts
     nodes = len(found.qualities)
     fresh = counts.get(Quality.FRESH, 0)
@@ -157,9 +157,9 @@ def aspects(found: LevelSurvey, failure: SourceError | None, problems: Iterable[
 def render_level(
     stored: Mapping[str, Any], generation: int, found: LevelSurvey, conditions: Iterable[Aspect], now: float
 ) -> dict[str, Any]:
-    """Write a status; numbers that moved by less than a point stay as they are stored.
+    """Return a status, in which numbers that moved by less than a point keep their stored values.
 
-    The time of the newest sample is written with other news alone.
+    The time of the newest sample is only written together with other changes.
     """
     status: dict[str, Any] = {"observedGeneration": generation}
     for resource, spread in found.spreads.items():

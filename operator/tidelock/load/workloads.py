@@ -1,4 +1,4 @@
-"""What one pod of each workload uses, and which object that is written to."""
+"""The use of one pod of each workload, and the object to which it is written."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -7,19 +7,19 @@ from tidelock.load.restore import StoredUse
 from tidelock.model.meta import OwnerReference
 from tidelock.model.usage_annotations import PodUsage, WorkloadKey, WorkloadUses
 
-# Seconds for which the use of a workload is kept without a pod of it.
+# Seconds for which the use of a workload is kept without any of its pods.
 _MEMORY = 7 * 86_400.0
 
 
 class Known(NamedTuple):
-    """A workload that something was measured of."""
+    """A workload with measurements."""
 
     key: WorkloadKey
     owner: OwnerReference
 
 
 class Workloads:
-    """All workloads that anything is known of, whichever WaterLevel has measured them.
+    """All workloads with measurements, whichever WaterLevel has measured them.
 
     Attributes:
         uses: use of one pod of each; replaced by every change and never changed itself.
@@ -32,12 +32,12 @@ class Workloads:
         self.owners: dict[WorkloadKey, OwnerReference] = {}
 
     def restore(self, stored: Mapping[WorkloadKey, StoredUse]) -> None:
-        """Take over what an earlier process wrote down."""
+        """Restore the measurements that an earlier process stored."""
         self.uses = {key: each.usage for key, each in stored.items()}
         self.owners |= {key: each.owner for key, each in stored.items()}
 
     def learn(self, readings: Iterable[Mapping[WorkloadKey, PodUsage]]) -> None:
-        """Take over readings, of which the last one has the last word."""
+        """Add readings, where later ones replace earlier ones."""
         uses = dict(self.uses)
         for reading in readings:
             uses |= reading
@@ -45,7 +45,7 @@ class Workloads:
         self.owners = {key: owner for key, owner in self.owners.items() if key in uses}
 
     def outdated(self, now: float, *, measuring: bool) -> list[Known]:
-        """Give those to be forgotten: not measured for a week, or all if nobody measures any more."""
+        """Return the outdated ones: not measured for a week, or all if nothing is measured any more."""
         oldest = now - _MEMORY
         return [
             Known(key, self.owners[key])
@@ -54,7 +54,7 @@ class Workloads:
         ]
 
     def forget(self, keys: Iterable[WorkloadKey]) -> None:
-        """Know of some no more."""
+        """Forget some workloads."""
         gone = frozenset(keys)
         self.uses = {key: usage for key, usage in self.uses.items() if key not in gone}
         self.owners = {key: owner for key, owner in self.owners.items() if key not in gone}

@@ -21,9 +21,9 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True):
-    """How many of the selected pods may be evicted now; a selector of None, or an empty one, selects none.
+    """The number of selected pods that may be evicted now. A selector that is None or empty selects none.
 
-    One that can't be read protects every pod of its namespace.
+    A budget that can't be read protects every pod of its namespace.
     """
 
     metadata: ObjectMeta
@@ -37,20 +37,20 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> int:
-        """How many evictions it allows now: none before its controller has looked at its newest spec."""
+        """The number of evictions allowed now: 0 until its controller has processed its newest spec."""
         if self.metadata.unreadable:
             return 0
         current = self.status.observed_generation >= self.metadata.generation
         return max(self.status.disruptions_allowed, 0) if current else 0
 
     def selects(self, pod: Pod) -> bool:
-        """Whether the Eviction API asks it about a pod of its namespace: of an empty selector about all."""
+        """Whether the Eviction API checks it for a pod of its namespace. An empty selector covers all."""
         if self.metadata.unreadable:
             return True
         return self.spec.selector is not None and self.spec.selector.matches(pod.meta.labels)
 
     def counts(self, pod: Pod) -> bool:
-        """Whether evicting a pod of its namespace uses it up; one whose eviction is granted is counted."""
+        """Whether evicting a pod of its namespace uses it up. A granted eviction is already counted."""
         if self.metadata.unreadable:
             return True
         selector = self.spec.selector

@@ -1,4 +1,4 @@
-"""Conditions of a status that is compared with the stored one: what holds, and since when."""
+"""Conditions of a status that keep the time of their last transition from the stored status."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ _OF_READINESS = frozenset({"Ready", "Reconciling", "Stalled"})
 
 
 class Aspect(NamedTuple):
-    """A condition before it is known since when it holds."""
+    """A condition without its transition time."""
 
     type: str
     status: str
@@ -20,7 +20,7 @@ class Aspect(NamedTuple):
 def failed(
     stored: Mapping[str, Any], generation: int, reason: str, message: str, now: float
 ) -> dict[str, Any]:
-    """Write the stored status of an object for which a step failed: what else it says stays."""
+    """Return the stored status of an object for which a step failed, with all its other fields."""
     aspects = [Aspect("Ready", "False", reason, message), Aspect("Stalled", "True", reason, message)]
     others = [each for each in stored.get("conditions", ()) if each["type"] not in _OF_READINESS]
     conditions = [*others, *dated(aspects, stored, generation, now)]
@@ -30,7 +30,7 @@ def failed(
 def dated(
     conditions: Iterable[Aspect], stored: Mapping[str, Any], generation: int, now: float
 ) -> list[dict[str, Any]]:
-    """Write conditions: each holds since it was first stored with this status."""
+    """Return conditions, each with the time since which it was stored with this status."""
     earlier = {
         (condition["type"], condition["status"]): condition.get("lastTransitionTime")
         for condition in stored.get("conditions", ())

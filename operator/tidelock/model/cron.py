@@ -1,8 +1,8 @@
-"""When something is to begin again and again: a cron expression, read by the clocks of a time zone.
+"""Recurring instants: a cron expression, read by the clocks of a time zone.
 
-It means what a CronJob's does: an instant is on the schedule if the zone's clocks then show a time that the
-expression names. So a time that clocks skip when they are put forward does not come that day, and one that
-they show twice when they are put back comes twice.
+The expression has the meaning that CronJobs give it. An instant is on the schedule if the zone's clocks then
+show a time that the expression names. A time that clocks skip when they are put forward does not occur that
+day. A time that clocks show twice when they are put back occurs twice.
 """
 
 import re
@@ -31,10 +31,10 @@ NICKNAMES = MappingProxyType(
 )
 
 _COUNT = 5
-# Years after which a schedule without an instant has come to its end, as for the cron library. The fifth
-# Monday of a February comes at least every 40 years.
+# Years without an instant after which a schedule has ended, as in the cron library. The fifth Monday of a
+# February occurs at least every 40 years.
 _PATIENCE = 50
-# As many minutes as clocks skip at once, if a zone changes to the other side of the date line, and more.
+# An upper bound of the minutes that clocks skip at once when a zone moves across the date line.
 _MOST_SKIPPED = 1500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -48,16 +48,17 @@ class Timetable:
     """The instants of a schedule, in seconds since the epoch."""
 
     expression: str
-    """As the cron library reads it."""
+    """In the form that the cron library reads."""
     zone: ZoneInfo
 
     def after(self, instant: float, until: float = inf) -> Iterator[float]:
         """Return all instants of the schedule that are later than one, in order.
 
-        It ends when the rest is later than `until`, and when no instant comes for _PATIENCE years: a time
-        that clocks skip whenever it is named, such as 02:30 on the day of the change, never comes.
+        The iteration ends when the next instant is later than `until`. It also ends when no instant comes for
+        _PATIENCE years: a time that clocks skip whenever it is named, such as 02:30 on the day of the change,
+        never comes.
         """
-        again: deque[float] = deque()  # what clocks that were put back show for the second time
+        again: deque[float] = deque()  # times that clocks show a second time
         begin = self._shown_before(instant)
         last, skipped = begin.year, 0
         for shown in CronSim(self.expression, begin):
@@ -69,14 +70,14 @@ class Timetable:
             if min(first, second) > until:
                 return
             skipped = skipped + 1 if first > second else 0
-            if instant < first <= second:  # else it is past, or skipped
+            if instant < first <= second:  # otherwise it is past, or skipped
                 last = shown.year
                 yield first
             if instant < second > first:
                 again.append(second)
 
     def latest(self, until: float, since: float) -> float | None:
-        """Give the last instant of the schedule up to one and later than another, if there is any."""
+        """Return the last instant of the schedule up to one and later than another, if there is any."""
         span = _HOUR_SECONDS
         while since < until:
             begin = max(until - span, since)
@@ -89,9 +90,9 @@ class Timetable:
         return None
 
     def _shown_before(self, instant: float) -> datetime:
-        """Give the time, without its zone, after which clocks show nothing that was before the instant.
+        """Return the time, without its zone, after which clocks show nothing that was before the instant.
 
-        They may show it for the first time now, and again when they are put back within a day.
+        Clocks may show it for the first time now, and again when they are put back within a day.
         """
         moment = _EPOCH + timedelta(seconds=instant)
         today, later = moment.astimezone(self.zone), (moment + _DAY).astimezone(self.zone)
@@ -99,7 +100,7 @@ class Timetable:
 
 
 def read_expression(schedule: str) -> str:
-    """Read a schedule as the cron library wants it; raises ValueError for one that names no times."""
+    """Return a schedule in the cron library's form, or raise ValueError for one that names no times."""
     fields = NICKNAMES.get(schedule, schedule).split()
     if len(fields) != _COUNT:
         raise ValueError(
@@ -117,7 +118,7 @@ def read_expression(schedule: str) -> str:
 
 
 def read_zone(name: str) -> ZoneInfo:
-    """Look a time zone up; raises ValueError for a name that is none."""
+    """Return a time zone by its name, or raise ValueError for an unknown name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -127,10 +128,10 @@ def read_zone(name: str) -> ZoneInfo:
 
 
 def _as_cronjob(fields: list[str]) -> Iterator[str]:
-    """Write fields so that the library reads them as CronJob's does.
+    """Return the fields in a form that gives the cron library the meaning of a CronJob's.
 
-    To that `?` is `*`; a day with a step, such as `*/2`, is not any day; and `1/2` ends on Saturday, not on a
-    second Sunday.
+    For a CronJob `?` is `*`, a day with a step, such as `*/2`, is not any day, and `1/2` ends on Saturday,
+    not on a second Sunday.
     """
     *times, day, month, weekday = fields
     yield from times

@@ -1,4 +1,4 @@
-"""Exceptions that no code expects, and how a step is kept from passing them on."""
+"""Unexpected exceptions, and how a step is kept from passing them on."""
 
 import logging
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from tidelock.model.printable import printable
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_TEXT = 512  # characters: a condition, and an event, take that
+_LONGEST_TEXT = 512  # characters, which a condition and an event accept
 
 
 class Attempt(AbstractContextManager["Attempt"]):
-    """A step that may fail: no exception gets out of its context, other than those that are fatal.
+    """A step that may fail: only fatal exceptions leave its context.
 
     Attributes:
         error: the fault, if there was one.
-        pause: seconds for which to leave the object alone; 0 without a fault.
+        pause: seconds for which to leave the object alone, or 0 without a fault.
 
     """
 
@@ -28,7 +28,7 @@ class Attempt(AbstractContextManager["Attempt"]):
     def __init__(
         self, failed: Callable[[Exception], float], *, fatal: tuple[type[Exception], ...] = ()
     ) -> None:
-        """Take what marks the object of a fault, and returns for how long to leave it alone."""
+        """Take a callable that marks the object of a fault, and returns seconds to leave it alone."""
         self._failed = failed
         self._fatal = fatal
         self.error: Exception | None = None
@@ -44,7 +44,7 @@ class Attempt(AbstractContextManager["Attempt"]):
 
 
 class StateLostError(BaseException):
-    """A fault that has left what is counted in doubt: the process must end, and the next one counts anew.
+    """A fault after which the counted state is in doubt: the process must end, and the next one counts again.
 
     It is no Exception, so no `Attempt` isolates it.
     """
@@ -54,27 +54,27 @@ class OnFailure(Protocol):
     """Marks one object for which a step has failed, so that all others go on."""
 
     def __call__(self, step: str, kind: str, meta: ObjectMeta, error: Exception, /) -> float:
-        """Count and tell a failure; return the seconds for which to leave the object alone."""
+        """Count and report a failure; return the seconds for which to leave the object alone."""
 
 
 def raise_failure(step: str, kind: str, meta: ObjectMeta, error: Exception, /) -> NoReturn:
-    """Isolate nothing, for simulations and tests, in which every exception is to be seen."""
+    """Isolate nothing, for simulations and tests, in which every exception must be visible."""
     del step, kind, meta
     raise error
 
 
 def log_failure(step: str, kind: str, meta: ObjectMeta, error: Exception, /) -> float:
-    """Write a failure of a plugin to the log alone, for simulations and tests; return no pause."""
+    """Only log a failure of a plugin, for simulations and tests; return no pause."""
     logger.error("a plugin failed", extra={"step": step, "object": f"{kind} {meta.key}"}, exc_info=error)
     return 0.0
 
 
 def failure_text(error: BaseException) -> str:
-    """Write an exception in one short line for people: the type tells more than many a message."""
+    """Return an exception as one short line for people, with its type, which often helps most."""
     text = printable(" ".join(str(error).split()))[:_LONGEST_TEXT]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def failure_note(error: BaseException) -> str:
-    """Write for the status of an object that a step failed for it."""
+    """Return the message for the status of an object for which a step failed."""
     return f"the operator failed, and tries again later: {failure_text(error)}"

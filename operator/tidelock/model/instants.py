@@ -1,4 +1,4 @@
-"""Instants on the wire: RFC 3339, UTC, milliseconds where there are any.
+"""Instants on the wire: RFC 3339, UTC, with milliseconds if they are not zero.
 
 Inside the process an instant is a float: seconds since the epoch, in whole milliseconds.
 """
@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The years that RFC 3339, and a datetime, can write.
+# The years that RFC 3339 and a datetime can represent.
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
 
 @lru_cache(maxsize=4096)  # a status is rendered, and compared, several times with the same instants
 def format_instant(seconds: float) -> str:
-    """Write an instant; whole seconds are written without a fraction, as the API's own times are.
+    """Format an instant; whole seconds have no fraction, like the API's own times.
 
-    An instant outside the years 1 to 9999 is written as the nearest one inside: a sum with a duration that a
-    user gave may lie beyond.
+    An instant outside the years 1 to 9999 is formatted as the nearest one inside. A sum with a duration that
+    a user set can lie beyond.
     """
     seconds = min(max(seconds, _EARLIEST), _LATEST)
     moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
@@ -26,13 +26,13 @@ def format_instant(seconds: float) -> str:
 
 
 def from_datetime(moment: datetime) -> float:
-    """Read an instant from an aware datetime, rounded to milliseconds."""
+    """Return the instant of an aware datetime, rounded to milliseconds."""
     return round(moment.timestamp(), 3)
 
 
-@lru_cache(maxsize=4096)  # the annotations of many nodes have one time
+@lru_cache(maxsize=4096)  # the annotations of many nodes have the same time
 def parse_instant(text: str) -> float:
-    """Read an instant from its wire form; raises ValueError for a text that is none or lacks a zone."""
+    """Parse an instant from its wire form, or raise ValueError for a bad text or one without a zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
@@ -40,14 +40,15 @@ def parse_instant(text: str) -> float:
 
 
 def earliest(*instants: float | None) -> float | None:
-    """Return the first of some instants, some of which may never come; None if none does."""
+    """Return the first of some instants, where None never comes, or None if none does."""
     return min((instant for instant in instants if instant is not None), default=None)
 
 
 def stored_instant(value: object) -> float | None:
-    """Read an instant of a stored status; None for what is none.
+    """Parse an instant of a stored status, or None if it can't be parsed.
 
-    Who may write statuses may store variants of RFC 3339 that the API server alone reads, as with a small t.
+    A client that may write statuses can store variants of RFC 3339 that only the API server reads, such as a
+    lower-case t.
     """
     try:
         return parse_instant(value) if isinstance(value, str) else None

@@ -1,6 +1,6 @@
 """Label keys of affinity terms, merged into the terms' selectors as the API server does it for a pod.
 
-A pod template has not been through the API server as a pod, so its terms still have their label keys apart.
+A pod template has not been through the API server as a pod, so its terms still have separate label keys.
 Source: Kubernetes 1.36, pkg/registry/core/pod, applyMatchLabelKeysAndMismatchLabelKeys. The label keys of
 spread constraints are read where pods are counted.
 """
@@ -36,7 +36,7 @@ def _merged(affinity: PodAffinity, labels: Labels) -> PodAffinity:
 
 
 def _term(term: PodAffinityTerm, labels: Labels) -> PodAffinityTerm:
-    """Merge the keys of a term; one without a selector selects nothing, and stays so."""
+    """Merge the label keys of a term. A term without a selector selects nothing, and stays unchanged."""
     more = tuple(_requirements(term, labels))
     if term.label_selector is None or not more:
         return term

@@ -1,12 +1,13 @@
-"""Objects of other authors: every part is read that can be.
+"""Lenient decoding of objects of other authors: every readable part is read.
 
-Kubelets, drivers and controllers write what their own types allow, such as null for an empty list. So null
-is empty here for every list, map and object, and an amount beyond 64 bits is the largest that fits. A part
-that can't be read is left out, and noted as a fault in the object's metadata. Decisions don't use an object
-without a part that they need (`ObjectMeta.unreadable`).
+Kubelets, drivers and controllers write JSON that their own types allow, such as null for an empty list. So
+null means empty here for every list, map and object, and an amount beyond 64 bits is the largest that fits. A
+part that can't be read is left out, and noted as a fault in the object's metadata. Decisions don't use an
+object without a part that they need (`ObjectMeta.unreadable`).
 
-An ordinary object is decoded at once by msgspec. Only one that msgspec refuses is taken apart. One that is
-nested too deeply is decoded without its depths, which are a fault, too (`tidelock.model.nesting`).
+msgspec decodes an ordinary object at once. Only an object that msgspec refuses is taken apart. An object that
+is nested too deeply is decoded without its deepest levels, which also count as a fault
+(`tidelock.model.nesting`).
 """
 
 import re
@@ -19,12 +20,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_
 import msgspec
 
 from tidelock.model.meta import Fault, ObjectMeta, StoredObject, field_path
-from tidelock.model.nesting import DEEPEST, bounded, cut, is_flat
+from tidelock.model.nesting import DEEPEST, cut, depth_bounded, is_flat
 from tidelock.model.quantities import QuantityError, capped_quantity
 
-_MOST_FAULTS = 16  # of one object: enough to see what is wrong with it
+_MOST_FAULTS = 16  # of one object: enough to find the cause
 _PROBLEM_LENGTH = 200
-# No decision needs these, whatever the kind.
+# No decision needs these fields, whatever the kind.
 _SPARE = r"metadata\.(creationTimestamp|managedFields.*)"
 _LOST: Final = object()
 
@@ -39,26 +40,28 @@ class HasMetadata(Protocol):
         """Identity, version and faults."""
 
 
-T = TypeVar("T", bound=HasMetadata)
-S = TypeVar("S", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=HasMetadata)
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 
-class Reader(Generic[T]):
+class Reader(Generic[_T]):
     """Decodes the objects of one kind.
 
     Attributes:
-        kind: the struct that it makes of each.
+        kind: the struct that each object is decoded to.
 
     """
 
-    def __init__(self, kind: type[T], *, spare: str = "", check: Callable[[T], object] | None = None) -> None:
+    def __init__(
+        self, kind: type[_T], *, spare: str = "", check: Callable[[_T], object] | None = None
+    ) -> None:
         r"""Prepare to decode structs of a kind.
 
         Args:
             kind: the struct; a `str | int` in it is a quantity.
-            spare: a regular expression of the paths that no decision needs, such as `status\.images.*`; of
-                Tidelock's own kinds, all of the status.
-            check: raises QuantityError for a quantity that would fail in the midst of a decision.
+            spare: a regular expression of the paths that no decision needs, such as
+                `status\.images.*`; for Tidelock's own kinds, the whole status.
+            check: raises QuantityError for a quantity that would fail in the middle of a decision.
 
         """
         self.kind = kind
@@ -68,8 +71,8 @@ class Reader(Generic[T]):
         spare = spare or ("status.*" if self._keeps_plain else "")
         self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
 
-    def __call__(self, raw: bytes | msgspec.Raw) -> T:
-        """Decode an object; raises ValueError if its JSON is broken, or if it has no name."""
+    def __call__(self, raw: bytes | msgspec.Raw) -> _T:
+        """Decode an object. Raises ValueError if its JSON is broken, or if it has no name."""
         if self._keeps_plain and not is_flat(bytes(raw)):
             return self._decode_shallow(bytes(raw))
         try:
@@ -77,7 +80,7 @@ class Reader(Generic[T]):
         except RecursionError:
             return self._decode_shallow(bytes(raw))
 
-    def _decode_or_salvage(self, raw: bytes | msgspec.Raw) -> T:
+    def _decode_or_salvage(self, raw: bytes | msgspec.Raw) -> _T:
         try:
             decoded = self._decode(raw)
             if self._check is not None:
@@ -86,20 +89,20 @@ class Reader(Generic[T]):
             return self._salvage(msgspec.json.decode(raw))
         return decoded
 
-    def _decode_shallow(self, raw: bytes) -> T:
-        """Decode an object without what is nested too deeply; that is needed, unless it is of the status."""
+    def _decode_shallow(self, raw: bytes) -> _T:
+        """Decode an object without its deepest levels, which are needed unless they are in the status."""
         left = cut(raw)
         if left is None:
-            return bounded(self._decode_or_salvage)(raw)
-        decoded: Any = bounded(self._decode_or_salvage)(left.raw)
+            return depth_bounded(self._decode_or_salvage)(raw)
+        decoded: Any = depth_bounded(self._decode_or_salvage)(left.raw)
         path = field_path(left.path)
         needed = self._spare.fullmatch(path) is None
         fault = Fault(path, f"is nested more than {DEEPEST} levels deep", needed=needed)
         metadata = msgspec.structs.replace(decoded.metadata, faults=(fault, *decoded.metadata.faults))
-        cut_down: T = msgspec.structs.replace(decoded, metadata=metadata)
+        cut_down: _T = msgspec.structs.replace(decoded, metadata=metadata)
         return cut_down
 
-    def _salvage(self, plain: object) -> T:
+    def _salvage(self, plain: object) -> _T:
         parts = _Parts()
         decoded: Any = parts.read(plain, self.kind, ())
         faults = [
@@ -110,12 +113,12 @@ class Reader(Generic[T]):
         metadata: ObjectMeta = msgspec.structs.replace(decoded.metadata, faults=tuple(faults[:_MOST_FAULTS]))
         if "metadata.uid" in parts.faults:
             metadata = msgspec.structs.replace(metadata, uid=str(metadata.key))
-        salvaged: T = msgspec.structs.replace(decoded, metadata=metadata)
+        salvaged: _T = msgspec.structs.replace(decoded, metadata=metadata)
         return salvaged
 
 
-def decode(raw: bytes | msgspec.Raw, kind: type[S]) -> S:
-    """Decode a struct, in which null is empty; raises ValueError for any bad part."""
+def decode(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S:
+    """Decode a struct, where null means empty, or raise ValueError for any bad part."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError:
@@ -124,13 +127,13 @@ def decode(raw: bytes | msgspec.Raw, kind: type[S]) -> S:
         raise msgspec.DecodeError("is nested too deeply") from None
 
 
-def convert(plain: object, kind: type[S]) -> S:
-    """Make a struct of plain values, in which null is empty; raises ValidationError for any bad part."""
+def convert(plain: object, kind: type[_S]) -> _S:
+    """Convert plain values to a struct, where null means empty, or raise ValidationError for any bad part."""
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError:
         parts = _Parts()
-        converted: S = parts.read(plain, kind, ())
+        converted: _S = parts.read(plain, kind, ())
         for path, problem in parts.faults.items():
             raise msgspec.ValidationError(f"{problem} - at `$.{path}`") from None
         return converted
@@ -140,7 +143,7 @@ class _Parts:
     """Reads one object part by part.
 
     Attributes:
-        faults: what is wrong with the parts that were left out, by their paths.
+        faults: the errors of the parts that were left out, with their paths.
 
     """
 
@@ -148,7 +151,7 @@ class _Parts:
         self.faults: dict[str, str] = {}
 
     def read(self, value: object, hint: Any, at: Location) -> Any:
-        """Read a value without the parts that can't be read; raises ValueError if nothing is left."""
+        """Read a value without its unreadable parts, or raise ValueError if nothing is left."""
         quantities = _has_quantities(hint)
         if not quantities:
             with suppress(msgspec.ValidationError):
@@ -160,7 +163,7 @@ class _Parts:
                 return self._map(value, get_args(each)[1], at)
             if isinstance(value, list) and get_origin(each) is tuple:
                 return tuple(self._items(value, get_args(each)[0], at))
-        converted = msgspec.convert(value, hint)  # raises what is wrong with it
+        converted = msgspec.convert(value, hint)  # raises the error of the value itself
         return capped_quantity(str(at[-1]), converted) if quantities else converted
 
     def _struct(self, plain: dict[str, object], kind: Any, at: Location) -> Any:
@@ -184,7 +187,7 @@ class _Parts:
         return [part for part in found if part is not _LOST]
 
     def _part(self, value: object, hint: Any, at: Location) -> Any:
-        """Read a part, or note why it can't be read; null is a part that is not there."""
+        """Read a part, or note why it can't be read. A null counts as absent."""
         if value is None:
             return _LOST
         try:
@@ -201,7 +204,7 @@ def _fields(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 @cache
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """List the types of a union; any other type is the only one."""
+    """List the types of a union. Any other type is its only alternative."""
     return get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
 
 

@@ -1,4 +1,4 @@
-"""The part of an object's metadata that Tidelock reads, and what its own objects have beside."""
+"""The part of an object's metadata that Tidelock reads, and the common part of its own objects."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Key(NamedTuple):
-    """What names an object of one kind: its namespace (empty if cluster-scoped) and name."""
+    """The name of an object of one kind: its namespace (empty if cluster-scoped) and name."""
 
     namespace: str
     name: str
@@ -23,14 +23,14 @@ class Fault(NamedTuple):
     path: str
     problem: str
     needed: bool
-    """Whether decisions go by that part, so the object can't be used without it."""
+    """Whether decisions need that part, so the object can't be used without it."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
 def field_path(location: Iterable[int | str]) -> str:
-    """Write where a field is: `status.images[0].names`, `status.capacity[nvidia.com/gpu]`."""
+    """Return the path of a field: `status.images[0].names`, `status.capacity[nvidia.com/gpu]`."""
     parts = (
         f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part}]" for part in location
     )
@@ -38,7 +38,7 @@ def field_path(location: Iterable[int | str]) -> str:
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
-    """A link from an object to the one that made it."""
+    """A link from an object to its owner."""
 
     api_version: str
     kind: str
@@ -48,7 +48,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Identity, version and labels of any Kubernetes object, and what of the object can't be read."""
+    """Identity, version and labels of any Kubernetes object, and the faults of its unreadable parts."""
 
     name: str
     namespace: str = ""
@@ -74,28 +74,28 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def version(self) -> int:
-        """The resource version as a number, which grows with every change; 0 for what was never stored."""
+        """The resource version as a number, which grows with every change, or 0 if it was never stored."""
         return int(self.resource_version or 0)
 
     @property
     def unreadable(self) -> str:
-        """What is wrong with the parts that decisions need; empty for an object that can be used."""
+        """The faults of the parts that decisions need, or empty for an object that can be used."""
         return "; ".join(str(fault) for fault in self.faults if fault.needed) if self.faults else ""
 
     def is_other(self, uid: str) -> bool:
-        """Whether it is another object than the one of this uid: not if its own uid can't be read."""
+        """Whether another object has this uid. It is False if the own uid can't be read."""
         if self.uid == uid:
             return False
         return bool(self.uid) and all(fault.path != "metadata.uid" for fault in self.faults)
 
     @property
     def created(self) -> float:
-        """Creation time in seconds since the epoch; 0 for an object that was never stored."""
+        """Creation time in seconds since the epoch, or 0 for an object that was never stored."""
         return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """An object of Tidelock's: its spec and its status as plain JSON values."""
+    """An object of a Tidelock kind: its spec and its status as plain JSON values."""
 
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
@@ -103,13 +103,13 @@ class StoredObject(msgspec.Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        """What of the spec can't be read; empty if all of it can."""
+        """The error of a spec that can't be read in full, or empty otherwise."""
         faults = (fault for fault in self.metadata.faults if fault.path.partition(".")[0] == "spec")
         return "; ".join(map(str, faults)) if self.metadata.faults else ""
 
 
 def controlled_by(meta: ObjectMeta, api_version: str, kind: str) -> dict[str, Any]:
-    """Write the reference of an object that its controller makes, and that goes with it."""
+    """Return the reference of an object to its controller, with which it is deleted."""
     return {
         "apiVersion": api_version,
         "kind": kind,

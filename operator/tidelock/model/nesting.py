@@ -1,9 +1,9 @@
-"""JSON that is nested too deeply, and what of it can be read.
+"""JSON that is nested too deeply, and its readable rest.
 
 A field that keeps unknown content, such as a Reservation's `spec.template.spec`, may be nested thousands of
 levels deep. The API server stores that. Python's decoders, encoders, comparisons and copies give up with a
-RecursionError at a depth that follows from the stack at that moment. So the depth is bounded once, where an
-object is decoded: what is nested deeper than `DEEPEST` levels is cut out. Any depth below that is safe.
+RecursionError at a depth that depends on the stack at that moment. So the depth is bounded once, where an
+object is decoded: content deeper than `DEEPEST` levels is cut out. Any depth below that is safe.
 """
 
 import re
@@ -14,39 +14,39 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-R = TypeVar("R")
-T = TypeVar("T")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 DEEPEST = 100
-"""Levels of lists and objects that an object may have; the deepest of Kubernetes' own kinds has 20."""
+"""Largest number of nested lists and objects in an object. The deepest of Kubernetes' own kinds has 20."""
 
 _QUOTE = ord('"')
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = np.zeros(256, np.int8)  # what a byte outside of strings adds to the depth
+_STEPS = np.zeros(256, np.int8)  # change of the depth by each byte outside of strings
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 _NAME = re.compile(rb'"([^"\\]{1,63})"\s*:\s*$')
 _NAMES_SHOWN = 5
-_NAME_SPAN = 80  # bytes before a value in which its name is looked for
+_NAME_SPAN = 80  # bytes before a value in which its name is searched
 
 
 class Cut(NamedTuple):
-    """JSON without what is nested too deeply, which a 0 stands for, and where the first such part is."""
+    """JSON with a 0 for each part that was nested too deeply, and the path of the first such part."""
 
     raw: bytes
     path: tuple[str, ...]
 
 
 def is_flat(raw: bytes) -> bool:
-    """Whether it is certain, by the count of brackets alone, that JSON is not nested too deeply."""
+    """Return whether the count of brackets alone proves that JSON is not nested too deeply."""
     brackets = len(raw.translate(None, _NO_BRACKETS))
     if brackets <= 2 * DEEPEST:
         return True
-    empty = raw.count(b"{}") + raw.count(b"[]")  # of these at most one is on the way to any depth
+    empty = raw.count(b"{}") + raw.count(b"[]")  # at most one of these is on the way to any depth
     return brackets // 2 - empty < DEEPEST
 
 
 def cut(raw: bytes, deepest: int = DEEPEST) -> Cut | None:
-    """Cut out what is nested more than `deepest` levels deep; return None if nothing is."""
+    """Cut out content that is nested more than `deepest` levels deep; return None if there is none."""
     marks = np.frombuffer(raw.replace(b"\\\\", b"__").replace(b'\\"', b"__"), np.uint8)
     in_string = np.bitwise_xor.accumulate((marks == _QUOTE).view(np.uint8))
     step = _STEPS[marks] * (1 - in_string).view(np.int8)
@@ -63,15 +63,15 @@ def cut(raw: bytes, deepest: int = DEEPEST) -> Cut | None:
 
 
 def shallow(raw: bytes, deepest: int = DEEPEST) -> bytes:
-    """Return JSON without what is nested more than `deepest` levels deep."""
+    """Return JSON without content that is nested more than `deepest` levels deep."""
     left = cut(raw, deepest)
     return raw if left is None else left.raw
 
 
-def bounded(decode: Callable[[R], T]) -> Callable[[R], T]:
-    """Make a decoder that raises a ValueError for what is nested too deeply, as for what is no JSON."""
+def depth_bounded(decode: Callable[[_R], _T]) -> Callable[[_R], _T]:
+    """Return a decoder that raises a ValueError for JSON that is nested too deeply, as for bad JSON."""
 
-    def decode_bounded(raw: R) -> T:
+    def decode_bounded(raw: _R) -> _T:
         try:
             return decode(raw)
         except RecursionError:
@@ -80,12 +80,12 @@ def bounded(decode: Callable[[R], T]) -> Callable[[R], T]:
     return decode_bounded
 
 
-decode_plain: Callable[[bytes | msgspec.Raw], object] = bounded(msgspec.json.decode)
-"""Decode JSON to plain values; raises ValueError, also for what is nested too deeply."""
+decode_plain: Callable[[bytes | msgspec.Raw], object] = depth_bounded(msgspec.json.decode)
+"""Decode JSON to plain values. Raises ValueError, also for JSON that is nested too deeply."""
 
 
 def _path(raw: bytes, step: npt.NDArray[np.int8], depth: npt.NDArray[np.int32]) -> tuple[str, ...]:
-    """Name the fields that lead to the end of JSON, down to the first list."""
+    """Return the names of the fields that lead to the end of JSON, down to the first list."""
     names: list[str] = []
     for level in range(2, 2 + _NAMES_SHOWN):
         (at,) = np.nonzero((step == 1) & (depth == level))

@@ -23,7 +23,7 @@ class _Condition(msgspec.Struct, frozen=True):
 
 
 class Image(msgspec.Struct, frozen=True, rename="camel"):
-    """A container image on a node: all names that it has there, and its size in bytes."""
+    """A container image on a node: all its names there, and its size in bytes."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
@@ -38,7 +38,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
-    """A node: its capacity for pods and what keeps pods away."""
+    """A node: its capacity for pods, and the marks that keep pods away."""
 
     metadata: ObjectMeta
     spec: _Spec = _Spec()
@@ -56,17 +56,17 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def allocatable(self) -> Resources:
-        """What pods may use in all, `pods` being the count of them."""
+        """The amounts that all pods together may use, with `pods` as their number."""
         return parse_resources(self.status.allocatable)
 
     @cached_property
     def capacity(self) -> Resources:
-        """What the node has in all, of which measured use is a part; by default what is allocatable."""
+        """The total amounts of the node, of which measured use is a part. The default is its allocatable."""
         return {**self.allocatable, **parse_resources(self.status.capacity)}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """Marks that keep away pods which do not tolerate them."""
+        """The taints, which keep away pods that do not tolerate them."""
         return self.spec.taints
 
     @property
@@ -76,7 +76,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Container images that are there already."""
+        """Container images that are already on the node."""
         return self.status.images
 
     @property
@@ -86,18 +86,18 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def ready(self) -> bool:
-        """Whether the kubelet reports ready; a node that reports nothing counts as ready unless tainted."""
+        """Whether the kubelet reports ready. A node without a report counts as ready unless it is tainted."""
         if any(taint.key in NOT_READY_TAINTS for taint in self.taints):
             return False
         return all(c.status == "True" for c in self.status.conditions if c.type == "Ready")
 
     @property
     def sound(self) -> bool:
-        """Whether nothing speaks against leaving pods and locks where they are."""
+        """Whether pods and reservations can stay on the node."""
         return self.ready and not self.unschedulable
 
     def hosts_alike(self, other: "Node") -> bool:
-        """Whether every pod fits both or neither, as far as the nodes themselves go."""
+        """Return whether every pod fits on both nodes or on neither, as far as the nodes matter."""
         return (
             self.allocatable == other.allocatable
             and self.meta.labels == other.meta.labels
@@ -109,7 +109,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
         )
 
 
-# Images and features only add to what a node is chosen for; a resource that can't be read is not there.
+# Images and features only make a node more welcome. A resource that can't be read counts as absent.
 _READ = Reader(
     Node,
     spare=r"metadata\.(annotations|ownerReferences).*|status\.(images|conditions|declaredFeatures|capacity).*"
@@ -119,7 +119,7 @@ _READ = Reader(
 
 
 def decode_node(raw: bytes | msgspec.Raw) -> Node:
-    """Decode a node from its JSON, as far as it can be read; raises ValueError if it has no name."""
+    """Decode a node from its JSON, as far as it can be read, or raise ValueError if it has no name."""
     node = _READ(raw)
     if not node.images:
         return node
@@ -129,5 +129,5 @@ def decode_node(raw: bytes | msgspec.Raw) -> Node:
 
 @lru_cache(maxsize=65_536)
 def _shared(image: Image) -> Image:
-    """Give one object for equal images: many nodes have the same ones, and their names are long."""
+    """Return one object for equal images, since many nodes have the same images with long names."""
     return image

@@ -1,7 +1,7 @@
-"""How large a pod may be on which a decision is made, as a decision must not keep the event loop for long.
+"""Limits on the size of a pod, because a decision must not keep the event loop for long.
 
-kube-scheduler has no such limits. The API server limits a pod by its size alone, by default 1.5 MiB, which
-leaves room for thousands of terms. Each limit is far beyond the pods of any workload.
+kube-scheduler has no such limits. The API server limits a pod only by its size in bytes, by default 1.5 MiB,
+which allows thousands of terms. Each limit is far beyond the pods of any workload.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,16 +37,16 @@ LIMITS = MappingProxyType(
         CLAIM_CONDITIONS: 512,
     }
 )
-"""The most of each that a pod may have."""
+"""Largest number of each in a pod."""
 OF_GROUPS = MappingProxyType({PORTS: 16_384, CONSTRAINTS: 1_536, POD_TERMS: 1_536})
-"""The most of each that the members of a group may have in all, as they are tried in one step."""
+"""Largest number of each in all members of a group together, since one step tries them all."""
 _SMALL = 16  # of anything: within each limit
 
 
 def excess(pod: Pod, members: int = 1) -> str:
-    """Return what a pod has too much of, with the number and the limit; empty for all ordinary pods.
+    """Return the excess of a pod, with the number and the limit, or empty for all ordinary pods.
 
-    `members` are as many as it is tried together with, itself included.
+    `members` is the number of pods that are tried together, itself included.
     """
     spec = pod.spec
     if (
@@ -59,7 +59,7 @@ def excess(pod: Pod, members: int = 1) -> str:
         and len(pod.host_ports) <= _SMALL
         and len(spec.node_selector) <= _SMALL
     ):
-        return ""  # as most are: this is asked of each pod that is decided
+        return ""  # the usual case, since this check runs for each pod that is decided
     found = ((what, count, _limit(what, members)) for what, count in _counts(pod))
     among = f" in a group of {members}" if members > 1 else ""
     return "; ".join(
@@ -70,7 +70,7 @@ def excess(pod: Pod, members: int = 1) -> str:
 
 
 def looks_around(pod: Pod) -> int:
-    """Count the terms and constraints by which a pod looks at the pods of other nodes, or its own."""
+    """Return the number of terms and constraints that compare a pod with the pods of any node."""
     affinity = pod.spec.affinity
     terms = 0
     if affinity is not None:
@@ -79,7 +79,7 @@ def looks_around(pod: Pod) -> int:
 
 
 def excess_of_claims(selectors: Sequence[LabelSelector | None]) -> str:
-    """Return the same of claims that are to be met for a pod, by the selectors of these."""
+    """Return the excess of claims that must be met for a pod, by the selectors of the claims."""
     counts = (CLAIMS, len(selectors)), (CLAIM_CONDITIONS, sum(map(_size, selectors)))
     return "; ".join(
         f"{what}: {count}, at most {LIMITS[what]} are supported"

@@ -30,39 +30,39 @@ from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTe
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
-"""Type, status and reason of the condition that a scheduler's victims get."""
+"""Type, status and reason of the condition that a scheduler sets on its victims."""
 _SCHEDULED = ("PodScheduled", "True")
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 _RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 _OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
 RUN_SECONDS = "tidelock.dev/run-seconds"
-"""Annotation: how long a pod that has no activeDeadlineSeconds runs at most, as whoever made it says."""
+"""Annotation: how long a pod without activeDeadlineSeconds runs at most, as its creator states."""
 START_SECONDS = 60.0
-"""Within so many seconds of its binding a pod is taken to be started, from when its deadline counts."""
+"""Seconds after its binding within which a pod is assumed to start. Its deadline counts from its start."""
 BORROWS = "tidelock.dev/borrows"
 CLAIMED_RESERVATIONS = "tidelock.dev/claimed-locks"
-"""Annotation that comes with a binding: the uids of the locks that the pod took, separated by commas."""
+"""Annotation of a binding: the uids of the reservations that the pod took, separated by commas."""
 
-# The API server takes annotations of up to 256 KiB, and thousands of locks may name one pod. No more are
-# written, and no more are read.
+# The API server accepts annotations of up to 256 KiB, and thousands of reservations may name one pod. No more
+# are written, and no more are read.
 _MOST_CLAIMS = 1000
 
 
 def claims_annotation(uids: Sequence[str]) -> dict[str, str]:
-    """Give the annotation that says which locks a pod took."""
+    """Return the annotation with the uids of the reservations that a pod took."""
     return {CLAIMED_RESERVATIONS: ",".join(uids[:_MOST_CLAIMS])}
 
 
 class PreferredTerm(msgspec.Struct, frozen=True):
-    """A node selector term that is wished for, with its weight (1 to 100)."""
+    """A preferred node selector term, with its weight (1 to 100)."""
 
     weight: int
     preference: NodeSelectorTerm
 
 
 class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pod requires and prefers of nodes."""
+    """Requirements and preferences of a pod for its node."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
@@ -74,10 +74,11 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
-    """Pods, and how near or far: in the same domain of the topology key, or in another.
+    """Selected pods, and the topology key of the domain to share with them or to avoid.
 
-    A `label_selector` of None selects no pod, an empty one selects all; a `namespace_selector` of None adds
-    no namespace. The label keys take the values of the incoming pod: its equals in them are selected, or not.
+    A `label_selector` of None selects no pod, an empty one selects all. A `namespace_selector` of None adds
+    no namespace. The label keys take the values of the incoming pod: pods with equal values are selected, or
+    excluded.
     """
 
     topology_key: str = ""
@@ -89,14 +90,14 @@ class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
-    """A term that is wished for, with its weight (1 to 100)."""
+    """A preferred term, with its weight (1 to 100)."""
 
     weight: int
     pod_affinity_term: PodAffinityTerm
 
 
 class PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pod requires and prefers of its neighbours: affinity or anti-affinity."""
+    """Requirements and preferences of a pod for its neighbours: affinity or anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -108,7 +109,7 @@ class PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def preferred(self) -> tuple[WeightedPodAffinityTerm, ...]:
-        """The terms that are wished for."""
+        """The preferred terms."""
         return self.preferred_during_scheduling_ignored_during_execution
 
 
@@ -121,7 +122,7 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
-    """A wish for even spreading over the domains of a topology key, or a demand for it."""
+    """A constraint on even spreading over the domains of a topology key, soft or hard."""
 
     max_skew: int = 1
     topology_key: str = ""
@@ -141,7 +142,7 @@ class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ImageVolume(msgspec.Struct, frozen=True):
-    """The image that a volume shows."""
+    """The image that a volume contains."""
 
     reference: str = ""
 
@@ -176,17 +177,17 @@ class RbdImage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CsiVolume(msgspec.Struct, frozen=True):
-    """A volume that a CSI driver makes for the pod alone."""
+    """A volume that a CSI driver creates for the pod alone."""
 
     driver: str = ""
 
 
 class EphemeralVolume(msgspec.Struct, frozen=True):
-    """A volume whose claim is made for the pod, from a template that scheduling need not read."""
+    """A volume with a claim that is created for the pod, from a template that scheduling need not read."""
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
-    """A volume; a generic ephemeral one has a claim named after the pod and itself."""
+    """A volume. A generic ephemeral one has a claim named after the pod and the volume."""
 
     name: str = ""
     image: ImageVolume | None = None
@@ -200,12 +201,12 @@ class Volume(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def plain(self) -> bool:
-        """Whether it says nothing by which a node is chosen."""
+        """Whether the volume has no effect on the choice of a node."""
         return self == Volume(self.name)
 
 
 class ClaimUse(NamedTuple):
-    """A claim that a pod needs; an ephemeral one is made for the pod."""
+    """A claim that a pod needs. An ephemeral claim is created for the pod."""
 
     name: str
     ephemeral: bool
@@ -218,7 +219,7 @@ class Disk(NamedTuple):
     read_only: bool
 
     def conflicts(self, other: "Disk") -> bool:
-        """Whether no two pods on a node may mount these."""
+        """Return whether two pods on one node can't both mount these disks."""
         return self.identity == other.identity and not (self.read_only and other.read_only)
 
 
@@ -229,7 +230,7 @@ class SchedulingGate(msgspec.Struct, frozen=True):
 
 
 class ResourceClaim(msgspec.Struct, frozen=True):
-    """A claim to devices; only its presence is read."""
+    """A claim to devices, of which only the presence is read."""
 
     name: str = ""
 
@@ -256,7 +257,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
 
     @property
     def may_preempt(self) -> bool:
-        """Whether others may be evicted for it."""
+        """Whether other pods may be evicted for the pod."""
         return self.preemption_policy != "Never"
 
 
@@ -282,7 +283,7 @@ class PodStatus(Allocation, frozen=True, rename="camel"):
 
 
 class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
-    """A pod, or what stands in for one while a lock is placed."""
+    """A pod, or a reserve pod with which a reservation is placed."""
 
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
@@ -300,44 +301,44 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @property
     def uid(self) -> str:
-        """The identity that a later pod of the same name does not share."""
+        """The identity, which a later pod of the same name does not share."""
         return self.metadata.uid
 
     @property
     def node_name(self) -> str:
-        """The node it is bound to; empty before."""
+        """The node to which the pod is bound, or empty before."""
         return self.spec.node_name
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended and uses nothing any more."""
+        """Whether the pod has ended and uses nothing any more."""
         return self.status.phase in FINISHED_PHASES
 
     @property
     def leaving(self) -> bool:
-        """Whether it has ended or has been asked to."""
+        """Whether the pod has ended or has been asked to end."""
         return self.finished or self.metadata.deletion_timestamp is not None
 
     @property
     def preempted(self) -> bool:
-        """Whether it has been asked to end by a scheduler, for a pod of higher priority."""
+        """Whether a scheduler has asked the pod to end, for a pod of higher priority."""
         return self.metadata.deletion_timestamp is not None and any(
             (each.type, each.status, each.reason) == PREEMPTED for each in self.status.conditions
         )
 
     @property
     def requires_reservation(self) -> bool:
-        """Whether it may only take room that is locked for it."""
+        """Whether the pod may only take capacity that is reserved for it."""
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
 
     @property
     def borrows(self) -> bool:
-        """Whether it may use room of borrowable locks, and lets itself be evicted for their owners."""
+        """Whether the pod may use borrowable reservations, and can be evicted for their owners."""
         return self.metadata.annotations.get(BORROWS) == "true"
 
     @cached_property
     def claimed_reservations(self) -> frozenset[str] | None:
-        """Uids of the locks that it took, and of their groups; None if it is not bound or does not say."""
+        """Uids of the reservations that the pod took, and of their groups, or None if unknown."""
         claims = self.metadata.annotations.get(CLAIMED_RESERVATIONS) if self.node_name else None
         if claims is None:
             return None
@@ -345,7 +346,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def bound_at(self) -> float:
-        """When it was bound, as its status tells, or else when it started or was made; 0 if nothing tells."""
+        """Time of the binding by the status, or of the start or creation, or 0 if none is known."""
         bound = (
             each.last_transition_time
             for each in self.status.conditions
@@ -356,14 +357,14 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @property
     def of_daemon_set(self) -> bool:
-        """Whether it belongs to a DaemonSet, which has no other node for it."""
+        """Whether the pod belongs to a DaemonSet, which has no other node for it."""
         return self.meta.controller is not None and self.meta.controller.kind == "DaemonSet"
 
     @property
     def run_seconds(self) -> float:
-        """How long it stays on its node at most, from its start there; infinite if that is not known.
+        """Longest time on its node in seconds, from its start there, or infinite if it is unknown.
 
-        An annotation that is no number of seconds up to a year states nothing.
+        An annotation that is no number of seconds up to a year is ignored.
         """
         running: float | None = self.spec.active_deadline_seconds
         if running is None:
@@ -372,17 +373,17 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @property
     def ends_at(self) -> float:
-        """When its grace period is over, in seconds since the epoch; infinite if nobody asked it to end."""
+        """End of its grace period, in seconds since the epoch, or infinite if it was not asked to end."""
         asked = self.metadata.deletion_timestamp
         return inf if asked is None else from_datetime(asked)
 
     def gone_by(self, assumed_at: float) -> float:
-        """Tell by when it is gone from its node: infinite if nobody knows, or if that makes no room.
+        """Return when the pod is gone from its node, or infinite if that is unknown or frees no capacity.
 
-        What a borrower leaves is a lock's again.
+        Capacity that a borrower leaves is a reservation's again.
 
         Args:
-            assumed_at: when it was decided that it goes there, if its binding has not been seen.
+            assumed_at: when the pod's node was decided, if its binding has not been seen.
 
         """
         if self.run_seconds == inf or self.borrows:
@@ -393,7 +394,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def requests(self) -> Resources:
-        """What it takes of a node's allocatable, itself as one of `pods` included."""
+        """The amounts of a node's allocatable that the pod takes, with itself as one of `pods`."""
         return total_requests(self.spec, self._report)
 
     @cached_property
@@ -405,15 +406,16 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def likely_use(self) -> tuple[float, float]:
-        """Cpu and memory by the limit of each container, else its request; NaN where none has either."""
+        """Cpu and memory by the limit of each container, otherwise its request, or NaN if neither is set."""
         total = lasting_use(self.spec, _limit_else_request)
         return float(total.get(CPU, 0)) or nan, float(total.get(MEMORY, 0)) or nan
 
     @cached_property
     def _template(self) -> "_Template":
-        """What follows from the fields of the spec by which nodes are chosen, neighbours apart.
+        """Values derived from the fields of the spec by which nodes are chosen, except for neighbours.
 
-        The node that a pod names, or is on, is not among them: placed pods of a template share it, too.
+        The node that a pod names, or is on, is not among these fields, so placed pods of a template also
+        share the values.
         """
         spec = self.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -441,40 +443,40 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def nonzero(self) -> tuple[int, int]:
-        """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
+        """Cpu and memory for scoring once it is placed. A container without requests has a default weight."""
         if self._report.empty:
             return self._template.nonzero
         return nonzero_requests(self.spec, self._report)
 
     @property
     def container_weights(self) -> tuple[int, int]:
-        """Cpu and memory for scoring before it is placed; without what it asks for as a whole."""
+        """Cpu and memory for scoring before it is placed, without the requests of the pod as a whole."""
         return self._template.container_weights
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
-        """The ports of its node that it takes."""
+        """The ports that the pod takes on its node."""
         return self._template.host_ports
 
     @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
-        """The claims that its volumes need, each once."""
+        """The claims that its volumes need, without duplicates."""
         volumes = self.spec.volumes
         return tuple(dict.fromkeys(_claims(self.meta.name, volumes))) if volumes else ()
 
     @property
     def disks(self) -> tuple[Disk, ...]:
-        """The disks that it mounts without a claim; an image of Ceph counts at each of its monitors."""
+        """The disks that it mounts without a claim. An image of Ceph counts at each of its monitors."""
         return self._template.disks
 
     @property
     def needed_features(self) -> tuple[str, ...]:
-        """The features that its node must declare, of those that Kubernetes 1.36 knows (KEP-5328)."""
+        """The features that its node must declare, of those in Kubernetes 1.36 (KEP-5328)."""
         return self._template.needed_features
 
     @cached_property
     def placement_key(self) -> tuple[object, ...]:
-        """Equal for pods that differ in nothing that a node is chosen by, other than by its neighbours.
+        """A key that is equal for pods with the same demands on a node, neighbours aside.
 
         A pod's neighbours are chosen by its namespace, labels, affinity to pods and spread constraints.
         """
@@ -487,7 +489,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
 
 class _Template:
-    """What pods of one template have in common, which is worked out for the first of them."""
+    """Values common to the pods of one template, computed for the first of them."""
 
     def __init__(self, spec: PodSpec) -> None:
         self.nonzero = nonzero_requests(spec)
@@ -506,7 +508,7 @@ class _Template:
 
 
 def _seconds(text: str) -> float:
-    """Return the whole seconds that an annotation gives, at most a year; infinity where it gives none."""
+    """Return the whole seconds of an annotation, at most a year, or infinity if it has none."""
     if not (text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= len(str(YEAR_SECONDS))):
         return inf
     return seconds if (seconds := float(text)) <= YEAR_SECONDS else inf
@@ -522,7 +524,7 @@ _SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 @lru_cache(maxsize=4096)
 def _template(spec: bytes) -> _Template:
-    """Read an encoded spec, as bytes are told apart faster than what they mean."""
+    """Read an encoded spec. Bytes are a faster cache key than the decoded spec."""
     return _Template(_SPEC_DECODER.decode(spec))
 
 
@@ -557,7 +559,7 @@ def _disks(volume: Volume) -> Iterator[Disk]:
 
 
 def _check_quantities(pod: Pod) -> None:
-    """Raise QuantityError for a bad quantity, before a decision comes upon it."""
+    """Raise QuantityError for a bad quantity, before it could fail a decision."""
     _ = pod.requests
     spec = pod.spec
     for each in (*spec.containers, *spec.init_containers):
@@ -574,15 +576,15 @@ decode_pod = Reader(
     r"|status\.(conditions|startTime|nominatedNodeName).*",
     check=_check_quantities,
 )
-"""Decode a pod from its JSON, as far as it can be read; raises ValueError if it has no name."""
+"""Decode a pod from its JSON, as far as it can be read. Raises ValueError if it has no name."""
 
 
 class ReservePod(Pod, frozen=True, dict=True):
-    """The pod in whose place a reservation stands: it is placed as that pod, and runs nothing."""
+    """The pod in place of a reservation: it is placed as that pod, and runs nothing."""
 
     @cached_property
     def neighbourly(self) -> bool:
-        """Whether other pods may notice it: by a label, a term of its affinity to pods, or a host port."""
+        """Whether other pods can notice it: by a label, a term of its affinity to pods, or a host port."""
         affinity, spec = self.spec.affinity, self.spec
         if self.metadata.labels or (affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)):
             return True
@@ -590,7 +592,7 @@ class ReservePod(Pod, frozen=True, dict=True):
 
     @cached_property
     def neighbour_key(self) -> bytes:
-        """Equal for reserve pods of a namespace that are the same to their neighbours, and these to them."""
+        """A key that is equal for reserve pods of a namespace with the same relation to neighbours."""
         affinity = self.spec.affinity
         near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
         labels = sorted(self.metadata.labels.items())
@@ -598,19 +600,19 @@ class ReservePod(Pod, frozen=True, dict=True):
 
 
 def reserve_pod_of(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> ReservePod:
-    """Make the pod that a lock is placed as, with these requests instead of those of its containers."""
+    """Return the pod that a reservation is placed as, with these requests instead of the containers'."""
     pod = ReservePod(metadata=meta, spec=spec)
     pod.__dict__["requests"] = requests
     return pod
 
 
 def assigned_to(pod: Pod, node_name: str) -> Pod:
-    """Give the pod as it is on a node to which it is bound or about to be."""
+    """Return the pod as it is on a node to which it is bound or about to be bound."""
     if pod.node_name == node_name:
         return pod
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
 
 
 def pinned_to(pod: ReservePod, node_name: str) -> ReservePod:
-    """Make the same reserve pod for one node alone."""
+    """Return the same reserve pod, restricted to one node."""
     return reserve_pod_of(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)

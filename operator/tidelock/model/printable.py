@@ -1,22 +1,22 @@
 """Text of other authors for terminals and logs: one line, in which nothing hides or moves its neighbours.
 
-Names, tokens, messages, labels and annotations may have line breaks, which forge a line of a log. ESC and the
-controls of C1 are orders to a terminal. Bidirectional overrides and characters without width have a line read
-otherwise than it is.
+Names, tokens, messages, labels and annotations can have line breaks, which forge a line of a log. ESC and the
+controls of C1 are commands to a terminal. Bidirectional overrides and characters without width make a line
+look different from its content.
 """
 
 import re
 
-# What is left as it is: all that `str.isprintable` accepts, which leaves out Unicode's categories "Other" and
-# "Separator" other than the space.
+# All characters that `str.isprintable` accepts stay. It refuses Unicode's categories "Other" and "Separator"
+# except for the space.
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text with escapes, such as `\n` and `\x1b`, for all characters that are not printed as one.
+    r"""Return a text with escapes, such as `\n` and `\x1b`, for all unprintable characters.
 
-    A lone surrogate, which no encoding can write, is one of them.
+    A lone surrogate, which no encoding can write, is also escaped.
     """
     if text.isprintable():
         return text

@@ -1,7 +1,7 @@
-"""Quantities of resources as whole numbers: cpu in millicores, everything else in its base unit.
+"""Quantities of resources as whole numbers: cpu in millicores, all others in their base unit.
 
-Whole numbers make sums exact, so that what was added can be taken away without a rest. Rounding is away from
-zero, as in the API's `Quantity.Value` and `Quantity.MilliValue`.
+Whole numbers make sums exact, so an amount can be added and subtracted without a remainder. Rounding is away
+from zero, as in the API's `Quantity.Value` and `Quantity.MilliValue`.
 """
 
 import re
@@ -22,16 +22,16 @@ Resources = Mapping[str, int]
 
 NOTHING: Resources = MappingProxyType({})
 
-# Where sums are cut off: beyond any node, and so small that a column of them adds up, and a hundredfold of it
-# as scores need, within 64 bits.
+# Sums are cut off here. It is beyond any node, and small enough that a column of such amounts adds up, times
+# a hundred as scores need it, within 64 bits.
 CEILING = 2**53
 
-# The grammar of the API's Quantity. parse_decimal also takes NaN, Infinity, "1_000" and "1K", which
-# the API server refuses.
+# The grammar of the API's Quantity. parse_decimal also accepts NaN, Infinity, "1_000" and "1K", which the API
+# server refuses.
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
 _LARGEST = 2**63 - 1
-# Characters of a quantity. The API server stores fewer, except in content of which it knows no type.
-# Computing a number of 900,000 digits takes 20 s, and the cache would keep the text.
+# Characters of a quantity. The API server stores fewer, except in content without a known type. Computing a
+# number of 900,000 digits takes 20 s, and the cache would keep the text.
 _LONGEST = 1000
 _EXACT = Context(prec=1000)
 _BINARY_SUFFIXES = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
@@ -39,7 +39,7 @@ _BYTES = {MEMORY, EPHEMERAL_STORAGE}
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity, or one that does not fit 64 bits."""
+    """A text that is no quantity, or a quantity that does not fit 64 bits."""
 
 
 class TooLargeError(QuantityError):
@@ -48,7 +48,7 @@ class TooLargeError(QuantityError):
 
 @lru_cache(maxsize=16_384)
 def parse_quantity(resource: str, value: str | int) -> int:
-    """Read a quantity in the unit of its resource.
+    """Parse a quantity in the unit of its resource.
 
     Raises:
         QuantityError: the value is no quantity of the API, is too long, or is beyond 64 bits.
@@ -70,7 +70,7 @@ def parse_quantity(resource: str, value: str | int) -> int:
 
 
 def capped_quantity(resource: str, value: str | int) -> str | int:
-    """Return a quantity, or the largest that fits 64 bits instead; raises QuantityError if it is none."""
+    """Return a quantity, or the largest one that fits 64 bits. Raises QuantityError for a bad one."""
     try:
         parse_quantity(resource, value)
     except TooLargeError:
@@ -80,12 +80,12 @@ def capped_quantity(resource: str, value: str | int) -> str | int:
 
 
 def parse_resources(values: Mapping[str, str | int]) -> dict[str, int]:
-    """Read a resource list; raises QuantityError for its first bad value."""
+    """Parse a resource list, or raise QuantityError for its first bad value."""
     return {resource: parse_quantity(resource, value) for resource, value in values.items()}
 
 
 def format_quantity(resource: str, units: int) -> str:
-    """Write an amount as people do; parse_quantity gives the same number back."""
+    """Format an amount for people; parse_quantity returns the same number again."""
     if resource == CPU:
         return str(units // 1000) if units % 1000 == 0 else f"{units}m"
     if resource in _BYTES or resource.startswith("hugepages-"):
@@ -96,12 +96,12 @@ def format_quantity(resource: str, units: int) -> str:
 
 
 def format_resources(resources: Resources) -> dict[str, str]:
-    """Write a resource list, sorted by name."""
+    """Format a resource list, sorted by name."""
     return {resource: format_quantity(resource, units) for resource, units in sorted(resources.items())}
 
 
 def plus(left: Resources, right: Resources) -> dict[str, int]:
-    """Sum of two resource lists."""
+    """Return the sum of two resource lists."""
     total = dict(left)
     for resource, units in right.items():
         total[resource] = total.get(resource, 0) + units
@@ -109,27 +109,27 @@ def plus(left: Resources, right: Resources) -> dict[str, int]:
 
 
 def minus(left: Resources, right: Resources) -> dict[str, int]:
-    """Difference of two resource lists, without what nothing is left of."""
+    """Return the difference of two resource lists, without the resources of which nothing is left."""
     rest = {resource: units - right.get(resource, 0) for resource, units in left.items()}
     return {resource: units for resource, units in rest.items() if units}
 
 
 def beyond(left: Resources, right: Resources) -> dict[str, int]:
-    """By how much one resource list exceeds another, where it does."""
+    """Return the amounts by which one resource list exceeds another, where it does."""
     rest = {resource: units - right.get(resource, 0) for resource, units in left.items()}
     return {resource: units for resource, units in rest.items() if units > 0}
 
 
 def at_least(left: Resources, right: Resources) -> dict[str, int]:
-    """Larger of two resource lists, resource by resource."""
+    """Return the larger of two resource lists, resource by resource."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in (*left, *right)}
 
 
 def at_most(left: Resources, right: Resources) -> dict[str, int]:
-    """Smaller of two resource lists, resource by resource; what either lacks is left out."""
+    """Return the smaller of two resource lists, for the resources that both have."""
     return {name: min(units, right[name]) for name, units in left.items() if name in right}
 
 
 def covers(large: Resources, small: Resources) -> bool:
-    """Whether no amount in `small` is more than the one in `large`."""
+    """Return whether no amount in `small` is more than the one in `large`."""
     return all(units <= large.get(name, 0) for name, units in small.items())

@@ -1,4 +1,4 @@
-"""A ReservationQuota and a ResourceQuota, decoded once into what the ledger works with."""
+"""A ReservationQuota and a ResourceQuota, decoded once into the form that the ledger uses."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _NO_LIMITS = ReservationQuotaSpec()
 
 @dataclass(frozen=True, slots=True)
 class ReservationQuota:
-    """One version of a ReservationQuota; of a spec that cannot be read there is only the `problem`.
+    """One version of a ReservationQuota. For an unreadable spec there is only the `problem`.
 
     `status` is the stored status as plain JSON values.
     """
@@ -56,7 +56,7 @@ def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:
 
 
 class QuotaLimit(NamedTuple):
-    """What there may be at most of a resource, and what there is."""
+    """The limit of a resource, and its use."""
 
     name: str
     resource: str
@@ -66,9 +66,10 @@ class QuotaLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """What a ResourceQuota says of what pods request.
+    """The part of a ResourceQuota that concerns the requests of pods.
 
-    One for a scope of pods says nothing here, as nobody can tell whether a lock's pod will be in it.
+    A quota with a scope of pods is empty here, as it is unknown whether a reservation's pod will be in the
+    scope.
     """
 
     meta: ObjectMeta
@@ -99,7 +100,7 @@ _READ_CORE = Reader(
 
 
 def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
-    """Decode a ResourceQuota from its JSON, as far as it can be read; raises ValueError if it has no name."""
+    """Decode a ResourceQuota from its JSON, as far as possible, or raise ValueError if it has no name."""
     stored = _READ_CORE(raw)
     if stored.spec.scopes or stored.spec.scope_selector is not None:
         return ResourceQuota(stored.metadata)
@@ -107,10 +108,10 @@ def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
 
 
 def _limits(stored: _Core) -> Iterator[QuotaLimit]:
-    """Read what a lock can ask for: cpu is another name for requests.cpu, count/pods counts pods as well.
+    """Return the limits of requestable resources: cpu means requests.cpu, count/pods also counts pods.
 
-    Of a quota that can't be read in full, a resource without its limit has a limit of 0, and one without its
-    use is used up.
+    If the quota can't be read in full, a resource without its limit has a limit of 0, and a resource without
+    its use is used up.
     """
     hard, used, lost = stored.status.hard, stored.status.used, bool(stored.metadata.unreadable)
     for name in sorted(hard.keys() | used.keys() if lost else hard):

@@ -1,10 +1,11 @@
-"""How much of a node a pod takes: the sum that kube-scheduler and the kubelet agree on.
+"""Requests of a pod: the sum that kube-scheduler and the kubelet agree on.
 
-Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.36: containers and sidecars run
-together, other init containers run one after the other beside the sidecars started before them, overhead
-comes on top. Requests given for the pod as a whole replace the sum for the resources that they name. A
-container, a sidecar or a pod as a whole that is resized in place counts at the largest of its spec, its
-allocation and its actual resources; its spec is left out if the kubelet has found the resize infeasible.
+Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.36. Containers and sidecars run
+together. Other init containers run one after the other, beside the sidecars started before them. Overhead is
+added. Requests of the pod as a whole replace the sum for the resources that they name.
+
+A container, a sidecar or a whole pod that is resized in place counts at the largest of its spec, its
+allocation and its actual resources. Its spec is left out if the kubelet has found the resize infeasible.
 Plain init containers are never resized. Sums are cut off at CEILING.
 """
 
@@ -25,14 +26,14 @@ from tidelock.model.quantities import (
     plus,
 )
 
-# What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MiB.
+# Weight of a container without a request in scoring, as in kube-scheduler: 0.1 core and 200 MiB.
 DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 
-ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 -- what the API means by no address
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 -- the API's meaning of no address
 
 
 class ResourceRequirements(msgspec.Struct, frozen=True):
-    """What is asked for, and the most that may be used."""
+    """Requests, and limits on use."""
 
     requests: dict[str, str | int] = {}
     limits: dict[str, str | int] = {}
@@ -46,14 +47,14 @@ class HostPort(NamedTuple):
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Whether no two pods on a node may have these."""
+        """Return whether two pods on one node can't both have these ports."""
         return (self.protocol, self.port) == (other.protocol, other.port) and (
             self.ip == other.ip or ALL_ADDRESSES in (self.ip, other.ip)
         )
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
-    """A port that a container listens on; a host port is one of the node's."""
+    """A port that a container listens on. A host port is a port of the node."""
 
     container_port: int = 0
     host_port: int = 0
@@ -62,13 +63,13 @@ class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RestartRule(msgspec.Struct, frozen=True):
-    """What is done when a container ends in some way; the way is not read."""
+    """An action when a container ends in some way. The way is not read."""
 
     action: str = ""
 
 
 class Container(msgspec.Struct, frozen=True, rename="camel"):
-    """A container or init container; the restart policy Always makes the latter a sidecar."""
+    """A container or init container. The restart policy Always makes an init container a sidecar."""
 
     name: str = ""
     image: str = ""
@@ -79,9 +80,9 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel"):
-    """The kubelet's report of a container or of a pod as a whole; `resources` are the actual ones.
+    """The kubelet's report of a container or of a whole pod, where `resources` are the actual ones.
 
-    kube-scheduler ignores an allocation without them.
+    kube-scheduler ignores an allocation without actual resources.
     """
 
     resources: ResourceRequirements | None = None
@@ -97,7 +98,7 @@ class ContainerStatus(Allocation, frozen=True, rename="camel", kw_only=True):
 class Report(NamedTuple):
     """Allocations of a pod's containers by name, and of the pod as a whole.
 
-    `infeasible` says that the pod's node can never grant its requests.
+    `infeasible` means that the pod's node can never grant its requests.
     """
 
     containers: Mapping[str, Allocation]
@@ -106,7 +107,7 @@ class Report(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is reported, so that the pod counts at its spec."""
+        """Whether nothing is reported, so the pod counts at its spec."""
         return self.whole.resources is None and all(
             each.resources is None for each in self.containers.values()
         )
@@ -121,7 +122,7 @@ class Report(NamedTuple):
         if reported is None or reported.resources is None:
             return parse_resources(asked)
         actual, allocated = reported.resources.requests, reported.allocated_resources
-        if actual == allocated == asked:  # as of most that run
+        if actual == allocated == asked:  # as for most running pods
             return parse_resources(asked)
         granted = at_least(parse_resources(actual), parse_resources(allocated))
         return granted if self.infeasible else at_least(parse_resources(asked), granted)
@@ -131,7 +132,7 @@ UNREPORTED = Report({}, Allocation(), infeasible=False)
 
 
 class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a pod spec that say how much it takes."""
+    """The fields of a pod spec from which its requests follow."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -140,9 +141,9 @@ class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def host_ports(spec: WorkloadResources, *, host_network: bool) -> tuple[HostPort, ...]:
-    """List the node's ports that a pod has for as long as it lives: those of its containers and sidecars.
+    """List the node's ports that a pod has throughout its life: those of its containers and sidecars.
 
-    In the network of its host every port is one of the node's, as the API server fills in.
+    In the network of its host, every port is a port of the node, and the API server fills it in.
     """
     lasting = (each for each in spec.init_containers if each.restart_policy == "Always")
     ports = (port for container in (*lasting, *spec.containers) for port in container.ports)
@@ -155,7 +156,7 @@ def host_ports(spec: WorkloadResources, *, host_network: bool) -> tuple[HostPort
 
 
 def total_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> dict[str, int]:
-    """Sum the requests of a pod, and count the pod itself as one of `pods`.
+    """Return the requests of a pod, and count the pod itself as one of `pods`.
 
     Raises:
         QuantityError: a request is no quantity.
@@ -165,9 +166,9 @@ def total_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> dict
 
 
 def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Resources]) -> dict[str, int]:
-    """Sum what is made of the amounts of each container that runs for as long as the pod, and its overhead.
+    """Return the sum of a function over the containers that run as long as the pod, and its overhead.
 
-    What is made of the amounts of the pod as a whole goes before the sum.
+    The result for the pod as a whole replaces the sum.
     """
     sidecars = (each for each in spec.init_containers if each.restart_policy == "Always")
     total: dict[str, int] = {}
@@ -179,10 +180,10 @@ def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Re
 
 
 def nonzero_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> tuple[int, int]:
-    """Sum cpu and memory as they count on the pod's node, in scores.
+    """Return cpu and memory as they count on the pod's node, in scores.
 
-    A container that asks for none of it weighs DEFAULT_WEIGHTS, unless the pod as a whole asks for something
-    and some of that resource is asked for.
+    A container without such a request weighs DEFAULT_WEIGHTS, unless the pod as a whole has requests and some
+    of that resource is requested.
     """
     weights = DEFAULT_WEIGHTS
     if spec.resources is not None and spec.resources.requests:
@@ -192,9 +193,9 @@ def nonzero_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> tu
 
 
 def container_weights(spec: WorkloadResources) -> tuple[int, int]:
-    """Sum cpu and memory as they count where the pod is scored on a node that it is not yet on.
+    """Return cpu and memory as they count where the pod is scored on a node before it is placed.
 
-    kube-scheduler leaves out what the pod asks for as a whole there, in NodeResourcesFit.
+    There kube-scheduler leaves out the requests of the pod as a whole, in NodeResourcesFit.
     """
     return _weigh(msgspec.structs.replace(spec, resources=None), UNREPORTED, DEFAULT_WEIGHTS)
 
@@ -205,7 +206,7 @@ def _weigh(spec: WorkloadResources, report: Report, weights: Resources) -> tuple
 
 
 def _sum(spec: WorkloadResources, report: Report, weights: Resources = NOTHING) -> dict[str, int]:
-    """Sum the requests of a pod, in which a container that does not ask for a resource has its weight."""
+    """Return the requests of a pod, where a container without a request for a resource has its weight."""
     total: dict[str, int] = {}
     for container in spec.containers:
         reported = report.containers.get(container.name)

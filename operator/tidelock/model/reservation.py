@@ -1,4 +1,4 @@
-"""A Reservation object, decoded once into what the ledger and the scheduler work with."""
+"""A Reservation object, decoded once into the form that the ledger and the scheduler use."""
 
 import math
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ from tidelock.model.requests import Container, ResourceRequirements, total_reque
 class Reservation:
     """One version of a Reservation.
 
-    A spec that cannot be read is no error here: `problem` then says what is wrong with it, `pod` is None, and
-    `spec` has what can be read of it, or is None. `failure` says why the operator failed to take it in,
-    in which case there is no spec either. `status` is the stored status as plain JSON values.
-    `asked_by` is the first field manager that wrote the spec, as far as the API server remembers, and
-    `asked_at` the instant of the last write that was not of the status; 0 if that is not known.
+    A spec that cannot be read is no error here. `problem` then describes the error, `pod` is None, and `spec`
+    has the readable part, or is None. `failure` says why the operator failed to process the reservation, in
+    which case there is also no spec. `status` is the stored status as plain JSON values. `asked_by` is the
+    first field manager that wrote the spec, as far as the API server remembers. `asked_at` is the instant of
+    the last write that was not of the status, or 0 if it is unknown.
     """
 
     meta: ObjectMeta
@@ -45,30 +45,30 @@ class Reservation:
 
     @property
     def requests(self) -> Resources:
-        """The room that the spec asks for, its pod as one of `pods` included."""
+        """The capacity that the spec requests, with its pod as one of `pods`."""
         if self.pod is None:
             raise ValueError(f"{self.key}: {self.problem}")
         return self.pod.requests
 
     @property
     def expire_at(self) -> float | None:
-        """The instant at which the lock ends, where the spec gives one."""
+        """The instant at which the reservation ends, if the spec sets one."""
         return from_datetime(self.spec.expire_at) if self.spec and self.spec.expire_at else None
 
     @property
     def start_at(self) -> float | None:
-        """The instant at which the lock begins to hold, where the spec gives one."""
+        """The instant at which the reservation begins to hold capacity, if the spec sets one."""
         return from_datetime(self.spec.start_at) if self.spec and self.spec.start_at else None
 
     @property
     def run_seconds(self) -> float:
-        """How long its pod is on its node at most, once it is bound; infinite if nobody knows."""
+        """Longest time of its pod on the node in seconds, once it is bound, or infinite if it is unknown."""
         told = self.spec.run_seconds if self.spec is not None else None
         return math.inf if told is None else float(told)
 
     @property
     def lifetime(self) -> int | None:
-        """Whole seconds of life by the spec, if it tells: its time to live, or from beginning to end."""
+        """Lifetime in whole seconds by the spec, if known: its time to live, or from start to end."""
         if self.spec is not None and self.spec.ttl_seconds is not None:
             return self.spec.ttl_seconds
         if self.expire_at is None:
@@ -127,7 +127,7 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
 
 
 def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> ReservationSpec | None:
-    """Read a spec but for the fields that cannot be read; None if its owners are among them."""
+    """Return the readable fields of a spec, or None if its owners are not among them."""
     bad = {problem["loc"][0] for problem in error.errors() if problem["loc"]}
     try:
         return ReservationSpec.model_validate({name: plain[name] for name in plain if name not in bad})
@@ -142,21 +142,22 @@ def make_reserve_pod(
     preemption_policy: str = "Never",
     members: int = 1,
 ) -> ReservePod:
-    """Make the pod in whose place the lock stands: same room, same labels, same demands on its node.
+    """Return the pod in place of a reservation: the same amounts, labels and demands on its node.
 
-    Labels are those of the template. An annotation tells the scheduler something about a pod, and nothing
-    about a lock: neither those of the lock nor those of its template count.
+    Labels are those of the template. An annotation affects the scheduling of a pod, and means nothing for a
+    reservation: neither those of the reservation nor those of its template count.
 
     Args:
-        meta: the lock's own metadata, of which the pod takes over the identity alone.
+        meta: the reservation's own metadata, of which the pod only takes the identity.
         spec: the validated spec.
         plain: the same as plain JSON values.
-        preemption_policy: whether it may have others evicted.
-        members: how many locks it is placed together with, itself included.
+        preemption_policy: whether it may preempt others.
+        members: number of reservations that are placed together, itself included.
 
     Raises:
         QuantityError: an amount is no quantity.
-        msgspec.ValidationError: the template is missing, no pod template, or one of a pod that is too large.
+            msgspec.ValidationError: the template is missing, no pod template, or one of a pod that is
+            too large.
 
     """
     labels: dict[str, str] = {}
@@ -167,7 +168,7 @@ def make_reserve_pod(
         wanted = Container(resources=ResourceRequirements(requests=plain["resources"]))
         pod_spec = msgspec.structs.replace(convert(constraints, PodSpec), containers=(wanted,))
         requests: Resources = {**parse_resources(spec.resources), PODS: 1}
-    elif spec.template is None:  # refused by a rule of the CRD, which may have been edited
+    elif spec.template is None:  # refused by a rule of the CRD, which can have been edited
         raise msgspec.ValidationError("exactly one of resources and template is required")
     else:
         if spec.template.metadata is not None:
@@ -180,7 +181,7 @@ def make_reserve_pod(
         node_name=spec.node_name or "",
         priority=spec.priority,
         preemption_policy=preemption_policy,
-        # An ephemeral volume's claim comes with the pod.
+        # The claim of an ephemeral volume is created with the pod.
         volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )
     pod = reserve_pod_of(msgspec.structs.replace(meta, labels=labels, annotations={}), pinned, requests)
@@ -190,13 +191,13 @@ def make_reserve_pod(
 
 
 def _with_default_requests(spec: PodSpec) -> PodSpec:
-    """Fill requests that are not given from the limits, as the API server does when it stores a pod."""
+    """Fill absent requests from the limits, as the API server does when it stores a pod."""
     containers = tuple(map(_filled, spec.containers))
     init_containers = tuple(map(_filled, spec.init_containers))
     resources = spec.resources
     if resources is not None:
         named = {name for each in (*containers, *init_containers) for name in each.resources.requests}
-        # What the containers request stands before the pod's limit, other than for huge pages.
+        # The requests of the containers take precedence over the pod's limit, except for huge pages.
         spare = {
             name: amount
             for name, amount in resources.limits.items()

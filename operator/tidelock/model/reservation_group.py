@@ -23,8 +23,8 @@ _OF_ALL = ("expireAt", "ttlSeconds", "pendingDeadlineSeconds", "priority")
 class ReservationGroup:
     """One version of a ReservationGroup.
 
-    Of a spec that cannot be read there is only the `problem`. `members` are the specs of the Reservations by
-    their names, and `status` is the stored status, all as plain JSON values.
+    For an unreadable spec there is only the `problem`. `members` are the specs of the Reservations by their
+    names, and `status` is the stored status, all as plain JSON values.
     """
 
     meta: ObjectMeta
@@ -40,12 +40,12 @@ class ReservationGroup:
 
     @property
     def finished_at(self) -> float | None:
-        """The instant at which the group ended for good, if its status tells of one."""
+        """The instant at which the group ended for good, if its status has one."""
         return stored_instant(self.status.get("finishedAt"))
 
     @property
     def removable_at(self) -> float | None:
-        """The instant from which on the object may go, as that of a Reservation may."""
+        """The instant from which the object may be deleted, by the rules for a Reservation."""
         finished_at, spec = self.finished_at, self.spec
         if finished_at is None or spec is None:
             return None
@@ -53,21 +53,22 @@ class ReservationGroup:
 
     @property
     def too_late_at(self) -> float:
-        """The instant after which it is too late to make members of a group that was never active."""
+        """The instant after which it is too late to create members of a group that was never active."""
         if self.spec is None or not self.meta.created:
             return inf
         return too_late_at(self.meta.created, self.spec.pending_deadline_seconds)
 
     def waited(self, now: float) -> int:
-        """Compute for how many whole seconds the group has been there for sure."""
+        """Return the whole seconds for which the group has certainly existed."""
         return max(int(now - self.meta.created) - 1, 0) if self.meta.created else 0
 
     def manifest(self, name: str, waited: int = 0) -> dict[str, Any]:
-        """Write the Reservation of a member, which goes with its group.
+        """Return the Reservation of a member, which is deleted with its group.
 
         Args:
             name: the member's name.
-            waited: seconds of the group's deadline that are over, as a member's own counts from its creation.
+            waited: elapsed seconds of the group's deadline, since a member's own deadline counts from
+                its creation.
 
         """
         owner = controlled_by(self.meta, _API_VERSION, "ReservationGroup")
@@ -103,7 +104,7 @@ def decode_group(raw: bytes | msgspec.Raw) -> ReservationGroup:
 def _members(
     meta: ObjectMeta, spec: ReservationGroupSpec, plain: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Write the specs of the members. What is left of one shows what the group was, until that goes."""
+    """Return the specs of the members. The remains of one show the group until it is deleted."""
     size = sum(kind.count for kind in spec.members)
     membership: dict[str, Any] = {
         "name": meta.name,

@@ -1,4 +1,4 @@
-"""A ReservationQuote, decoded once into what the scheduler answers."""
+"""A ReservationQuote, decoded once into the form that the scheduler answers."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +22,8 @@ _ORDINARY = ReservationQuoteSpec()
 class Quote:
     """One version of a ReservationQuote.
 
-    Of a spec that cannot be read there is no `pod`, and `problem` says what is wrong with it. `status` is the
-    stored status as plain JSON values.
+    For an unreadable spec there is no `pod`, and `problem` describes the error. `status` is the stored status
+    as plain JSON values.
     """
 
     meta: ObjectMeta
@@ -39,14 +39,14 @@ class Quote:
 
     @property
     def answered_at(self) -> float | None:
-        """The instant of the answer, if it is given."""
+        """The instant of the answer, if there is one."""
         if self.status.get("observedGeneration") != self.meta.generation:
             return None
         return stored_instant(self.status.get("answeredAt"))
 
     @property
     def removable_at(self) -> float | None:
-        """The instant from which on the object may go, if it is answered."""
+        """The instant from which the object may be deleted, if it is answered."""
         answered = self.answered_at
         return None if answered is None else answered + self.spec.ttl_seconds
 

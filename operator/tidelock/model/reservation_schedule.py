@@ -1,4 +1,4 @@
-"""A ReservationSchedule, decoded once: when its windows begin, and the Reservations of these."""
+"""A ReservationSchedule, decoded once: the starts of its windows, and their Reservations."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -16,7 +16,7 @@ from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, StoredObject, controlled_by
 
 TEMPLATE_ANNOTATION = "tidelock.dev/schedule-template"
-"""Tells of a window which template it was made of."""
+"""Annotation of a window with the digest of the template that it was created from."""
 
 SCHEDULE_KIND = "ReservationSchedule"
 _API_VERSION = "tidelock.dev/v1alpha1"
@@ -27,8 +27,8 @@ _MINUTE = 60
 class ReservationSchedule:
     """One version of a ReservationSchedule.
 
-    Of a spec that cannot be read there is only the `problem`. `template` and `status` are those that are
-    stored, as plain JSON values; `digest` tells the template, and how long windows are, from others.
+    For an unreadable spec there is only the `problem`. `template` and `status` are the stored ones, as plain
+    JSON values. `digest` identifies the template together with the length of windows.
     """
 
     meta: ObjectMeta
@@ -45,23 +45,23 @@ class ReservationSchedule:
         return self.meta.key
 
     def name_of(self, start: float) -> str:
-        """Name the Reservation of the window that begins then, as CronJobs name their Jobs."""
+        """Return the name of the Reservation of the window that begins then, as CronJobs name their Jobs."""
         return f"{self.meta.name}-{int(start) // _MINUTE}"
 
     def start_of(self, name: str) -> float:
-        """Tell when the window of a name begins."""
+        """Return when the window of a name begins."""
         return float(name.removeprefix(f"{self.meta.name}-")) * _MINUTE
 
     def to_come(self, now: float) -> list[float]:
-        """Give the starts of the windows that are to be planned."""
+        """Return the starts of the windows to plan."""
         if self.spec is None or self.timetable is None or self.spec.suspend:
             return []
         return list(islice(self.timetable.after(now), self.spec.ahead))
 
     def missed(self, now: float, last: float) -> float | None:
-        """Give the start of the latest window that has begun after `last`, if it may still be made.
+        """Return the start of the latest window that has begun after `last`, if it may still be created.
 
-        Only the latest, as of a CronJob that was missed several times one Job is made.
+        Only the latest is created, as a CronJob that was missed several times gets one Job.
         """
         if self.spec is None or self.timetable is None or self.spec.suspend:
             return None
@@ -71,16 +71,16 @@ class ReservationSchedule:
         return self.timetable.latest(now, max(last, self.meta.created, now - late))
 
     def last_start(self, now: float) -> float:
-        """Give the start of the last window that has begun, as far as the status tells; 0 if none has.
+        """Return the start of the last window that has begun, as far as the status shows, or 0 if none has.
 
-        It may be later than now, if the clock was set back since.
+        It can be later than now, if the clock was set back since.
         """
         planned = (stored_instant(each.get("startAt")) or 0.0 for each in self.status.get("windows", ()))
         begun = (start for start in planned if start <= now)
         return max((stored_instant(self.status.get("lastStart")) or 0.0, *begun))
 
     def manifest(self, start: float) -> dict[str, Any]:
-        """Write the Reservation of a window, which goes with its schedule."""
+        """Return the Reservation of a window, which is deleted with its schedule."""
         metadata = self.template.get("metadata", {})
         annotations = metadata.get("annotations", {}) | {TEMPLATE_ANNOTATION: self.digest}
         end = start + (self.spec.duration_seconds if self.spec is not None else 0)

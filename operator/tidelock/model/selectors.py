@@ -10,9 +10,9 @@ import msgspec
 from tidelock.model.api.wire import LABEL_VALUE, LONGEST_LABEL_KEY, QUALIFIED_NAME
 
 Labels = Mapping[str, str]
-T = TypeVar("T")
-Labelled = list[tuple[Labels, T]]
-"""Things with their labels."""
+_T = TypeVar("_T")
+Labelled = list[tuple[Labels, _T]]
+"""Objects with their labels."""
 
 _INTEGER = re.compile("[+-]?[0-9]{1,19}")
 _KEY, _VALUE = re.compile(QUALIFIED_NAME), re.compile(LABEL_VALUE)
@@ -30,7 +30,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Whether the labels satisfy the expression; an unknown operator matches nothing."""
+        """Return whether the labels satisfy the expression; an unknown operator matches nothing."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -46,8 +46,8 @@ class Requirement(msgspec.Struct, frozen=True):
             case _:
                 return False
 
-    def select(self, things: Labelled[T]) -> Labelled[T]:
-        """Return the things whose labels satisfy the expression, some ten times as fast as one by one."""
+    def select(self, things: Labelled[_T]) -> Labelled[_T]:
+        """Return the objects with labels that satisfy the expression, ten times as fast as one by one."""
         key, values = self.key, frozenset(self.values)
         match self.operator:
             case "In":
@@ -63,7 +63,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     @property
     def valid(self) -> bool:
-        """Whether it asks for what a label can be, with as many values as its operator takes."""
+        """Whether it requires valid label values, in the number that its operator takes."""
         match self.operator:
             case "In" | "NotIn":
                 enough = bool(self.values)
@@ -97,17 +97,17 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def size(self) -> int:
-        """How many labels, and values of expressions, a pod may have to be held against."""
+        """The number of labels and expression values that a pod may be compared with."""
         return len(self.match_labels) + sum(max(1, len(each.values)) for each in self.match_expressions)
 
     def matches(self, labels: Labels) -> bool:
-        """Whether the labels satisfy the selector; an empty selector matches everything."""
+        """Return whether the labels satisfy the selector; an empty selector matches everything."""
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
             requirement.matches(labels) for requirement in self.match_expressions
         )
 
-    def select(self, things: Labelled[T]) -> Labelled[T]:
-        """Return the things whose labels satisfy the selector."""
+    def select(self, things: Labelled[_T]) -> Labelled[_T]:
+        """Return the objects with labels that satisfy the selector."""
         for key, value in self.match_labels.items():
             things = [thing for thing in things if thing[0].get(key) == value]
         for requirement in self.match_expressions:
@@ -123,9 +123,9 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def selective(self) -> bool:
-        """Whether it can match a node: it is not empty, and all of it is valid, as kube-scheduler has it.
+        """Whether the term can match a node: it has valid content only, by kube-scheduler's rules.
 
-        The API server takes invalid label values in preferred terms, and older ones took them anywhere.
+        The API server accepts invalid label values in preferred terms, and older ones accepted them anywhere.
         """
         return bool(self.match_expressions or self.match_fields) and (
             all(each.valid for each in self.match_expressions)
@@ -133,7 +133,7 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", dict=True):
         )
 
     def matches(self, name: str, labels: Labels) -> bool:
-        """Whether a node satisfies the term; without a name the term's fields don't count.
+        """Return whether a node satisfies the term; without a name the term's fields don't count.
 
         There is one field, metadata.name.
         """
@@ -146,12 +146,12 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
 
 class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
-    """Terms of which one must hold."""
+    """Terms of which at least one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
     def matches(self, name: str, labels: Labels) -> bool:
-        """Whether a node satisfies any of the terms."""
+        """Return whether a node satisfies any of the terms."""
         return any(term.matches(name, labels) for term in self.node_selector_terms)
 
 
@@ -164,7 +164,7 @@ class Taint(msgspec.Struct, frozen=True):
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """A pod's leave to ignore taints."""
+    """A pod's permission to ignore taints."""
 
     key: str = ""
     operator: str = "Equal"
@@ -172,7 +172,7 @@ class Toleration(msgspec.Struct, frozen=True):
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint is ignored: an empty effect or key stands for all, for Equal too."""
+        """Return whether the taint is ignored: an empty effect or key stands for all, also for Equal."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -187,7 +187,7 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 def _integer(text: str) -> int | None:
-    """Read a whole number as the API does, which unlike int() takes no 1_000 and nothing beyond 64 bits."""
+    """Parse a whole number like the API, which unlike int() refuses 1_000 and numbers beyond 64 bits."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)

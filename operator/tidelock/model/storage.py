@@ -11,11 +11,11 @@ from tidelock.model.quantities import parse_quantity
 from tidelock.model.selectors import LabelSelector, NodeSelector
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: for which node a provisioner is to make the volume."""
+"""Annotation of a claim: the node for which a provisioner must create the volume."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 """Annotation of a volume: no user bound it to its claim."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-"""Provisioner of a class whose volumes are made beforehand."""
+"""Provisioner of a class with volumes that are created beforehand."""
 
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -38,14 +38,14 @@ class _Stored(msgspec.Struct, frozen=True, dict=True):
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """A link to an object; without a uid to whichever has the name."""
+    """A link to an object. Without a uid it leads to any object with the name."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
     def names(self, meta: ObjectMeta) -> bool:
-        """Whether it leads to the object of this metadata."""
+        """Return whether the link leads to the object of this metadata."""
         return (self.namespace, self.name) == meta.key and self.uid in ("", meta.uid)
 
 
@@ -75,22 +75,22 @@ class PersistentVolumeClaim(_Stored, frozen=True):
 
     @property
     def class_name(self) -> str:
-        """The class of volumes that it asks for; empty for volumes without a class."""
+        """The class of volumes that the claim requests, or empty for volumes without a class."""
         return self.meta.annotations.get(_BETA_CLASS, self.spec.storage_class_name or "")
 
     @property
     def bound(self) -> bool:
-        """Whether it has its volume for good."""
+        """Whether the claim has its volume for good."""
         return bool(self.spec.volume_name) and _BIND_COMPLETED in self.meta.annotations
 
     @property
     def selected_node(self) -> str:
-        """The node for which its volume is being made; empty if none is."""
+        """The node for which its volume is being created, or empty if there is none."""
         return self.meta.annotations.get(SELECTED_NODE, "")
 
     @cached_property
     def size(self) -> int | None:
-        """Bytes that it asks for, or None."""
+        """Requested bytes, or None."""
         requests = self.spec.resources.requests
         return parse_quantity(_STORAGE, requests[_STORAGE]) if _STORAGE in requests else None
 
@@ -127,12 +127,12 @@ class PersistentVolume(_Stored, frozen=True):
 
     @property
     def class_name(self) -> str:
-        """Its class; empty if it has none."""
+        """Its class, or empty if it has none."""
         return self.meta.annotations.get(_BETA_CLASS, self.spec.storage_class_name)
 
     @property
     def affinity(self) -> NodeSelector | None:
-        """The nodes from which it can be reached; None for all."""
+        """The nodes from which the volume can be reached, or None for all."""
         return self.spec.node_affinity.required if self.spec.node_affinity else None
 
     @cached_property
@@ -141,11 +141,11 @@ class PersistentVolume(_Stored, frozen=True):
         return parse_quantity(_STORAGE, self.spec.capacity.get(_STORAGE, 0))
 
     def holds(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether a volume that is set aside for a claim can become the claim's."""
+        """Return whether a volume that is set aside for a claim can become the claim's."""
         return self.capacity >= (claim.size or 0) and self._agrees(claim)
 
     def suits(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether a volume that is nobody's can, as far as size, labels and place go."""
+        """Return whether a free volume suits the claim, by size, labels and topology."""
         return (
             self._agrees(claim)
             and self.status.phase == "Available"
@@ -181,12 +181,12 @@ class StorageClass(_Stored, frozen=True, rename="camel"):
 
     @property
     def waits(self) -> bool:
-        """Whether its claims are bound only when a node has been chosen for a pod."""
+        """Whether its claims are bound only after a node has been chosen for a pod."""
         return self.volume_binding_mode == "WaitForFirstConsumer"
 
     @property
     def provisions(self) -> bool:
-        """Whether volumes are made on demand."""
+        """Whether volumes are created on demand."""
         return self.provisioner not in ("", NO_PROVISIONER)
 
 
@@ -212,7 +212,7 @@ class CsiNode(_Stored, frozen=True):
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """How many volumes of a driver the node can have, by driver; no limit for a driver that is absent."""
+        """The number of volumes of each driver that the node can have. An absent driver has no limit."""
         return {
             driver.name: driver.allocatable.count
             for driver in self.spec.drivers
@@ -231,7 +231,7 @@ class CsiDriver(_Stored, frozen=True):
 
 
 class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
-    """How much a driver can still provide in a part of the cluster."""
+    """The storage that a driver can still provide in a part of the cluster."""
 
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
@@ -240,7 +240,7 @@ class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
 
     @cached_property
     def limit(self) -> int:
-        """Bytes of the largest volume that can be made; -1 if that is not known."""
+        """Bytes of the largest volume that can be created, or -1 if it is unknown."""
         if self.meta.unreadable:
             return -1
         limit = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
@@ -258,7 +258,7 @@ class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VolumeAttachment(_Stored, frozen=True):
-    """A volume that is attached to a node, or is to be."""
+    """A volume that is attached to a node, or will be."""
 
     spec: _AttachmentSpec = _AttachmentSpec()
 

@@ -1,7 +1,7 @@
-"""What is left of an object that the operator failed to take in: it is there, and can't be used.
+"""The remains of an object that the operator failed to process: it exists, but can't be used.
 
-It stands for the object until that is taken in. It counts as any object of which a needed part can't be read:
-a node takes nothing, nor does the node of a pod, and a lock keeps what it was given.
+They replace the object until it is processed. They count like any object with an unreadable needed part: a
+node takes no pod, nor does the node of such a pod, and a reservation keeps its capacity.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tidelock.model.reservation import Reservation
 
 @singledispatch
 def unusable(known: Any, problem: str) -> Any:
-    """Return what stands for an object, or None if nothing has to."""
+    """Return the replacement of an object, or None if it needs none."""
     del known, problem
 
 
@@ -46,7 +46,7 @@ def _reservation(known: Reservation, problem: str) -> Reservation:
 
 
 def _with_fault(meta: ObjectMeta, problem: str) -> ObjectMeta:
-    """Note in an object's metadata that nothing of it can be used."""
+    """Note in an object's metadata that nothing of the object can be used."""
     fault = Fault("", problem, needed=True)
     plain = {name: getattr(meta, name) for name in ObjectMeta.__struct_fields__}
     return ObjectMeta(**plain | {"faults": (fault, *meta.faults)})

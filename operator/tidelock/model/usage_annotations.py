@@ -1,8 +1,8 @@
 """Measured use of nodes and of workloads' pods, and the annotations that carry it.
 
-The use of a node is in percent of its capacity, which is what its processes share whether or not they are
-pods, and what node-exporter counts. The use of a pod is absolute: cores and bytes. A window that is not there
-was not measured: nothing is ever filled in with zero.
+The use of a node is in percent of its capacity, which all its processes share whether or not they are pods,
+and which node-exporter counts. The use of a pod is absolute: cores and bytes. An absent window was not
+measured: nothing is ever filled in with zero.
 """
 
 import enum
@@ -12,12 +12,12 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from tidelock.model.instants import format_instant, parse_instant
-from tidelock.model.nesting import bounded
+from tidelock.model.nesting import depth_bounded
 
 NODE_LEVEL = "tidelock.dev/water-level"
-"""Annotation of a Node: its level."""
+"""Annotation of a Node with its level."""
 POD_USAGE = "tidelock.dev/pod-usage"
-"""Annotation of a workload: the use of one pod of it."""
+"""Annotation of a workload with the use of one of its pods."""
 
 WindowName = Literal["15m", "1h", "1d"]
 Measured = Literal["cpu", "memory"]
@@ -29,11 +29,11 @@ WORKLOAD_KINDS: Mapping[str, str] = {
     "Job": "batch",
     "CloneSet": "apps.kruise.io",
 }
-"""Kinds of workloads whose pods' use is kept, with their API groups."""
+"""Kinds of workloads with measured pods, with their API groups."""
 
 WINDOW_SECONDS: Mapping[WindowName, int] = {"15m": 900, "1h": 3600, "1d": 86_400}
 
-# What is more than this was not measured but miscounted.
+# A larger value was not measured but miscounted.
 FULL = 100.0
 """Percent of a node."""
 MOST_CORES = 1e5
@@ -46,7 +46,7 @@ _NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Quality(enum.Enum):
-    """What a measurement is worth."""
+    """The validity of a measurement."""
 
     FRESH = "fresh"
     STALE = "stale"
@@ -63,29 +63,29 @@ class Stat(msgspec.Struct, frozen=True, gc=False):
 
 
 Windows = Mapping[WindowName, Mapping[Measured, Stat]]
-"""Statistics by window and resource; what was not measured is not there."""
+"""Statistics by window and resource, of measured ones only."""
 
 
 class NodeLevel(msgspec.Struct, frozen=True, gc=False):
-    """Use of a node in percent of its capacity, 0 to 100, as it was at an instant."""
+    """Use of a node in percent of its capacity, 0 to 100, at an instant."""
 
     at: float
     windows: Windows
 
 
 class PodUsage(msgspec.Struct, frozen=True, gc=False):
-    """Use of one pod of a workload, in cores and bytes, as it was at an instant."""
+    """Use of one pod of a workload, in cores and bytes, at an instant."""
 
     at: float
     windows: Windows
 
 
 class PodMeans(msgspec.Struct, frozen=True, gc=False):
-    """Mean use of a pod, as it was at an instant; there are many, and nobody asks for more than the mean.
+    """Mean use of a pod at an instant. Only the mean is kept, as there are many pods.
 
     Attributes:
         at: the instant.
-        means: cores and bytes of each window, the shortest first; NaN for what was not measured.
+        means: cores and bytes of each window, the shortest first, or NaN for unmeasured ones.
 
     """
 
@@ -98,7 +98,7 @@ PodUses = Mapping[str, PodMeans]
 
 
 class WorkloadKey(NamedTuple):
-    """What names a workload: its kind, which is one of WORKLOAD_KINDS, its namespace and its name."""
+    """The name of a workload: its kind (one of WORKLOAD_KINDS), its namespace and its name."""
 
     kind: str
     namespace: str
@@ -110,10 +110,10 @@ WorkloadUses = Mapping[WorkloadKey, PodUsage]
 
 
 class MeasuredUses(NamedTuple):
-    """What was measured below the nodes.
+    """Measured use of pods and workloads.
 
-    The load loop hands a new one to the scheduler after each reading, by a `Callable[[Uses], None]`; neither
-    mapping is changed afterwards. What was not measured is not there.
+    The load loop passes a new one to the scheduler after each reading, by a `Callable[[Uses], None]`. Neither
+    mapping is changed afterwards. Unmeasured pods and workloads are absent.
     """
 
     pods: PodUses
@@ -121,13 +121,13 @@ class MeasuredUses(NamedTuple):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An annotation that says nothing: what is wrong with it."""
+    """The error of an annotation that can't be read."""
 
     problem: str
 
 
 def quality(at: float | None, now: float, staleness_seconds: float) -> Quality:
-    """Judge a measurement by its time; one from the future is as wrong as one from the past is old."""
+    """Judge a measurement by its time. A future time is as invalid as a time long past."""
     if at is None:
         return Quality.MISSING
     if at > now + staleness_seconds:
@@ -140,29 +140,29 @@ class _Wire(msgspec.Struct, frozen=True):
     windows: dict[WindowName, dict[Measured, Stat]]
 
 
-_decode_number = bounded(msgspec.json.Decoder(_NotNegative).decode)
-_decode_wire = bounded(msgspec.json.Decoder(_Wire).decode)
+_decode_number = depth_bounded(msgspec.json.Decoder(_NotNegative).decode)
+_decode_wire = depth_bounded(msgspec.json.Decoder(_Wire).decode)
 _ENCODER = msgspec.json.Encoder()
 
 
 def encode_node_level(level: NodeLevel) -> str:
-    """Write a node's level, rounded to hundredths of a percent."""
+    """Encode a node's level, rounded to hundredths of a percent."""
     return _encode(level.at, level.windows, {"cpu": _PERCENT_DIGITS, "memory": _PERCENT_DIGITS})
 
 
 def decode_node_level(text: str) -> NodeLevel | Unreadable:
-    """Read a node's level."""
+    """Decode a node's level."""
     wire = _decode(text, {"cpu": FULL, "memory": FULL})
     return wire if isinstance(wire, Unreadable) else NodeLevel(*wire)
 
 
 def encode_pod_usage(usage: PodUsage) -> str:
-    """Write the use of a pod, rounded to tenths of a millicore and to bytes."""
+    """Encode the use of a pod, rounded to tenths of a millicore and to bytes."""
     return _encode(usage.at, usage.windows, _DIGITS)
 
 
 def decode_pod_usage(text: str) -> PodUsage | Unreadable:
-    """Read the use of a pod."""
+    """Decode the use of a pod."""
     wire = _decode(text, {"cpu": MOST_CORES, "memory": MOST_BYTES})
     return wire if isinstance(wire, Unreadable) else PodUsage(*wire)
 
@@ -184,7 +184,7 @@ def _compact_stat(stat: Stat, digits: int) -> dict[str, float]:
 
 
 def _compact(value: float, digits: int) -> float:
-    """Round; a whole number is written without a point."""
+    """Round a value; a whole number is written without a point."""
     rounded = round(value, digits)
     return int(rounded) if rounded == int(rounded) else rounded
 
@@ -213,7 +213,7 @@ def _instant(text: str) -> float:
 
 
 def _too_much(path: str, stat: Stat, most: float) -> str:
-    """Name the first figure that is more than there can be."""
+    """Return the first figure that exceeds its maximum."""
     name, value = next((name, value) for name, value in msgspec.structs.asdict(stat).items() if value > most)
     return f"{path}.{name} is {value:g}, more than {most:g}"
 
@@ -227,43 +227,44 @@ CraneMetric = Literal[
     "mem_usage_max_avg_1d",
 ]
 CRANE_METRICS: tuple[CraneMetric, ...] = get_args(CraneMetric)
-"""Annotations of a Node by crane-scheduler: parts of the node, as mean or highest mean of five minutes."""
+"""Annotations of a Node by crane-scheduler: fractions of the node, as mean or highest mean of five
+minutes."""
 CRANE_HOT_VALUE = "node_hot_value"
-"""Annotation of a Node by crane-scheduler: how many pods it got lately, weighted."""
+"""Annotation of a Node by crane-scheduler: its recent pods, weighted."""
 
 _MOST_HOT = 1e6
 _CRANE_DIGITS = 5
 
 
 class CraneReading(msgspec.Struct, frozen=True):
-    """One number and its time."""
+    """A number and its time."""
 
     value: float
     at: float
 
 
 def encode_crane(reading: CraneReading) -> str:
-    """Write a value of crane's: `0.63012,2023-10-17T15:04:32Z`, in UTC and whole seconds."""
+    """Encode a value of crane-scheduler: `0.63012,2023-10-17T15:04:32Z`, in UTC and whole seconds."""
     value = f"{reading.value:.{_CRANE_DIGITS}f}"
     return f"{value},{format_instant(int(reading.at))}"
 
 
 def encode_crane_hot_value(reading: CraneReading) -> str:
-    """Write crane's hot value: `3,2023-10-17T15:04:32Z`."""
+    """Encode crane-scheduler's hot value: `3,2023-10-17T15:04:32Z`."""
     return f"{_compact(reading.value, _CRANE_DIGITS)},{format_instant(int(reading.at))}"
 
 
 def decode_crane(text: str) -> CraneReading | Unreadable:
-    """Read a value of crane's six: a fraction, 0 to 1.
+    """Decode one of crane-scheduler's six values: a fraction, 0 to 1.
 
-    crane-scheduler itself writes local time with a Z behind it; where its clock is not in UTC, its values
-    are stale or from the future.
+    crane-scheduler itself writes local time followed by a Z. If its clock is not in UTC, its values are stale
+    or in the future.
     """
     return _decode_reading(text, 1.0)
 
 
 def decode_crane_hot_value(text: str) -> CraneReading | Unreadable:
-    """Read crane's hot value."""
+    """Decode crane-scheduler's hot value."""
     return _decode_reading(text, _MOST_HOT)
 
 

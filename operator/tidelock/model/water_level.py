@@ -1,4 +1,4 @@
-"""A WaterLevel object, decoded once into what the scheduler works with."""
+"""A WaterLevel object, decoded once into the form that the scheduler uses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from tidelock.model.selectors import NodeSelectorTerm, Requirement
 
 @dataclass(frozen=True, slots=True)
 class WaterLevel:
-    """One version of a WaterLevel; of a spec that cannot be read there is only the `problem`."""
+    """One version of a WaterLevel. For an unreadable spec there is only the `problem`."""
 
     meta: ObjectMeta
     spec: WaterLevelSpec | None = None
@@ -23,7 +23,7 @@ class WaterLevel:
 
     @property
     def nodes(self) -> NodeSelectorTerm | None:
-        """Which nodes it is about; None for all, which an empty selector means too."""
+        """The selector of its nodes, or None for all nodes, which an empty selector also means."""
         selector = self.spec.node_selector if self.spec else None
         if selector is None:
             return None

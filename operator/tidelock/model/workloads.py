@@ -1,4 +1,4 @@
-"""Services and controllers as the scheduler sees them: what selects the pods that belong together."""
+"""Services and controllers as the scheduler sees them: selectors of pods that belong together."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class _Selection(msgspec.Struct, frozen=True):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A Service, or a ReplicationController: both select by labels alone."""
+    """A Service, or a ReplicationController: both select pods by labels alone."""
 
     metadata: ObjectMeta
     spec: _PlainSelection = _PlainSelection()
@@ -40,6 +40,6 @@ class Workload(msgspec.Struct, frozen=True):
         return self.metadata
 
 
-# They only make nodes more or less welcome: what can be read of them is good enough.
+# They only make nodes more or less welcome, so a partly readable one is good enough.
 decode_service = Reader(Service, spare=".*")
 decode_workload = Reader(Workload, spare=".*")

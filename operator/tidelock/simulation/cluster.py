@@ -1,6 +1,6 @@
-"""The scheduler as it serves a cluster, but told of a simulated one: the real decider and feed.
+"""A simulated cluster with the scheduler that serves a real one: the same decider and event handlers.
 
-A restart throws all that they know away, and tells a new process what an API server would have.
+A restart discards all their state, and lists the objects to a new process, as from an API server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,11 +28,11 @@ GPU = "nvidia.com/gpu"
 _NONE = ("0", "0m")
 
 EPOCH = 1_800_000_000.0
-"""What the API's time is when a world begins: annotations and bindings carry it."""
+"""Start of a world in the API's time, which annotations and bindings carry."""
 
 
 class VirtualClock:
-    """A clock that is set by hand; seconds since the beginning of the world."""
+    """A clock that is set by hand, in seconds since the start of the world."""
 
     def __init__(self) -> None:
         self.elapsed = 0.0
@@ -42,12 +42,12 @@ class VirtualClock:
         return EPOCH + self.elapsed
 
     def monotonic(self) -> float:
-        """Give the same: this clock never jumps."""
+        """Return the same, as this clock never jumps."""
         return self.now()
 
 
 class SimulatedCluster:
-    """The API objects of a world, and the scheduler that is told of them."""
+    """The API objects of a world, and the scheduler that receives them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SimulatedCluster:
         configuration: Configuration,
         water_level: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make the objects; `water_level` is the spec of the WaterLevel that all nodes are in."""
+        """Create the objects; `water_level` is the spec of the WaterLevel that selects all nodes."""
         self.clock = VirtualClock()
         self.nodes = [node_of(machine) for machine in world.machines]
         self.pods: dict[str, Pod] = {}
@@ -67,25 +67,25 @@ class SimulatedCluster:
         self._start()
 
     def restart(self) -> None:
-        """Have a new process take over."""
+        """Replace the scheduler by a new process."""
         self._start()
 
     def replace_node(self, row: int, annotations: dict[str, str]) -> None:
-        """Have a node's annotations changed."""
+        """Change a node's annotations."""
         old = self.nodes[row]
         new = msgspec.structs.replace(
             old, metadata=msgspec.structs.replace(old.metadata, annotations=annotations)
         )
-        vars(new).update(vars(old))  # what was worked out of its size and conditions
+        vars(new).update(vars(old))  # values computed from its size and conditions
         self.nodes[row] = new
         self._event_handlers.nodes.upsert(old, new)
 
     def learn(self, uses: MeasuredUses) -> None:
-        """Have the use of pods and workloads read."""
+        """Pass the use of pods and workloads to the scheduler."""
         at_once(self._decider.measurements.take(uses))
 
     def add_pod(self, number: int) -> None:
-        """Have a pod of the world created."""
+        """Create a pod of the world."""
         name = pod_name(number)
         template = self._templates[self._workload[number]]
         meta = msgspec.structs.replace(
@@ -96,21 +96,21 @@ class SimulatedCluster:
         self._event_handlers.pods.upsert(None, pod)
 
     def end_pod(self, number: int) -> None:
-        """Have a pod deleted."""
+        """Delete a pod."""
         self._event_handlers.pods.remove(self.pods.pop(pod_name(number)))
 
     def decide(self) -> Iterator[tuple[int, str]]:
-        """Decide all that is due now; yields each pod that was bound, and its node."""
+        """Decide all that is due now, and yield each pod that was bound, with its node."""
         now = self.clock.now()
         while (due := self._decider.next_due()) is not None and due <= now:
             outcome = self._decider.step(now)
-            self._decider.take_preemptions()  # all pods have one priority: there is nobody to evict
+            self._decider.take_preemptions()  # all pods have one priority: there is no victim
             if isinstance(outcome, AssumedPod):
                 self._bind(outcome)
                 yield int(outcome.pod.meta.name.removeprefix("pod-")), outcome.node_name
 
     def next_due(self) -> float | None:
-        """Second of the world at which there is something to decide without any event; None for never."""
+        """Second of the world at which a decision is due without any event, or None for never."""
         due = self._decider.next_due()
         return None if due is None else due - EPOCH
 
@@ -151,12 +151,12 @@ class SimulatedCluster:
 
 
 def pod_name(number: int) -> str:
-    """Name of a world's pod, which is its uid too."""
+    """Name of a world's pod, which is also its uid."""
     return f"pod-{number:06}"
 
 
 def node_of(machine: Machine) -> Node:
-    """Make the node that a machine is, Ready."""
+    """Return the node for a machine, Ready."""
     amounts = {"cpu": f"{machine.cpu}m", "memory": str(machine.memory), "pods": str(machine.pods)}
     if machine.gpus:
         amounts[GPU] = str(machine.gpus)
@@ -182,7 +182,7 @@ def _replica_set(workload: SimulatedWorkload) -> Controller:
 
 
 def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
-    source = {"prometheus": {"address": "http://prometheus"}}  # which nobody asks
+    source = {"prometheus": {"address": "http://prometheus"}}  # which is never queried
     body = {"metadata": {"name": "all", "uid": "all"}, "spec": {"source": source, **spec}}
     decoded = decode_water_level(msgspec.json.encode(body))
     if decoded.spec is None:
@@ -191,7 +191,7 @@ def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
 
 
 def _pod(workload: SimulatedWorkload) -> Pod:
-    """Give what all pods of a workload have."""
+    """Return the common part of all pods of a workload."""
     requests = {"cpu": f"{workload.cpu}m", "memory": str(workload.memory)}
     limits = {"cpu": f"{workload.cpu_limit}m", "memory": str(workload.memory_limit)}
     body = {
@@ -232,4 +232,4 @@ def _instant(seconds: float) -> datetime:
 
 
 def _nobody_sleeps() -> None:
-    """Wake nobody: decisions are made when the simulation asks for them."""
+    """Wake no task: decisions run when the simulation asks for them."""

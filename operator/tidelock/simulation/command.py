@@ -1,4 +1,4 @@
-"""The command `tidelock simulate`: plays a world under several policies and shows what came of it."""
+"""The command `tidelock simulate`: plays a world under several policies and shows the results."""
 
 import argparse
 import logging
@@ -36,38 +36,46 @@ _COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command's arguments."""
+    """Add the command's arguments to a parser."""
     defaults = Setting()
     known = ", ".join(POLICIES)
     parser.add_argument(
-        "--policies", default="default,least-used,water-level", help=f"names with commas between: {known}"
+        "--policies", default="default,least-used,water-level", help=f"comma-separated names: {known}"
     )
-    parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); without: synthetic load")
+    parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); default: synthetic load")
     parser.add_argument("--openb-nodes", type=Path, help="node list of the openb trace (CSV, .gz)")
     parser.add_argument("--openb-pods", type=Path, help="pod list of the openb trace (CSV, .gz)")
     parser.add_argument("--nodes", type=int, default=defaults.nodes)
     parser.add_argument(
-        "--cores", type=int, nargs="+", default=list(defaults.cores), help="sizes of nodes, in turn"
+        "--cores", type=int, nargs="+", default=list(defaults.cores), help="sizes of nodes in cores, in turn"
     )
-    parser.add_argument("--workloads", type=int, default=defaults.workloads, help="how many Deployments")
+    parser.add_argument("--workloads", type=int, default=defaults.workloads, help="number of Deployments")
     parser.add_argument("--fill", type=float, default=defaults.fill, help="share of all cores requested")
     parser.add_argument(
         "--overcommit", type=float, default=defaults.overcommit, help="limits as multiples of requests"
     )
-    parser.add_argument("--life-hours", type=float, default=defaults.life / 3600, help="of a pod, on average")
-    parser.add_argument("--noise", type=float, default=defaults.noise, help="how far replicas differ, 0: not")
-    parser.add_argument("--rollouts", type=int, default=defaults.rollouts, help="of whole Deployments")
-    parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="five minutes each")
-    parser.add_argument("--lag", type=float, default=LAG, help="seconds that measurements are late")
-    parser.add_argument("--fault", choices=tuple(FAULTS), default="none", help="what goes wrong")
+    parser.add_argument(
+        "--life-hours", type=float, default=defaults.life / 3600, help="mean lifetime of a pod"
+    )
+    parser.add_argument(
+        "--noise", type=float, default=defaults.noise, help="difference between replicas, 0 for none"
+    )
+    parser.add_argument(
+        "--rollouts", type=int, default=defaults.rollouts, help="roll-outs of whole Deployments"
+    )
+    parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="number of steps of five minutes")
+    parser.add_argument("--lag", type=float, default=LAG, help="delay of measurements in seconds")
+    parser.add_argument(
+        "--fault", choices=tuple(FAULTS), default="none", help="faults of the measurements and the scheduler"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     parser.add_argument("--plots", type=Path, help="folder to write pictures to")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; gives the exit status."""
-    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # plugins' warnings are part of the play
+    """Run the command, and return the exit status."""
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # plugins' warnings are expected
     try:
         names = _policies(arguments.policies)
         world = _world(arguments)
@@ -137,8 +145,8 @@ def _play(
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Show how far the runs are; gives a function to call after each step."""
-    from rich.console import Console  # noqa: PLC0415 -- not there where nothing is simulated
+    """Show the progress of the runs, and yield a function to call after each step."""
+    from rich.console import Console  # noqa: PLC0415 -- an optional extra
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True)) as bar:

@@ -1,7 +1,7 @@
-"""Plays a world under a policy: pods come, are placed by the real scheduler, use what they use, and go.
+"""Simulation engine: pods arrive, the real scheduler places them, they use resources, and end.
 
-Time is a heap of events. What a node uses is the sum of what its pods want, up to its size; it is known for
-every step of five minutes, as the average over the step.
+Time is a heap of events. The use of a node is the sum of the demands of its pods, up to its size. It is known
+for every step of five minutes, as the average over the step.
 """
 
 import heapq
@@ -27,7 +27,7 @@ _CORE = 1000.0
 
 
 class _Kind(IntEnum):
-    """Kinds of events; of those at one instant the smaller come first."""
+    """Kinds of events, where smaller ones come first at the same instant."""
 
     END = 0
     MEASURE = 1
@@ -39,16 +39,16 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a world; N nodes, T steps, P pods.
+    """The results of a world with N nodes, T steps and P pods.
 
     Attributes:
         policy: name of the policy.
         title: name of the world.
         seed: seed of the policy.
-        cpu: use of each node in each step, in percent of its size; T x N.
-        pending: how many pods had no node at the end of each step; T.
-        node: node that each pod was given, or NOWHERE; P.
-        bound: second at which it was, or infinity; P.
+        cpu: use of each node in each step, in percent of its size (T x N).
+        pending: how many pods had no node at the end of each step (T).
+        node: node of each pod, or NOWHERE (P).
+        bound: second at which it was bound, or infinity (P).
 
     """
 
@@ -73,7 +73,7 @@ class Simulation:
         lag: float = LAG,
         faults: MetricsFaults = NO_FAULTS,
     ) -> None:
-        """Make the cluster and its scheduler; `lag` is how many seconds late measurements are."""
+        """Create the cluster and its scheduler; `lag` is the delay of measurements in seconds."""
         self._world = world
         self._policy = policy
         self._seed = seed
@@ -95,7 +95,7 @@ class Simulation:
         self._wake_at = np.inf
 
     def run(self, progress: Progress | None = None) -> Run:
-        """Play the world to its end."""
+        """Simulate the world to its end."""
         world = self._world
         for pod, instant in enumerate(world.arrives.tolist()):
             self._at(instant, _Kind.ARRIVE, pod)
@@ -155,13 +155,13 @@ class Simulation:
             self._at(due, _Kind.WAKE, 0)
 
     def _measure(self, step: int) -> None:
-        """Find what was used in a step that has just ended."""
+        """Compute the use in a step that has just ended."""
         start, end = step * STEP, (step + 1) * STEP
         running = np.flatnonzero((self._bound < end) & (self._ended > start))
         share = (np.minimum(self._ended[running], end) - np.maximum(self._bound[running], start)) / STEP
         wanted, nodes = self._world.cpu[running, step].astype(np.float64), self._node[running]
         total = np.bincount(nodes, share * wanted, len(self._capacity))
-        granted = np.minimum(self._capacity / np.maximum(total, 1), 1)  # a node that is full slows all down
+        granted = np.minimum(self._capacity / np.maximum(total, 1), 1)  # a full node slows all its pods down
         memory = np.bincount(nodes, share * self._world.memory[running], len(self._memory))
         self._cpu[step] = 100 * total * granted / self._capacity
         self._pending[step] = self._waiting
@@ -176,7 +176,7 @@ class Simulation:
             )
 
     def _show(self, step: int, instant: float) -> None:
-        """Have the scheduler see what can be read of a step, as the annotator would write it."""
+        """Show the readable measurements of a step to the scheduler, as the annotator would write them."""
         if not self._measurements.readable(instant):
             return
         for row, level in self._measurements.levels(step, EPOCH):

@@ -1,4 +1,4 @@
-"""What a metrics server would show of the true use: samples every five minutes, late, over windows.
+"""A simulated metrics server: samples of the true use every five minutes, delayed, over windows.
 
 Statistics are those of PromQL over the samples of a range: avg_over_time, max_over_time and
 quantile_over_time(0.95).
@@ -35,11 +35,11 @@ _SHORTEST = 60.0 / STEP  # share of a step that a pod must have run for its rate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsFaults:
-    """What goes wrong with the measurements and the scheduler; times are seconds of the world.
+    """Faults of the measurements and the scheduler. Times are seconds of the world.
 
     Attributes:
         down: from when to when the metrics server neither scrapes nor answers.
-        nan: share of readings of nodes, drawn anew each time, that are NaN.
+        nan: share of readings of nodes, drawn each time, that are NaN.
         missing: share of the nodes that are never measured.
         skew: how far the metrics server's clock is ahead.
         restarts: when the scheduler is replaced by a new process.
@@ -68,18 +68,14 @@ FAULTS: Mapping[str, MetricsFaults] = MappingProxyType(
         "restart": MetricsFaults(restarts=(_NOON / 2, _NOON, _NOON * 3 / 2)),
     }
 )
-"""What may go wrong, by name.
-
-No metrics for half an hour, a fifth of all readings NaN, half of the nodes never measured, a clock that is
-half an hour off, three new processes.
-"""
+"""Faults by name."""
 
 
 class SimulatedMetrics:
-    """The samples of a world; K samples so far, N nodes, P pods, W workloads.
+    """The samples of a world: K samples so far, N nodes, P pods, W workloads.
 
-    What could not be sampled is NaN. The use of a workload's pod is the mean of its pods that run, so it is
-    known as long as the workload has had any.
+    Missing samples are NaN. The use of a workload's pod is the mean of its running pods, so it is known as
+    long as the workload has had any.
     """
 
     def __init__(self, world: SimulatedWorld, faults: MetricsFaults, rng: np.random.Generator) -> None:
@@ -102,15 +98,15 @@ class SimulatedMetrics:
     def sample(
         self, step: int, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, share: Floats
     ) -> None:
-        """Take in what was used in a step.
+        """Add the use in a step.
 
         Args:
-            step: which one.
-            cpu: percent of each node; N.
-            memory: the same of memory; N.
-            pods: those that ran.
-            pod_cpu: what each of them used while it ran, in cores.
-            share: for which share of the step it did.
+            step: the number of the step.
+            cpu: percent of each node (N).
+            memory: the same for memory (N).
+            pods: the pods that ran.
+            pod_cpu: use of each of them while it ran, in cores.
+            share: share of the step for which it ran.
 
         """
         if self._is_down((step + 1) * STEP):
@@ -132,14 +128,14 @@ class SimulatedMetrics:
             series[alive, step] = total[alive] / count[alive]
 
     def readable(self, now: float) -> bool:
-        """Whether the metrics server answers at a second of the world."""
+        """Return whether the metrics server answers at a second of the world."""
         return not self._is_down(now)
 
     def levels(self, step: int, epoch: float) -> Iterator[tuple[int, NodeLevel]]:
         """Yield the level of each node that can be read after a step, by its row.
 
         Args:
-            step: the last one that is visible.
+            step: the last visible step.
             epoch: the instant at which the world began.
 
         """
@@ -151,9 +147,9 @@ class SimulatedMetrics:
             yield row, NodeLevel(at, windows[row])
 
     def uses(self, step: int, epoch: float, pods: Indices) -> MeasuredUses:
-        """Give the use of these pods, which run, and of one pod of each workload.
+        """Return the use of these running pods, and of one pod of each workload.
 
-        Of workloads the rest than the mean is NaN: nobody asks for it.
+        For workloads all statistics except the mean are NaN, as they are not needed.
         """
         at = self._at(step, epoch)
         pods = pods[~np.isnan(self._pod_cpu[pods, step])]
@@ -187,7 +183,7 @@ class SimulatedMetrics:
 
 
 def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
-    """Give the statistics of each row over the windows that end with a step; without those of no sample."""
+    """Return the statistics of each row over the windows that end with a step, without empty ones."""
     series: tuple[tuple[Measured, Floats], ...] = (("cpu", cpu), ("memory", memory))
     uses: list[tuple[WindowName, Measured, list[Stat | None]]] = [
         (window, resource, _statistics(_within(samples, window, step)))
@@ -203,12 +199,12 @@ def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
 
 
 def _means(samples: Floats, step: int) -> Floats:
-    """Give the means of each row over the windows that end with a step; NaN for one of no sample."""
+    """Return the means of each row over the windows that end with a step, or NaN for an empty window."""
     return np.stack([_mean(_within(samples, window, step)) for window in WINDOW_SECONDS], axis=1)
 
 
 def _windows(cpu: Sequence[float], memory: Sequence[float]) -> Windows:
-    """Lay means out by window."""
+    """Arrange means by window."""
     return {
         window: {"cpu": Stat(of_cpu, nan, nan), "memory": Stat(of_memory, nan, nan)}
         for window, of_cpu, of_memory in zip(WINDOW_SECONDS, cpu, memory, strict=True)
@@ -216,24 +212,24 @@ def _windows(cpu: Sequence[float], memory: Sequence[float]) -> Windows:
 
 
 def _known(windows: Windows) -> Windows:
-    """Leave out what has no sample."""
+    """Leave out windows without samples."""
     return {window: uses for window, uses in windows.items() if not isnan(uses["cpu"].mean)}
 
 
 def _within(samples: Floats, window: WindowName, step: int) -> Floats:
-    """Give the samples of a window that ends with a step."""
+    """Return the samples of a window that ends with a step."""
     return samples[:, max(0, step + 1 - round(WINDOW_SECONDS[window] / STEP)) : step + 1]
 
 
 def _mean(samples: Floats) -> Floats:
-    """Give the mean of each row; NaN for a row without any sample."""
+    """Return the mean of each row, or NaN for a row without samples."""
     count = (~np.isnan(samples)).sum(axis=1)
     mean: Floats = np.nansum(samples, axis=1) / np.where(count, count, np.nan)
     return mean
 
 
 def _statistics(samples: Floats) -> list[Stat | None]:
-    """Give mean, maximum and 95th percentile of each row; None for a row without any sample."""
+    """Return mean, maximum and 95th percentile of each row, or None for a row without samples."""
     count = (~np.isnan(samples)).sum(axis=1)
     if not samples.size:
         return [None] * len(samples)

@@ -1,4 +1,4 @@
-"""Pictures of runs: the spread over time for each policy, and how full each node was over time."""
+"""Plots of runs: the spread over time for each policy, and the use of each node over time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def plot_spread(runs: Sequence[Run], file: Path) -> None:
 
 
 def plot_nodes(runs: Sequence[Run], file: Path) -> None:
-    """Draw how full each node was over time, a heat map for each run; nodes by their mean use."""
+    """Draw the use of each node over time, a heat map for each run, with nodes ordered by mean use."""
     canvas = Figure(figsize=(9, 0.6 + 1.7 * len(runs)), layout="constrained")
     axes = canvas.subplots(len(runs), squeeze=False, sharex=True)[:, 0]
     for axis, run in zip(axes, runs, strict=True):
@@ -46,7 +46,7 @@ def plot_nodes(runs: Sequence[Run], file: Path) -> None:
 
 
 def plot_ratios(title: str, ratios: Mapping[str, Sequence[float]], file: Path) -> None:
-    """Draw paired ratios to one policy, a box for each of the others."""
+    """Draw paired ratios to one policy, with a box for each other policy."""
     canvas = Figure(figsize=(9, 0.8 + 0.4 * len(ratios)), layout="constrained")
     axis = canvas.subplots()
     axis.boxplot(list(ratios.values()), orientation="horizontal", whis=(5, 95), showfliers=False)

@@ -1,8 +1,8 @@
-"""The policies that are compared: each is a profile of the scheduler's real plugins.
+"""The policies to compare, each of which is a profile of the scheduler's real plugins.
 
-A policy that goes by measured use takes the place of the scores of requests (NodeResourcesFit and
-NodeResourcesBalancedAllocation). All else is the default profile, but for plugins that have nothing to say of
-simulated pods, which have no volumes, ports, images or affinity: decisions are the same in half the time.
+A policy by measured use replaces the scores of requests (NodeResourcesFit and
+NodeResourcesBalancedAllocation). The rest is the default profile without the plugins that have no effect on
+simulated pods, which have no volumes, ports, images or affinity. The decisions are the same in half the time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,18 +42,18 @@ TELLING = frozenset(
         DefaultBinder.name,
     }
 )
-"""Plugins of the default profile that tell simulated pods or nodes apart, and those that there must be."""
+"""Plugins of the default profile that distinguish simulated pods or nodes, and mandatory ones."""
 _STALENESS = 900
 """Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
 _WEIGHT = 3
-"""How much a score of measured use counts; it is absolute, so it matters little."""
+"""Weight of a score of measured use. The score is absolute, so its weight matters little."""
 _SHIPPED_WEIGHT = next(each.weight for each in BUILTINS.defaults if each.name == WaterLevelBalance.name)
 
 Args = dict[str, Any]
 
 
 class RandomScore(Score):
-    """Any node is as good as another; args: the seed."""
+    """Scores nodes at random. Its argument is the seed."""
 
     name: ClassVar[str] = "RandomScore"
 
@@ -71,14 +71,15 @@ class SimulatedPolicy:
     """A policy by its name.
 
     Attributes:
-        name: what it is called in tables.
-        about: one line on what it does.
-        plugin: the plugin that makes it what it is; empty for the default profile alone.
-        args: what that is configured by.
-        water_level: spec of the WaterLevel that all nodes are in, but for its source; None for no WaterLevel.
-        weight: how much its score counts.
-        by_requests: whether the default scores of requests count too.
-        measures: whether it goes by measured use, which is then shown to it.
+        name: its name in tables.
+        about: one line about its rule.
+        plugin: its characteristic plugin, or empty for the default profile alone.
+        args: arguments of that plugin.
+        water_level: spec of the WaterLevel that selects all nodes, without its source, or None for no
+            WaterLevel.
+        weight: weight of its score.
+        by_requests: whether the default scores of requests also count.
+        measures: whether it needs measured use.
 
     """
 
@@ -92,7 +93,7 @@ class SimulatedPolicy:
     measures: bool = True
 
     def configuration(self, seed: int) -> Configuration:
-        """Give the scheduler's configuration; the seed is for what is drawn at random."""
+        """Return the scheduler's configuration, with a seed for random choices."""
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:
@@ -119,7 +120,7 @@ def _water_level(
     weight: int = _WEIGHT,
     **args: Any,
 ) -> SimulatedPolicy:
-    """Give WaterLevelBalance over cpu alone, as cpu is what is compared."""
+    """Return a WaterLevelBalance policy over cpu alone, as only cpu is compared."""
     spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 0.2}}
     if windows:
         spec["windows"] = list(windows)

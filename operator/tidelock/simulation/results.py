@@ -1,4 +1,4 @@
-"""What is told of runs: how evenly the nodes were used, and how one policy compares with another."""
+"""Results of runs: how evenly the nodes were used, and how one policy compares with another."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from tidelock.simulation.engine import Run
 from tidelock.simulation.world import STEP, Floats
 
 WARM_UP = 3 * 3600.0
-"""Seconds at the beginning that are left out: the first pods come at once, before anything is measured."""
+"""Seconds at the start that are left out: the first pods arrive at once, before any measurement."""
 
 _HOT = 80.0
 _RESAMPLES = 2000
@@ -51,10 +51,10 @@ class RatioEstimate:
 
 
 def figures(run: Run, warm_up: float = WARM_UP) -> RunFigures:
-    """Sum a run up.
+    """Compute the figures of a run.
 
     Raises:
-        ValueError: nothing is left of it after the warm-up.
+        ValueError: the run is not longer than the warm-up.
 
     """
     first = round(warm_up / STEP)
@@ -74,19 +74,19 @@ def figures(run: Run, warm_up: float = WARM_UP) -> RunFigures:
 
 
 def averaged(several: Sequence[RunFigures]) -> RunFigures:
-    """Give the mean of each figure."""
+    """Return the mean of each figure."""
     return RunFigures(
         **{name: float(np.mean([getattr(each, name) for each in several])) for name in RunFigures.__slots__}
     )
 
 
 def as_numbers(of: RunFigures) -> dict[str, float]:
-    """Give the figures by name, rounded for people and files."""
+    """Return the figures by name, rounded for people and files."""
     return {name: round(value, 3) for name, value in asdict(of).items()}
 
 
 def estimate(values: Sequence[float] | Floats, seed: int = 0) -> RatioEstimate:
-    """Estimate a mean from values of independent worlds; raises ValueError without any."""
+    """Estimate a mean from values of independent worlds, or raise ValueError without any."""
     if not len(values):
         raise ValueError("no values to estimate a mean of")
     array = np.asarray(values, np.float64)

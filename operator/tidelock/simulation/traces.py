@@ -22,7 +22,7 @@ _LARGEST_PERCENT = 100.0
 
 
 class TraceError(ValueError):
-    """A file that is no such trace; the message names the file, the line and what is expected there."""
+    """A file that is no such trace. The message names the file, the line and the expectation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TracedPod:
 
 
 def planetlab_days(folder: Path) -> dict[str, Path]:
-    """Find the days of a folder by their names, in order.
+    """Return the PlanetLab files of a folder by their days, in order.
 
     Raises:
         TraceError: there is none.
@@ -54,7 +54,7 @@ def read_planetlab(file: Path) -> Loads:
     """Read a day: virtual machines x steps, CPU use from 0 to 1.
 
     Raises:
-        TraceError: a row is of another length than the first, or a value is no percentage.
+        TraceError: a row differs in length from the first, or a value is no percentage.
 
     """
     rows: list[list[float]] = []
@@ -76,7 +76,7 @@ def read_planetlab(file: Path) -> Loads:
 
 
 def read_openb_nodes(file: Path) -> tuple[Machine, ...]:
-    """Read a list of nodes; raises TraceError for what is none."""
+    """Read a list of nodes, or raise TraceError for a bad file."""
     return tuple(
         Machine(
             name=row["sn"],
@@ -89,7 +89,7 @@ def read_openb_nodes(file: Path) -> tuple[Machine, ...]:
 
 
 def read_openb_pods(file: Path) -> tuple[TracedPod, ...]:
-    """Read a list of pods in the order of their creation; raises TraceError for what is none."""
+    """Read a list of pods in the order of their creation, or raise TraceError for a bad file."""
     fields = ("name", "cpu_milli", "memory_mib", "num_gpu", "creation_time", "deletion_time")
     pods = [
         TracedPod(

@@ -1,4 +1,4 @@
-"""What is simulated: nodes, pods that come and go, and what they really use."""
+"""Content of a simulation: nodes, pods that come and go, and their true use."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ STEP = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node: cpu in millicores, memory in bytes, how many pods it takes, and its GPUs."""
+    """A node: cpu in millicores, memory in bytes, its number of pods, and its GPUs."""
 
     name: str
     cpu: int
@@ -26,7 +26,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorkload:
-    """A Deployment: what each of its pods asks for, in millicores and bytes; a limit of 0 is none."""
+    """A Deployment: requests of each of its pods, in millicores and bytes. A limit of 0 means no limit."""
 
     name: str
     cpu: int
@@ -37,17 +37,17 @@ class SimulatedWorkload:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorld:
-    """A cluster and its day; P pods, T steps of five minutes.
+    """A cluster and its day, with P pods and T steps of five minutes.
 
     Attributes:
-        title: what it is, for people.
+        title: its title, for people.
         machines: the nodes.
         workloads: the Deployments.
-        workload: index of each pod's workload; P.
-        arrives: second at which each pod is created, in no order; P.
-        lives: seconds from its binding to its end, infinite for one that stays; P.
-        cpu: millicores that each pod wants in each step while it runs; P x T.
-        memory: bytes that each pod uses while it runs; P.
+        workload: index of each pod's workload (P).
+        arrives: second at which each pod is created, in no order (P).
+        lives: seconds from its binding to its end, infinite for one that stays (P).
+        cpu: millicores that each pod wants in each step while it runs (P x T).
+        memory: bytes that each pod uses while it runs (P).
 
     """
 
@@ -85,10 +85,10 @@ class SimulatedWorld:
 
     @property
     def pods(self) -> int:
-        """How many pods there are over the whole time."""
+        """The number of pods over the whole time."""
         return len(self.workload)
 
     @property
     def steps(self) -> int:
-        """How many steps of five minutes the world lasts."""
+        """The number of steps of five minutes."""
         return int(self.cpu.shape[1])

@@ -1,7 +1,7 @@
-"""Makes worlds from a seed: out of measured load, out of a production cluster's lists, or all synthetic.
+"""Worlds from a seed: from measured load, from a production cluster's lists, or fully synthetic.
 
-A pod uses a share of its limit, and requests a fraction of that limit: so requests say little about use. The
-share follows one row of the load for each workload, which all of its replicas have, but for noise.
+A pod uses a share of its limit, and requests a fraction of that limit, so requests say little about use. The
+share follows one row of the load for each workload. All its replicas have that share, with some noise.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,28 +26,28 @@ STEPS_A_DAY = 288
 _CORE = 1000
 _MEMORY_A_CORE = 4096 * MEBIBYTE
 _SIZES = (500, 1000, 1000, 2000)  # millicores that pods request
-_MEMORY_SHARE = 0.5  # of its requested memory that a pod uses
-_START = 60.0  # seconds in which the first pods come
+_MEMORY_SHARE = 0.5  # share of its requested memory that a pod uses
+_START = 60.0  # seconds in which the first pods arrive
 _BURST = 30.0  # seconds that a roll-out takes
-_REPLACED_AFTER = 1.0  # seconds until a Deployment has made a new pod in the place of one that ended
+_REPLACED_AFTER = 1.0  # seconds until a Deployment has replaced a pod that ended
 _PEAKS = 0.02  # share of the steps in which synthetic load has a peak
 _LASTING = 0.5  # share of the noise that a replica keeps for its life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How a world is made out of load.
+    """Parameters for a world from a load.
 
     Attributes:
-        nodes: how many there are.
+        nodes: number of nodes.
         cores: their sizes, in turn.
-        workloads: how many Deployments; each takes a row of the load.
+        workloads: number of Deployments, each of which takes a row of the load.
         fill: share of all cores that is requested at any time.
-        overcommit: a pod's limit, and thus the most it uses, as a multiple of its request.
-        life: mean seconds for which a pod lives, each from half to one and a half of it; then it is replaced.
-        noise: how far replicas differ, as the deviation of the logarithm of their use.
+        overcommit: a pod's limit, and thus its maximum use, as a multiple of its request.
+        life: mean seconds for which a pod lives, from half to one and a half of it, until it is replaced.
+        noise: difference between replicas, as the deviation of the logarithm of their use.
         rollouts: how many times in the world a Deployment has all of its pods replaced within 30 seconds.
-        steps: how long the world lasts, in steps of five minutes.
+        steps: length of the world, in steps of five minutes.
 
     """
 
@@ -62,7 +62,7 @@ class Setting:
     steps: int = STEPS_A_DAY
 
     def __post_init__(self) -> None:
-        """Refuse what no world can be made of; raises ValueError that names the field."""
+        """Raise ValueError with the field's name for an impossible value."""
         for field in ("nodes", "workloads", "steps", "life", "overcommit"):
             if getattr(self, field) <= 0:
                 raise ValueError(f"{field}: {getattr(self, field)} should be more than 0")
@@ -77,7 +77,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A pod to be: whose it is, when it comes and for how long it lives."""
+    """A future pod: its workload, its arrival and its lifetime."""
 
     workload: int
     arrives: float
@@ -85,10 +85,10 @@ class _Stay:
 
 
 def world_of(title: str, load: Loads, setting: Setting, seed: int) -> SimulatedWorld:
-    """Make a world whose workloads take rows of measured load (rows x steps, from 0 to 1).
+    """Return a world with workloads that follow rows of measured load (rows x steps, from 0 to 1).
 
     Raises:
-        ValueError: the load has fewer rows or steps than the setting asks for.
+        ValueError: the load has fewer rows or steps than the setting needs.
 
     """
     rows, steps = load.shape
@@ -127,13 +127,13 @@ def openb_world(
     setting: Setting,
     seed: int,
 ) -> SimulatedWorld:
-    """Make a world of a production cluster's nodes and pods; of the setting, noise and steps count.
+    """Return a world of a production cluster's nodes and pods, with the setting's noise and steps.
 
     The trace has few pods at any time and spans months, so the pods' creations are squeezed into the world's
-    time; they live as long as they did. Pods of one size are one workload, with a row of the load.
+    time. The pods keep their lifetimes. Pods of one size are one workload, with a row of the load.
 
     Raises:
-        ValueError: the load has fewer steps than the setting asks for.
+        ValueError: the load has fewer steps than the setting needs.
 
     """
     if load.shape[1] < setting.steps:
@@ -155,10 +155,10 @@ def openb_world(
 
 
 def synthetic_load(rows: int, steps: int, seed: int) -> Loads:
-    """Make load that resembles the PlanetLab days: rows x steps, from 0 to 1.
+    """Return load that resembles the PlanetLab days: rows x steps, from 0 to 1.
 
-    Most rows are nearly idle and a few are busy: the rows' means are exponential, of 12 %. Each follows the
-    day with a phase of its own, wanders from step to step, and now and then has a peak.
+    Most rows are nearly idle and a few are busy: the rows' means are exponential, of 12 %. Each row follows
+    the day with a phase of its own, varies from step to step, and sometimes has a peak.
     """
     rng = np.random.default_rng(seed)
     mean = np.minimum(rng.exponential(0.12, (rows, 1)), 0.8)
@@ -174,7 +174,7 @@ def synthetic_load(rows: int, steps: int, seed: int) -> Loads:
 
 
 def machine(name: str, cores: int) -> Machine:
-    """Give a node of so many cores, with 4 GiB for each."""
+    """Return a node with this number of cores, with 4 GiB for each."""
     return Machine(name, cores * _CORE, cores * _MEMORY_A_CORE)
 
 
@@ -183,7 +183,7 @@ def _life(pod: TracedPod) -> float:
 
 
 def _replicas(rng: np.random.Generator, sizes: Indices, wanted: float) -> Indices:
-    """Share out requested millicores to workloads: one replica each, then more, some far more than others."""
+    """Distribute requested millicores over workloads: one replica each, then more, very unevenly."""
     weights = rng.pareto(2.0, len(sizes)) + 0.5
     counts = np.ones(len(sizes), np.intp)
     left = wanted - float(sizes.sum())
@@ -197,7 +197,7 @@ def _replicas(rng: np.random.Generator, sizes: Indices, wanted: float) -> Indice
 
 
 def _stays(rng: np.random.Generator, replicas: Indices, setting: Setting) -> Iterator[_Stay]:
-    """Have every replica be followed by another for the whole time; a roll-out replaces all of a workload."""
+    """Replace every replica by another for the whole time. A roll-out replaces all of a workload."""
     duration = setting.steps * STEP
     rolled = rng.choice(len(replicas), size=setting.rollouts, p=replicas / replicas.sum())
     at = rng.uniform(0.2 * duration, duration, setting.rollouts)
@@ -205,7 +205,7 @@ def _stays(rng: np.random.Generator, replicas: Indices, setting: Setting) -> Ite
         rollouts = sorted(at[rolled == workload].tolist())
         for _ in range(count):
             arrives = rng.uniform(0, _START)
-            ends = arrives + rng.uniform(0, setting.life)  # the world finds pods of all ages
+            ends = arrives + rng.uniform(0, setting.life)  # at the start the pods have all ages
             while arrives < duration:
                 rollout = next((start for start in rollouts if arrives < start < ends), None)
                 if rollout is not None:
@@ -245,7 +245,7 @@ def _assembled(
 
 
 def mean_level(world: SimulatedWorld) -> Floats:
-    """Give the share of all cores that the pods want in each step if each starts as it arrives; T."""
+    """Return the share of all cores that the pods want in each step if each starts as it arrives (T)."""
     starts = np.arange(world.steps) * STEP
     present = (world.arrives[:, None] <= starts) & (starts < (world.arrives + world.lives)[:, None])
     total: Floats = (world.cpu * present).sum(axis=0) / sum(each.cpu for each in world.machines)
@@ -253,10 +253,10 @@ def mean_level(world: SimulatedWorld) -> Floats:
 
 
 def burst_world(nodes: int, replicas: int, *, at: float, steps: int, apart: bool = False) -> SimulatedWorld:
-    """Make a world of equal nodes under equal load to which many pods come within 30 seconds.
+    """Return a world of equal nodes under equal load to which many pods come within 30 seconds.
 
-    Each node has five pods' worth of a Deployment that lasts. Those that come are the replicas of another
-    one, or `apart`, each a Deployment by itself: then only the nodes' levels tell where they should go.
+    Each node has five pods of a Deployment that lasts. The new pods are the replicas of another one, or, with
+    `apart`, each is a separate Deployment. Then only the nodes' levels show where they should go.
     """
     a_node, cores = 5, 16
     steady = SimulatedWorkload("steady", _CORE, _MEMORY_A_CORE, 2 * _CORE)

@@ -1,7 +1,7 @@
-"""The web view over HTTP: three files that hold no data, and a stream of server-sent events that does.
+"""The web view over HTTP: three files without data, and a stream of server-sent events with data.
 
-A browser shows no bearer token when it asks for files, so these are for everybody who can reach the port. The
-stream is asked for by the script, with the token, if there is one to show, as for metrics.
+A browser sends no bearer token when it requests files, so every client that can reach the port gets the
+files. The script requests the stream, with the token, if there is one, as for metrics.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from tidelock.serving import MetricsToken
 from tidelock.web.view import BadQueryError, ViewPage, ViewQuery, read_query
 
 MOST_STREAMS = 16
-"""How many browsers can look at once: the decision loop pays for them."""
+"""Number of browsers that can look at once, because their views cost the decision loop time."""
 MOST_OF_CLIENT = 8
-"""How many of these can come from one address, which all that use a port-forward or a proxy share."""
+"""Number of these from one address, which all users of a port-forward or a proxy share."""
 
-# Seconds between two looks of a browser; and the part of the time that the looks of all may take.
+# Seconds between two views for a browser, and the part of the time that all views may take.
 _PAUSE = 1.0
 _SHARE = 0.1
 
@@ -55,14 +55,14 @@ _HEADERS = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a process is to the cluster at an instant.
+    """The role of a process in the cluster at an instant.
 
     Attributes:
         state: `starting` until the cluster is read, `standby` while another leads.
         instance: name of this process.
-        leader: identity of the one that leads, as far as is known; empty where nobody is elected.
+        leader: identity of the leader, as far as is known, or empty without an election.
         epoch: number of this process' leadership.
-        silence: seconds since the API server was last heard of, if that is too long ago; else 0.
+        silence: seconds since the last data from the API server, if that is too long ago, otherwise 0.
 
     """
 
@@ -74,7 +74,7 @@ class Standing:
 
 
 Look = Callable[[ViewQuery, float], Generator[None, None, ViewPage]]
-"""Makes a page in slices; see `tidelock.web.view.View.look`."""
+"""Computes a page in slices, see `tidelock.web.view.WebView.look`."""
 
 
 class Site:
@@ -88,7 +88,7 @@ class Site:
     def __init__(
         self, look: Look, standing: Callable[[], Standing], clock: Clock, token: MetricsToken | None
     ) -> None:
-        """Take what is shown, and the token that has to be shown for it, if there is one."""
+        """Take the source of pages, and the token that clients must send, if there is one."""
         self._look, self._standing, self._clock = look, standing, clock
         self._streams: Counter[str | None] = Counter()
         self._ending = asyncio.Event()
@@ -108,9 +108,11 @@ class Site:
             return web.Response(status=400, text=str(error))
         client = request.remote
         if self._streams[client] >= MOST_OF_CLIENT:
-            return web.Response(status=503, text=f"{MOST_OF_CLIENT} browsers of {client} look already")
+            return web.Response(
+                status=503, text=f"{MOST_OF_CLIENT} browsers of {client} are already connected"
+            )
         if self._streams.total() >= MOST_STREAMS:
-            return web.Response(status=503, text=f"{MOST_STREAMS} browsers look already")
+            return web.Response(status=503, text=f"{MOST_STREAMS} browsers are already connected")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         self._streams[client] += 1
         try:
@@ -119,11 +121,11 @@ class Site:
         except ConnectionError:
             pass  # the browser has gone
         finally:
-            self._streams -= Counter([client])  # an address without a stream is forgotten
+            self._streams -= Counter([client])  # an address without a stream is dropped
         return response
 
     async def _tell(self, response: web.StreamResponse, query: ViewQuery) -> None:
-        """Tell what is to be seen, for ever; what has not changed since the last time is not told again."""
+        """Send pages forever. An unchanged page is not sent again."""
         told = b""
         while True:
             standing = self._standing()
@@ -137,7 +139,7 @@ class Site:
             await asyncio.sleep(pause_after(spent, self._streams.total()))
 
     async def _page(self, query: ViewQuery) -> tuple[bytes, float]:
-        """Make a page, letting all else run between the slices; gives its JSON, and the seconds it took."""
+        """Compute a page, and yield between the slices. Return its JSON, and the seconds it took."""
         slices, spent = self._look(query, self._clock.now()), 0.0
         while True:
             started = time.perf_counter()
@@ -154,7 +156,7 @@ class Site:
 
 
 def pause_after(spent: float, browsers: int) -> float:
-    """Tell how long to wait after a look that took some seconds, if so many browsers look."""
+    """Return how long to wait after a view that took some seconds, with this many browsers."""
     return max(_PAUSE, spent * browsers / _SHARE)
 
 
@@ -166,5 +168,5 @@ def _giving(body: bytes, kind: str) -> Handler:
 
 
 async def _harden(_: web.Request, response: web.StreamResponse) -> None:
-    """Have the browser run, load and tell nothing but what this site is made of."""
+    """Restrict the browser to the files, data and requests of this site."""
     response.headers.update(_HEADERS)

@@ -1,7 +1,7 @@
-"""What the web view shows: nodes, locks and decisions, a page of each at a time.
+"""The web view's pages: nodes, reservations and decisions, one page of each at a time.
 
-Pure. However large the cluster is, a page is bounded: what all nodes take part in is done by NumPy, what all
-locks take part in comes in slices, and only what is shown is written out.
+Pure. However large the cluster is, a page is bounded. NumPy computes sums over all nodes, a pass over all
+reservations comes in slices, and only the rows of the page are encoded.
 """
 
 import math
@@ -30,18 +30,18 @@ from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.views.recent_decisions import Decision, RecentDecisions
 
 ROWS = 50
-"""Rows of a page of nodes, and of locks."""
+"""Rows of a page of nodes, and of reservations."""
 DECISIONS = 50
 
 # Devices that have a column beside cpu and memory.
 _MOST_DEVICES = 2
-# Locks looked at in one go, which takes about a millisecond.
+# Reservations that are examined in one slice, which takes about a millisecond.
 _SLICE = 500
-# More seconds than there are from the epoch to the latest instant that a lock can end at, the year 9998.
+# More seconds than from the epoch to the year 9998, the latest end of a reservation.
 _AGES = 1e12
 _LONGEST_TEXT = 253  # as long as a name can be
 _LONGEST_NUMBER = 9  # digits
-_DIGITS = 1  # of percents
+_DIGITS = 1  # of percentages
 _BY_NAME, _BY_WATER = "name", "water"
 
 _URGENCY: Mapping[Phase, int] = {
@@ -55,7 +55,7 @@ _URGENCY: Mapping[Phase, int] = {
     Phase.CONSUMED: 3,
 }
 
-# Of nodes that no WaterLevel selects nothing counts but when their measurement is stale.
+# Of nodes that no WaterLevel selects, only stale measurements are left out.
 _REST = UsagePolicy(
     windows=(1.0,) * len(WINDOWS),
     percent=None,
@@ -65,23 +65,24 @@ _REST = UsagePolicy(
     defaults=(0.0,) * len(MEASURED_RESOURCES),
 )
 
-Amounts = tuple[int, int, int]
-"""Allocatable, requested and locked, in the units of `tidelock.model.quantities`."""
+_Amounts = tuple[int, int, int]
+"""Allocatable, requested and reserved, in the units of `tidelock.model.quantities`."""
 
 
 class BadQueryError(Exception):
-    """A parameter of a request is wrong: which, how, and what is expected."""
+    """A parameter of a request is wrong. The message names the parameter, the error and the expectation."""
 
 
 class ViewQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to see.
+    """The request of a view.
 
     Attributes:
-        text: part of the name of a node, a lock, a pod, an owner, or of a phase, in any case; empty: all.
-        sort: `name`, `water` or a resource; by a resource, nodes of which most is taken come first.
-        reverse: whether the last come first.
-        nodes: how many nodes, in that order, are left out before the first that is shown.
-        locks: the same of locks.
+        text: part of the name of a node, a reservation, a pod, an owner, or of a phase, in any case. Empty:
+            all.
+        sort: `name`, `water` or a resource. By a resource, the fullest nodes come first.
+        reverse: whether to reverse the order.
+        nodes: how many nodes, in that order, are left out before the first row.
+        locks: the same for reservations.
 
     """
 
@@ -93,7 +94,7 @@ class ViewQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_query(parameters: Mapping[str, str]) -> ViewQuery:
-    """Read `text`, `sort` (with a minus: reversed), `nodes` and `reservations`; raises BadQueryError."""
+    """Parse `text`, `sort` (with a minus: reversed), `nodes` and `reservations`, or raise BadQueryError."""
     unknown = sorted(parameters.keys() - {"text", "sort", "nodes", "locks"})
     if unknown:
         raise BadQueryError(f"{unknown[0]}: unknown parameter: expected text, sort, nodes or locks")
@@ -122,22 +123,22 @@ def _read_number(parameters: Mapping[str, str], name: str) -> int:
 
 
 class _Row(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a page, written in JSON's spelling."""
+    """A part of a page, with JSON's spelling of names."""
 
 
 class NodeRow(_Row, frozen=True):
-    """A node: its amounts by resource, its use of cpu and memory in percent, and when that was measured."""
+    """A node: its amounts by resource, its use of cpu and memory in percent, and the time of the latter."""
 
     name: str
     state: str
-    amounts: list[Amounts]
+    amounts: list[_Amounts]
     water: list[float | None]
     quality: Quality
     measured_at: float | None
 
 
 class ReservationRow(_Row, frozen=True):
-    """A lock: `until` it holds or waits, `ended_at` it was over, in seconds since the epoch."""
+    """A reservation: `until` it holds or waits, `ended_at` it was over, in seconds since the epoch."""
 
     name: str
     phase: Phase
@@ -151,7 +152,7 @@ class ReservationRow(_Row, frozen=True):
 
 
 class DecisionRow(_Row, frozen=True):
-    """A decision; see `tidelock.scheduler.views.recent_decisions`."""
+    """A decision. See `tidelock.scheduler.views.recent_decisions`."""
 
     at: float
     kind: str
@@ -162,7 +163,7 @@ class DecisionRow(_Row, frozen=True):
 
 
 class WaterRow(_Row, frozen=True):
-    """The use of a resource over the nodes that are freshly measured, in percent."""
+    """The use of a resource over the freshly measured nodes, in percent."""
 
     mean: float
     least: float
@@ -170,7 +171,7 @@ class WaterRow(_Row, frozen=True):
 
 
 class ListPart(_Row, frozen=True):
-    """Which part of a list is shown: all there are, those that match, and how many come before the first."""
+    """The position of a page: the rows in total, the matching ones, and those before the first."""
 
     total: int
     matching: int
@@ -178,19 +179,19 @@ class ListPart(_Row, frozen=True):
 
 
 class ViewPage(_Row, frozen=True):
-    """All that is shown at once.
+    """All content of a page.
 
     Attributes:
-        resources: those that nodes have amounts of, in their order.
+        resources: the resources that nodes have, in their order.
         totals: amounts of all nodes: one for each resource.
-        water: cpu and memory over all nodes; None where nothing is fresh.
-        measured: how many nodes are freshly measured.
-        phases: how many locks are in each phase.
+        water: cpu and memory over all nodes, or None if nothing is fresh.
+        measured: number of freshly measured nodes.
+        phases: number of reservations in each phase.
 
     """
 
     resources: list[str]
-    totals: list[Amounts]
+    totals: list[_Amounts]
     water: list[WaterRow | None]
     measured: int
     phases: dict[str, int]
@@ -202,10 +203,10 @@ class ViewPage(_Row, frozen=True):
 
 
 class WebView:
-    """Looks at the state of the scheduler."""
+    """Computes views of the state of the scheduler."""
 
     def __init__(self, decider: Decider, recent: RecentDecisions) -> None:
-        """Take what is looked at; the levels of nodes are followed from now on."""
+        """Take the state to show. The levels of nodes are followed from now on."""
         self._cache, self._ledger = decider.cache, decider.ledger
         self._recent = recent
         self._levels = NodeLevels()
@@ -213,10 +214,9 @@ class WebView:
         self._groups = UsagePolicies(decider.objects.water_levels, _REST)
 
     def look(self, query: ViewQuery, now: float) -> Generator[None, None, ViewPage]:
-        """Make a page, which is what the generator returns, in slices of about a millisecond.
+        """Compute a page, which the generator returns, in slices of about a millisecond.
 
-        Decisions may be made between the slices: a lock that has come meanwhile is not among those that are
-        looked at.
+        Decisions may run between the slices: a reservation that was created meanwhile is not on the page.
         """
         phases: Counter[str] = Counter()
         found: list[ReservationInfo] = []
@@ -270,7 +270,7 @@ class WebView:
         )
 
     def _rows(self, query: ViewQuery, snapshot: Snapshot, water: LevelArray) -> Rows:
-        """Give the rows of the nodes that match, in the order that is asked for."""
+        """Return the rows of the nodes that match, in the requested order."""
         rank = snapshot.traits.name_rank
         if query.sort == _BY_NAME:
             order = np.argsort(rank)
@@ -298,13 +298,13 @@ class WebView:
 
 
 def _part(total: int, matching: int, first: int) -> ListPart:
-    """Begin where it is asked for, or with the last page if that is beyond the end."""
+    """Start at the requested row, or at the last page if that is beyond the end."""
     last = max(matching - 1, 0) // ROWS * ROWS
     return ListPart(total, matching, min(first, last))
 
 
-def _triples(allocatable: Column, requested: Column, reserved: Column) -> list[Amounts]:
-    """Pair up the amounts of each resource; each is R."""
+def _triples(allocatable: Column, requested: Column, reserved: Column) -> list[_Amounts]:
+    """Combine the amounts of each resource. Each is R."""
     return list(zip(allocatable.tolist(), requested.tolist(), reserved.tolist(), strict=True))
 
 
@@ -312,7 +312,7 @@ def _triples(allocatable: Column, requested: Column, reserved: Column) -> list[A
 
 
 def _resources_of(snapshot: Snapshot) -> list[str]:
-    """Give cpu, memory, and the devices that there are, the first by name."""
+    """Return cpu, memory, and the devices of the nodes, the first by name."""
     most = snapshot.traits.most
     devices = sorted(
         name for name, units in zip(snapshot.resources, most, strict=True) if units and "/" in name
@@ -321,9 +321,9 @@ def _resources_of(snapshot: Snapshot) -> list[str]:
 
 
 def _height(sort: str, snapshot: Snapshot, water: LevelArray) -> LevelArray:
-    """Give what nodes are sorted by, N: the share of a resource that is taken, or the water; -1 without any.
+    """Return the sort keys of nodes, N: the used share of a resource, or the water, or -1 without any.
 
-    `water` is R x N, in percent, and NaN where it is not fresh.
+    `water` is R x N, in percent, and NaN if it is not fresh.
     """
     if sort == _BY_WATER:
         height: LevelArray = np.nan_to_num(water, nan=-1.0).max(axis=0)
@@ -355,7 +355,7 @@ def _figure(percent: float) -> float | None:
     return None if math.isnan(percent) else round(percent, _DIGITS)
 
 
-# Locks.
+# Reservations.
 
 
 def _mentions(entry: ReservationInfo, text: str) -> bool:
@@ -363,7 +363,7 @@ def _mentions(entry: ReservationInfo, text: str) -> bool:
 
 
 def _place(entry: ReservationInfo) -> float:
-    """Say where a lock stands: who waits first, then what lives, the next to end first, and what is over."""
+    """Return the sort key of a reservation: waiting ones first, then live ones by end, then ended ones."""
     start = _URGENCY[entry.phase] * _AGES
     if entry.finished_at is not None:
         return start - entry.finished_at
@@ -372,7 +372,7 @@ def _place(entry: ReservationInfo) -> float:
 
 
 def _until(entry: ReservationInfo) -> float | None:
-    """Tell until when a lock holds, or waits."""
+    """Return until when a reservation holds or waits."""
     return entry.deadline() if entry.phase is Phase.PENDING else entry.ends_at
 
 
@@ -398,7 +398,7 @@ def _owner(entry: ReservationInfo) -> str:
 
 
 def _why(entry: ReservationInfo) -> tuple[str, bool]:
-    """Say what is to be said of a lock, and whether that is trouble."""
+    """Return the message of a reservation, and whether it reports a problem."""
     live = entry.phase in (Phase.ACTIVE, Phase.BOUND)
     if entry.problem and not entry.final:
         return f"{reasons.INVALID_SPEC}: {entry.problem}", True

@@ -74,8 +74,8 @@ def test_a_lease_that_is_held_is_in_order() -> None:
     ("fields", "told"),
     [
         ({"renewTime": format_instant(NOW - 60)}, "has been silent for 60s (limit 15s)"),
-        ({"holderIdentity": ""}, "nobody holds Lease tidelock-system/tidelock"),
-        ({"renewTime": None}, "nobody holds"),
+        ({"holderIdentity": ""}, "no process holds Lease tidelock-system/tidelock"),
+        ({"renewTime": None}, "no process holds"),
     ],
 )
 def test_a_lease_that_nobody_renews_is_wrong(fields: dict[str, Any], told: str) -> None:
@@ -118,7 +118,7 @@ def test_a_clock_that_is_off_is_noted() -> None:
 
 def test_objects_that_can_be_read() -> None:
     found = objects_finding([], 12)
-    assert found == CheckFinding("objects", Severity.OK, "all 12 that decisions go by can be read")
+    assert found == CheckFinding("objects", Severity.OK, "all 12 objects for decisions can be read")
 
 
 def test_objects_that_cannot_be_read_are_named_with_the_field() -> None:
@@ -138,14 +138,14 @@ def test_objects_that_cannot_be_read_are_named_with_the_field() -> None:
 def test_locks_that_are_as_they_should_be() -> None:
     reservations = [lock(active_json("a")), lock(pending_json()), reservation("new", created=NOW)]
     found = reservations_finding(reservations, NOW + 5)
-    assert found == CheckFinding("reservations", Severity.OK, "3 there, 1 active, all as they should be")
+    assert found == CheckFinding("reservations", Severity.OK, "3 there, 1 active, all in order")
 
 
 def test_locks_that_nobody_looks_at_are_wrong() -> None:
     reservations = [reservation(f"new-{number}", created=NOW - 60) for number in range(5)]
     found = reservations_finding(reservations, NOW)
     assert found.level is Severity.WRONG
-    assert found.found == "not looked at for 30s: shop/new-0, shop/new-1, shop/new-2 and 2 more"
+    assert found.found == "not processed for 30s: shop/new-0, shop/new-1, shop/new-2 and 2 more"
 
 
 def test_locks_that_outlive_their_end_are_wrong() -> None:
@@ -184,7 +184,7 @@ def test_the_report() -> None:
         crd(definition()),
         lease(holderIdentity=""),
         admission_finding({"webhooks": []}),
-        CheckFinding("rights", Severity.UNKNOWN, "not allowed to look: no", "ask an admin"),
+        CheckFinding("rights", Severity.UNKNOWN, "not allowed to read: no", "ask an admin"),
         reservations_finding([], NOW),
     ]
     assert_screen("check", report(findings))

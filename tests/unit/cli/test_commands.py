@@ -160,7 +160,7 @@ def test_lint_asks_the_api_server_for_the_rules_between_fields(
 
 def test_lint_without_a_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run("lint", "--offline", "-f", lint_file(tmp_path)) == 0
-    assert capsys.readouterr().out.endswith(": ok, but for rules between fields\n")
+    assert capsys.readouterr().out.endswith(": ok, rules between fields not checked\n")
     assert run("lint", "--offline", "-f", lint_file(tmp_path, ttlSeconds=0)) == 1
     assert "spec.ttlSeconds: Invalid value: 0: should be" in capsys.readouterr().out
 
@@ -193,7 +193,7 @@ def test_reserve_of_a_name_that_is_taken(
 ) -> None:
     server = serve({f"POST {RESERVATIONS.collection('shop')}": failed(409, "AlreadyExists", "is there")})
     assert run("reserve", "web-0", "-r", "cpu=1", "--kubeconfig", str(server.kubeconfig)) == 1
-    assert "reservation shop/web-0 is there already: delete it first" in sentence(capsys)
+    assert "reservation shop/web-0 exists already: delete it first" in sentence(capsys)
 
 
 def test_reserve_in_two_phases(serve: Callable[[Answers], FixedServer]) -> None:
@@ -208,12 +208,12 @@ def test_reserve_in_two_phases(serve: Callable[[Answers], FixedServer]) -> None:
     ("answer", "told"),
     [
         (failed(404, "NotFound", "not there"), "there is no reservation shop/hold: it has ended"),
-        ((200, active_json("hold")), "reservation shop/hold is no lock in two phases"),
+        ((200, active_json("hold")), "reservation shop/hold has no two-phase commit"),
         (
             (200, pending_json("hold", commit={"withinSeconds": 30})),
-            "reservation shop/hold has no room that could be committed, it is Pending: InsufficientCapacity",
+            "reservation shop/hold holds no capacity to commit, it is Pending: InsufficientCapacity",
         ),
-        ((200, prepared_json("hold")), "reservation shop/hold is another one meanwhile"),
+        ((200, prepared_json("hold")), "reservation shop/hold has been replaced by another one"),
     ],
 )
 def test_commit_tells_why_there_is_nothing_to_commit(
@@ -249,8 +249,8 @@ def test_commit_prints_what_became_of_it(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "give either the NAME of a lock or"),
-        (("web-0", "-f", "file"), "give either the NAME of a lock or"),
+        ((), "give either the NAME of a reservation or"),
+        (("web-0", "-f", "file"), "give either the NAME of a reservation or"),
         (("web-0",), "--requests: '': should be name=value"),
         (("web-0", "-r", "cpu=two"), "spec.resources: Invalid value"),
         (("Web_0", "-r", "cpu=1"), "spec.owners[0].pod.name: Invalid value"),
@@ -302,7 +302,7 @@ def test_a_quote_that_nobody_answers_is_deleted_too(
     server = serve(quoting({"observedGeneration": -1}))
     arguments = ("-r", "cpu=2", "--timeout", "0s", "--kubeconfig", str(server.kubeconfig))
     assert run("quote", *arguments) == 1
-    assert "no answer in time: see with kubectl tidelock check" in sentence(capsys)
+    assert "no answer in time: kubectl tidelock check shows" in sentence(capsys)
     assert server.asked[-1][0] == "DELETE"
 
 
@@ -376,7 +376,7 @@ def test_check_of_a_cluster_without_tidelock(
         (failed(401, "Unauthorized", "no"), "does not accept the kubeconfig's credentials: log in again"),
         (
             failed(403, "Forbidden", "user x cannot list pods"),
-            "you have not the right: user x cannot",
+            "you lack the right: user x cannot",
         ),
         ((404, "404 page not found"), "this cluster has no Tidelock: install it (kubectl apply"),
         (failed(500, "InternalError", "etcd is down"), "etcd is down"),

@@ -85,7 +85,7 @@ def test_the_report() -> None:
     ]
     assert_screen("lint", report(findings, offline=False))
     assert report(findings[:1], offline=True) == [
-        "file.yaml: document 1 (Reservation/web-0): ok, but for rules between fields"
+        "file.yaml: document 1 (Reservation/web-0): ok, rules between fields not checked"
     ]
 
 
@@ -111,7 +111,7 @@ def test_a_time_without_quotes_is_a_text_as_it_is_to_kubectl(tmp_path: Path) -> 
     ("content", "told"),
     [
         (None, "No such file or directory"),
-        (b"", "there is nothing in it"),
+        (b"", "it is empty; add a Reservation"),
         (b"just a text", "document 1: should be an object with apiVersion"),
         (b"a: [", "is not YAML: "),
         (b"a: 1\na: 2", "is not YAML: key 'a' is given twice"),

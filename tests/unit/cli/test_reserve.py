@@ -116,7 +116,7 @@ def test_progress_and_end_of_a_lock_that_is_given() -> None:
     fresh, held = Seen(reservation("new")), Seen(lock(active_json("new", ends=NOW + 600)))
 
     assert (fresh.active, fresh.ended) == (False, False)
-    assert progress(fresh) == "the operator has not looked at it yet"
+    assert progress(fresh) == "the operator has not processed it yet"
     assert (held.active, held.ended) == (True, False)
     assert progress(held) == "holds cpu=2,memory=1Gi on node-a"
     assert sentence(held) == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
@@ -133,7 +133,7 @@ def test_a_lock_whose_owner_is_there_is_an_end() -> None:
     consumed = Seen(lock(consumed_json()))
     assert (consumed.active, consumed.ended) == (False, True)
     assert sentence(consumed) == (
-        "nothing is locked, as its owner is there already: pod shop/used is bound to node-b"
+        "nothing is reserved, as its owner exists already: pod shop/used is bound to node-b"
     )
 
 

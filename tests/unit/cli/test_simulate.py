@@ -39,7 +39,7 @@ def test_what_waits_already_is_decided_first() -> None:
     told = played(reservation("late", resources={"cpu": "2"}), cluster=small(waiting))
 
     assert [(each.outcome, each.good) for each in told.outcomes] == [("Pending", False)]
-    assert told.besides == ["Pods that wait for Tidelock already, and were decided first: 1."]
+    assert told.besides == ["Pods that already wait for Tidelock, and were decided first: 1."]
 
 
 def test_evictions_and_broken_locks_are_told() -> None:
@@ -62,14 +62,16 @@ def test_an_edit_of_a_lock_is_tried_out() -> None:
     larger = reservation("batch", resources={"cpu": "3"}, generation=2, version=1, nodeName="a")
     told = played(larger, pod("rest", requests={"cpu": "2"}), cluster=cluster)
 
-    assert [(each.outcome, each.node) for each in told.outcomes] == [("Active", "a"), ("no room", "")]
+    assert [(each.outcome, each.node) for each in told.outcomes] == [("Active", "a"), ("no capacity", "")]
 
 
 def test_a_pod_that_is_its_locks_owner_takes_it() -> None:
     told = played(
         pod("other", requests={"cpu": "2"}), cluster=small(reservations=(active_json("batch", "a", cpu="4"),))
     )
-    assert [(each.outcome, each.why) for each in told.outcomes] == [("bound", "takes the room of shop/batch")]
+    assert [(each.outcome, each.why) for each in told.outcomes] == [
+        ("bound", "takes the capacity of shop/batch")
+    ]
     assert told.besides == ["reservation shop/batch would be Consumed: pod shop/other is bound to a."]
 
 

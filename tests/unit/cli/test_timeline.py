@@ -33,7 +33,7 @@ def test_one_node() -> None:
 
 def test_nothing_to_draw() -> None:
     assert screen([], WINDOW) == [
-        "No lock in this time; --since and --ahead show more of it, -A all namespaces."
+        "No reservation in this time; extend it with --since and --ahead, -A shows all namespaces."
     ]
 
 

@@ -138,7 +138,7 @@ async def test_a_right_that_is_taken_away_is_told(world: World, cluster: TopClus
     path = NODES.collection()
     world.broken[path] = fails(403, "Forbidden", "may not watch nodes")
     world.watch(path).put_nowait(None)  # the stream ends
-    await until(lambda: "you have not the right: may not watch nodes" in cluster.trouble)
+    await until(lambda: "you lack the right: may not watch nodes" in cluster.trouble)
     assert cluster.world is not None  # what was known stays in view
 
 
@@ -146,7 +146,7 @@ async def test_who_may_not_look_is_told_before_the_screen_opens(world: World, se
     world.broken[PODS.collection()] = fails(403, "Forbidden", "may not list pods")
     with pytest.raises(Forbidden) as told:
         await top._top(session, everywhere=False)
-    assert "you have not the right: may not list pods" in explained(told.value, "")
+    assert "you lack the right: may not list pods" in explained(told.value, "")
 
 
 async def test_time_is_the_api_servers(world: World, cluster: TopCluster) -> None:

@@ -136,7 +136,7 @@ async def test_a_lost_connection_is_told_above_the_last_world() -> None:
     async with app.run_test(size=SIZE) as pilot:
         scene.trouble = (
             "This is the cluster of 45s ago; trying again: no answer from the API server (connection "
-            "refused): see that the cluster runs and can be reached, or choose another with --context."
+            "refused): check that the cluster runs and can be reached, or choose another with --context."
         )
         app.look()
         await settle(pilot)

@@ -92,7 +92,7 @@ async def test_a_lock_is_waited_for_until_it_holds(
     assert result.seen.active
     assert result.text == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
     assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()] == [
-        "the operator has not looked at it yet",
+        "the operator has not processed it yet",
         "InsufficientCapacity",
         "holds cpu=2,memory=1Gi on node-a",
     ]
@@ -125,7 +125,7 @@ async def test_an_operator_that_does_not_decide_is_told(
 
     (result,) = await reserve._reserve(session, [wish()], wait=True)
 
-    assert result.text == "no answer in time: see with kubectl tidelock check whether the operator runs"
+    assert result.text == "no answer in time: kubectl tidelock check shows whether the operator runs"
 
 
 @pytest.mark.parametrize(

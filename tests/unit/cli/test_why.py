@@ -33,7 +33,7 @@ def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
     told = about("resident")
 
     assert told.node == "node-d"
-    assert told.story[0] == "It is bound to node-d; the table is of the cluster without it."
+    assert told.story[0] == "It is bound to node-d; the table shows the cluster without it."
     assert told.holdings["node-d"].used["cpu"] == 0
     assert [each.node.name for each in told.reports if not each.rejections] == ["node-d"]
 
@@ -41,7 +41,7 @@ def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
 def test_an_owner_sees_its_lock() -> None:
     told = about("other", cluster=world(pod_json("other", requests={"cpu": "2"})))
 
-    assert "Its lock shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
+    assert "Its reservation shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
     assert told.reports[0].node.name == "node-a"
 
 
@@ -64,7 +64,7 @@ def test_what_a_gated_pod_was_told_is_not_said_twice() -> None:
 
 def test_a_pod_of_another_scheduler_is_judged_all_the_same() -> None:
     told = about("foreign", cluster=world(pod_json("foreign", scheduler="default-scheduler")))
-    assert told.story == ("Its scheduler is default-scheduler; this is what tidelock-scheduler would say.",)
+    assert told.story == ("Its scheduler is default-scheduler; this is the answer of tidelock-scheduler.",)
 
 
 def test_a_pod_goes_before_a_lock_of_its_name() -> None:
@@ -112,7 +112,7 @@ def test_what_may_not_be_listed_is_told() -> None:
     objects = {**world().objects, "nodes": raw(node_json("a", cpu="1"))}
     told = about("web-0", cluster=ClusterState(objects, ("csinodes", "services")))
     assert told.story[0] == (
-        "You may not list csinodes, services: plugins that read them judge as if there were none."
+        "You may not list csinodes, services: plugins that read them assume that there are none."
     )
 
 

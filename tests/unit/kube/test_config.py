@@ -84,10 +84,10 @@ def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("][", "while parsing a block node expected the node content, but found ']'"),
         ("just a text", "holds no configuration"),
         ("[a, list]", "holds no configuration"),
-        ("{contexts: []}", "there is no current context, choose .* of those that it has: none"),
+        ("{contexts: []}", "there is no current context, choose .*, it has: none"),
         (
             "{contexts: [{name: x, context: {}}]}",
-            "there is no current context, choose .* of those that it has: x",
+            "there is no current context, choose .*, it has: x",
         ),
         (
             "{current-context: prod, contexts: [{name: x, context: {}}]}",

@@ -7,13 +7,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tidelock.load.prometheus import Access, PrometheusSource, Queries, anonymous_access
+from tidelock.load.prometheus import Access, PrometheusSource, PromQlQueries, anonymous_access
 from tidelock.load.source import SourceError, Trouble, Use, UseReading
 from tidelock.model.meta import Key
 
 NOW = 1_800_000_000.0
 NODES = ("node-a", "node-b")
-QUERIES = Queries("cpu", "memory", "", "names", "pod_cpu", "pod_memory")
+QUERIES = PromQlQueries("cpu", "memory", "", "names", "pod_cpu", "pod_memory")
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Series = list[tuple[dict[str, str], Any]]
@@ -54,7 +54,7 @@ async def serving(
     async with aiohttp.ClientSession() as session:
 
         def source(
-            access: Any = anonymous_access, queries: Queries = QUERIES, node_label: str = ""
+            access: Any = anonymous_access, queries: PromQlQueries = QUERIES, node_label: str = ""
         ) -> PrometheusSource:
             url = f"http://{host}:{port}/base/"
             return PrometheusSource(session, url, access, lambda: NODES, queries, node_label=node_label)
@@ -120,7 +120,7 @@ async def test_a_node_whose_exporter_has_gone_is_missing_though_its_rate_lives_o
         "time": answer([({"node": "node-a"}, [NOW, f"{NOW - 30}"]), ({"node": "node-b"}, [NOW, "NaN"])]),
     }
     async with serving(answers) as source:
-        reading = await source(queries=Queries("cpu", "memory", "time", "")).read(NOW)
+        reading = await source(queries=PromQlQueries("cpu", "memory", "time", "")).read(NOW)
 
     assert reading.nodes == {"node-a": Use(NOW - 30, 50.0)}
 

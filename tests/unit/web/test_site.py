@@ -189,9 +189,12 @@ async def test_one_client_leaves_streams_to_others() -> None:
             await clients.enter_async_context(client_at(f"127.0.0.{number}")) for number in (1, 2, 3)
         ]
         streams = [await first.get(url) for _ in range(MOST_OF_CLIENT)]
-        assert await status(first, url) == (503, f"{MOST_OF_CLIENT} browsers of 127.0.0.1 look already")
+        assert await status(first, url) == (
+            503,
+            f"{MOST_OF_CLIENT} browsers of 127.0.0.1 are already connected",
+        )
         streams += [await second.get(url) for _ in range(MOST_STREAMS - MOST_OF_CLIENT)]
-        assert await status(third, url) == (503, f"{MOST_STREAMS} browsers look already")
+        assert await status(third, url) == (503, f"{MOST_STREAMS} browsers are already connected")
         streams.pop().close()
         async with asyncio.timeout(PATIENCE):
             while (await status(third, url))[0] != 200:  # noqa: ASYNC110 -- nothing tells of it

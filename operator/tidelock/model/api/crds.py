@@ -20,7 +20,7 @@ CATEGORY = "tidelock"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of `kubectl get`; wide ones need `-o wide`."""
+    """A column of `kubectl get`. Wide columns need `-o wide`."""
 
     name: str
     path: str
@@ -28,14 +28,14 @@ class Column:
     wide: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Write an entry of additionalPrinterColumns."""
+        """Return an entry of additionalPrinterColumns."""
         column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         return column | ({"priority": 1} if self.wide else {})
 
 
 @dataclass(frozen=True)
 class CustomResource:
-    """One kind: its names, the types of its spec and status, and how it is shown, selected and guarded."""
+    """A kind: its names, the types of its spec and status, its columns, selectable fields and rules."""
 
     kind: str
     plural: str
@@ -49,7 +49,7 @@ class CustomResource:
     rules: tuple[Rule, ...] = ()
 
     def definition(self) -> dict[str, Any]:
-        """Write the CustomResourceDefinition."""
+        """Return the CustomResourceDefinition."""
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -83,7 +83,7 @@ class CustomResource:
         )
 
     def _schema(self) -> dict[str, Any]:
-        # An object without any status would read as finished to tools that follow kstatus.
+        # Tools that follow kstatus would read an object without a status as finished.
         status = structural_schema(self.status) | {"default": {"observedGeneration": -1}}
         schema = {
             "type": "object",
@@ -103,7 +103,7 @@ _PHASE = "oldSelf.?status.?phase.orValue('')"
 
 
 def _same(field: str) -> str:
-    """Write that an optional field of the spec is what it was."""
+    """Return the CEL expression that an optional field of the spec is unchanged."""
     return (
         f"has(self.spec.{field}) == has(oldSelf.spec.{field})"
         f" && (!has(self.spec.{field}) || self.spec.{field} == oldSelf.spec.{field})"
@@ -111,7 +111,8 @@ def _same(field: str) -> str:
 
 
 def _fixed_while_held(field: str, unchanged: str) -> Rule:
-    # On the root: a rule on the field itself would be skipped when the field comes or goes.
+    # The rule is on the root, because a rule on the field itself is skipped when the field is added or
+    # removed.
     return Rule(
         f"!({_PHASE} in ['Active', 'Bound']) || {unchanged}",
         f"{field} is immutable while the reservation is Active or Bound",
@@ -121,17 +122,17 @@ def _fixed_while_held(field: str, unchanged: str) -> Rule:
 
 
 def _fixed(field: str, unchanged: str, but: str = "") -> Rule:
-    """Have a field of the spec stay what it was; `but` names what of it may change."""
+    """Return the rule that a field of the spec is immutable, except for the part that `but` names."""
     return Rule(
         unchanged,
-        f"{field} is immutable{but}: delete the reservation and create it anew",
+        f"{field} is immutable{but}: delete the reservation and create it again",
         field=f".spec.{field}",
         reason="FieldValueForbidden",
     )
 
 
 def _same_answer(field: str, question: str = "") -> str:
-    """Write that an optional field, or what is asked of it, is true or not as before; absence is not."""
+    """Return the CEL expression that an optional field's truth is unchanged. An absent field is false."""
     now, before = (
         f"has({each}.spec.{field}) && {each}.spec.{field}{question}" for each in ("self", "oldSelf")
     )
@@ -153,7 +154,7 @@ RESERVATION = CustomResource(
         Column("Owner", ".status.owner"),
         Column("CPU", ".status.resources.cpu"),
         Column("Memory", ".status.resources.memory"),
-        # A column of type date prints the time since then, which makes no sense for a time to come.
+        # A column of type date prints the time elapsed since then, which makes no sense for a future time.
         Column("Expires", ".status.expiresAt"),
         _AGE,
         Column("Active", _condition("Active", "status"), wide=True),
@@ -177,12 +178,12 @@ RESERVATION = CustomResource(
             _same("nodeName"),
         ),
         _fixed("reuse", _same_answer("reuse", " == 'Always'")),
-        # When a hold is due, and who its alternatives are, is told and counted on.
+        # Clients rely on when a hold is due and on its alternatives.
         _fixed(
             "commit",
             "has(self.spec.commit) == has(oldSelf.spec.commit) && (!has(self.spec.commit)"
             " || self.spec.commit.withinSeconds == oldSelf.spec.commit.withinSeconds)",
-            but=" but for its token",
+            but=" except for its token",
         ),
         Rule(
             "!has(oldSelf.spec.commit) || !has(oldSelf.spec.commit.token) || !has(oldSelf.status)"
@@ -190,7 +191,7 @@ RESERVATION = CustomResource(
             " || oldSelf.spec.commit.token != oldSelf.status.commit.token"
             " || has(self.spec.commit) && has(self.spec.commit.token)"
             " && self.spec.commit.token == oldSelf.spec.commit.token",
-            "token is immutable while it is the one of the hold: what is committed stays so",
+            "token is immutable while it is the one of the hold: a commit is final",
             field=".spec.commit.token",
             reason="FieldValueForbidden",
         ),
@@ -198,7 +199,7 @@ RESERVATION = CustomResource(
         _fixed("borrowable", _same_answer("borrowable")),
         _fixed("borrowerNamespaces", _same("borrowerNamespaces")),
         _fixed("startAt", _same("startAt")),
-        # Others may have been planned for what comes after it.
+        # Other reservations may already be planned for the time after this one.
         *(
             _fixed(
                 field,
@@ -207,7 +208,7 @@ RESERVATION = CustomResource(
             )
             for field in ("runSeconds", "ttlSeconds", "expireAt")
         ),
-        # A member's spec is its group's, and the ledger counts on that.
+        # The spec of a member comes from its group, and the ledger relies on that.
         Rule(
             "has(self.spec.group) == has(oldSelf.spec.group)"
             " && (!has(self.spec.group) || self.spec == oldSelf.spec)",
@@ -217,7 +218,7 @@ RESERVATION = CustomResource(
         ),
         Rule(
             f"!({_PHASE} in ['Consumed', 'Expired', 'Lost']) || self.spec == oldSelf.spec",
-            "spec of a reservation that is final is immutable: delete it and create it anew",
+            "spec of a reservation that is final is immutable: delete it and create it again",
             field=".spec",
             reason="FieldValueForbidden",
         ),
@@ -229,7 +230,7 @@ RESERVATION_GROUP = CustomResource(
     plural="reservationgroups",
     short_name="rsvg",
     scope="Namespaced",
-    description="Locks on node capacity of which all are given or none.",
+    description="A set of reservations on node capacity that are granted all together or not at all.",
     spec=ReservationGroupSpec,
     status=ReservationGroupStatus,
     columns=(
@@ -254,7 +255,7 @@ RESERVATION_SCHEDULE = CustomResource(
     plural="reservationschedules",
     short_name="rsvs",
     scope="Namespaced",
-    description="Locks on node capacity with a window that comes again and again, by a cron expression.",
+    description="Reservations for windows of time that recur by a cron expression.",
     spec=ReservationScheduleSpec,
     status=ReservationScheduleStatus,
     columns=(
@@ -279,7 +280,7 @@ RESERVATION_QUOTA = CustomResource(
     plural="reservationquotas",
     short_name="rsvq",
     scope="Namespaced",
-    description="A limit on the room that the locks of a namespace take from the cluster.",
+    description="A limit on the capacity that the reservations of a namespace hold.",
     spec=ReservationQuotaSpec,
     status=ReservationQuotaStatus,
     columns=(
@@ -304,7 +305,7 @@ RESERVATION_QUOTE = CustomResource(
     plural="reservationquotes",
     short_name="rsvqt",
     scope="Namespaced",
-    description="A question about room: would a lock be given, where, when, how many; answered once.",
+    description="A dry run of a reservation: whether, where and when it would be granted, answered once.",
     spec=ReservationQuoteSpec,
     status=ReservationQuoteStatus,
     columns=(
@@ -326,7 +327,7 @@ WATER_LEVEL = CustomResource(
     plural="waterlevels",
     short_name="wlv",
     scope="Cluster",
-    description="A group of nodes whose new pods are placed by measured use.",
+    description="A group of nodes on which new pods are placed by measured use.",
     spec=WaterLevelSpec,
     status=WaterLevelStatus,
     columns=(

@@ -1,4 +1,4 @@
-"""Wire types of a Reservation's lease: its holder has to say again and again that it still lives."""
+"""Wire types of a Reservation's lease, which its holder must renew to keep the reservation."""
 
 from typing import Annotated
 
@@ -8,24 +8,26 @@ from tidelock.model.api.wire import YEAR_SECONDS, GivenTimestamp, StatusWire, Ti
 
 
 class ReservationLease(Wire):
-    """How often the holder has to renew the lock, lest it is lost."""
+    """Lease of a reservation, which its holder must renew. Otherwise the reservation is lost."""
 
     duration_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)]
-    """How long a renewal lasts, from the moment in which the operator sees it."""
+    """Duration in seconds of a renewal, counted from when the operator sees it."""
     grace_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 30
-    """How long the lock is kept after that, for a holder that is late; it is announced in the status."""
+    """Time in seconds for which the reservation is kept after the lease has lapsed. The status announces the
+    lapse."""
     renew_time: GivenTimestamp | None = None
-    """When the holder renewed it last, by its own clock: any other value than before is a renewal."""
+    """Time of the holder's last renewal, by its own clock. Every change of the value counts as a renewal."""
 
 
 class ReservationLeaseStatus(StatusWire):
-    """How the lease stands, by the operator's clock."""
+    """State of the lease, by the operator's clock."""
 
     renew_time: Timestamp | None = None
-    """The holder's renewTime that was seen last."""
+    """Value of the holder's renewTime that the operator saw last."""
     renewed_at: Timestamp
-    """When the operator saw it, or saw the lock for the first time."""
+    """Time at which the operator saw the last renewal, or saw the reservation for the first time."""
     renew_by: Timestamp
-    """When the lease lapses unless it is renewed."""
+    """Time at which the lease lapses unless it is renewed."""
     lost_at: Timestamp | None = None
-    """When the lock is lost unless it is renewed; only while the lease has lapsed."""
+    """Time at which the reservation is lost unless the lease is renewed. Present only while the lease has
+    lapsed."""

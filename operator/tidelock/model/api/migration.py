@@ -1,4 +1,4 @@
-"""Wire types of a lock for which other pods may be moved, and of the plan that is shown before any is."""
+"""Wire types of a reservation for which pods may be moved, and of the plan that is shown first."""
 
 from typing import Annotated
 
@@ -11,37 +11,37 @@ MigrationToken = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class MayMove(Wire):
-    """Has the operator look for a few pods whose move makes room, while the lock waits and there is none."""
+    """Search for a few pods to move, which frees capacity while the reservation waits without any."""
 
     max_pods: Annotated[int, Field(ge=1, le=MOST_MOVED)] = 3
-    """How many pods may be evicted for the lock, in all."""
+    """Largest number of pods that may be evicted for the reservation, in total."""
     approve: MigrationToken | None = None
-    """Has the plan with this token in status.plan.token be carried out; another one is not."""
+    """Token of the approved plan, as in status.plan.token. A plan with another token is not carried out."""
     automatically: bool | None = None
-    """True: a plan is carried out, without being approved, once it is stored in the status."""
+    """True: a plan is carried out without approval, once it is stored in the status."""
 
 
 class PlannedMove(StatusWire):
-    """A pod that is to be evicted."""
+    """A pod that the plan evicts."""
 
     namespace: Annotated[str, Field(max_length=63)]
     """Namespace of the pod."""
     name: Subdomain
     """Name of the pod."""
     uid: Uid
-    """UID of the pod; a later pod of the same name is left alone."""
+    """UID of the pod. A later pod of the same name is left alone."""
     to: Subdomain
-    """Node that has room for its replacement: a forecast, which holds nothing there."""
+    """Node with capacity for the replacement of the pod. This is a forecast: no capacity is held there."""
 
 
 class MovePlan(StatusWire):
-    """The evictions that make room for the lock."""
+    """Evictions that free capacity for the reservation."""
 
     token: MigrationToken
-    """What approves these evictions; others have another one."""
+    """Token that approves exactly these evictions. Another plan has another token."""
     node_name: Subdomain
-    """Node on which they make room."""
+    """Name of the node on which the evictions free capacity."""
     evictions: Annotated[list[PlannedMove], Field(max_length=MOST_MOVED)]
-    """The pods that are to be evicted, in this order."""
+    """Pods to evict, in this order."""
     begun_at: Timestamp | None = None
-    """When the plan was approved and its room set aside; absent while it is only shown."""
+    """Time at which the plan was approved and its capacity set aside. Absent while the plan is only shown."""

@@ -26,9 +26,9 @@ class LabelExpression(Wire):
     key: LabelKey
     """Key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How the label relates to the values."""
+    """Relation between the label and the values."""
     values: Annotated[list[LabelValue], Field(max_length=64)] | None = None
-    """Values for In and NotIn; the other operators take none."""
+    """Values for In and NotIn. The other operators take none."""
 
     rules = (
         Rule(
@@ -40,7 +40,7 @@ class LabelExpression(Wire):
 
 
 class LabelSelector(Wire):
-    """Labels and expressions, all of which must hold; an empty selector is refused."""
+    """Labels and expressions that must all match. An empty selector is refused."""
 
     match_labels: Labels | None = None
     """Labels that must have exactly these values."""
@@ -58,12 +58,12 @@ class LabelSelector(Wire):
 
     @property
     def conditions(self) -> int:
-        """How many labels and expressions it has."""
+        """The number of labels and expressions in the selector."""
         return len(self.match_labels or ()) + len(self.match_expressions or ())
 
     @cached_property
     def read(self) -> selectors.LabelSelector:
-        """The same as labels are held against it."""
+        """The selector in the form that labels are matched with."""
         expressions = tuple(
             selectors.Requirement(each.key, each.operator, tuple(each.values or ()))
             for each in self.match_expressions or ()
@@ -77,9 +77,9 @@ class NodeRequirement(Wire):
     key: LabelKey
     """Key of the label, or path of the field."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How the label relates to the values."""
+    """Relation between the label and the values."""
     values: Annotated[list[LabelValue], Field(max_length=256)] | None = None
-    """Values for In and NotIn, one whole number for Gt and Lt; the other operators take none."""
+    """Values for In and NotIn, one whole number for Gt and Lt. The other operators take none."""
 
     rules = (
         Rule(
@@ -101,15 +101,15 @@ class NodeFieldRequirement(Wire):
     """A condition on a field of a node."""
 
     key: Literal["metadata.name"]
-    """Path of the field: a node is selected by its name alone."""
+    """Path of the field. A node can be selected only by its name."""
     operator: Literal["In", "NotIn"]
-    """How the field relates to the value."""
+    """Relation between the field and the value."""
     values: Annotated[list[Subdomain], Field(min_length=1, max_length=1)]
-    """The one value."""
+    """List with exactly one value."""
 
 
 class NodeSelectorTerm(Wire):
-    """Conditions on a node, all of which must hold; an empty term matches no node."""
+    """Conditions on a node that must all hold. An empty term matches no node."""
 
     match_expressions: Annotated[list[NodeRequirement], Field(max_length=16)] | None = None
     """Conditions on the node's labels."""
@@ -118,64 +118,65 @@ class NodeSelectorTerm(Wire):
 
 
 class NodeSelector(Wire):
-    """Terms of which one must hold."""
+    """Terms of which at least one must match the node."""
 
     node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1, max_length=16)]
-    """The terms; they are ORed."""
+    """Terms that are ORed."""
 
 
 class PreferredNodes(Wire):
-    """Nodes that are liked better."""
+    """A preference for some nodes."""
 
     weight: Annotated[int, Field(ge=1, le=100)]
-    """How much better, from 1 to 100."""
+    """Weight of the preference, from 1 to 100."""
     preference: NodeSelectorTerm
-    """Which nodes."""
+    """Conditions that select the preferred nodes."""
 
 
 class NodeAffinity(Wire):
-    """Nodes that are required or preferred."""
+    """Required and preferred nodes."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    """Nodes that may be taken at all."""
+    """Terms that a node must match."""
     preferred_during_scheduling_ignored_during_execution: (
         Annotated[list[PreferredNodes], Field(max_length=16)] | None
     ) = None
-    """Nodes that are liked better, each with its weight."""
+    """Preferred nodes, each preference with its weight."""
 
 
-_NO_POD_AFFINITY = Refused("object", "a lock is placed by node affinity alone")
+_NO_POD_AFFINITY = Refused("object", "a reservation is placed by node affinity alone")
 
 
 class Affinity(Wire):
-    """Node affinity of a lock."""
+    """Node affinity of a reservation."""
 
     node_affinity: NodeAffinity | None = None
-    """Nodes that are required or preferred."""
+    """Required and preferred nodes."""
 
     refused = MappingProxyType({"podAffinity": _NO_POD_AFFINITY, "podAntiAffinity": _NO_POD_AFFINITY})
 
 
 class PodAffinities(OpenWire):
-    """Affinity of a pod template; affinity to pods is a pod's, and not checked here."""
+    """Affinity of a pod template. Affinity between pods belongs to the pod, and is not validated here."""
 
     node_affinity: NodeAffinity | None = None
-    """Nodes that are required or preferred."""
+    """Required and preferred nodes."""
 
 
 class Toleration(Wire):
-    """Leave to ignore the taints that it matches."""
+    """Permission to ignore the taints that match."""
 
     key: LabelKey | None = None
-    """Key of the taint; absent with the operator Exists stands for every key."""
+    """Key of the taint. If it is absent and the operator is Exists, the toleration matches every key."""
     operator: Literal["Exists", "Equal"] | None = None
-    """How the value relates to the taint's: Equal (the default) or Exists."""
+    """Relation between the value and the taint's value: Equal (the default) or Exists."""
     value: LabelValue | None = None
-    """Value of the taint for Equal."""
+    """Value of the taint, for the operator Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint; absent stands for every effect."""
+    """Effect of the taint. Absent: every effect matches."""
     toleration_seconds: Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)] | None = None
-    """How long a NoExecute taint is tolerated; a lock runs nothing, so it has no use for it."""
+    """Time in seconds for which a NoExecute taint is tolerated. It has no effect on a reservation, which runs
+    nothing."""
 
     rules = (
         Rule(

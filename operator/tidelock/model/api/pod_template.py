@@ -1,4 +1,4 @@
-"""Wire type of a pod template: what decides where its pod fits is declared, the rest is kept as it is."""
+"""Wire type of a pod template. It declares the fields that choose a node, and keeps all others."""
 
 from typing import Annotated, Literal
 
@@ -12,12 +12,12 @@ Annotation = Annotated[str, Field(max_length=262_144)]
 
 
 class ResourceRequirements(OpenWire):
-    """What a container or pod may use."""
+    """Requests and limits of a container or pod."""
 
     requests: PodAmounts | None = None
-    """What is set aside; it is this that the lock holds."""
+    """Amounts that the container or pod requests. The reservation holds these amounts."""
     limits: PodAmounts | None = None
-    """The most that may be used; it stands for a request that is absent."""
+    """Largest amounts that the container or pod may use. A limit stands for an absent request."""
 
 
 class Container(OpenWire):
@@ -26,23 +26,23 @@ class Container(OpenWire):
     name: DnsLabel
     """Name of the container."""
     resources: ResourceRequirements | None = None
-    """What the container may use."""
+    """Requests and limits of the container."""
 
 
 class InitContainer(Container):
-    """A container that runs before the others, or beside them if it restarts always."""
+    """A container that runs before the others, or beside the others if it always restarts."""
 
     restart_policy: Literal["Always", "Never", "OnFailure"] | None = None
-    """Always makes it a sidecar, whose requests are added to those of the containers."""
+    """Always makes the container a sidecar. Its requests are added to those of the other containers."""
 
 
 class TemplateMetadata(OpenWire):
     """Metadata of the pod."""
 
     labels: Labels | None = None
-    """Labels of the pod, by which the lock is placed, and others beside it."""
+    """Labels of the pod, by which the reservation is placed, and by which other pods are placed beside it."""
     annotations: Annotated[dict[str, Annotation], Field(max_length=256)] | None = None
-    """Annotations of the pod; they mean nothing for the lock."""
+    """Annotations of the pod. They have no effect on the reservation."""
 
 
 class TemplateSpec(OpenWire):
@@ -51,17 +51,18 @@ class TemplateSpec(OpenWire):
     containers: Annotated[list[Container], Field(min_length=1, max_length=32)]
     """Containers that run side by side."""
     init_containers: Annotated[list[InitContainer], Field(max_length=16)] | None = None
-    """Containers that run first, and sidecars."""
+    """Containers that run before the other containers, and sidecars."""
     resources: ResourceRequirements | None = None
-    """What the pod as a whole may use, instead of the sum of its containers."""
+    """Requests and limits of the whole pod, which replace the sum over its containers."""
     overhead: PodAmounts | None = None
-    """What the pod's runtime class adds."""
+    """Amounts that the runtime class adds to the pod."""
     node_selector: NodeLabels | None = None
     """Labels that the node must have."""
     affinity: PodAffinities | None = None
-    """Affinity to nodes and pods; the lock is placed by it, and its anti-affinity holds against others."""
+    """Affinity to nodes and pods. The reservation is placed by it, and its anti-affinity applies to other
+    pods."""
     tolerations: Tolerations | None = None
-    """Taints that the pod ignores."""
+    """Tolerations of the pod."""
     priority: Annotated[int, Field(ge=-(2**31), le=2_000_001_000)] | None = None
     """Priority of the pod."""
     priority_class_name: Subdomain | None = None
@@ -69,7 +70,7 @@ class TemplateSpec(OpenWire):
 
 
 class PodTemplate(OpenWire):
-    """A pod as a workload would make it; the lock is placed as this pod."""
+    """A pod as a workload would create it. The reservation is placed like this pod."""
 
     metadata: TemplateMetadata | None = None
     """Metadata of the pod."""

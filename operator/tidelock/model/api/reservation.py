@@ -63,15 +63,15 @@ __all__ = [
 MOST_MEMBERS = 256
 MOST_ALTERNATIVES = 256
 MOST_CONDITIONS = 64
-"""Labels and expressions in the owners' selectors of one lock, against which pods are held."""
+"""Most labels and expressions that the owners' selectors of one reservation may have together."""
 _OWNER_TEXT_LENGTH = 320
-# As CRDs may be named: only the versions of the core group, which have no group, all begin with a v.
+# As the CRD allows: only the versions of the core group lack a group, and all of these begin with a v.
 _API_VERSION = r"^(v[a-z0-9]+|[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z]([a-z0-9-]*[a-z0-9])?)$"
 _Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
 
 
 class _OwnerPart(Wire):
-    """What all parts of an owner have in common."""
+    """Fields that every part of an owner refuses."""
 
     refused = MappingProxyType(
         {"namespace": Refused("string", "owners are matched in the reservation's own namespace")}
@@ -97,16 +97,17 @@ class ControllerOwner(_OwnerPart):
 
 
 class Owner(_OwnerPart):
-    """Pods that may take the lock: those that satisfy every field that is given."""
+    """Pods that may take the reservation: those that satisfy every field that is set."""
 
     pod: PodOwner | None = None
-    """A pod by its name."""
+    """Name of the pod that may take the reservation."""
     controller: ControllerOwner | None = None
-    """Pods of one workload."""
+    """Workload of the pods that may take the reservation."""
     selector: LabelSelector | None = None
-    """Pods by their labels."""
+    """Labels of the pods that may take the reservation."""
     service_account_name: Subdomain | None = None
-    """Pods that run as this ServiceAccount, which can't be edited into a pod as a label can."""
+    """ServiceAccount of the pods that may take the reservation. Unlike a label, it can't be edited into a
+    pod."""
 
     rules = (
         Rule(
@@ -134,7 +135,7 @@ def _reachable(field: str) -> Rule:
 
 
 def exactly_one(of: str, other: str) -> tuple[Rule, Rule]:
-    """Require one of two fields; the errors name the field that is missing, and the one that is too much."""
+    """Require one of two fields, with errors that name the missing or the superfluous field."""
     text = f"exactly one of {of} and {other} is required"
     return (
         Rule(f"has(self.{of}) || has(self.{other})", text, field=f".{of}", reason="FieldValueRequired"),
@@ -143,7 +144,7 @@ def exactly_one(of: str, other: str) -> tuple[Rule, Rule]:
 
 
 def _refused_beside(field: str, expression: str, other: str, because: str) -> Rule:
-    """Refuse a field, for which an expression is true if it is given, beside another one."""
+    """Refuse a field beside another one when an expression shows that the field is set."""
     return Rule(
         f"!({expression})",
         f"{field} is refused beside {other}: {because}",
@@ -171,20 +172,21 @@ ONE_END = exactly_one("ttlSeconds", "expireAt")
 
 
 class CapacityRequest(Wire):
-    """How much room a lock asks for, and where."""
+    """Amount of capacity that a reservation requests, and constraints on its node."""
 
     node_name: Subdomain | None = None
-    """Node to hold the room on; absent: any node that satisfies the other constraints."""
+    """Name of the node on which to reserve capacity. Absent: any node that satisfies the other
+    constraints."""
     node_selector: NodeLabels | None = None
     """Labels that the node must have."""
     affinity: Affinity | None = None
-    """Nodes that are required or preferred."""
+    """Node affinity: the nodes that the reservation requires or prefers."""
     tolerations: Tolerations | None = None
-    """Taints of the node that the lock ignores."""
+    """Tolerations for the taints of the node."""
     resources: ReservedAmounts | None = None
-    """Room to hold, by resource; exactly one of resources and template is required."""
+    """Amounts to reserve, by resource. Exactly one of resources and template is required."""
     template: PodTemplate | None = None
-    """Pod to hold room for; exactly one of resources and template is required."""
+    """Pod template to reserve capacity for. Exactly one of resources and template is required."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *exactly_one("resources", "template"),
@@ -198,38 +200,41 @@ Priority = Annotated[int, Field(ge=-(2**31), le=1_000_000_000)]
 
 
 class Ask(CapacityRequest):
-    """What a lock asks of the cluster: how much room, where, and how important it is."""
+    """Request of a reservation: its amounts, the constraints on its node, and its priority."""
 
     priority: Priority = 0
-    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority. A
-    priority above 0 needs a ReservationQuota whose maxPriority allows it."""
+    """Priority of the reservation. The reservation of lowest priority loses its capacity first, when a node
+    shrinks or a pod of higher priority preempts it. A priority above 0 needs a
+    ReservationQuota with a maxPriority that allows it."""
 
 
 class Topology(Wire):
-    """How members of a group are laid over domains: values of a label of nodes, such as racks or zones."""
+    """Placement of a group's members over domains: values of a node label, such as racks or zones."""
 
     mode: Literal["Pack", "Spread"]
-    """Pack: all in one domain. Spread: each in the domain with the fewest of them that has room for it."""
+    """Pack: all members are placed in one domain. Spread: each member is placed in the domain with the fewest
+    members that has capacity for it."""
     key: LabelKey
-    """Label of nodes whose values are the domains; nodes without it take no member."""
+    """Node label with a value for each domain. A node without this label takes no member."""
 
 
 PreemptionPolicy = Literal["Never", "PreemptLowerPriority"]
 
 
 class Membership(Wire):
-    """The group that a lock is a member of, as the operator writes it."""
+    """Group that a reservation is a member of, as the operator writes it."""
 
     name: Subdomain
     """Name of the ReservationGroup."""
     uid: Uid
-    """Its uid; a group of the same name that came before or after it is another one."""
+    """UID of the ReservationGroup. An earlier or later group of the same name does not count."""
     members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)]
-    """How many members it has."""
+    """Number of members in the group."""
     min_members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)]
-    """How many of them hold room, or have been taken by their pods, or none holds any."""
+    """Number of members that must hold capacity, or have been taken by their pods, before any member holds
+    capacity."""
     topology: Topology | None = None
-    """How they are laid over domains of nodes; absent: wherever they fit best."""
+    """Placement of the members over domains of nodes. Absent: each member is placed where it fits best."""
 
 
 _EVICTING_HOLD = (
@@ -281,48 +286,65 @@ EndOfLife = Annotated[GivenTimestamp, _reachable("expireAt")]
 
 
 class ReservationSpec(Ask):
-    """What is locked, where, for whom and for how long."""
+    """Capacity to reserve: amounts, node constraints, owners and lifetime."""
 
     owners: Owners
-    """Pods of this namespace that may take the lock; the terms are ORed, the fields of a term ANDed."""
+    """Pods of this namespace that may take the reservation. The terms are ORed, the fields of a term are
+    ANDed."""
     expire_at: EndOfLife | None = None
-    """When the lock ends, with a time zone; exactly one of ttlSeconds and expireAt is required."""
+    """Time at which the reservation ends, with a time zone. Exactly one of ttlSeconds and expireAt is
+    required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """How long the lock holds once it is active; exactly one of ttlSeconds and expireAt is required."""
+    """Lifetime in seconds, counted from when the reservation becomes active. Exactly one of ttlSeconds and
+    expireAt is required."""
     start_at: Annotated[GivenTimestamp, _reachable("startAt")] | None = None
-    """When the lock begins to hold; until then its room is planned, for pods that are gone by then to use."""
+    """Time from which the reservation holds its capacity. Until then the capacity is planned, and pods that
+    end before this time can use it."""
     run_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
+    """Longest run time in seconds of the pod, once it is bound. Absent: unknown, so the pod counts as running
+    forever."""
     lease: ReservationLease | None = None
-    """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
+    """Lease that ends the reservation earlier unless its holder renews the lease. It can be changed at any
+    time."""
     commit: Commit | None = None
-    """Makes it a lock in two phases: active is prepared, and it ends unless it is committed soon."""
+    """Two-phase commit: the active reservation counts as prepared, and ends unless it is committed in
+    time."""
     any_of: DnsLabel | None = None
-    """Name of a set of locks of this namespace: as soon as one is chosen all others end. Can't be changed."""
+    """Name of a set of alternative reservations in this namespace. As soon as one of the set is chosen, all
+    others end. It can't be changed."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
-    """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
-    # Without a default in the CRD: an operator older than that does not read what it does not know.
+    """Longest time in seconds that the reservation waits for capacity before it is rejected. 0: it is granted
+    at once or rejected."""
+    # The CRD has no default, because an older operator refuses fields that it does not know.
     reuse: Literal["Never", "Always"] | None = None
-    """Absent or Never: the lock ends when an owner is bound. Always: it keeps its room for the next one."""
+    """Absent or Never: the reservation ends when an owner is bound. Always: it keeps its capacity for the
+    next owner."""
     borrowable: bool | None = None
-    """True: pods with the annotation tidelock.dev/borrows use the room until an owner needs it."""
+    """True: pods with the annotation tidelock.dev/borrows may use the reserved capacity until an owner needs
+    it."""
     borrower_namespaces: (
         Annotated[list[DnsLabel], Field(min_length=1, max_length=64, json_schema_extra=LIST_SET)] | None
     ) = None
-    """Namespaces whose pods use the room of a borrowable lock; absent: all. Can't be changed."""
+    """Namespaces of the pods that may borrow the reserved capacity. Absent: all namespaces. It can't be
+    changed."""
     preemption_policy: PreemptionPolicy = "Never"
-    """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it, which
-    needs a ReservationQuota whose preemptionPolicy allows that."""
+    """Never: the reservation waits for capacity. PreemptLowerPriority: pods and reservations of lower
+    priority are evicted for it, if the preemptionPolicy of a ReservationQuota allows that."""
     may_move: MayMove | None = None
-    """Has pods be moved for the lock that has no room, once a plan of this was approved; absent: never."""
+    """Migration of a few pods to other nodes, to free capacity for the reservation while it waits. A plan
+    needs approval first. Absent: no pod is moved."""
     on_violation: Literal["Keep", "Move"] = "Keep"
-    """When a pod takes locked room all the same. Keep: hold the rest and wait there. Move: wait anew."""
+    """Reaction when a pod takes reserved capacity all the same. Keep: hold the rest, and wait on the same
+    node. Move: wait again, for any node."""
     retention: Literal["Delete", "Retain"] = "Delete"
-    """Delete: the object is removed at the lock's end. Retain: it stays as a tombstone that locks nothing."""
+    """Delete: the object is deleted when the reservation ends. Retain: the object stays, and reserves
+    nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None
-    """How long a retained object stays after the lock's end; absent: until it is deleted."""
+    """Time in seconds that a retained object stays after the reservation has ended. Absent: it stays until it
+    is deleted."""
     group: Membership | None = None
-    """The ReservationGroup that the lock is a member of; written by the operator, which makes the members."""
+    """ReservationGroup that the reservation is a member of. The operator creates the members and writes this
+    field."""
 
     rules = (
         *Ask.rules,
@@ -337,13 +359,16 @@ class ReservationSpec(Ask):
                 field,
                 f"has(self.group) && {given}",
                 "group",
-                "the members of a group have their room together, and keep it from all others",
+                "the members of a group get their capacity together, and keep it from all others",
             )
             for field, given in _IN_GROUPS.items()
         ),
         *(
             _refused_beside(
-                field, f"{_LENDS} && {given}", "borrowable", "what is lent is the owner's at any time"
+                field,
+                f"{_LENDS} && {given}",
+                "borrowable",
+                "lent capacity is the owner's at any time",
             )
             for field, given in _NOT_LENT.items()
         ),
@@ -351,7 +376,7 @@ class ReservationSpec(Ask):
             "preemptionPolicy",
             f"has(self.mayMove) && {_PREEMPTS}",
             "mayMove",
-            "room is made by moving pods, or by evicting those of lower priority",
+            "capacity is freed by moving pods, or by evicting those of lower priority",
         ),
         _refused_beside(
             "pendingDeadlineSeconds",
@@ -364,7 +389,7 @@ class ReservationSpec(Ask):
 
     @property
     def conflict(self) -> str:
-        """Return the rule between fields that an object breaks which is older than the rule, or nothing."""
+        """Return the rule between fields that an object older than the rule breaks, or an empty string."""
         if self.commit is None:
             return ""
         if self.preemption_policy != "Never":
@@ -374,7 +399,7 @@ class ReservationSpec(Ask):
 
 
 class Phase(StrEnum):
-    """Summary of the conditions for people to read."""
+    """Summary of the conditions, for people to read."""
 
     PENDING = "Pending"
     PLANNED = "Planned"
@@ -388,7 +413,7 @@ class Phase(StrEnum):
 
 
 class BoundPod(StatusWire):
-    """The pod that took the lock; of several that share one for reuse, the first by name."""
+    """Pod that took the reservation. Of several pods that share one for reuse, it is the first by name."""
 
     name: Subdomain
     """Name of the pod."""
@@ -397,73 +422,78 @@ class BoundPod(StatusWire):
 
 
 class Queue(StatusWire):
-    """Where in line a lock stands that waits, as of a moment ago."""
+    """Position of a waiting reservation in the queue, as of a moment ago."""
 
     position: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-    """Place among all locks that wait, from 1: by priority, then by the namespaces' shares, then by age. It
-    assumes that each lock before it is given room, as what is given raises the share of its namespace."""
+    """Position among all waiting reservations, from 1: by priority, then by the namespaces' shares, then by
+    age. It assumes that each reservation before it is granted, which raises the share of its namespace."""
     length: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-    """How many locks wait."""
+    """Number of waiting reservations."""
     place: Annotated[str, Field(max_length=64)]
-    """Both, in short."""
+    """Position and length of the queue as one short text."""
     estimated_start: Timestamp | None = None
-    """When what is known to end leaves enough on one node at the earliest, by amounts alone and if nobody
-    else takes it; absent if that is not known."""
+    """Earliest time at which one node has enough capacity, because reservations and pods with a known end are
+    over. It compares amounts alone, and assumes that no other pod takes the capacity. Absent if that time is
+    unknown."""
     earmark: Subdomain | None = None
-    """Node on which room is kept for it as it comes free, as it has waited for long."""
+    """Node on which capacity is kept for the reservation as it becomes free, because the reservation has
+    waited for long."""
 
 
 class ReservationStatus(StatusWire):
-    """What became of the lock; Active=True is a guarantee."""
+    """Observed state of the reservation. The condition Active=True is a guarantee."""
 
     observed_generation: Generation | None = None
-    """Generation of the spec that the status is about; -1 before the first decision."""
+    """Generation of the spec that the status describes, or -1 before the first decision."""
     phase: Phase | None = None
-    """Summary of the conditions for people to read."""
+    """Summary of the conditions, for people to read."""
     node_name: Subdomain | None = None
-    """Node on which the room is held."""
+    """Name of the node on which the capacity is reserved."""
     node_uid: Annotated[Uid | None, Field(alias="nodeUID")] = None
-    """UID of that node; a node recreated under the same name is another one."""
+    """UID of the node on which the capacity is reserved. A node recreated under the same name has another
+    UID."""
     activated_at: Timestamp | None = None
-    """When the lock became active."""
+    """Time at which the reservation became active."""
     expires_at: Timestamp | None = None
-    """When the lock ends at the latest."""
+    """Time at which the reservation ends at the latest."""
     queue: Queue | None = None
-    """Where in line the lock stands, while it waits."""
+    """Position of the reservation in the queue, while it waits."""
     lease: ReservationLeaseStatus | None = None
-    """How the lease stands, if the lock has one."""
+    """State of the lease, if the reservation has one."""
     commit: CommitStatus | None = None
-    """How the lock is committed, if it is one in two phases."""
+    """State of the two-phase commit, if the reservation has one."""
     plan: MovePlan | None = None
-    """Which pods would have to move for the lock, or are on their way, if spec.mayMove asks for that."""
+    """Pods that must move to free capacity for the reservation, or are being moved, if spec.mayMove allows
+    that."""
     moved: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
-    """How many pods were evicted for it by plans that are over; after a failover, how many at most."""
+    """Number of pods that were evicted for the reservation by finished plans. After a failover it is an upper
+    bound."""
     finished_at: Timestamp | None = None
-    """When the lock ended."""
+    """Time at which the reservation ended."""
     bound_pod: BoundPod | None = None
-    """The pod that took the lock, or is in it now if it is for reuse."""
+    """Pod that took the reservation, or runs in it now if the reservation is for reuse."""
     occupied_seconds: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
-    """Seconds for which owners were in a lock for reuse, up to when the last one left."""
+    """Time in seconds during which owners ran in a reservation for reuse, up to when the last one left."""
     epoch: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
-    """Epoch of the leader that decided."""
+    """Epoch of the leader that decided on the reservation."""
     resources: _Amounts | None = None
-    """Room that is held, or asked for while the lock waits."""
+    """Amounts that are reserved, or requested while the reservation waits."""
     used: _Amounts | None = None
-    """What owners that are in a lock for reuse use of its room; the rest is held for them."""
+    """Amounts that owners in a reservation for reuse take from it. The rest is held for other owners."""
     lent: _Amounts | None = None
-    """What borrowers use of the room of a borrowable lock; they are evicted when its owner needs it."""
+    """Amounts that borrowers take from a borrowable reservation. Borrowers are evicted when an owner needs
+    the capacity."""
     borrowers: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
-    """How many pods that is."""
+    """Number of pods that borrow capacity of the reservation."""
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
-    """Who may take the lock, in short."""
+    """Short text that names the owners."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired, Violated, Occupied, Lent, LeaseLapsed, Committed and
-    MovePlanned.
-    """
+    """Conditions of the reservation: Active, Ready, Reconciling, Stalled, Expired, Violated, Occupied, Lent,
+    LeaseLapsed, Committed and MovePlanned."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:
-    """Name the owners in short: `pod/web-0`, `app=web,tier=x`, or the first and the count of others."""
+    """Return a short name of the owners: `pod/web-0`, `app=web,tier=x`, or the first and a count."""
     first, *others = owners
     count = f" +{len(others)}" if others else ""
     text = _term_text(first)

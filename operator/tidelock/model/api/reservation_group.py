@@ -1,4 +1,4 @@
-"""Wire types of ReservationGroup: locks of which all are given or none."""
+"""Wire types of ReservationGroup: reservations that are granted all together or not at all."""
 
 from typing import Annotated, Literal
 
@@ -31,39 +31,46 @@ _LONGEST_NAME = 180
 
 
 class Members(CapacityRequest):
-    """Members of one kind: each is a lock of its own, for a pod of its own."""
+    """Members of one kind. Each member is a separate reservation for a separate pod."""
 
     name: DnsLabel
-    """Name of the kind; a member is called after its group, its kind and its number: train-worker-0."""
+    """Name of the kind. A member is named after its group, its kind and its number: train-worker-0."""
     count: Annotated[int, Field(ge=1, le=MOST_MEMBERS)] = 1
-    """How many members of the kind there are."""
+    """Number of members of the kind."""
     owners: Owners
-    """Pods of this namespace that may take a member; a pod takes one of the group, on its node if it can."""
+    """Pods of this namespace that may take a member. A pod takes one member of the group, on its own node if
+    possible."""
 
 
 class ReservationGroupSpec(Wire):
-    """Which locks there are, how many of them at once, and for how long."""
+    """Members of the group, the number of members that are needed at once, and the lifetime."""
 
     members: Annotated[
         list[Members], Field(min_length=1, max_length=_MOST_KINDS, json_schema_extra=list_map("name"))
     ]
-    """The members by kind: at most 256 in all."""
+    """Members of the group by kind, at most 256 in total."""
     min_members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)] | None = None
-    """How many members must find room at once; absent: all. The others follow one by one, if they can."""
+    """Number of members that must get capacity at once. The other members follow one by one. Absent: all
+    members."""
     topology: Topology | None = None
-    """How members are laid over racks, zones or other domains of nodes; absent: wherever they fit best."""
+    """Placement of the members over racks, zones or other domains of nodes. Absent: each member is placed
+    where it fits best."""
     expire_at: EndOfLife | None = None
-    """When all end, with a time zone; exactly one of ttlSeconds and expireAt is required."""
+    """Time at which all members end, with a time zone. Exactly one of ttlSeconds and expireAt is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """How long all hold once the group is active; exactly one of ttlSeconds and expireAt is required."""
+    """Lifetime in seconds of all members, counted from when the group becomes active. Exactly one of
+    ttlSeconds and expireAt is required."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
-    """How long the group may wait for room before it is rejected; 0: take it now or be rejected."""
+    """Longest time in seconds that the group waits for capacity before it is rejected. 0: it is granted at
+    once or rejected."""
     priority: Priority = 0
-    """Importance of each member: if one loses its room to a pod of higher priority, all wait again."""
+    """Priority of each member. If one member loses its capacity to a pod of higher priority, all members wait
+    again."""
     retention: Literal["Delete", "Retain"] = "Delete"
-    """Delete: the group is removed at its end. Retain: it stays as a tombstone that locks nothing."""
+    """Delete: the group is deleted when it ends. Retain: the object stays, and reserves nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None
-    """How long a retained group stays after its end; absent: until it is deleted."""
+    """Time in seconds that a retained group stays after it has ended. Absent: it stays until it is
+    deleted."""
 
     rules = (
         *ONE_END,
@@ -84,32 +91,32 @@ _Count = Annotated[int, Field(ge=0, le=MOST_MEMBERS)]
 
 
 class ReservationGroupStatus(StatusWire):
-    """What became of the group; Active=True is a guarantee for all members that are ready."""
+    """Observed state of the group. The condition Active=True is a guarantee for all ready members."""
 
     observed_generation: Generation | None = None
-    """Generation of the spec that the status is about; -1 before the first decision."""
+    """Generation of the spec that the status describes, or -1 before the first decision."""
     phase: Phase | None = None
-    """Summary of the conditions for people to read."""
+    """Summary of the conditions, for people to read."""
     members: _Count | None = None
-    """How many members are asked for."""
+    """Number of members that the spec requests."""
     ready: _Count | None = None
-    """How many members hold room for their pods."""
+    """Number of members that hold capacity for their pods."""
     consumed: _Count | None = None
-    """How many members have been taken by their pods."""
+    """Number of members that have been taken by their pods."""
     activated_at: Timestamp | None = None
-    """When the group became active."""
+    """Time at which the group became active."""
     expires_at: Timestamp | None = None
-    """When all members end at the latest."""
+    """Time at which all members end at the latest."""
     finished_at: Timestamp | None = None
-    """When the last member ended."""
+    """Time at which the last member ended."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled and Expired."""
+    """Conditions of the group: Active, Ready, Reconciling, Stalled and Expired."""
 
 
 GROUP_RULES = (
     Rule(
         "self.spec == oldSelf.spec",
-        "spec of a group is immutable: delete it and create it anew",
+        "spec of a group is immutable: delete it and create it again",
         field=".spec",
         reason="FieldValueForbidden",
     ),

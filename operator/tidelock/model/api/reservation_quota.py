@@ -1,4 +1,4 @@
-"""Wire types of ReservationQuota: how much room the locks of a namespace may take from the cluster."""
+"""Wire types of ReservationQuota: limits on the capacity that the reservations of a namespace hold."""
 
 from typing import Annotated
 
@@ -21,27 +21,30 @@ QuotaFigures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(
 
 
 class ReservationQuotaSpec(Wire):
-    """What the locks of the namespace may take, and in what order; what is not given is not limited."""
+    """Limits on the reservations of the namespace, and its weight. An absent field sets no limit."""
 
     hard: LimitAmounts | None = None
-    """Room that all locks hold at once, by resource; pods: how many locks hold room at once."""
+    """Largest amounts that all reservations together hold at once, by resource. The resource pods limits the
+    number of reservations that hold capacity at once."""
     hard_seconds: LimitProducts | None = None
-    """Room times life, by resource, summed over the locks that hold room: 2 cpu for 600 s are 1200."""
+    """Largest sum of amount times lifetime in seconds over the reservations that hold capacity, by resource.
+    For example, 2 cpu for 600 s count as 1200."""
     max_amounts: LimitAmounts | None = None
-    """Room of the largest lock, by resource."""
+    """Largest amounts of a single reservation, by resource."""
     max_life_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """Longest life of a lock: its ttlSeconds, or the time from its creation to its expireAt."""
+    """Longest lifetime of a reservation in seconds: its ttlSeconds, or the time from its creation to its
+    expireAt."""
     max_priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] | None = None
-    """Highest priority of a lock; that of a lock which is active already counts as no more than this. It is 0
-    in a namespace where no quota names it."""
+    """Highest priority of a reservation. A higher priority of a reservation that is already active counts as
+    this value. In a namespace where no quota sets this field, the highest priority is 0."""
     preemption_policy: PreemptionPolicy | None = None
-    """PreemptLowerPriority: locks may have pods and locks of lower priority evicted, of other namespaces too.
-    Never: they may not, as in a namespace where no quota names this."""
+    """PreemptLowerPriority: reservations may evict pods and reservations of lower priority, in other
+    namespaces too. Never: they may not. Never also applies in a namespace where no quota sets this field."""
     weight: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """What the namespace's part of the cluster is divided by when locks of equal priority wait; 1 if not
-    given. Of several quotas the largest counts."""
+    """Divisor for the namespace's share of the cluster when reservations of equal priority wait. Absent: 1.
+    Of several quotas the largest weight counts."""
     count_against_resource_quota: bool = False
-    """Whether locks must find room in the namespace's ResourceQuotas too, beside what pods use of it."""
+    """True: reservations must also fit in the namespace's ResourceQuotas, beside the use of its pods."""
 
     rules = (
         Rule(
@@ -54,17 +57,19 @@ class ReservationQuotaSpec(Wire):
 
 
 class ReservationQuotaStatus(StatusWire):
-    """What the namespace's locks hold of what they may; a moment old in a busy namespace."""
+    """Amounts that the namespace's reservations hold, with their limits. They can be a moment old."""
 
     observed_generation: Generation | None = None
-    """Generation of the spec that the status is about; -1 before the first reading."""
+    """Generation of the spec that the status describes, or -1 before it was first read."""
     hard: QuotaFigures | None = None
-    """Limits of room, as they are applied."""
+    """Limits on the reserved amounts, as they are applied."""
     used: QuotaFigures | None = None
-    """Room that locks hold, of the resources that are limited."""
+    """Amounts that reservations hold, of the resources with a limit."""
     hard_seconds: QuotaFigures | None = None
-    """Limits of room times life, as they are applied."""
+    """Limits on amount times lifetime in seconds, as they are applied."""
     used_seconds: QuotaFigures | None = None
-    """Room times life of the locks that hold room, of the resources that are limited."""
+    """Amount times lifetime in seconds of the reservations that hold capacity, of the resources with a
+    limit."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready; and Stalled if the spec can't be read, which refuses all new locks."""
+    """Conditions of the quota: Ready, and Stalled if the spec can't be read, in which case all new
+    reservations are refused."""

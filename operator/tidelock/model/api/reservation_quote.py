@@ -1,4 +1,4 @@
-"""Wire types of ReservationQuote: would a lock be given now, where, and how many; nothing is held."""
+"""Wire types of ReservationQuote: a dry run of a reservation, which holds nothing."""
 
 from typing import Annotated
 
@@ -25,75 +25,79 @@ QuoteAmounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(
 
 
 class ReservationQuoteSpec(Ask):
-    """What a lock would ask for, and for how long the answer is wanted."""
+    """Request to evaluate, and the lifetime of the answer."""
 
     valid_seconds: Annotated[int, Field(ge=1, le=3600)] = 10
-    """How long the answer is good for at the most: after that it tells what was."""
+    """Longest time in seconds for which the answer is valid. After that time it describes the past."""
     ttl_seconds: Annotated[int, Field(ge=1, le=DAY_SECONDS)] = 300
-    """How long the object stays once it is answered; then it is deleted."""
+    """Time in seconds after which the answered object is deleted."""
 
 
 class QuoteOccupant(StatusWire):
-    """A lock or a pod that takes something of what is short."""
+    """A reservation or a pod that takes some of the scarce resources."""
 
     namespace: DnsLabel
-    """Its namespace."""
+    """Namespace of the reservation or pod."""
     name: Subdomain
-    """Its name."""
+    """Name of the reservation or pod."""
     resources: QuoteAmounts | None = None
-    """What it takes of the resources that are short."""
+    """Amounts of the scarce resources that the reservation or pod takes."""
     expires_at: Timestamp | None = None
-    """When it ends at the latest, if it is a lock."""
+    """Time at which the reservation ends at the latest. Absent for a pod."""
 
 
 class QuoteRejection(StatusWire):
-    """A reason for which nodes are ruled out."""
+    """A reason that rules out nodes."""
 
     reason: Annotated[str, Field(max_length=1024)]
-    """The reason, in the words of kube-scheduler."""
+    """Reason in the words of kube-scheduler."""
     nodes: Annotated[int, Field(ge=0, le=MOST_COUNTED)]
-    """On how many nodes it holds; a node may have several reasons."""
+    """Number of nodes that the reason rules out. Several reasons can rule out the same node."""
 
 
 class QuoteBlockers(StatusWire):
-    """What is in the way."""
+    """Obstacles to granting the reservation."""
 
     reasons: Annotated[
         list[QuoteRejection], Field(max_length=_MOST_REASONS, json_schema_extra=list_map("reason"))
     ] = Field(default_factory=list)
-    """For which reasons nodes are ruled out, the most frequent first."""
+    """Reasons that rule out nodes, the most frequent first."""
     node_name: Subdomain | None = None
-    """Node that lacks the least, of those where nothing but room is wanting; absent if there is none."""
+    """Name of the node with the smallest shortfall, among the nodes that lack only capacity. Absent if there
+    is none."""
     shortfall: QuoteAmounts | None = None
-    """What that node lacks, by resource."""
+    """Amounts that the node lacks, by resource."""
     locks: Annotated[list[QuoteOccupant], Field(max_length=MOST_NAMED)] = Field(default_factory=list)
-    """Locks that hold something of that on the node: at most 10, those that end first."""
+    """Reservations that hold the lacking resources on the node: at most 10, ordered by their end."""
     pods: Annotated[list[QuoteOccupant], Field(max_length=MOST_NAMED)] = Field(default_factory=list)
-    """Pods that use something of that on the node: at most 10, those of lowest priority, then the largest."""
+    """Pods that use the lacking resources on the node: at most 10, ordered by ascending priority, then by
+    descending size."""
 
 
 class ReservationQuoteStatus(StatusWire):
-    """The answer, given once; it promises nothing, as nothing is held."""
+    """Answer, which is given once. It guarantees nothing, because no capacity is held."""
 
     observed_generation: Generation | None = None
-    """Generation of the spec that was answered; -1 before the answer."""
+    """Generation of the spec that was answered, or -1 before the answer."""
     answered_at: Timestamp | None = None
-    """The instant at which this was so."""
+    """Time at which the question was answered."""
     valid_until: Timestamp | None = None
-    """When the answer is stale; others may have taken the room before."""
+    """Time until which the answer is valid. Other reservations or pods can take the capacity earlier."""
     node_name: Subdomain | None = None
-    """Node on which the lock would be held, if it were asked for now."""
+    """Name of the node that would hold the reservation if it were created now."""
     count: Annotated[int, Field(ge=0, le=MOST_COUNTED)] | None = None
-    """How many such locks would find room now, one after the other, on all nodes; at most 1,000,000."""
+    """Number of equal reservations that all nodes together could hold now, at most 1,000,000."""
     fits_at: Timestamp | None = None
-    """When it fits: the instant of the answer or, if locks are in the way, when enough of them have ended."""
+    """Time at which the reservation fits: the time of the answer or, if reservations are in the way, the time
+    when enough of them have ended."""
     earliest_start: Timestamp | None = None
-    """When what is known to end, locks and pods with a deadline, leaves enough on one node at the earliest,
-    by amounts alone, if it does not fit now; absent if that is not known."""
+    """Earliest time at which one node has enough capacity, because reservations and pods with a deadline are
+    over. It compares amounts alone. Absent if the reservation fits now or the time is unknown."""
     blockers: QuoteBlockers | None = None
-    """What is in the way, if it does not fit now."""
+    """Obstacles, if the reservation does not fit now."""
     conditions: Conditions = Field(default_factory=list)
-    """Feasible, the answer; Ready, once it is given; and Stalled if it can't be."""
+    """Conditions of the quote: Feasible is the answer, Ready becomes true with the answer, and Stalled
+    reports that it can't be answered."""
 
 
 UNCHANGING = Rule(

@@ -1,4 +1,4 @@
-"""Wire types of ReservationSchedule: locks with a window that comes again and again."""
+"""Wire types of ReservationSchedule: reservations with a recurring window."""
 
 from types import MappingProxyType
 from typing import Annotated
@@ -41,33 +41,33 @@ def _known(time_zone: str) -> str:
 
 
 class WindowSpec(ReservationSpec):
-    """What each window holds, for whom: a Reservation's spec but for its times."""
+    """Capacity and owners of each window: the spec of a Reservation without its times."""
 
     refused = MappingProxyType(
         {
-            "startAt": Refused("string", "schedule tells when windows begin"),
-            "expireAt": Refused("string", "durationSeconds tells how long windows are"),
-            "ttlSeconds": Refused("integer", "durationSeconds tells how long windows are"),
+            "startAt": Refused("string", "schedule sets when windows begin"),
+            "expireAt": Refused("string", "durationSeconds sets how long windows are"),
+            "ttlSeconds": Refused("integer", "durationSeconds sets how long windows are"),
             "anyOf": Refused("string", "windows of one schedule are no alternatives"),
-            "borrowable": Refused("boolean", "a lock with a window can't be borrowed"),
-            "borrowerNamespaces": Refused("object", "a lock with a window can't be borrowed"),
-            "group": Refused("object", "windows are locks of their own"),
+            "borrowable": Refused("boolean", "a reservation with a window can't be borrowed"),
+            "borrowerNamespaces": Refused("object", "a reservation with a window can't be borrowed"),
+            "group": Refused("object", "each window is a separate reservation"),
         }
     )
     rules = (*Ask.rules, *NO_EVICTING_HOLD)
 
 
 class WindowTemplate(Wire):
-    """The Reservation that is made for each window."""
+    """Template of the Reservation that is created for each window."""
 
     metadata: TemplateMetadata | None = None
     """Labels and annotations of the Reservation."""
     spec: WindowSpec
-    """What it holds, for whom: a Reservation's spec but for its times."""
+    """Capacity and owners of each window: the spec of a Reservation without its times."""
 
 
 class ReservationScheduleSpec(Wire):
-    """When windows begin, how long they are, and what is held in them."""
+    """Start times and length of the windows, and the capacity to reserve in them."""
 
     schedule: Annotated[
         str,
@@ -78,29 +78,32 @@ class ReservationScheduleSpec(Wire):
             f"expected five fields, {FIELDS}, or one of {', '.join(NICKNAMES)}",
         ),
     ]
-    """When windows begin, as CronJobs say it: minute, hour, day of month, month and day of week."""
+    """Start times of the windows, in the format of CronJobs: minute, hour, day of month, month and day of
+    week."""
     time_zone: Annotated[
         str,
         Field(min_length=1, max_length=64),
         AfterValidator(_known),
-        # Asked for an hour, as the API server then looks the zone up.
+        # The rule asks for an hour, because the API server then looks up the time zone.
         Rule(
             f"self.matches(r'{_ZONE}') && self != 'Local'"
             " && timestamp('2030-01-01T00:00:00Z').getHours(self) >= 0",
             "expected a time zone of the IANA database, such as Europe/Berlin",
         ),
     ] = "Etc/UTC"
-    """Whose clocks the schedule is read by: a name of the IANA database, such as Europe/Berlin."""
+    """Time zone of the schedule: a name of the IANA database, such as Europe/Berlin."""
     duration_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)]
-    """How long a window is: for so long its room waits for a pod."""
+    """Length of a window in seconds, during which the reserved capacity waits for a pod."""
     ahead: Annotated[int, Field(ge=1, le=MOST_AHEAD)] = 1
-    """How many windows to come are planned at any time."""
+    """Number of future windows that are planned at any time."""
     starting_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None
-    """How late a window that was missed may still be made; absent: as long as it is not over."""
+    """Latest delay in seconds with which a missed window is still created. Absent: until the window is
+    over."""
     suspend: bool = False
-    """True: no windows are planned, and those that have not begun are removed; others stay."""
+    """True: no windows are planned, and windows that have not begun are removed. Windows that have begun
+    stay."""
     template: WindowTemplate
-    """The Reservation that is made for each window."""
+    """Template of the Reservation that is created for each window."""
 
     @property
     def timetable(self) -> Timetable:
@@ -109,38 +112,38 @@ class ReservationScheduleSpec(Wire):
 
 
 class ScheduleWindow(StatusWire):
-    """A window that is to come or has begun, and is not over."""
+    """A window that is not over yet."""
 
     name: Subdomain
-    """Name of its Reservation."""
+    """Name of the window's Reservation."""
     start_at: Timestamp
-    """When it begins."""
+    """Time at which the window begins."""
     phase: Phase | None = None
-    """Phase of its Reservation."""
+    """Phase of the window's Reservation."""
 
 
 _Count = Annotated[int, Field(ge=0, le=MOST_TOLD)]
 
 
 class ReservationScheduleStatus(StatusWire):
-    """Which windows there are."""
+    """Observed state of the schedule, with its windows."""
 
     observed_generation: Generation | None = None
-    """Generation of the spec that the status is about; -1 before the operator has seen it."""
+    """Generation of the spec that the status describes, or -1 before the operator has seen it."""
     next_start: Timestamp | None = None
-    """When the next window begins."""
+    """Time at which the next window begins."""
     last_start: Timestamp | None = None
-    """When the last window began; no earlier one is made any more."""
+    """Time at which the last window began. No window with an earlier start is created any more."""
     planned: _Count | None = None
-    """How many windows are to come and have their Reservations."""
+    """Number of future windows that have a Reservation."""
     active: _Count | None = None
-    """How many windows have begun and hold their room."""
+    """Number of windows that have begun and hold their capacity."""
     windows: Annotated[
         list[ScheduleWindow], Field(max_length=MOST_TOLD, json_schema_extra=list_map("name"))
     ] = Field(default_factory=list)
-    """Windows that are to come, or have begun and are not over, by their start: at most 32."""
+    """Windows that are not over yet, ordered by their start: at most 32."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Reconciling and Stalled."""
+    """Conditions of the schedule: Ready, Reconciling and Stalled."""
 
 
 SCHEDULE_RULES = (

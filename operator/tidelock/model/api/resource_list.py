@@ -1,6 +1,6 @@
 """Wire types of quantities and resource lists, with the rules that the API server applies to them.
 
-The rules hold for a quantity on its own wherever possible, so that the error's path names the resource.
+Wherever possible a rule is on the single quantity, so the error's path names the resource.
 """
 
 from typing import Annotated
@@ -13,11 +13,11 @@ from tidelock.model.quantities import parse_resources
 _PETA = 10**15
 _MEBIBYTE = 2**20
 _UNIT_MISSING = "must be at least 1Mi: is its unit missing, as in 4Gi or 512Mi?"
-_COUNTABLE = "['cpu', 'memory', 'ephemeral-storage', 'pods']"  # pods are refused with a reason of their own
+_COUNTABLE = "['cpu', 'memory', 'ephemeral-storage', 'pods']"  # pods are refused with a separate reason
 
 
-# Stands in for CEL's isQuantity, which computes 1e999999999 digit by digit and so keeps the API server busy
-# for minutes; quantity() reads whatever matches.
+# A replacement for CEL's isQuantity, which computes 1e999999999 digit by digit and so keeps the API server
+# busy for minutes. quantity() can read every text that matches.
 _GRAMMAR = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
 
 
@@ -37,12 +37,12 @@ def _readable(amounts: dict[str, str | int]) -> dict[str, str | int]:
 
 
 def _both_forms(number: str, text: str) -> str:
-    """Write a rule on an amount that is a number or a text; what is no quantity has an error already."""
+    """Return a rule on an amount that is a number or a text. Invalid texts have an error already."""
     return f"type(self) == int ? {number} : !{_is_quantity('self')} || {text}"
 
 
 def _large_enough(amount: str) -> str:
-    """Write the test that an amount of bytes is none at all or at least 1Mi."""
+    """Return the test that an amount of bytes is 0 or at least 1Mi."""
     return (
         f"(type({amount}) == int ? {amount} == 0 || {amount} >= {_MEBIBYTE} : !{_is_quantity(amount)}"
         f" || quantity({amount}).compareTo(quantity('0')) == 0"
@@ -106,13 +106,13 @@ ReservedAmounts = Annotated[
     dict[str, PositiveQuantity],
     Field(min_length=1, max_length=16),
     AfterValidator(_readable),
-    Rule("!('pods' in self)", "pods are counted by themselves: every lock counts as one"),
+    Rule("!('pods' in self)", "pods are counted separately: every reservation counts as one"),
     _KNOWN,
     _MEMORY,
     _STORAGE,
     _WHOLE,
 ]
-"""What a lock asks for."""
+"""Amounts that a reservation requests."""
 
 LimitAmounts = Annotated[
     dict[str, Quantity],
@@ -123,7 +123,7 @@ LimitAmounts = Annotated[
     _STORAGE,
     _WHOLE,
 ]
-"""The most that there may be of some resources; of `pods`, that is of locks, too."""
+"""Upper limits of some resources. The resource `pods` limits the number of reservations."""
 
 LimitProducts = Annotated[
     dict[
@@ -141,9 +141,9 @@ LimitProducts = Annotated[
     AfterValidator(_readable),
     _KNOWN,
 ]
-"""The most that there may be of amounts times seconds."""
+"""Upper limits of amounts times seconds."""
 
 PodAmounts = Annotated[
     dict[str, Quantity], Field(max_length=16), AfterValidator(_readable), _MEMORY, _STORAGE, _WHOLE
 ]
-"""What a pod or container asks for; here zero is an ordinary answer."""
+"""Amounts that a pod or container requests, where zero is an ordinary value."""

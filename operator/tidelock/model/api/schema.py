@@ -1,7 +1,7 @@
-"""Structural schemas, as CustomResourceDefinitions demand them, from wire types.
+"""Structural schemas of wire types, as CustomResourceDefinitions require them.
 
-pydantic writes plain JSON Schema. A structural schema differs: nothing is referenced, absence takes the place
-of null, unknown fields are dropped by the API server and so never forbidden, and text that helps no reader of
+pydantic writes plain JSON Schema. A structural schema has no references, and an absent field instead of null.
+The API server drops unknown fields, so the schema never forbids them. Text that does not help a reader of
 `kubectl explain` is left out.
 """
 
@@ -17,20 +17,20 @@ _DEFINITION = "#/$defs/"
 
 
 class _StructuralGenerator(GenerateJsonSchema):
-    """pydantic's generator without the parts that have no place in a structural schema."""
+    """Generates JSON Schema without the parts that a structural schema can't have."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """Describe what is there; an optional field is one that is not required."""
+        """Return the schema of the inner type. An optional field is one that is not required."""
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Keep defaults that say something; None only stands for absence."""
+        """Keep a default unless it is None, which stands for absence."""
         if schema.get("default") is None:
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
 
     def encode_default(self, dft: Any) -> Any:
-        """Write defaults as the API server would store them."""
+        """Return a default as the API server stores it."""
         return to_jsonable_python(dft, by_alias=True, exclude_none=True)
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
@@ -39,14 +39,14 @@ class _StructuralGenerator(GenerateJsonSchema):
 
 
 def structural_schema(model: type[Wire]) -> dict[str, Any]:
-    """Describe a wire type as a structural schema."""
+    """Return the structural schema of a wire type."""
     schema = TypeAdapter(model).json_schema(schema_generator=_StructuralGenerator)
     definitions = schema.pop("$defs", {})
     return _structural(schema, definitions)
 
 
 def _structural(schema: JsonSchemaValue, definitions: dict[str, JsonSchemaValue]) -> dict[str, Any]:
-    """Make one node structural, and those below it."""
+    """Return the structural form of a node and of the nodes below it."""
     if "$ref" in schema:
         referred = definitions[schema["$ref"].removeprefix(_DEFINITION)]
         return _structural(referred | {key: schema[key] for key in schema if key != "$ref"}, definitions)

@@ -1,4 +1,4 @@
-"""Wire types of a lock in two phases: prepared when it is active, kept once its holder has committed it."""
+"""Wire types of a reservation in two phases: prepared when it is active, kept once it is committed."""
 
 from typing import Annotated
 
@@ -10,22 +10,23 @@ _Token = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Commit(Wire):
-    """Has the lock end unless its holder commits it soon."""
+    """Two-phase commit: the reservation ends unless its holder commits it in time."""
 
     within_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] = 30
-    """How long room that the lock has got is held for a commit; can't be changed."""
+    """Time in seconds for which the granted capacity is held for a commit. It can't be changed."""
     token: _Token | None = None
-    """Commits the hold that has this token in status.commit.token; another one commits nothing."""
+    """Token that commits the hold with the same status.commit.token. Another token commits nothing."""
 
 
 class CommitStatus(StatusWire):
-    """How the room that is held, or was held last, is committed."""
+    """State of the commit of the current hold, or of the last one."""
 
     holds: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-    """How many times the lock has got room, after it had none; each of these holds has a token of its own."""
+    """Number of times that the reservation got capacity after it had none. Each of these holds has a separate
+    token."""
     token: _Token | None = None
-    """What commits this hold; absent while no room is held."""
+    """Token that commits the current hold. Absent while no capacity is held."""
     due_at: Timestamp | None = None
-    """When the hold ends unless it is committed."""
+    """Time at which the hold ends unless it is committed."""
     committed_at: Timestamp | None = None
-    """When the operator saw the commit; absent while there is none."""
+    """Time at which the operator saw the commit. Absent before the commit."""

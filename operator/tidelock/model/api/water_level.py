@@ -28,24 +28,25 @@ MeasuredPercent = Annotated[int, Field(ge=0, le=1000)]
 
 
 class Queries(Wire):
-    """PromQL that replaces the defaults for node-exporter and cAdvisor."""
+    """PromQL queries that replace the defaults for node-exporter and cAdvisor."""
 
     node_cpu: Annotated[PromQl | None, Field(alias="nodeCPU")] = None
-    """CPU use of each node, as a part of what it has: 0 to 1."""
+    """PromQL query for the CPU use of each node, as a fraction of its capacity: 0 to 1."""
     node_memory: PromQl | None = None
-    """Memory use of each node, as a part of what it has: 0 to 1."""
+    """PromQL query for the memory use of each node, as a fraction of its capacity: 0 to 1."""
     node_time: PromQl | None = None
-    """Time of each node's last sample, in seconds since 1970; without an answer, samples count as new."""
+    """PromQL query for the time of each node's last sample, in seconds since 1970. Without an answer, samples
+    count as new."""
     node_names: PromQl | None = None
-    """Series that tell by labels which instance (or internal_ip) is which node (or nodename)."""
+    """PromQL query for series with labels that map an instance (or internal_ip) to a node (or nodename)."""
     pod_cpu: Annotated[PromQl | None, Field(alias="podCPU")] = None
-    """CPU use of each pod in cores, by the labels namespace and pod."""
+    """PromQL query for the CPU use of each pod in cores, with the labels namespace and pod."""
     pod_memory: PromQl | None = None
-    """Memory use of each pod in bytes, by the labels namespace and pod."""
+    """PromQL query for the memory use of each pod in bytes, with the labels namespace and pod."""
 
 
 class SecretReference(Wire):
-    """A Secret with a key `token`, or `username` and `password`, and perhaps `ca.crt`."""
+    """A Secret with a key `token`, or with `username` and `password`, and optionally with `ca.crt`."""
 
     namespace: DnsLabel
     """Namespace of the Secret."""
@@ -57,28 +58,29 @@ class Prometheus(Wire):
     """A server that speaks the Prometheus HTTP API."""
 
     address: Annotated[str, Field(max_length=2048, pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
-    """Base URL, such as http://prometheus.monitoring:9090; without credentials, which others could read."""
+    """Base URL, such as http://prometheus.monitoring:9090. It must not contain credentials, which other users
+    could read."""
     queries: Queries | None = None
-    """PromQL that replaces the defaults for node-exporter and cAdvisor."""
+    """PromQL queries that replace the defaults for node-exporter and cAdvisor."""
     node_label: Annotated[str, Field(max_length=256, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")] | None = None
-    """Label that names the node of a series; absent: node, nodename, kubernetes_node, instance or host."""
+    """Label that names the node of a series. Absent: node, nodename, kubernetes_node, instance or host."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 10
-    """How long one query may take."""
+    """Timeout of one query in seconds."""
     auth_secret_ref: SecretReference | None = None
-    """Secret to log in with, and with the authorities to trust; absent: no authentication."""
+    """Secret with the credentials and the trusted certificate authorities. Absent: no authentication."""
 
 
 class MetricsServer(Wire):
-    """The resource metrics API, metrics.k8s.io, which knows the last moment alone."""
+    """The resource metrics API, metrics.k8s.io, which has only the latest measurement."""
 
 
 class MetricsSource(Wire):
-    """Where measurements come from."""
+    """Source of the measurements."""
 
     prometheus: Prometheus | None = None
-    """A server that speaks the Prometheus HTTP API; exactly one source is required."""
+    """Server that speaks the Prometheus HTTP API. Exactly one source is required."""
     metrics_server: MetricsServer | None = None
-    """The resource metrics API; exactly one source is required."""
+    """The resource metrics API. Exactly one source is required."""
 
     rules = (
         Rule(
@@ -99,14 +101,15 @@ class UsageWindow(Wire):
 
 
 class Target(Wire):
-    """The level that nodes are packed towards and not beyond."""
+    """Level towards which nodes are packed, and not beyond."""
 
     mode: Literal["Static", "Dynamic"]
-    """Static: a given percentage. Dynamic: drawn from the mean and the lowest level of the group."""
+    """Static: a fixed percentage. Dynamic: computed from the mean and the lowest level of the group."""
     percent: Percent | None = None
-    """The level for Static."""
+    """Level in percent, for the mode Static."""
     min_weight: Annotated[float, Field(ge=0, le=100)] | None = None
-    """Weight w of the lowest level for Dynamic: (mean + w * min) / (1 + w); absent: 0, the mean itself."""
+    """Weight w of the lowest level, for the mode Dynamic: (mean + w * min) / (1 + w). Absent: 0, which is the
+    mean itself."""
 
     rules = (
         Rule(
@@ -126,29 +129,29 @@ class OverloadLimits(Wire):
     """Levels above which a node takes no new pod while its measurement is fresh."""
 
     cpu_percent: OverloadLimit | None = None
-    """Limit for CPU; absent: none."""
+    """Limit for CPU. Absent: no limit."""
     memory_percent: OverloadLimit | None = None
-    """Limit for memory; absent: none."""
+    """Limit for memory. Absent: no limit."""
 
 
 class PodEstimation(Wire):
-    """Use assumed of a pod that has no history, no limit and no request."""
+    """Assumed use of a pod that has no history, no limit and no request."""
 
     default_cpu: Annotated[PositiveQuantity, Field(alias="defaultCPU")] = "250m"
-    """CPU of such a pod."""
+    """Assumed CPU use of such a pod."""
     default_memory: Bytes = "200Mi"
-    """Memory of such a pod."""
+    """Assumed memory use of such a pod."""
 
 
 class WaterLevelSpec(Wire):
-    """Which nodes are levelled, how they are measured, and how that bears on placement."""
+    """Nodes of the group, source of their measurements, and placement by these measurements."""
 
     node_selector: LabelSelector | None = None
-    """Nodes of the group; absent: all nodes."""
+    """Labels that select the nodes of the group. Absent: all nodes."""
     source: MetricsSource
-    """Where measurements come from."""
+    """Source of the measurements."""
     refresh_seconds: Annotated[int, Field(ge=5, le=HOUR_SECONDS)] = 30
-    """Time between two readings."""
+    """Time in seconds between two readings."""
     windows: list[UsageWindow] = Field(
         default=[
             UsageWindow(duration="15m", weight=5),
@@ -159,17 +162,18 @@ class WaterLevelSpec(Wire):
         max_length=3,
         json_schema_extra=list_map("duration"),
     )
-    """Spans of time over which use is averaged, each once."""
+    """Time windows over which use is averaged, each at most once."""
     target: Target = Target(mode="Dynamic", min_weight=0.2)
-    """The level that nodes are packed towards and not beyond."""
+    """Level towards which nodes are packed, and not beyond."""
     overload_limits: OverloadLimits | None = None
-    """Levels above which a node takes no new pod; absent: none."""
+    """Levels above which a node takes no new pod. Absent: no limits."""
     staleness_seconds: Annotated[int, Field(ge=10, le=24 * HOUR_SECONDS)] = 900
-    """Age above which a measurement is stale: longer than metrics are late, with one that is missed."""
+    """Age in seconds above which a measurement is stale. It must exceed the usual delay of metrics by at
+    least one missed reading."""
     crane_annotations: bool = False
-    """Whether nodes get the annotations of crane-scheduler too."""
+    """True: nodes also get the annotations of crane-scheduler."""
     pod_estimation: PodEstimation = PodEstimation()
-    """Use assumed of a pod that has no history, no limit and no request."""
+    """Assumed use of a pod that has no history, no limit and no request."""
 
     rules = (
         Rule(
@@ -184,35 +188,35 @@ class UsageLevel(StatusWire):
     """Use of one resource over the measured nodes in the shortest window, in percent of their capacity."""
 
     mean: MeasuredPercent
-    """Mean over the nodes."""
+    """Mean use over the nodes, in percent."""
     min: MeasuredPercent
-    """Lowest node."""
+    """Use of the least used node, in percent."""
     max: MeasuredPercent
-    """Highest node."""
+    """Use of the most used node, in percent."""
     standard_deviation: MeasuredPercent
-    """Standard deviation between the nodes, in points."""
+    """Standard deviation of the use between the nodes, in percentage points."""
     target: MeasuredPercent
-    """The level that nodes are packed towards."""
+    """Level towards which nodes are packed, in percent."""
 
 
 class WaterLevelStatus(StatusWire):
-    """Level of the group as it was when it last moved by a point."""
+    """Level of the group when it last moved by a percentage point."""
 
     observed_generation: Generation | None = None
-    """Generation of the spec that the status is about; -1 before the first reading."""
+    """Generation of the spec that the status describes, or -1 before the first reading."""
     cpu: UsageLevel | None = None
-    """Level of CPU."""
+    """Level of CPU use."""
     memory: UsageLevel | None = None
-    """Level of memory."""
+    """Level of memory use."""
     nodes_measured: NodeCount | None = None
-    """Nodes with a fresh measurement."""
+    """Number of nodes with a fresh measurement."""
     nodes_stale: NodeCount | None = None
-    """Nodes whose measurement is too old."""
+    """Number of nodes with a stale measurement."""
     nodes_missing: NodeCount | None = None
-    """Nodes without a measurement."""
+    """Number of nodes without a measurement."""
     nodes_invalid: NodeCount | None = None
-    """Nodes whose measurement was refused, such as NaN or more than 100 %."""
+    """Number of nodes with a refused measurement, such as NaN or more than 100 %."""
     sampled_at: Timestamp | None = None
     """Time of the newest measurement when the status was written."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready and MetricsStale."""
+    """Conditions of the group: Ready and MetricsStale."""

@@ -1,7 +1,7 @@
-"""What the custom resources' types are made of: the base model, bounded scalars, rules, conditions.
+"""Building blocks of the custom resources: the base model, bounded scalars, rules, conditions.
 
-A type says everything once: its annotations are what pydantic checks and what the CRD's schema is generated
-from, its docstrings are the text of `kubectl explain`. A `UseRule` is checked by the API server alone.
+A type states everything once. pydantic checks its annotations, and the CRD's schema is generated from them.
+Its docstrings are the text of `kubectl explain`. Only the API server checks a `Rule`.
 """
 
 import re
@@ -30,9 +30,9 @@ from tidelock.model.meta import field_path
 
 VALIDATIONS = "x-kubernetes-validations"
 LARGEST_INTEGER = 2**53
-"""Largest whole number that JSON readers agree on."""
+"""Largest integer that all JSON readers represent exactly."""
 YEAR_SECONDS = 31_536_000
-"""The longest that anything may be asked to last."""
+"""Longest duration that a field accepts."""
 
 _PROBLEMS_LENGTH = 1024
 _REFUSED_BOUNDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -52,11 +52,11 @@ class Rule:
     expression: str
     message: str
     field: str = ""
-    """Path below `self` of the field to name in the error, such as `.template`."""
+    """Path below `self` of the field that the error names, such as `.template`."""
     reason: Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"] = "FieldValueInvalid"
 
     def to_schema(self) -> dict[str, str]:
-        """Write an entry of x-kubernetes-validations."""
+        """Return an entry of x-kubernetes-validations."""
         entry = {"rule": self.expression, "message": self.message, "reason": self.reason}
         return entry | ({"fieldPath": self.field} if self.field else {})
 
@@ -70,17 +70,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Refused:
-    """A field that users may expect; the API server would drop it silently if it were not declared."""
+    """A field that users may expect. The API server would drop it silently if it were not declared."""
 
     type: Literal["string", "integer", "boolean", "object"]
     reason: str
 
     def to_schema(self) -> dict[str, Any]:
-        """Describe the field, though any value is refused."""
+        """Return the schema of the field, which accepts any value that the rule then refuses."""
         return {"type": self.type, "description": f"Refused: {self.reason}.", **_REFUSED_BOUNDS[self.type]}
 
     def rule(self, name: str) -> Rule:
-        """Refuse the field."""
+        """Return the rule that refuses the field."""
         return Rule(
             f"!has(self.{name})",
             f"{name} is refused: {self.reason}",
@@ -90,7 +90,7 @@ class Refused:
 
 
 class Wire(BaseModel):
-    """An immutable part of a custom resource: camelCase on the wire, nothing unknown."""
+    """An immutable part of a custom resource: camelCase on the wire, without unknown fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -116,13 +116,13 @@ class Wire(BaseModel):
 
 
 class OpenWire(Wire):
-    """A part of an object of Kubernetes itself: only what matters here is declared, the rest is kept."""
+    """A part of a Kubernetes object that declares only the fields used here, and keeps all others."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class StatusWire(Wire):
-    """A part of a status: what a newer version wrote is no error."""
+    """A part of a status, which ignores the fields of a newer version."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -141,7 +141,7 @@ _DATE_TIME = (
 
 
 def _read_given(value: object) -> object:
-    """Read a text as RFC 3339 has it, whose variants the API server and we would read in different ways."""
+    """Parse a text as RFC 3339, and refuse variants that the API server would read differently."""
     if not isinstance(value, str):
         return value
     if not re.fullmatch(_DATE_TIME, value):
@@ -156,10 +156,10 @@ Timestamp = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 GivenTimestamp = Annotated[
     Timestamp, BeforeValidator(_read_given), Field(json_schema_extra={"pattern": _DATE_TIME})
 ]
-"""An instant that users write."""
+"""A timestamp that users write."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-# As in Kubernetes' own validation, the length of a subdomain is limited, and that of its parts is not.
+# Kubernetes' own validation limits the length of a subdomain, and not the length of its parts.
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 QUALIFIED_NAME = rf"^({_SUBDOMAIN}/)?{_LABEL}$"
@@ -194,19 +194,19 @@ class Condition(StatusWire):
     ]
     """Cause of the last change, one CamelCase word for programs."""
     message: Annotated[str, Field(max_length=32_768)] = ""
-    """Explanation for people, with the numbers."""
+    """Explanation for people, with numbers."""
     last_transition_time: Timestamp
-    """When the status last changed from one value to another."""
+    """Time at which the status last changed from one value to another."""
     observed_generation: Generation | None = None
-    """Generation of the spec that the condition is about."""
+    """Generation of the spec that the condition describes."""
 
 
 LIST_SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
-"""Marks a list whose items are unique."""
+"""Marks a list with unique items."""
 
 
 def list_map(key: str) -> dict[str, Any]:
-    """Mark a list as one whose items are told apart, and merged, by a key."""
+    """Mark a list with items that are identified, and merged, by a key."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
@@ -214,9 +214,10 @@ Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=l
 
 
 def legible(kind: type[StatusWire], plain: object) -> dict[str, Any]:
-    """Return the fields of a stored status that can be read, as plain JSON values.
+    """Return the readable fields of a stored status, as plain JSON values.
 
-    The others count as not there: an older or a newer version, or whoever may write statuses, wrote them.
+    All other fields count as absent: an older or newer version wrote them, or another client that may write
+    statuses.
     """
     if not isinstance(plain, dict):
         return {}
@@ -229,7 +230,7 @@ def legible(kind: type[StatusWire], plain: object) -> dict[str, Any]:
 
 
 def spec_problems(error: ValidationError) -> str:
-    """Tell in one line which fields of a spec are wrong: `spec.owners[0].pod.name: ...; ...`."""
+    """Return one line that names the wrong fields of a spec: `spec.owners[0].pod.name: ...; ...`."""
     text = "; ".join(
         f"{field_path(('spec', *problem['loc']))}: {_message(problem)}" for problem in error.errors()
     )

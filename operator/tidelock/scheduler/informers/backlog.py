@@ -1,4 +1,4 @@
-"""Lets pods that were bound before the operator started claim their locks."""
+"""Backlog of pods that were bound before the operator started, and may claim reservations."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
@@ -10,31 +10,31 @@ from tidelock.scheduler.core.bound_owners import look_for_owner
 
 
 class Backlog:
-    """The pods that may have taken locks for any pod of their workload, and are yet to be heard.
+    """The pods that may have taken reservations for any pod of their workload, and are not processed yet.
 
-    A pod that is compared with thousands of selectors takes 0.1 s, and a namespace may have thousands of
-    such pods. They are heard one by one, of a namespace first the one that was bound first; the namespaces
-    with the least to do come first. Until then what their locks hold may be in use already, so nodes with
-    these are not judged.
+    Comparing a pod with thousands of selectors takes 0.1 s, and a namespace may have thousands of such pods.
+    They are processed one by one, in each namespace by the time of their binding. The namespaces with the
+    least work are first. Until then the capacity of their reservations may be in use already, so nodes with
+    these reservations are not judged.
     """
 
     def __init__(self, ledger: Ledger, cache: Cache) -> None:
         self._ledger = ledger
         self._cache = cache
         self._left: dict[str, deque[Placed]] = {}  # the pods of a namespace, in their order
-        self._nodes: defaultdict[str, list[str]] = defaultdict(list)  # with locks of a namespace
-        self._awaited = Counter[str]()  # of how many namespaces that are left a node has locks
+        self._nodes: defaultdict[str, list[str]] = defaultdict(list)  # with reservations of a namespace
+        self._awaited = Counter[str]()  # number of unfinished namespaces with reservations on a node
 
     def __bool__(self) -> bool:
-        """Whether any pod is left."""
+        """Return whether any pod is left."""
         return bool(self._left)
 
     def awaits(self, node_name: str) -> bool:
-        """Whether a node has locks that pods may use which are yet to be heard."""
+        """Return whether a node has reservations that unprocessed pods may use."""
         return self._awaited[node_name] > 0
 
     def gather(self, now: float) -> None:
-        """Have the pods that locks name claim these, and line up those that may have taken others."""
+        """Let pods claim the reservations that name them, and queue those that may have taken others."""
         reservations = Counter[str]()
         for entry in tuple(self._ledger.entries.values()):
             if owner_names(entry.key, entry.reservation.spec) is None:
@@ -54,7 +54,7 @@ class Backlog:
                     self._awaited[node_name] += 1
 
     def hear_one(self, now: float) -> Iterable[str]:
-        """Hear the next pod, and return the nodes that can be judged since then."""
+        """Process the next pod, and return the nodes that can be judged since then."""
         namespace, line = next(iter(self._left.items()))
         placed = self._cache.get(line.popleft().pod.uid)
         if placed is not None and not placed.assumed:

@@ -1,7 +1,8 @@
-"""What each event of the watches does to the cache, the ledger and the queue.
+"""Event handlers: the effect of each watch event on the cache, the ledger and the queue.
 
-A sink for each resource. All state what is true now, so repeated, late and reordered events do no harm.
-Until all have been listed, nothing is decided: the ledger would be judged by half a cluster.
+There is a handler for each resource. All of them set the current state, so repeated, late and reordered
+events do no harm. Nothing is decided until all resources have been listed, because the ledger would be judged
+by half a cluster.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -34,13 +35,13 @@ from tidelock.scheduler.core.bound_owners import look_for_owner
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
 from tidelock.scheduler.informers.backlog import Backlog
 
-# Seconds for which the pods that were bound before a start are heard before anything is decided. What one
-# tenant's locks and pods take beyond that delays no other.
+# Seconds for which the pods that were bound before a start are processed before the first decision. One
+# tenant's reservations and pods beyond that delay no other tenant.
 _AT_ONCE = 1.0
-# Seconds for which they are heard in a turn of the event loop then; all else has as much time afterwards.
+# Seconds for such pods in a turn of the event loop. All other work gets as much time afterwards.
 _SLICE = 0.005
 
-# What plugins can register for, by the field of Objects that holds it.
+# Resources that plugins can register for, by their field of Objects.
 _RESOURCES = {
     "namespaces": Resource.NAMESPACE,
     "persistent_volumes": Resource.PERSISTENT_VOLUME,
@@ -55,7 +56,7 @@ _RESOURCES = {
 
 
 class EventHandlers:
-    """Takes events in; `wake` is called after each one, `ready` turns true when all resources are known."""
+    """Processes events. `wake` is called after each one, `ready` turns true when all resources are known."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class EventHandlers:
         wake: Callable[[], None],
         others: Mapping[str, Lister[Any]] = MappingProxyType({}),
     ) -> None:
-        """Make the sinks; `others` are the listers of what only plugins read, by the resource's name."""
+        """Create the handlers; `others` are the listers of objects for plugins, by the resource's name."""
         self.cache = cache
         self.ledger = ledger
         self.queue = queue
@@ -79,13 +80,13 @@ class EventHandlers:
         self.nodes = NodeEventHandler(self)
         self.reservations = ReservationEventHandler(self)
         self.others = {name: ObjectEventHandler(self, name, lister) for name, lister in others.items()}
-        self.gone: set[str] = set()  # uids of pods of whose end the API server has told, and no watch yet
+        self.gone: set[str] = set()  # uids of pods that are gone by the API server, and not yet by a watch
         self._missing = {"pods", "nodes", "reservations", *others}
         self._backlog = Backlog(ledger, cache)
         self._rests_until = 0.0  # by the monotonic clock
 
     def listed(self, resource: str) -> None:
-        """Note that a resource has been listed; after the last one the ledger is brought in line."""
+        """Note that a resource has been listed. After the last one the ledger is brought in line."""
         self._missing.discard(resource)
         if self._missing or self.ready:
             return
@@ -98,18 +99,18 @@ class EventHandlers:
 
     @property
     def next_due(self) -> float | None:
-        """Instant at which more of the pods that were bound before the start are heard; None if all are."""
+        """Instant to process more pods that were bound before the start, or None if none is left."""
         if not self._backlog:
             return None
         return self.clock.now() + max(self._rests_until - self.clock.monotonic(), 0.0)
 
     def catch_up(self) -> None:
-        """Hear some of the pods that were bound before the start, if it is their turn."""
+        """Process some of the pods that were bound before the start, if it is their turn."""
         if self._backlog and self.clock.monotonic() >= self._rests_until:
             self._hear(_SLICE)
 
     def _hear(self, seconds: float) -> None:
-        """Hear pods for so long, but at least one, and judge the nodes for which all are heard."""
+        """Process pods for some seconds, but at least one, and judge the nodes with no pods left."""
         end = start = self.clock.monotonic()
         while self._backlog and end <= start + seconds:
             for name in self._backlog.hear_one(self.clock.now()):
@@ -118,7 +119,7 @@ class EventHandlers:
         self._rests_until = end + (end - start)
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
-        """Tell the queue what happened; locks are tried again if a plugin that refused one waits for that."""
+        """Report an event to the queue. Reservations are retried if a plugin that refused one awaits it."""
         self.queue.notify(event, old, new, self.clock.now())
         refusers = self.ledger.waiting_reservations.refusers
         if refusers and not refusers.isdisjoint(self.queue.hearers(event)):
@@ -127,21 +128,21 @@ class EventHandlers:
     def settle(
         self, node_name: str, newcomer: Pod | None = None, occupied: Collection[ReservationInfo] = ()
     ) -> None:
-        """Bring the locks of a node in line with it, and with a pod that is new there, once all is known.
+        """Bring the reservations of a node in line with it, and with a new pod there, once all is known.
 
-        `occupied` are the locks that the pod was in before.
+        `occupied` are the reservations that the pod was in before.
         """
         if self.ready and node_name and not self._backlog.awaits(node_name):
             left = [entry for entry in occupied if newcomer and newcomer.uid not in entry.occupants]
             self.ledger.settle_node(node_name, self.clock.now(), newcomer, left)
 
     def settle_unseen(self, node_name: str) -> None:
-        """Bring the locks of a node in line with it if nobody saw who took their room, once all is known."""
+        """Bring a node's reservations in line with it if no event showed their owners, once all is known."""
         if self.ready and not self._backlog.awaits(node_name):
             self.ledger.settle_unseen(node_name, self.clock.now())
 
     def look_for_owner(self, entry: ReservationInfo, but: str = "") -> None:
-        """Have a lock whose owner seems to be bound already be claimed by it."""
+        """Let the owner of a reservation claim it if that owner seems to be bound already."""
         look_for_owner(self.ledger, self.cache, entry, self.clock.now(), but)
 
     def time(self) -> float:
@@ -150,7 +151,7 @@ class EventHandlers:
 
     @atomic
     def answered(self, claim: Claim, stored: Pod | None) -> None:
-        """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
+        """Process the API server's state of a pod that a watch shows as bound. None means that it is gone."""
         now = self.clock.now()
         known = self.cache.get(claim.pod.uid)
         if stored is None:
@@ -158,7 +159,7 @@ class EventHandlers:
             if known is not None:
                 self.gone.add(claim.pod.uid)
         else:
-            if stored.leaving and known is not None and not known.pod.leaving:  # else it was told meanwhile
+            if stored.leaving and known is not None and not known.pod.leaving:  # or a watch has shown it
                 self.pods.upsert(claim.pod, stored)
             claim = replace(claim, pod=stored)
         self.ledger.resolve_claim(claim, stored.node_name if stored is not None else "", now)
@@ -166,13 +167,13 @@ class EventHandlers:
         late = stored is not None and heard is not None and heard.pod.meta.version < stored.meta.version
         for entry in claim.entries:
             if self.ledger.entries.get(entry.key) is entry:
-                # There may be another; this one, of which the watch tells too late, would be asked for ever.
+                # There may be another owner. This one, which the watch shows too late, would be read forever.
                 self.look_for_owner(entry, but=claim.pod.uid if late else "")
         self.wake()
 
 
 class _Sink:
-    """What all sinks have that change the ledger."""
+    """Common part of the handlers that change the ledger."""
 
     def __init__(self, event_handlers: EventHandlers) -> None:
         self._event_handlers = event_handlers
@@ -188,11 +189,11 @@ class _Sink:
 
 
 class PodEventHandler(_Sink):
-    """Pods: bound ones take room and end their locks, unbound ones queue."""
+    """Handles pods: bound ones take capacity and end their reservations, unbound ones queue."""
 
     @atomic
     def upsert(self, old: Pod | None, new: Pod) -> None:
-        """Take over a pod's newest version; a watch that is behind may tell of one that is gone."""
+        """Process a pod's newest version. A watch that is behind may show a pod that is gone."""
         event_handlers, now = self._event_handlers, self._event_handlers.clock.now()
         if new.uid in event_handlers.gone:
             return
@@ -204,12 +205,10 @@ class PodEventHandler(_Sink):
             event_handlers.queue.remove(new.uid)
             event_handlers.waiting_pods.reject_removed(new.uid)
         elif event_handlers.queue.get(new.uid) is not None or event_handlers.cache.get(new.uid) is None:
-            event_handlers.queue.upsert(
-                new, now
-            )  # else it is bound already, and this version is older than that
+            event_handlers.queue.upsert(new, now)  # otherwise it is bound already, and this version is older
             if event_handlers.queue.get(new.uid) is not None and event_handlers.cache.get(new.uid) is None:
                 event_handlers.cache.nominator.upsert(new)
-        if new.node_name and event_handlers.ready:  # what it has taken is known by all its locks
+        if new.node_name and event_handlers.ready:  # all reservations that it has taken are known
             event_handlers.ledger.claim_tentatively(new, new.node_name, now)
         if not new.finished:
             event_handlers.settle(new.node_name, new, occupied)
@@ -229,13 +228,13 @@ class PodEventHandler(_Sink):
         self._event_handlers.wake()
 
     def _tell(self, before: Placed | None, after: Placed | None) -> None:
-        """Tell the queue what became of a pod's place on a node."""
+        """Report a change of a pod's place on a node to the queue."""
         left = before is not None and (after is None or after.node_name != before.node_name)
         came = after is not None and not after.assumed and (before is None or before.assumed or left)
         if before is not None and left:
             self._event_handlers.settle_unseen(
                 before.node_name
-            )  # what it used of a lock for reuse is the lock's again
+            )  # its part of a reservation for reuse is free again
             self._event_handlers.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
             self._event_handlers.ledger.try_beside(after.pod)
@@ -245,16 +244,16 @@ class PodEventHandler(_Sink):
                 self._event_handlers.notify(event, before.pod, after.pod)
 
     def synced(self) -> None:
-        """All pods are known."""
+        """Note that all pods are known."""
         self._event_handlers.listed("pods")
 
 
 class NodeEventHandler(_Sink):
-    """Nodes: their capacity, and what becomes of the locks that they carry."""
+    """Handles nodes: their capacity, and the reservations on them."""
 
     @atomic
     def upsert(self, old: Node | None, new: Node) -> None:
-        """Take over a node's newest version."""
+        """Process a node's newest version."""
         event_handlers = self._event_handlers
         columns = event_handlers.cache.columns
         row = columns.row_of.get(new.name)
@@ -282,16 +281,16 @@ class NodeEventHandler(_Sink):
         self._event_handlers.wake()
 
     def synced(self) -> None:
-        """All nodes are known."""
+        """Note that all nodes are known."""
         self._event_handlers.listed("nodes")
 
 
 class ReservationEventHandler(_Sink):
-    """Reservations go to the ledger."""
+    """Handles Reservations, which go to the ledger."""
 
     @atomic
     def upsert(self, old: Reservation | None, new: Reservation) -> None:
-        """Take over a Reservation's newest version."""
+        """Process a Reservation's newest version."""
         event_handlers = self._event_handlers
         event_handlers.ledger.upsert(new, event_handlers.clock.now())
         entry = event_handlers.ledger.entries.get(new.key)
@@ -303,21 +302,21 @@ class ReservationEventHandler(_Sink):
 
     @atomic
     def remove(self, last: Reservation) -> None:
-        """Forget a Reservation; its room is free at once."""
+        """Forget a Reservation, which frees its capacity at once."""
         group = self._event_handlers.ledger.groups.of(last)
         self._event_handlers.ledger.remove(last)
-        if group is not None and self._event_handlers.ready:  # who had taken it may be known by that alone
+        if group is not None and self._event_handlers.ready:  # its pod may be known by that alone
             for entry in tuple(group.members.values()):
                 self._event_handlers.look_for_owner(entry)
         self._event_handlers.wake()
 
     def synced(self) -> None:
-        """All Reservations are known."""
+        """Note that all Reservations are known."""
         self._event_handlers.listed("reservations")
 
 
 class ObjectEventHandler:
-    """Objects that only plugins read go to their lister."""
+    """Handles objects that only plugins read, which go to their lister."""
 
     def __init__(self, event_handlers: EventHandlers, name: str, lister: Lister[Any]) -> None:
         self._event_handlers = event_handlers
@@ -326,7 +325,7 @@ class ObjectEventHandler:
         self._resource = _RESOURCES.get(name)
 
     def upsert(self, old: Named | None, new: Named) -> None:
-        """Take over an object's newest version."""
+        """Process an object's newest version."""
         self._lister.upsert(old, new)
         self._tell(Action.UPDATE if old is not None else Action.ADD, old, new)
 
@@ -341,5 +340,5 @@ class ObjectEventHandler:
         self._event_handlers.wake()
 
     def synced(self) -> None:
-        """All objects of the resource are known."""
+        """Note that all objects of the resource are known."""
         self._event_handlers.listed(self._name)

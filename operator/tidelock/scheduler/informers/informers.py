@@ -1,4 +1,4 @@
-"""What is watched, and where it goes."""
+"""The watched resources and their event handlers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -45,7 +45,7 @@ _STORAGE = "storage.k8s.io"
 
 Decode = Callable[[bytes | msgspec.Raw], Any]
 
-# What only plugins read, by the field of Objects that holds it, with how it is decoded.
+# Resources that only plugins read, by their field of Objects, with their decoders.
 OTHERS: dict[str, tuple[ApiResource, Decode]] = {
     "namespaces": (ApiResource("", "v1", "namespaces", "Namespace", namespaced=False), decode_namespace),
     "services": (ApiResource("", "v1", "services", "Service"), decode_service),
@@ -86,16 +86,16 @@ OTHERS: dict[str, tuple[ApiResource, Decode]] = {
     ),
 }
 
-# The same of Tidelock's own resources and of what is read for them.
+# The same for Tidelock's own resources and for those that they need.
 OWN: dict[str, tuple[ApiResource, Decode]] = {
     "water_levels": (WATERLEVELS, decode_water_level),
     "reservation_quotas": (RESERVATIONQUOTAS, decode_reservation_quota),
     "resource_quotas": (RESOURCEQUOTAS, decode_resource_quota),
 }
 
-# A cluster may be older than the newest of Tidelock's own resources. Without ReservationQuotas nothing is
-# limited, but the decisions wait for the right to read those that there are. Without WaterLevels pods are
-# scored by their requests, so nothing waits for them.
+# A cluster may lack the newest of Tidelock's own resources. Without ReservationQuotas nothing is limited, but
+# the decisions wait for the right to read existing ones. Without WaterLevels pods are scored by their
+# requests, so nothing waits for them.
 _ABSENT_IF: dict[ApiResource, tuple[type[ApiError], ...]] = {
     RESERVATIONQUOTAS: (NotFound,),
     WATERLEVELS: (NotFound, Forbidden),
@@ -111,7 +111,7 @@ WATCHED: Mapping[str, tuple[ApiResource, Decode]] = MappingProxyType(
         **OWN,
     }
 )
-"""All that decisions go by."""
+"""All resources that decisions need."""
 
 
 def reflectors(
@@ -124,10 +124,10 @@ def reflectors(
     on_faults: Callable[[ApiResource, ObjectMeta], None],
     on_failure: Failures,
 ) -> Iterator[Reflector[Any]]:
-    """Make a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON.
+    """Return a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON.
 
-    `pods` passes pods on to the feed, or is its own sink for them. `on_faults` gets objects of which not all
-    can be read, `on_failure` those for which a sink fails.
+    `pods` is the handler of pods, which may pass them on to the event handlers. `on_faults` gets objects that
+    can't be read in full, `on_failure` those for which a handler fails.
     """
     to_node, to_pod = (
         (keeping_raw(decode_node), keeping_raw(decode_pod)) if whole else (decode_node, decode_pod)
@@ -143,5 +143,5 @@ def reflectors(
 
 
 def decoder_of(name: str) -> Decode:
-    """Return how objects of WATCHED are decoded."""
+    """Return the decoder of a resource of WATCHED."""
     return WATCHED[name][1]

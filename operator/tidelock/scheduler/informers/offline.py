@@ -1,6 +1,6 @@
-"""A cluster that stands still: the objects of one list in the decider that serves a live one.
+"""An offline cluster: listed objects in the same decider that serves a live cluster.
 
-What is then decided is what would be: nothing is written, and nobody else hears of it.
+Its decisions are those of the live cluster, but nothing is written, and no other program learns of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,11 +30,11 @@ class _Stopped:
         self._instant = instant
 
     def now(self) -> float:
-        """Give the one instant."""
+        """Return the one instant."""
         return self._instant
 
     def monotonic(self) -> float:
-        """Give the one instant."""
+        """Return the one instant."""
         return self._instant
 
 
@@ -42,7 +42,7 @@ class _Stopped:
 class OfflineScheduler:
     """The decider of a cluster as it was at an instant, in seconds since the epoch.
 
-    `unreadable` names the objects that are not used, as a part that decisions need can't be read.
+    `unreadable` names the objects that are not used, because a part that decisions need can't be read.
     """
 
     decider: Decider
@@ -58,13 +58,13 @@ class OfflineScheduler:
         now: float,
         without: str = "",
     ) -> "OfflineScheduler":
-        """Take over the JSON of objects, by `nodes`, `pods`, `reservations` and the fields of Objects.
+        """Load the JSON of objects, by `nodes`, `pods`, `reservations` and the fields of Objects.
 
-        What is not among them counts as listed and empty. The pod with the uid `without` is left out, so
-        that it can be judged as one that is still to come.
+        A resource that is missing counts as listed and empty. The pod with the uid `without` is left out, so
+        it can be judged like a new one.
 
         Raises:
-            ConfigurationError: a profile can't be made as it is configured.
+            ConfigurationError: a profile can't be created as it is configured.
 
         """
         decider = Decider(configuration)

@@ -1,4 +1,4 @@
-"""Objects of which not all can be read: how many there are, and an event on each that can't be used."""
+"""Objects that can't be read in full: their number, and an event on each unusable one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -23,19 +23,19 @@ class UnreadableObjectReporter(Collector):
         record: Callable[[ObjectReference, EventType, str, str, str], None],
         reflectors: Callable[[], Iterable[Reflector[Any]]],
     ) -> None:
-        """Take what records an event, and what returns the live copies."""
+        """Take a function that records an event, and one that returns the live copies."""
         self._record = record
         self._reflectors = reflectors
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that registering needs no state."""
+        """Return nothing, so registering needs no state."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Count by resource and consequence; a resource that can be read in full has zeros."""
+        """Count by resource and consequence. A resource that can be read in full has zeros."""
         family = GaugeMetricFamily(
             "tidelock_unreadable_objects",
-            "Objects of which a part can't be read, by resource and consequence: unusable if decisions need "
+            "Objects with an unreadable part, by resource and consequence: unusable if decisions need "
             "that part, part_ignored otherwise.",
             labels=("resource", "consequence"),
         )
@@ -46,7 +46,7 @@ class UnreadableObjectReporter(Collector):
         yield family
 
     def noted(self, resource: ApiResource, meta: ObjectMeta) -> None:
-        """Record an event on an object whose faults are others than before, if it can't be used."""
+        """Record an event on an object with changed faults, if it can't be used."""
         if meta.unreadable:
             regarding = ObjectReference(
                 resource.api_version, resource.kind, meta.name, meta.namespace, meta.uid

@@ -1,8 +1,8 @@
-// The web view: asks for a stream of server-sent events, and shows each page that it tells.
+// The web view: requests a stream of server-sent events, and shows each page of it.
 // Everything is written as text, never as markup.
 "use strict";
 
-const SILENCE = 30_000; // ms without news after which a connection counts as lost; mostly there is some each second
+const SILENCE = 30_000; // ms without news after which a connection counts as lost; usually there is news each second
 const RETRY = 2_000; // ms
 const TYPING = 300; // ms
 const ROWS = 50;
@@ -10,12 +10,12 @@ const ROWS = 50;
 const query = { text: "", sort: "name", nodes: 0, locks: 0 };
 const byId = (id) => document.getElementById(id);
 
-let page = null; // the last that was told
+let page = null; // the last page of the stream
 let standing = null;
-let toldAt = null; // the operator's clock, in seconds, when it told its last news
+let toldAt = null; // the operator's clock, in seconds, at its last news
 let heardAt = 0; // this machine's monotonic clock, in ms, at that moment
-let aliveAt = 0; // the same when something was heard, or asked for
-let pausedAt = 0; // the same of the news that are shown while the page is paused
+let aliveAt = 0; // the same for the last event, or the last request
+let pausedAt = 0; // the same for the news on the page while it is paused
 let connected = false;
 let failure = "";
 let paused = false;
@@ -102,7 +102,7 @@ async function visible() {
   }
 }
 
-// What is shown.
+// Content of the page.
 
 const LEADS = {
   leading: () => `${standing.instance} leads${standing.epoch ? `, leadership ${standing.epoch}` : ""}`,
@@ -119,10 +119,10 @@ function show() {
   byId("main").hidden = page === null;
   const notes = [];
   if (standing.state === "standby") {
-    notes.push(`This replica knows nothing of the cluster while it stands by. Open the page of ${podOf(standing.leader)}.`);
+    notes.push(`This replica has no data of the cluster while it stands by. Open the page of ${podOf(standing.leader)}.`);
   }
   if (standing.silence) {
-    notes.push(`The API server has not been heard of for ${span(standing.silence)}: what is shown is as old as that.`);
+    notes.push(`The API server has sent nothing for ${span(standing.silence)}: this page is as old as that.`);
   }
   byId("notice").hidden = notes.length === 0;
   put(byId("notice"), notes.join(" "));
@@ -165,7 +165,7 @@ function showNodes() {
     const cell = kid(row, "th", index);
     cell.scope = "col";
     const sorted = query.sort.replace(/^-/, "") === sort;
-    // By name the first is least; by an amount the first is the fullest.
+    // By name the first node is the least one, by an amount the fullest one.
     const falling = (sort === "name") === query.sort.startsWith("-");
     cell.setAttribute("aria-sort", sorted ? (falling ? "descending" : "ascending") : "none");
     const button = kid(cell, "button", 0);
@@ -262,7 +262,7 @@ function showPart(name, part) {
   }
 }
 
-// Parts of the page: what is there already is kept, so that a reader's place and selection stay.
+// Parts of the page: existing elements are kept, so a reader's position and selection stay.
 
 /** The child of this tag at this index, made if need be. */
 function kid(parent, tag, index) {
@@ -403,7 +403,7 @@ function tick() {
   const age = Math.floor((performance.now() - shownAt) / 1000);
   const told = toldAt - (heardAt - shownAt) / 1000;
   put(byId("age"), `as of ${new Date(told * 1000).toLocaleTimeString()}${age > 2 ? `, ${span(age)} old` : ""}`);
-  // While nothing is heard, or nobody wants to, time does not go on: what is shown is true of then.
+  // Without news, or while the page is paused, its time stands still with its content.
   const now = paused || lost ? told : toldAt + (performance.now() - heardAt) / 1000;
   for (const element of document.querySelectorAll("time")) {
     if (element.at !== null && element.at !== undefined) put(element, element.write(element.at - now));

@@ -143,4 +143,4 @@ def test_a_place_assumes_that_those_before_it_are_given_room() -> None:
     core.step()
     given = [change.meta.name for change in core.ledger.changes if change.phase is Phase.ACTIVE]
     assert given == ["small", "web"]
-    assert "assumes that each lock before it is given room" in str(RESERVATION.definition())
+    assert "assumes that each reservation before it is granted" in str(RESERVATION.definition())

@@ -1,0 +1,40 @@
+"""hack/prose.py: how docstrings and comments are counted, and when a package exceeds a limit."""
+
+import pytest
+
+import prose
+
+SOURCE = '''"""A module; it has a docstring."""
+
+NAME = "nobody counts in a string"
+"""What an attribute is."""
+
+
+def ask(what: str) -> str:  # the one who asks
+    """Tell what is known. Nobody knows what if was."""
+    return what
+'''
+
+
+def test_docstrings_and_comments_are_counted_and_code_is_not() -> None:
+    found = prose.measure(prose.passages(SOURCE)).found
+    assert +found == {"semicolon": 1, "what": 2, "who": 1, "tell": 1, "nobody": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "exceeded"),
+    [
+        ("a pod " * 500 + "; " * 4, []),
+        ("a pod " * 500 + "; " * 5, ["semicolon"]),
+        ("one who waits", []),
+        ("one who waits for one who is told", ["who"]),
+        ("one who is told, and tells", ["tell"]),
+    ],
+)
+def test_a_single_occurrence_never_exceeds_a_limit(text: str, exceeded: list[str]) -> None:
+    measured = prose.measure(iter([text]))
+    assert [each.name for each in prose.PATTERNS if measured.exceeds(each)] == exceeded
+
+
+def test_every_held_package_exists() -> None:
+    assert set(prose.packages()) >= prose.HELD
