@@ -25,6 +25,7 @@ from tidelock.model.pod_limits import (
     TOLERATIONS,
     VOLUMES,
 )
+from tidelock.model.pods import REQUIRE_RESERVATION
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
@@ -46,11 +47,13 @@ class Case:
     Attributes:
         name: what the command line calls it.
         things: makes the objects for a cluster of so many nodes.
+        later: seconds after which decisions are measured again, if any.
 
     """
 
     name: str
     things: Callable[[int], Iterator[Thing]]
+    later: float = 0.0
 
 
 def cases() -> list[Case]:
@@ -63,6 +66,13 @@ def cases() -> list[Case]:
         Case("resources-of-locks-512", partial(_reservations_with_resources, 16, 32, 16)),
         Case("claimed-locks", partial(_claims, 5_800, 700)),
         Case("owners", partial(_owners, 1_000, 16, MOST_CONDITIONS // 16)),
+        Case("owners-of-gated", partial(_owners_of_gated, 5_000, 20)),
+        Case("owners-for-reuse", partial(_reused, 32)),
+        Case("ends", partial(_locks, 5_000, {"ttlSeconds": 10}), later=11),
+        Case(
+            "deadlines", partial(_locks, 5_000, {"nodeName": "none", "pendingDeadlineSeconds": 10}), later=11
+        ),
+        Case("alternatives", partial(_locks, 5_000, {"anyOf": "worst"})),
         Case("owners-placed", partial(_owners_among_placed, "Exists")),
         Case("owners-placed-all", partial(_owners_among_placed, "DoesNotExist")),
         Case("anti-affinity", partial(_anti_affinity, LIMITS[POD_TERMS])),
@@ -219,6 +229,56 @@ def _owners(reservations: int, owners: int, expressions: int, _nodes: int) -> It
         ]
         yield _reservation(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
     yield _pod("worst", labels={"app": "worst"})
+
+
+def _selecting(number: int, last: Json) -> list[Json]:
+    """Make owners by many expressions that most pods meet, and a last one."""
+    return [
+        {
+            "selector": {
+                "matchExpressions": [
+                    *(
+                        {"key": f"k-{number}-{owner}-{each}", "operator": "DoesNotExist"}
+                        for each in range(15)
+                    ),
+                    last,
+                ]
+            }
+        }
+        for owner in range(MOST_CONDITIONS // 16)
+    ]
+
+
+def _owners_of_gated(locks: int, pods: int, _nodes: int) -> Iterator[Thing]:
+    """Make locks with many expressions that wait, and pods of theirs that are gated until one is active.
+
+    They are in a namespace of their own, as each lock is compared with all placed pods of its own.
+    """
+    for number in range(locks):
+        owners = _selecting(number, {"key": "app", "operator": "In", "values": ["worst"]})
+        lock = _reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1000"}})
+        lock.body["metadata"]["namespace"] = "gated"
+        yield lock
+    for number in range(pods):
+        pod = _pod(f"worst-{number}", labels={"app": "worst"}, annotations={REQUIRE_RESERVATION: "true"})
+        pod.body["metadata"]["namespace"] = "gated"
+        yield pod
+
+
+def _reused(locks: int, _nodes: int) -> Iterator[Thing]:
+    """Make locks for reuse of which all placed pods are owners, by many expressions, and that fit nowhere."""
+    for number in range(locks):
+        owners = _selecting(number, {"key": "none", "operator": "DoesNotExist"})
+        yield _reservation(
+            f"worst-{number}", {"owners": owners, "resources": {"cpu": "1000"}, "reuse": "Always"}
+        )
+
+
+def _locks(count: int, spec: Json, _nodes: int) -> Iterator[Thing]:
+    """Make many locks that are alike, which are all decided, or end, at the same instant."""
+    for number in range(count):
+        owners = [{"pod": {"name": f"worst-{number}"}}]
+        yield _reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1m"}, **spec})
 
 
 def _owners_among_placed(last: str, _nodes: int) -> Iterator[Thing]:

@@ -57,7 +57,7 @@ _STEPS: tuple[tuple[Any, str, str], ...] = (
     (QuoteController, "_judge", "quote"),
     (Binder, "_look_up", "look-up"),
     (Binder, "_tell", "condition"),
-    (reservation, "stand_in_pod", "decoding"),
+    (reservation, "make_reserve_pod", "decoding"),
 )
 
 

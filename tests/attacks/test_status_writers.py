@@ -103,6 +103,7 @@ def test_a_backup_is_restored_by_those_who_may(tenant_a: Tenant, targets: list[L
         admin.create(
             _BINDINGS.collection(), {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
         )
+        assert targets
         for live in targets:
             wait_for(
                 lambda live=live: not answer(tool, live),  # type: ignore[misc]

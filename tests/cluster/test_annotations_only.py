@@ -72,5 +72,6 @@ def test_the_operator_annotates_and_changes_nothing_else(
 
 
 def test_others_are_not_held_back(objects: dict[str, Live], private_world: World) -> None:
+    assert objects
     for kind, live in objects.items():
         assert refusal(private_world.api, live, {"spec": SPECS[kind]}) == ""

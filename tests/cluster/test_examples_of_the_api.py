@@ -83,7 +83,9 @@ def test_the_example_of_a_resource_quota_is_read(examples: Mapping[str, Json]) -
 @every_resource
 def test_any_part_of_it_may_be_null_or_absent(examples: Mapping[str, Json], resource: str) -> None:
     plain, read = examples[resource], READERS[resource]
-    for at in changeable(plain):
+    parts = list(changeable(plain))
+    assert parts
+    for at in parts:
         null, absent = read(encode(changed(plain, at, None))), read(encode(without(plain, at)))
         assert null == absent, at
         assert all(fault.problem.startswith(_NEEDED) for fault in absent.metadata.faults), at
@@ -92,7 +94,9 @@ def test_any_part_of_it_may_be_null_or_absent(examples: Mapping[str, Json], reso
 @every_resource
 def test_any_list_or_map_of_it_may_be_empty(examples: Mapping[str, Json], resource: str) -> None:
     plain, read = examples[resource], READERS[resource]
-    for at in changeable(plain):
+    parts = list(changeable(plain))
+    assert parts
+    for at in parts:
         value = part(plain, at)
         if isinstance(value, list | dict):
             faults = read(encode(changed(plain, at, type(value)()))).metadata.faults
@@ -103,7 +107,9 @@ def test_any_list_or_map_of_it_may_be_empty(examples: Mapping[str, Json], resour
 def test_any_object_of_it_may_have_unknown_fields(examples: Mapping[str, Json], resource: str) -> None:
     plain, read = examples[resource], READERS[resource]
     expected = read(encode(plain))
-    for at, _ in structs_in(plain, KINDS[resource]):
+    structs = list(structs_in(plain, KINDS[resource]))
+    assert structs
+    for at, _ in structs:
         for new in (None, "text", {"deep": [None]}):
             assert read(encode(changed(plain, (*at, "fieldOfTomorrow"), new))) == expected, at
 
@@ -113,7 +119,9 @@ def test_any_part_of_it_may_be_of_another_type(examples: Mapping[str, Json], res
     """The object is there, and what is wrong is noted if it is read."""
     plain, read = examples[resource], READERS[resource]
     whole = read(encode(plain))
-    for at in changeable(plain):
+    parts = list(changeable(plain))
+    assert parts
+    for at in parts:
         odd: object = {"odd": 1} if not isinstance(part(plain, at), dict) else "odd"
         decoded = read(encode(changed(plain, at, odd)))
         assert decoded.metadata.name == whole.metadata.name

@@ -85,6 +85,8 @@ def test_what_tidelock_does_not_write_is_refused(
 ) -> None:
     """With a stolen token a pod could be made Ready, moved into a Service, or said to have failed."""
     operator = Api(private_kubeconfig)
+    assert FOREIGN
+    assert OWN
     for name, (patch, word) in FOREIGN.items():
         told = f"{word}the operator writes"
         # The API server takes a moment to enforce a policy that is new.

@@ -145,6 +145,7 @@ def test_one_pods_use_of_every_kind_of_workload_is_annotated_as_long_as_anybody_
         exporter.pods[world.namespace, live.name] = (part / 10, part * 2.0**20)
     water_level(world, prometheus.url)
 
+    assert workloads
     for part, live in enumerate(workloads.values(), start=1):
         found = live.until(
             lambda seen: "cpu" in seen["metadata"].get("annotations", {}).get(POD_USAGE, ""),

@@ -288,6 +288,7 @@ def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -
 
 def test_the_registry_calls_each_plugin_by_its_own_name() -> None:
     points = (PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, Score, Reserve, Bind)
+    assert REGISTRY
     for name, factory in REGISTRY.items():
         plugin = factory(Scene().handle, {})
         assert plugin.name == name

@@ -10,7 +10,7 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.core.explain import explain
+from tidelock.scheduler.core.explain import explain_pod
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _NOW = 1_800_000_000.0
@@ -72,13 +72,11 @@ class TidelockSide:
     def _judge(self, pod: Pod) -> Judgement:
         """Ask each plugin of the profile about all nodes."""
         decider = self._decider
-        opinions = explain(
-            decider.cache, decider.ledger, decider.profiles[pod.spec.scheduler_name], pod, _NOW
-        )
-        fitting = [each for each in opinions if not each.objections]
+        reports = explain_pod(decider.pipeline, decider.profiles[pod.spec.scheduler_name], pod, _NOW)
+        fitting = [each for each in reports if not each.rejections]
         scores: dict[str, dict[str, int]] = {}
         for each in fitting:
             for plugin, points in each.points.items():
                 scores.setdefault(plugin, {})[each.node.name] = int(points)
-        stuck = sum(not each.objections[0].preemption_may_help for each in opinions if each.objections)
+        stuck = sum(not each.rejections[0].preemption_may_help for each in reports if each.rejections)
         return Judgement("", "", {each.node.name for each in fitting}, scores, stuck)

@@ -89,6 +89,7 @@ def test_components_are_combined_as_values_are(charted: Charted, kustomized: Kus
 def test_an_overlay_differs_from_the_base(kustomized: Kustomized) -> None:
     """Or it would be no overlay, and the comparisons above would say little."""
     base = plain(kustomized.objects(BASE))
+    assert OVERLAYS
     for overlay in OVERLAYS:
         objects = plain(kustomized.objects(FOLDER / overlay))
         found = changed(base, objects)

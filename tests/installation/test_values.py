@@ -167,7 +167,9 @@ def test_every_object_is_labelled_by_the_standard(charted: Charted) -> None:
         "app.kubernetes.io/managed-by": "Helm",
         "helm.sh/chart": f"tidelock-{__version__}",
     }
-    for each in charted.objects(EVERYTHING):
+    objects = charted.objects(EVERYTHING)
+    assert objects
+    for each in objects:
         assert each["metadata"]["labels"].items() >= standard.items()
 
 

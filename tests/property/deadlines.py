@@ -23,6 +23,8 @@ class DeadlineObserver:
         now = self._process.clock.now()
         for entry in self._process.ledger.entries.values():
             self._seen.setdefault(entry.uid, now)
+            if entry.phase is Phase.BOUND:
+                continue  # if the binding fails, it has what it was given before
             if entry.phase not in _HAS_ROOM:
                 self._decided.pop(entry.uid, None)
                 self._given.discard(entry.uid)

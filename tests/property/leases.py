@@ -1,5 +1,7 @@
 """What must hold of leases: none is lost too early, and none that is over is kept."""
 
+from datetime import datetime
+
 from property.process import Process
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.model.api.reservation import Phase
@@ -35,9 +37,22 @@ class LeaseObserver:
             self._seen.pop(uid, None)
             return
         if uid not in self._seen or self._seen[uid][0] != asked.renew_time:
-            self._seen[uid] = asked.renew_time, now
+            self._seen[uid] = asked.renew_time, _told_since(reservation, asked.renew_time) or now
         duration, grace = self._patience.get(uid, (asked.duration_seconds, asked.grace_seconds))
         self._patience[uid] = min(duration, asked.duration_seconds), min(grace, asked.grace_seconds)
+
+
+def _told_since(reservation: Reservation, renew_time: datetime | None) -> float | None:
+    """Return since when the stored status counts a renewal, if it tells of this one.
+
+    A renewal that was taken back before it was stored is unknown to the next process.
+    """
+    told = reservation.status.get("lease")
+    if told is None:
+        return None
+    known = parse_instant(told["renewTime"]) if "renewTime" in told else None
+    asked = from_datetime(renew_time) if renew_time is not None else None
+    return parse_instant(told["renewedAt"]) if known == asked else None
 
 
 def check_stored_leases(process: Process) -> None:

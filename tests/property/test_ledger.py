@@ -41,7 +41,7 @@ WEATHER: st.SearchStrategy[Weather] = st.builds(
 TROUBLES = st.sampled_from(
     [
         *("weather", "weather", "weather", "time", "time", "accident", "accident"),
-        *("nodes", "pods", "reservations", "quotas", "crash", "crash in the end", "rest", "rest"),
+        *("nodes", "pods", "reservations", "quotas", "crash", "crash in the end", "rest", "rest", "forget"),
     ]
 )
 ACCIDENTS = st.sampled_from(
@@ -372,6 +372,8 @@ class World(RuleBasedStateMachine):
             process.watches[kind].relist()
         elif kind == "rest":
             self.rest()
+        elif kind == "forget":
+            self.forget()
         else:
             for uid in sorted(process.in_flight.keys() - process.bind_answers.keys()):
                 if kind == "crash in the end":
@@ -387,11 +389,19 @@ class World(RuleBasedStateMachine):
         self.process.go_on(self._check)
         self.observer.check_rest()
 
+    def forget(self) -> None:
+        """Without what it remembers of earlier answers the operator comes to the same."""
+        self.rest()
+        before = invariants.reservations(self.process)
+        self.process.decider.forget()
+        self.process.go_on(self._check)
+        assert invariants.reservations(self.process) == before, "what waits had room"
+
     def teardown(self) -> None:
         try:
             self.rest()
             self.clock.time += 11
-            self.rest()
+            self.forget()
         finally:
             self._unrenewed.stop()
 

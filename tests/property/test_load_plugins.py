@@ -95,6 +95,7 @@ WANTED = st.tuples(st.integers(1, 60), st.integers(1, 60))
 
 def scene_of(measured: list[Measured], residents: list[Resident]) -> Scene:
     scene = Scene()
+    assert measured
     for index, each in enumerate(measured):
         uses: Any = {
             name: Stat(mean, 100, min(mean + more, 100))
@@ -124,6 +125,7 @@ def test_target_load_packing(
     measured: list[Measured], residents: list[Resident], wanted: tuple[int, int], target: int
 ) -> None:
     found = scene_of(measured, residents).judge(TargetLoadPacking, wanting(wanted), targetUtilization=target)
+    assert measured
     for index, each in enumerate(measured):
         arrivals = sum(
             1.5 * other.cores
@@ -143,6 +145,7 @@ def test_load_variation_risk_balancing(
 ) -> None:
     args = {"safeVarianceMargin": margin, "safeVarianceSensitivity": sensitivity}
     found = scene_of(measured, []).judge(LoadVariationRiskBalancing, wanting(wanted), **args)
+    assert measured
     for index, each in enumerate(measured):
         expected = min(
             load_variation_risk_balancing.score(
@@ -172,6 +175,7 @@ def test_low_risk_over_commitment(
     measured: list[Measured], residents: list[Resident], wanted: tuple[int, int]
 ) -> None:
     found = scene_of(measured, residents).judge(LowRiskOverCommitment, wanting(wanted))
+    assert measured
     for index, each in enumerate(measured):
         risks = []
         for place in range(2):
@@ -229,6 +233,7 @@ def test_load_aware(
 
     found = scene_of(measured, residents).judge(LoadAware, wanting(wanted), resourceWeights=weights)
 
+    assert measured
     for index, each in enumerate(measured):
         used: dict[str, float] = {
             name: estimate(*wanted)[name] + each.mean[place] / 100 * room[name]

@@ -287,6 +287,7 @@ def test_what_is_no_status_at_all_is_none(kind: str, status: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_field_that_cannot_be_read_is_left_out_alone(kind: str) -> None:
     each = KINDS[kind]
+    assert each.status
     for field in each.status:
         odd = changed(each.status, (field,), {"odd": [[]]})
         readable = legible(each.type, odd)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, NOW, node, pod
+from cycles import pod_cycle
 from tidelock.framework.api import Filter, Plugin, Score
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.profile import ProfileSettings, build_profile
-from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus
@@ -26,7 +26,7 @@ from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.unreadable_objects import UnreadableObjects
-from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from unit.plugins.scene import Scene
 
@@ -272,6 +272,7 @@ def test_every_filter_and_score_has_its_reference() -> None:
 @settings(deadline=None)
 def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> None:
     scene = world.scene()
+    assert FILTERS
     for kind, rule in FILTERS.items():
         expected = {each.name for each in world.nodes if rule(world, wanting, each)}
         assert scene.judge(kind, wanting).fitting == expected, kind.name
@@ -281,6 +282,7 @@ def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> Non
 @settings(deadline=None)
 def test_scores_are_those_of_their_formulas(world: World, wanting: Pod) -> None:
     scene = world.scene()
+    assert SCORES
     for kind, formula in SCORES.items():
         expected = {each.name: formula(world, wanting, each) for each in world.nodes}
         assert scene.judge(kind, wanting).scores == expected, kind.name
@@ -327,7 +329,7 @@ def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found = SchedulingCycle(scene.cache, scene.ledger, WaitingPods()).schedule(profile, wanting, NOW)
+    found = pod_cycle(scene.cache, scene.ledger).schedule(profile, wanting, NOW)
     if isinstance(found, AssumedPod):
         return found.node_name
     assert isinstance(found, Diagnosis)

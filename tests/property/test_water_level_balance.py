@@ -130,6 +130,7 @@ def test_scores_are_those_of_the_formula(
         resources=[{"name": name, "weight": weight} for name, weight in shares.items()],
     )
 
+    assert levels
     for index, each in enumerate(levels):
         near = any(
             abs(each[window][name] + wanted[name] - edge) < 1e-6
@@ -155,6 +156,7 @@ def test_nodes_are_ruled_out_by_the_shortest_window_that_counts(group: Group, cp
         windows=[{"duration": "1h", "weight": 1}, {"duration": "1d", "weight": 9}],
         overloadLimits={"cpuPercent": cpu, "memoryPercent": memory},
     )
+    assert levels
     for index, each in enumerate(levels):
         if min(abs(each["cpu"] - cpu), abs(each["memory"] - memory)) > 1e-6:
             assert (f"node-{index}" in found.fitting) == within(each)

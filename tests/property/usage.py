@@ -57,7 +57,9 @@ def uses(process: Process) -> Iterator[Use]:
     ledger = process.ledger
     claims = [*ledger._claims.values(), *ledger.unverified_claims, *process.questions]
     claims += [claim for claim, _ in process.answers]
-    lent = {entry.uid: held for claim in claims for entry, held in claim.taken}
+    # The API server may be asked about a pod that is gone since, and has let go of its locks.
+    taken = [(claim.pod.uid, entry, held) for claim in claims for entry, held in claim.taken]
+    lent = {entry.uid: held for uid, entry, held in taken if entry.bound_pod and entry.bound_pod.uid == uid}
     for entry in ledger.entries.values():
         room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.reserved
         if room:
@@ -65,7 +67,7 @@ def uses(process: Process) -> Iterator[Use]:
 
 
 def check_parked(process: Process) -> None:
-    """Who waits for quota does so for a reason that is true now."""
+    """Who waits for quota does so for a reason that is true now, and nobody waits for nothing."""
     ledger = process.ledger
     for entry in ledger.entries.values():
         if ledger.waiting_reservations.over_quota(entry):
@@ -73,6 +75,10 @@ def check_parked(process: Process) -> None:
         assert not entry.outlasting or ledger.waiting_reservations.over_quota(entry), (
             f"{entry.key} never lives longer"
         )
+    waiting = ledger.waiting_reservations
+    assert not waiting.unanswered, "nobody is tried, and some that are alike have no answer"
+    lost = [key for key in waiting.waiting if key not in waiting._over_quota and key not in waiting._roomless]
+    assert lost == list(process.decider._resting), f"{lost} wait for nothing"
 
 
 def _check_gain(

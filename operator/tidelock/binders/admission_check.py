@@ -26,6 +26,7 @@ from tidelock.model.pods import Pod, assigned_to
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.pipeline import run_filters
 
 # How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so the binding
 # can't happen later. The rest is for the watch.
@@ -189,9 +190,7 @@ class AdmissionCheck:
 
     def _judge(self, pod: Pod, snapshot: Snapshot) -> tuple[CycleState, list[tuple[Filter, Mask]]]:
         state = CycleState()
-        for plugin in self._filters:
-            plugin.pre_filter(state, pod, snapshot)
-        return state, [(plugin, plugin.filter(state, pod, snapshot)) for plugin in self._filters]
+        return state, run_filters(self._filters, state, pod, snapshot)
 
     def _diagnosis(self, pod: Pod, node_name: str) -> str:
         """Return why a node has no capacity for a pod, with numbers. An unknown node has no reservations."""

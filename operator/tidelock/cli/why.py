@@ -40,7 +40,7 @@ from tidelock.model.quantities import (
 )
 from tidelock.model.usage_annotations import Quality
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.explain import NodeReport, explain
+from tidelock.scheduler.core.explain import NodeReport, explain_pod, explain_reservation
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
@@ -106,7 +106,7 @@ class WhyAnswer:
     title: str
     needs: Resources
     story: tuple[str, ...]
-    opinions: Sequence[NodeReport]
+    reports: Sequence[NodeReport]
     holdings: Mapping[str, NodeCapacity]
     levels: Mapping[str, str]
     node: str = ""
@@ -201,17 +201,20 @@ def _answer(
 ) -> WhyAnswer:
     decider = picture.decider
     try:
-        opinions = explain(decider.cache, decider.ledger, profile, pod, picture.now, reservation)
+        if reservation is None:
+            reports = explain_pod(decider.pipeline, profile, pod, picture.now)
+        else:
+            reports = explain_reservation(decider.reservation_cycle, profile, reservation, picture.now)
     except PluginError as error:
         raise Failure(f"{title} can't be judged: {error}") from error
     snapshot = decider.cache.snapshot()
-    nodes = [opinion.node for opinion in opinions]
+    nodes = [report.node for report in reports]
     levels = decider.objects.water_levels.all()
     return WhyAnswer(
         title,
         _shown(pod.requests),
         (*story, *(f"Not used, as it can't be read: {each}" for each in picture.unreadable)),
-        opinions,
+        reports,
         {each.name: room_of(decider, snapshot, each) for each in nodes},
         {each.name: level_of(each, picture.now, staleness_of(levels, each)) for each in nodes},
         node,
@@ -252,28 +255,28 @@ def level_of(node: Node, now: float, staleness: float) -> str:
 
 def screen(answer: WhyAnswer, *, limit: int, wide: bool) -> list[Table | str]:
     """Return the table of nodes and the sentences above it."""
-    shown = answer.opinions[:limit] if limit else answer.opinions
-    fitting = sum(not each.objections for each in answer.opinions)
+    shown = answer.reports[:limit] if limit else answer.reports
+    fitting = sum(not each.rejections for each in answer.reports)
     needs = ", ".join(f"{name} {amount}" for name, amount in format_resources(answer.needs).items())
-    count = f"{fitting} of {len(answer.opinions)} nodes fit"
+    count = f"{fitting} of {len(answer.reports)} nodes fit"
     head = f"{answer.title} needs {needs or 'only a place for a pod'}; {count}."
     parts: list[Table | str] = [head, *answer.story, ""]
     extended = sorted(name for name in answer.needs if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
     resources = [CPU, MEMORY, *extended]
-    scorers = list(dict.fromkeys(name for each in answer.opinions for name in each.points))
+    scorers = list(dict.fromkeys(name for each in answer.reports for name in each.points))
     columns = ["NODE", *(name.upper() for name in resources), "LOCKED BY", "WATER LEVEL", "VERDICT"]
     columns += [*scorers, "TOTAL"] if wide else ["POINTS"]
     rows = [_row(answer, each, resources, scorers if wide else None) for each in shown]
     parts.append(Table(columns, rows, right=frozenset({*scorers, "TOTAL"})))
-    if len(shown) < len(answer.opinions):
-        parts.append(f"and {len(answer.opinions) - len(shown)} more nodes: --limit 0 shows all")
+    if len(shown) < len(answer.reports):
+        parts.append(f"and {len(answer.reports) - len(shown)} more nodes: --limit 0 shows all")
     return [*parts, "", _LEGEND.format(where=" * is its node." if answer.node else "")]
 
 
 def _row(
-    answer: WhyAnswer, opinion: NodeReport, resources: Sequence[str], scorers: Sequence[str] | None
+    answer: WhyAnswer, report: NodeReport, resources: Sequence[str], scorers: Sequence[str] | None
 ) -> list[str]:
-    name = opinion.node.name
+    name = report.node.name
     room = answer.holdings[name]
     row = [f"{name} *" if name == answer.node else name]
     row += [_use(room, resource) for resource in resources]
@@ -282,16 +285,16 @@ def _row(
     row.append(", ".join(lockers[:_RESERVATIONS_TOLD]) + (f" and {more} more" if more > 0 else ""))
     row.append(answer.levels[name])
     # A request that does not fit beside reservations often does not fit anyway, by the same numbers.
-    told = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(opinion.objections)}
+    told = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(report.rejections)}
     texts = [f"{plugin}: {text}" for text, plugin in reversed(told.items())]
     row.append("; ".join(texts) or "fits")
     if scorers is None:
-        parts = [f"{plugin} {points:.0f}" for plugin, points in opinion.points.items() if points]
-        total = " = ".join((f"{opinion.total:.0f}", *([" + ".join(parts)] if parts else [])))
-        row.append(total if opinion.points else "")
+        parts = [f"{plugin} {points:.0f}" for plugin, points in report.points.items() if points]
+        total = " = ".join((f"{report.total:.0f}", *([" + ".join(parts)] if parts else [])))
+        row.append(total if report.points else "")
     else:
-        row += [f"{opinion.points[plugin]:.0f}" if plugin in opinion.points else "" for plugin in scorers]
-        row.append(f"{opinion.total:.0f}" if opinion.points else "")
+        row += [f"{report.points[plugin]:.0f}" if plugin in report.points else "" for plugin in scorers]
+        row.append(f"{report.total:.0f}" if report.points else "")
     return row
 
 
@@ -309,20 +312,20 @@ def plain(answer: WhyAnswer) -> dict[str, Any]:
         "needs": format_resources(answer.needs),
         "notes": list(answer.story),
         "node": answer.node,
-        "nodes": [_plain_node(answer, each) for each in answer.opinions],
+        "nodes": [_plain_node(answer, each) for each in answer.reports],
     }
 
 
-def _plain_node(answer: WhyAnswer, opinion: NodeReport) -> dict[str, Any]:
-    room = answer.holdings[opinion.node.name]
+def _plain_node(answer: WhyAnswer, report: NodeReport) -> dict[str, Any]:
+    room = answer.holdings[report.node.name]
     return {
-        "name": opinion.node.name,
-        "fits": not opinion.objections,
+        "name": report.node.name,
+        "fits": not report.rejections,
         "allocatable": format_resources(room.allocatable),
         "used": format_resources(room.used),
         "locked": format_resources(room.reserved),
         "locks": {str(key): format_resources(held) for key, held in room.reservations.items()},
-        "waterLevel": answer.levels[opinion.node.name],
+        "waterLevel": answer.levels[report.node.name],
         "objections": [
             {
                 "plugin": each.plugin,
@@ -330,8 +333,8 @@ def _plain_node(answer: WhyAnswer, opinion: NodeReport) -> dict[str, Any]:
                 "numbers": each.detail,
                 "evictionsMayHelp": each.preemption_may_help,
             }
-            for each in opinion.objections
+            for each in report.rejections
         ],
-        "points": dict(opinion.points),
-        "total": opinion.total,
+        "points": dict(report.points),
+        "total": report.total,
     }

@@ -456,7 +456,7 @@ class Ledger:
         """Whether a lock in line is within its namespace's quotas; if not, it waits for these to change."""
         problem = self.quotas.problem(entry)
         if not problem:
-            self.waiting_reservations.try_parked(entry.key.namespace)  # those alike
+            self.waiting_reservations.note_within_quota(entry)
             return True
         self._nominator.remove(entry.uid)
         self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
@@ -487,10 +487,6 @@ class Ledger:
         self._set_aside_for(entry)
         if event is not None:
             self._note(entry, event, _MOVE_REASONS[event], text, now, now)
-        if event is Event.MOVE:
-            self.waiting_reservations.renew(
-                entry
-            )  # from now on by itself, as what comes free there is for nobody alike
         self._touch(entry)
 
     def set_earmark(self, entry: ReservationInfo, node_name: str, at: float, now: float) -> None:
@@ -500,9 +496,6 @@ class Ledger:
             entry.earmark = node_name
             text = f"room that comes free on {node_name} is kept for it"
             self._note(entry, Event.EARMARK, reasons.EARMARKED, text, now, now)
-            self.waiting_reservations.renew(
-                entry
-            )  # from now on by itself, as what comes free there is for nobody alike
             self._touch(entry)
 
     def end_earmark(self, entry: ReservationInfo) -> None:
@@ -874,7 +867,6 @@ class Ledger:
         begins, entry.ahead = entry.begins_at, False
         self.opened.append(entry)
         if entry.phase is not Phase.PLANNED:
-            self.waiting_reservations.renew(entry)
             self._touch(entry)
             return
         entry.activated_at, entry.epoch = begins, self._epoch
@@ -901,8 +893,10 @@ class Ledger:
         self.holdings.reprioritise()
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
-                entry.ceiling = ceiling
+                before, entry.ceiling = entry.priority, ceiling
                 self.waiting_reservations.moved = True
+                if entry.priority < before and entry.held:
+                    self.holdings.offer(entry)
 
     def _begin(self, entry: ReservationInfo, now: float) -> None:
         """Have the time of a lock count from now, or from when its group was first active."""
@@ -939,6 +933,7 @@ class Ledger:
                 self._end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
         elif group.spare < 0:
             for entry in group.waiting:  # whatever they lacked before: they wait for members, and for no room
+                self.waiting_reservations.moved |= entry.tried
                 entry.tried = False
                 self._timers.set(entry.key, entry.deadline())
         elif group.standing != group.tried_with:  # who has come or gone may be what it waited for

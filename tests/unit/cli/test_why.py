@@ -35,14 +35,14 @@ def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
     assert told.node == "node-d"
     assert told.story[0] == "It is bound to node-d; the table shows the cluster without it."
     assert told.holdings["node-d"].used["cpu"] == 0
-    assert [each.node.name for each in told.opinions if not each.objections] == ["node-d"]
+    assert [each.node.name for each in told.reports if not each.rejections] == ["node-d"]
 
 
 def test_an_owner_sees_its_lock() -> None:
     told = about("other", cluster=world(pod_json("other", requests={"cpu": "2"})))
 
     assert "Its reservation shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
-    assert told.opinions[0].node.name == "node-a"
+    assert told.reports[0].node.name == "node-a"
 
 
 def test_a_gate_is_told() -> None:
@@ -98,9 +98,7 @@ def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
     del nameless["metadata"]["name"]
     told = about("web-0", cluster=world(nodes=(node_json("good"), bad, nameless)))
 
-    assert {
-        each.node.name: [objection.plugin for objection in each.objections] for each in told.opinions
-    } == {
+    assert {each.node.name: [objection.plugin for objection in each.rejections] for each in told.reports} == {
         "good": [],
         "odd": ["UnreadableObjects", "NodeResourcesFit"],
     }
@@ -143,7 +141,7 @@ def test_a_configuration_of_the_operator_is_taken(tmp_path: Any) -> None:
         "profiles: [{schedulerName: tidelock-scheduler, plugins: {score: {disabled: [{name: '*'}]}}}]"
     )
     answer = answer_for(world(), configuration_of(str(file)), ("reservation", Key(NAMESPACE, "batch")), NOW)
-    assert set(answer.opinions[0].points) == {"Reservation"}
+    assert set(answer.reports[0].points) == {"Reservation"}
 
 
 @pytest.mark.parametrize(

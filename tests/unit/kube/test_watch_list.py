@@ -53,6 +53,7 @@ async def test_selectors_and_namespace_apply_to_list_and_watch(
     options = {"namespace": "shop", "field_selector": "spec.nodeName!=", "label_selector": "app=web"}
 
     await Follower(client, server, **options).until_script_ends()
+    assert len(server.asked) > 1  # a list, then watches
     for asked in server.asked:
         assert asked.path == "/api/v1/namespaces/shop/pods"
         assert asked.query["fieldSelector"] == "spec.nodeName!="

@@ -68,6 +68,7 @@ def test_every_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
 
 @each_panel
 def test_every_series_of_a_panel_has_a_name_of_its_own(panel: dict[str, Any]) -> None:
+    assert panel["targets"]
     for target in panel["targets"]:
         grouped = re.search(r"sum by \(([^)]+)\)|max by \(([^)]+)\)", target["expr"])
         shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
@@ -79,6 +80,7 @@ def test_every_series_of_a_panel_has_a_name_of_its_own(panel: dict[str, Any]) ->
 
 @each_panel
 def test_kube_schedulers_metrics_are_not_mixed_in(panel: dict[str, Any]) -> None:
+    assert panel["targets"]
     for target in panel["targets"]:
         selectors = re.findall(r"\b(?:tidelock|scheduler|process)_\w+(?:{[^}]*})?", target["expr"])
         assert selectors

@@ -17,10 +17,10 @@ from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.sets.groups import GroupKey
 from unit.ledger import states
 from unit.ledger.ledger import LedgerScene
+from unit.scheduler.controllers.test_groups import group
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 from unit.scheduler.scheduled import schedule
-from unit.scheduler.test_group_keeper import group
 
 GITOPS = Path(__file__).resolve().parents[3] / "manifests" / "gitops"
 NEVER_SEEN = {"observedGeneration": -1}  # the default of the CRD

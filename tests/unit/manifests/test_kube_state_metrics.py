@@ -26,6 +26,7 @@ def test_every_phase_is_told() -> None:
 
 
 def test_every_instant_and_every_number_of_a_status_is_told() -> None:
+    assert RESOURCES
     for resource in RESOURCES:
         status = schema(resource["groupVersionKind"]["kind"])["properties"]["status"]["properties"]
         wanted = {

@@ -1,9 +1,10 @@
 import asyncio
+import gc
 from typing import NoReturn
 
 import pytest
 
-from tidelock.running import background, until
+from tidelock.running import background, collect_seldom, until
 
 
 async def for_ever(ended: list[str] | None = None) -> NoReturn:
@@ -17,6 +18,18 @@ async def for_ever(ended: list[str] | None = None) -> NoReturn:
 
 async def fail() -> NoReturn:
     raise ValueError("wrong")
+
+
+def test_garbage_is_searched_for_among_few_objects_at_a_time() -> None:
+    """A million new objects were searched at once, which took 160 ms within an event or a decision."""
+    before = gc.get_threshold()
+    try:
+        collect_seldom()
+        youngest, young, old = gc.get_threshold()
+    finally:
+        gc.set_threshold(*before)
+    assert youngest * young <= 250_000
+    assert youngest * young * old >= 100_000_000
 
 
 async def test_work_is_done_before_the_flag_is_set() -> None:

@@ -112,6 +112,7 @@ def test_of_workloads_the_mean_alone_is_told() -> None:
 
     uses = measured.uses(0, EPOCH, np.array([0, 1]))
 
+    assert uses.workloads
     for usage in uses.workloads.values():
         for stats in usage.windows.values():
             for stat in stats.values():

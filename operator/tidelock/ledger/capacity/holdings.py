@@ -155,7 +155,7 @@ class Holdings:
         """
         name, rest, known = entry.node, beyond(entry.held, used), len(self.shifts)
         self.hold(entry, NOTHING)
-        if not rest:
+        if not rest or name not in self._columns.row_of:  # on a node that is gone nothing is kept
             return
         self.rests[entry.key] = HoldingChange(entry, name, rest, NOTHING)
         self._columns.reservation(name, rest, 1)

@@ -17,10 +17,15 @@ from tidelock.model.meta import Key
 
 _Lines = defaultdict[Hashable, list[tuple[Order, ReservationInfo]]]
 _ORDER = itemgetter(0)
+_Class = tuple[str, Hashable]
+"""A namespace, and what is asked for."""
 
 
 class EquivalenceClasses:
     """Parked locks in their order, by namespace and by what they ask for.
+
+    A lock is parked when it is refused, which answers for its whole class. A class of which one is taken out
+    is open until one is parked again: until then nothing is known of the others.
 
     Args:
         demand: gives a value that is equal for locks that are answered alike.
@@ -31,18 +36,28 @@ class EquivalenceClasses:
         self._demand = demand
         self._places: dict[Key, tuple[Hashable, Order]] = {}
         self._lines: defaultdict[str, _Lines] = defaultdict(lambda: defaultdict(list))
+        self._open: dict[_Class, None] = {}
+        self._class_of: dict[Key, _Class] = {}  # of those that were taken out and have no answer yet
 
     def __contains__(self, key: Key) -> bool:
         return key in self._places
 
+    @property
+    def open(self) -> bool:
+        """Whether there is a class for which the last one that was taken out gave no answer."""
+        return bool(self._open)
+
     def put(self, entry: ReservationInfo) -> None:
-        """Park a lock."""
+        """Park a lock that was refused, and all alike with it."""
         self.discard(entry.key)
+        namespace = entry.key.namespace
         demand, order = self._places[entry.key] = self._demand(entry), entry.order
-        insort(self._lines[entry.key.namespace][demand], (order, entry), key=_ORDER)
+        insort(self._lines[namespace][demand], (order, entry), key=_ORDER)
+        self._open.pop((namespace, demand), None)
+        self._class_of.pop(entry.key, None)
 
     def discard(self, key: Key) -> bool:
-        """Take a lock out; whether it was parked."""
+        """Take a lock out that is answered for by others; whether it was parked."""
         place = self._places.pop(key, None)
         if place is None:
             return False
@@ -52,28 +67,43 @@ class EquivalenceClasses:
         del line[bisect_left(line, order, key=_ORDER)]
         if not line:
             del lines[demand]
+            self._open.pop((key.namespace, demand), None)
         if not lines:
             del self._lines[key.namespace]
         return True
 
     def take_first(self, namespace: str) -> list[ReservationInfo]:
-        """Take out the first lock of each kind."""
+        """Take out the first lock of each class of a namespace."""
         lines = self._lines[namespace].values() if namespace in self._lines else ()
-        first = [line[0][1] for line in lines]
-        for entry in first:
-            self.discard(entry.key)
-        return first
+        return self._take([line[0][1] for line in lines])
 
     def take_first_of_all(self) -> list[ReservationInfo]:
-        """Take out the first lock of each kind of each namespace."""
+        """Take out the first lock of each class of each namespace."""
         return [entry for namespace in tuple(self._lines) for entry in self.take_first(namespace)]
+
+    def take_open(self) -> list[ReservationInfo]:
+        """Take out the first lock of each class that is open."""
+        return self._take([self._lines[namespace][demand][0][1] for namespace, demand in self._open])
+
+    def take_after(self, key: Key) -> list[ReservationInfo]:
+        """Take out the next lock after one that gave no answer and will give none, if its class is open."""
+        asked = self._class_of.pop(key, None)
+        if asked is None or asked not in self._open:
+            return []
+        namespace, demand = asked
+        return self._take([self._lines[namespace][demand][0][1]])
 
     def take_longest(self, count: int) -> list[ReservationInfo]:
         """Take out so many of those that have been parked for longest."""
-        longest = [self._get(key) for key in islice(self._places, count)]
-        for entry in longest:
+        return self._take([self._get(key) for key in islice(self._places, count)])
+
+    def _take(self, entries: list[ReservationInfo]) -> list[ReservationInfo]:
+        for entry in entries:
+            namespace, (demand, _) = entry.key.namespace, self._places[entry.key]
+            self._class_of[entry.key] = namespace, demand
+            self._open[namespace, demand] = None
             self.discard(entry.key)
-        return longest
+        return entries
 
     def _get(self, key: Key) -> ReservationInfo:
         demand, order = self._places[key]
@@ -102,6 +132,16 @@ def capacity_demand(entry: ReservationInfo) -> Hashable:
     """Give a value that is equal for locks for which there is room alike; own for members of a group."""
     alike = scheduling_hash(entry) if entry.membership is None else None
     return entry.key if alike is None else alike
+
+
+def question(entry: ReservationInfo) -> Hashable:
+    """Give a value that changes whenever a lock that waits asks for something else than before.
+
+    The spec is left out, as an edit of it asks anew by itself: its holder may renew or commit it any time.
+    """
+    moves = entry.plan is not None and entry.plan.under_way
+    where = entry.node if entry.reserved else ""
+    return entry.phase, where, entry.moving, entry.ahead, entry.earmark, moves
 
 
 def quota_demand(entry: ReservationInfo) -> Hashable:

@@ -1,14 +1,15 @@
 """The locks that wait, for room or for their namespace's quota, and which of them are to be tried when.
 
 A lock that is new, or that something happened to, is untried. When it is refused it is set aside, until room
-comes free, or parked, until its quota allows more. Of those that are alike the first is tried for all, and as
-long as these are given room, or leave, the next one follows.
+comes free, or parked, until its quota allows more. Of those that are alike the first is tried for all. When
+it is refused again, all are. Whatever else becomes of it answers nothing for the others, and the next one
+follows: at once, or at the latest when no other is left to be tried.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
-from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, quota_demand
+from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, question, quota_demand
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
@@ -49,7 +50,7 @@ class WaitingReservations:
         self._groups = groups
         self._over_quota = EquivalenceClasses(quota_demand)
         self._roomless = EquivalenceClasses(capacity_demand)
-        self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
+        self._asked: dict[Key, Hashable] = {}  # what those asked for that wait, as they were tried last
 
     @property
     def renewal(self) -> float:
@@ -59,20 +60,20 @@ class WaitingReservations:
     def note(self, entry: ReservationInfo) -> None:
         """Take over what a lock wants now: whoever begins to want room is untried."""
         key = entry.key
-        parked = self.over_quota(entry)
         if not (entry.wanting or entry.outlasting):
             self._over_quota.discard(key)
         if not entry.wanting:
             self.untried.pop(key, None)
             self.since.pop(key, None)
-            if self.waiting.pop(key, None) is not None:
-                self.moved |= entry.tried
-                if not parked:
-                    self.try_parked(key.namespace)  # those for which it was tried
-            self._leave_roomless(key)
+            self.moved |= self.waiting.pop(key, None) is not None and entry.tried
+            self._asked.pop(key, None)
+            self._roomless.discard(key)
+            self._go_on_after(key)
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
             self.since[key] = self.steady.last
+        elif key in self._asked and self._asked[key] != question(entry):
+            self.renew(entry)  # what was refused to it says nothing of what it asks for now
 
     def drop(self, entry: ReservationInfo) -> None:
         """Forget a lock."""
@@ -90,18 +91,22 @@ class WaitingReservations:
         """Have a lock wait until its namespace's quota allows more: room for it, or a longer life."""
         self._over_quota.put(entry)
         if entry.wanting:
-            self._leave_roomless(entry.key)
+            self._asked[entry.key] = question(entry)
+            self._roomless.discard(entry.key)
+            self._go_on_after(entry.key)
 
     def set_aside(self, entry: ReservationInfo) -> None:
         """Have a lock wait until room comes free."""
         if entry.key in self.waiting and not self.over_quota(entry):
-            self._sent.discard(entry.key)
+            self._asked[entry.key] = question(entry)
             self._roomless.put(entry)
+            self._go_on_after(entry.key)
 
     def leave_out(self, entry: ReservationInfo) -> None:
         """Have a lock that waits not be tried, for itself or for others, until it is renewed."""
         self.untried.pop(entry.key, None)
-        self._leave_roomless(entry.key)
+        self._roomless.discard(entry.key)
+        self._go_on_after(entry.key)
 
     def renew(self, entry: ReservationInfo) -> None:
         """Have a lock that waits be tried again as if it were new: it asks for something else than before."""
@@ -116,11 +121,29 @@ class WaitingReservations:
                 self._roomless.discard(entry.key)
                 self.untried[entry.key] = entry
 
+    def forget(self) -> None:
+        """Forget who was refused, so that all that wait are tried again; no answer changes by it."""
+        for entry in self.waiting.values():
+            self.renew(entry)
+
     def try_parked(self, namespace: str) -> None:
         """Have locks tried again that wait for their namespace's quota."""
-        parked = (*self._over_quota.take_first(namespace), *self._groups.over_quota(namespace))
-        self.outlasting.update({entry.key: entry for entry in parked if entry.outlasting})
-        self.retry(parked)
+        self._retry_parked(self._over_quota.take_first(namespace))
+        self.retry(self._groups.over_quota(namespace))
+
+    def note_within_quota(self, entry: ReservationInfo) -> None:
+        """Note that a lock is within its quota: the next of those for which it was tried follows."""
+        self._retry_parked(self._over_quota.take_after(entry.key))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether any lock was tried for others and gave no answer that holds for them."""
+        return self._roomless.open or self._over_quota.open
+
+    def try_unanswered(self) -> None:
+        """Have the next lock tried of all kinds for which the last one gave no answer."""
+        self.retry(self._roomless.take_open())
+        self._retry_parked(self._over_quota.take_open())
 
     def take(self, *, untried_only: bool) -> list[ReservationInfo]:
         """Take out the locks that are to be tried, in their order: those that came or changed meanwhile.
@@ -128,8 +151,8 @@ class WaitingReservations:
         As room came free, also the first of those that are alike, and a few others for their numbers.
         """
         if not untried_only:
-            self._send(self._roomless.take_first_of_all())
-            self._send(self._roomless.take_longest(_RENEWED))
+            self.retry(self._roomless.take_first_of_all())
+            self.retry(self._roomless.take_longest(_RENEWED))
             self.refusers.clear()
         untried, self.untried = self.untried, {}
         return sorted(
@@ -137,21 +160,18 @@ class WaitingReservations:
             key=lambda entry: entry.order,
         )
 
-    def _send(self, entries: Iterable[ReservationInfo]) -> None:
-        """Have locks be tried again, for those that are alike."""
-        for entry in entries:
-            self._sent.add(entry.key)
-            self.untried[entry.key] = entry
+    def _retry_parked(self, entries: list[ReservationInfo]) -> None:
+        self.outlasting.update({entry.key: entry for entry in entries if entry.outlasting})
+        self.retry(entries)
 
-    def _leave_roomless(self, key: Key) -> None:
-        """Have a lock not wait for room any more; if it was to be tried for others, the next of these are."""
-        self._roomless.discard(key)
-        if key in self._sent:
-            self._sent.discard(key)
-            self._send(self._roomless.take_first(key.namespace))
+    def _go_on_after(self, key: Key) -> None:
+        """Have the next lock be tried after one that was tried for others, and gave no answer for them."""
+        self.retry(self._roomless.take_after(key))
+        self._retry_parked(self._over_quota.take_after(key))
 
     def _unpark(self, entry: ReservationInfo) -> None:
         """Have a lock wait for nothing any more."""
-        if not self._over_quota.discard(entry.key):
-            self.try_parked(entry.key.namespace)  # those for which it was tried
-        self._leave_roomless(entry.key)
+        self._asked.pop(entry.key, None)
+        self._over_quota.discard(entry.key)
+        self._roomless.discard(entry.key)
+        self._go_on_after(entry.key)

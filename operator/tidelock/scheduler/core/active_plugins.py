@@ -18,12 +18,14 @@ class ActiveFilters:
     """The filters that did not skip a pod.
 
     Attributes:
-        sharing: those whose verdict the pod shares with its equals.
+        asked: all of them, in the order of the profile.
+        sharing: those whose answer the pod shares with its equals.
         others: the rest.
-        judging: all who judge what would be: not extenders, who have not been asked about that, as upstream.
+        judging: those that judge hypothetical nodes: not extenders, as in kube-scheduler.
 
     """
 
+    asked: tuple[Filter, ...]
     sharing: tuple[Filter, ...]
     others: tuple[Filter, ...]
     judging: tuple[Filter, ...]
@@ -83,6 +85,7 @@ class ActivePlugins:
         if found is None:
             asked = [each for each in self._profile.filter if each.name not in skipped]
             found = self._filters[skipped, sharing] = ActiveFilters(
+                asked=tuple(asked),
                 sharing=tuple(each for each in asked if each.per_node or each.name in sharing),
                 others=tuple(each for each in asked if not each.per_node and each.name not in sharing),
                 judging=tuple(each for each in asked if not isinstance(each, ExtenderAdvice)),

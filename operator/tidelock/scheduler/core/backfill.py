@@ -22,7 +22,7 @@ from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.positions import waits_for_capacity
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
-from tidelock.scheduler.core.cycle import SchedulingCycle
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 
 # Seconds between two looks, of which one takes 1 ms on 5,000 nodes and 6 ms if 10,000 locks wait; between two
 # locks of which one fits no node; and after how many without more room another node has its turn.
@@ -40,7 +40,7 @@ class Backfill:
     """
 
     def __init__(
-        self, ledger: Ledger, cache: Cache, cycle: SchedulingCycle, profile: Profile, after: float
+        self, ledger: Ledger, cache: Cache, cycle: ReservationCycle, profile: Profile, after: float
     ) -> None:
         self._ledger = ledger
         self._cache = cache
@@ -134,7 +134,7 @@ class Backfill:
     def _fits(self, entry: ReservationInfo, now: float) -> Mask:
         """Tell which nodes would do for a lock, but for those where room is being made for others."""
         try:
-            fits = self._cycle.would_fit(self._profile, entry, now)
+            fits = self._cycle.fitting_if_empty(self._profile, entry, now)
         except PluginError:  # which is why it waits, too
             return np.zeros(0, np.bool_)
         return fits & ~self._called(self._cache.nominator.targets)

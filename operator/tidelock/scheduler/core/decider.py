@@ -53,8 +53,10 @@ from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.dry_run import DryRun, DryRunResult
 from tidelock.scheduler.core.gang import GangScheduler
 from tidelock.scheduler.core.occupancy_observer import OccupancyObserver
+from tidelock.scheduler.core.pipeline import FilterPipeline
 from tidelock.scheduler.core.pod_queue import EnqueueHook, QueuedPodInfo, SchedulingQueue
-from tidelock.scheduler.core.preemption import PreemptionAttempt
+from tidelock.scheduler.core.preemption import PreemptionAttempt, Preemptor
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from tidelock.scheduler.core.reservation_queue import ReservationQueue
 from tidelock.scheduler.defrag.controller import DefragmentationController, MigrationTask
 from tidelock.scheduler.defrag.planner import DefragmentationPlanner
@@ -64,6 +66,7 @@ _NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
 RESERVATIONS_A_STEP = 16
+COMPARED_A_STEP = 2048  # pods with selectors of reservations for reuse: 10,000 take up to 60 ms
 # Seconds after which a lock is tried again for which evictions were tried on some of the nodes alone.
 _AGAIN = 1.0
 
@@ -161,22 +164,29 @@ class Decider:
             recorder=recorder,
             on_failure=self._on_plugin_failure,
         )
+        self.pipeline = FilterPipeline(self.cache, self.ledger, recorder)
+        self._preemptor = Preemptor(self.cache, self.ledger)
         self._cycle = SchedulingCycle(
-            self.cache, self.ledger, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
+            self.cache, self.pipeline, self._preemptor, self.waiting_pods, self._on_plugin_failure
         )
-        self._together = GangScheduler(self.ledger, self._cycle)
+        self.reservation_cycle = ReservationCycle(self.cache, self.ledger, self.pipeline, self._preemptor)
+        self._together = GangScheduler(self.ledger, self.reservation_cycle)
         self._pods_before_search = 0
+        # Quotes and trials have pipelines of their own: their kinds of pods do not crowd out those that wait.
         self._quoting = DryRun(
-            self.cache,
-            self.ledger,
-            SchedulingCycle(self.cache, self.ledger, self.waiting_pods),
-            self._on_plugin_failure,
+            self.cache, self.ledger, FilterPipeline(self.cache, self.ledger), self._on_plugin_failure
         )
-        trials = SchedulingCycle(self.cache, self.ledger, self.waiting_pods)
+        trials = FilterPipeline(self.cache, self.ledger)
         self.moving = DefragmentationController(
             self.ledger, self.cache, DefragmentationPlanner(handle, self.profiles, trials)
         )
-        self._backfill = Backfill(self.ledger, self.cache, trials, self.profile, earmark_after)
+        self._backfill = Backfill(
+            self.ledger,
+            self.cache,
+            ReservationCycle(self.cache, self.ledger, trials, self._preemptor),
+            self.profile,
+            earmark_after,
+        )
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -220,6 +230,12 @@ class Decider:
     def quote(self, pod: Pod, now: float) -> DryRunResult:
         """Tell what would become of a lock with this stand-in; nothing changes by it."""
         return self._quoting.answer(self.profile, pod, now)
+
+    def forget(self) -> None:
+        """Drop what is remembered of earlier answers; what it costs is time, and no answer changes by it."""
+        self._refused.clear()
+        self.pipeline.forget()
+        self.ledger.waiting_reservations.forget()
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
@@ -266,7 +282,7 @@ class Decider:
 
     def take_preemptions(self) -> list[PreemptionAttempt]:
         """Give the attempts to make room since the last call, for somebody else to carry out."""
-        attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
+        attempts, self._preemptor.attempts = self._preemptor.attempts, []
         return attempts
 
     def take_moves(self) -> list[MigrationTask]:
@@ -293,9 +309,8 @@ class Decider:
     @property
     def _lined_up(self) -> bool:
         """Whether locks stand in line, or are to."""
-        return (
-            bool(self._line or self.ledger.waiting_reservations.untried) or self._freed != self.columns.freed
-        )
+        waiting = self.ledger.waiting_reservations
+        return bool(self._line or waiting.untried or waiting.unanswered) or self._freed != self.columns.freed
 
     @property
     def _room_changed(self) -> bool:
@@ -307,9 +322,10 @@ class Decider:
         try:
             self._line_up()
             enough = self._together.tries + RESERVATIONS_A_STEP
+            compared = self.reservation_cycle.compared + COMPARED_A_STEP
             for _ in range(min(RESERVATIONS_A_STEP, len(self._line))):
                 self._place(self._line.pop(), now)
-                if self._together.tries >= enough:
+                if self._together.tries >= enough or self.reservation_cycle.compared >= compared:
                     break
         except Exception:
             self._line.clear()
@@ -318,20 +334,22 @@ class Decider:
 
     def _line_up(self) -> None:
         """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
-        freed = self._freed != self.columns.freed
-        if not (freed or self.ledger.waiting_reservations.untried):
+        freed, waiting = self._freed != self.columns.freed, self.ledger.waiting_reservations
+        if waiting.unanswered and not self._line:
+            waiting.try_unanswered()
+        if not (freed or waiting.untried):
             return
         if freed:
             self._freed = self.columns.freed
             self._refused.clear()
-        entries = self.ledger.waiting_reservations.take(untried_only=not freed)
+        entries = waiting.take(untried_only=not freed)
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
             lined_up = set(first)
             for entry in entries:
                 if entry not in lined_up:  # tried with the first of its group
-                    self.ledger.waiting_reservations.set_aside(entry)
+                    waiting.set_aside(entry)
 
     def _place(self, entry: ReservationInfo, now: float) -> None:
         if self.ledger.waiting_reservations.waiting.get(entry.key) is not entry:
@@ -354,7 +372,7 @@ class Decider:
         if diagnosis is None:
             diagnosis = self._place_anew(entry, now)
         else:
-            self._cycle.refuse_reservation(entry, diagnosis, now)
+            self.reservation_cycle.refuse(entry, diagnosis, now)
         if diagnosis is not None:
             self.moving.want(entry, now)
             if diagnosis.again:
@@ -368,7 +386,7 @@ class Decider:
         """Find room for a lock; if a plugin fails, that is why it has none."""
         self.ledger.checkpoint()
         with self._attempt("Reservation", entry.reservation.meta) as attempt:
-            return self._cycle.place_reservation(self.profile, entry, now)
+            return self.reservation_cycle.place(self.profile, entry, now)
         self.ledger.recover(now)
         diagnosis = _failure(attempt.error)
         if (made := self.ledger.waiting_reservations.waiting.get(entry.key)) is not None:

@@ -5,6 +5,7 @@ own, so that many kinds of quotes don't crowd out what is kept of the pods that 
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,19 +15,10 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import NO_ROW, Amounts
 from tidelock.cluster.snapshot import Snapshot, Wanted
-from tidelock.framework.api import FilterResult, Mask
-from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import DecisionTime
-from tidelock.framework.extension_point_timer import ExtensionPointTimer, PluginError
-from tidelock.framework.own_reservations import OwnReservations
+from tidelock.framework.api import Mask
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
-from tidelock.framework.whatif import (
-    WhatIf,
-    capacities,
-    filter_rows_with_nominated_pods,
-    fitting_in_the_end,
-    reserved,
-)
+from tidelock.framework.whatif import filter_rows_with_nominated_pods, reserved
 from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -39,7 +31,8 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, format_resources
 from tidelock.model.reservation_quote import Quote
-from tidelock.scheduler.core.cycle import Evaluation, SchedulingCycle
+from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline
+from tidelock.scheduler.core.reservation_cycle import reason_of
 
 # Nodes on which the end of locks is tried out, those with room first: beyond them it is not told.
 _MOST_TRIED = 64
@@ -93,61 +86,51 @@ class DryRun:
     """Answers quotes over the cache and the ledger, which stay as they are."""
 
     def __init__(
-        self, cache: Cache, ledger: Ledger, cycle: SchedulingCycle, on_failure: OnFailure = log_failure
+        self, cache: Cache, ledger: Ledger, pipeline: FilterPipeline, on_failure: OnFailure = log_failure
     ) -> None:
-        """Take what is decided over, and what takes the exceptions of plugins."""
+        """Take the parts of a decision, and what takes the exceptions of plugins."""
         self._cache = cache
         self._ledger = ledger
-        self._cycle = cycle
+        self._pipeline = pipeline
         self._on_failure = on_failure
 
     def answer(self, profile: Profile, pod: Pod, now: float) -> DryRunResult:
         """Tell what would become of a lock, by its stand-in."""
-        state = CycleState()
-        state.write(DecisionTime(now))
-        state.write(OwnReservations(()))
         try:
-            with ExtensionPointTimer(profile.scheduler_name) as timer:
-                state.write(timer)
-                return self._answer(profile, pod, state, now)
+            with self._pipeline.evaluate(profile, pod, now, own=()) as evaluation:
+                return self._answer(evaluation, now)
         except PluginError as error:
             self._on_failure("quote", "ReservationQuote", pod.meta, error)
             return DryRunResult(None, reasons.PLUGIN_FAILED, str(error))
 
-    def _answer(self, profile: Profile, pod: Pod, state: CycleState, now: float) -> DryRunResult:
-        found = self._cycle.survey(profile, pod, state)
-        if found.node is not None:
-            count = _count(state, pod, found, found.node)
-            text = f"fits on {found.node.name} now, and {count} of it in all"
-            return DryRunResult(True, reasons.FITS, text, found.node.name, count, now)
-        if found.diagnosis is None:
-            raise ValueError("a survey gives a node or a refusal")
-        blockers, fits_at = self._blockers(pod, state, found)
+    def _answer(self, evaluation: Evaluation, now: float) -> DryRunResult:
+        pod, node = evaluation.pod, evaluation.best()
+        if node is not None:
+            count = _count(evaluation, node)
+            text = f"fits on {node.name} now, and {count} of it in all"
+            return DryRunResult(True, reasons.FITS, text, node.name, count, now)
+        diagnosis = evaluation.diagnose()
+        reason = reason_of(self._cache, pod, diagnosis)
+        blockers, fits_at = self._blockers(evaluation)
         starts_at = None
-        if found.reason == reasons.INSUFFICIENT_CAPACITY:
+        if reason == reasons.INSUFFICIENT_CAPACITY:
             starts_at = self._ledger.forecast(now).to_come(pod.requests, pod.spec.node_name)
-        text = found.diagnosis.message
         return DryRunResult(
-            False, found.reason, text, fits_at=fits_at, starts_at=starts_at, blockers=blockers
+            False, reason, diagnosis.message, fits_at=fits_at, starts_at=starts_at, blockers=blockers
         )
 
-    def _blockers(
-        self, pod: Pod, state: CycleState, found: Evaluation
-    ) -> tuple[DryRunBlockers, float | None]:
-        snapshot, filter_result = found.snapshot, found.filter_result
-        counts = sorted(found.counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_REASONS]
-        blockers = DryRunBlockers(counts)
-        sound: Mask = np.full(len(snapshot), bool(filter_result.filters), np.bool_)
-        for plugin in filter_result.filters:
-            if not plugin.depends_on_placement:
-                sound &= plugin.filter(state, pod, snapshot)
+    def _blockers(self, evaluation: Evaluation) -> tuple[DryRunBlockers, float | None]:
+        pod, snapshot = evaluation.pod, evaluation.snapshot
+        counts: Counter[str] = Counter() if evaluation.rejection is not None else evaluation.reasons()
+        most = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_REASONS]
+        blockers = DryRunBlockers(most)
+        sound = evaluation.fitting_apart_from_placement()
         rows = sound.nonzero()[0]
         if not len(rows):
             return blockers, None
         wanted = snapshot.wanted(pod.requests)
         row = int(rows[_least_lacking(wanted, snapshot, rows)])
-        fits_at = self._fits_at(pod, state, snapshot, filter_result, wanted, sound)
-        return self._about(blockers, pod, snapshot, row, wanted), fits_at
+        return self._about(blockers, pod, snapshot, row, wanted), self._fits_at(evaluation, wanted, sound)
 
     def _about(
         self, blockers: DryRunBlockers, pod: Pod, snapshot: Snapshot, row: int, wanted: Wanted
@@ -181,15 +164,7 @@ class DryRun:
             pods=[DryRunOccupant(each.key, _part(each.requests, lacking)) for each in pods],
         )
 
-    def _fits_at(
-        self,
-        pod: Pod,
-        state: CycleState,
-        snapshot: Snapshot,
-        filter_result: FilterResult,
-        wanted: Wanted,
-        sound: Mask,
-    ) -> float | None:
+    def _fits_at(self, evaluation: Evaluation, wanted: Wanted, sound: Mask) -> float | None:
         """Tell when the ends of locks make room for it somewhere; None if they never do, or it can't be told.
 
         Only what is known counts: pods stay, and locks end when they end at the latest. A node for which
@@ -197,6 +172,7 @@ class DryRun:
         """
         if not self._ledger.holdings.holds_room:
             return None
+        snapshot = evaluation.snapshot
         hopeful = sound & snapshot.free_for(wanted, beside_reservations=False)
         hopeful &= ~snapshot.called(self._cache.nominator.nodes)
         rows = hopeful.nonzero()[0]
@@ -212,7 +188,7 @@ class DryRun:
                     found.append((_end(entry), row, entries[:count]))
                     break
         for instant, row, ended in sorted(found, key=lambda each: each[:2]):
-            whatif = WhatIf(filter_result.filters, state, pod, snapshot, np.array([row]))
+            whatif = evaluation.whatif(np.array([row]))
             whatif.shift(_reserved(snapshot, ended), -1)
             whatif.remove(0, reserved(ended))
             if instant != _NEVER and whatif.judge().fits.all():
@@ -299,20 +275,17 @@ def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
     return int(np.lexsort((snapshot.traits.name_rank[rows], lacking))[0])
 
 
-def _count(state: CycleState, pod: Pod, found: Evaluation, node: Node) -> int:
-    """Count how many equal locks fit, one after the other; room for nominated pods is left to these."""
-    snapshot, filter_result = found.snapshot, found.filter_result
-    fits = fitting_in_the_end(filter_result, state, pod, snapshot)
-    rows = fits.nonzero()[0]
-    counts = capacities(filter_result.filters, state, pod, snapshot)
-    if filter_result.rivals:
-        crowd = filter_rows_with_nominated_pods(
-            filter_result.filters, state, pod, snapshot, rows, filter_result.rivals
-        )
+def _count(evaluation: Evaluation, node: Node) -> int:
+    """Count how many equal reservations fit, one after the other; nominated pods keep their capacity."""
+    pod, state, snapshot = evaluation.pod, evaluation.state, evaluation.snapshot
+    result, counts = evaluation.result, evaluation.capacities()
+    if result.rivals:
+        rows = counts.nonzero()[0]
+        crowd = filter_rows_with_nominated_pods(result.filters, state, pod, snapshot, rows, result.rivals)
         if crowd is not None:
             whatif, indexes = crowd
             counts[rows[indexes]] = whatif.capacities()
-    counts = np.where(fits, np.minimum(counts, MOST_COUNTED), 0)
-    for plugin in filter_result.filters:
+    counts = np.minimum(counts, MOST_COUNTED)
+    for plugin in result.filters:
         counts = plugin.among_equals(state, pod, snapshot, counts, node)
     return int(min(counts.sum(), MOST_COUNTED))

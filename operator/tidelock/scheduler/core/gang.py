@@ -21,9 +21,9 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.scheduler.core.cycle import SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 
 # After so many members that were tried the search for a domain goes on in a later step.
 _TRIES_A_STEP = 64
@@ -55,7 +55,7 @@ class GangScheduler:
 
     """
 
-    def __init__(self, ledger: Ledger, cycle: SchedulingCycle) -> None:
+    def __init__(self, ledger: Ledger, cycle: ReservationCycle) -> None:
         self.tries = 0
         self._ledger = ledger
         self._cycle = cycle
@@ -88,7 +88,8 @@ class GangScheduler:
 
         """
         if group.spare < 0:
-            return  # there are members yet to come
+            self._set_aside(group)  # there are members yet to come
+            return
         search = self._searches.get(group.key)
         if search is not None:
             search.again = True
@@ -123,7 +124,7 @@ class GangScheduler:
 
         def attempt(*values: str) -> _Layout:
             among = label.among(values)
-            return self._try(group, partial(self._cycle.find_room, profile, now=now, among=among))
+            return self._try(group, partial(self._cycle.find_node, profile, now=now, among=among))
 
         layout: _Layout | None = None
         enough = self.tries + _TRIES_A_STEP
@@ -142,13 +143,13 @@ class GangScheduler:
             self._ledger.waiting_reservations.retry(group.waiting[:1])
 
     def _set_aside(self, group: Group) -> None:
-        """Have a group be told of room that comes free while domains are tried for it."""
+        """Have a group be tried again when room comes free: while domains, or members, are left."""
         for entry in group.waiting:
             self._ledger.waiting_reservations.set_aside(entry)
 
     def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
         """Look for room anywhere, or for each member in a domain that has the fewest of those with room."""
-        seek = partial(self._cycle.find_room, profile, now=now)
+        seek = partial(self._cycle.find_node, profile, now=now)
         if group.topology is None:
             return self._try(group, seek)
         key = group.topology.key
@@ -178,7 +179,7 @@ class GangScheduler:
             self._ledger.admit(entry, node, now)
         for lack in layout.lacks:
             if not lack.over_quota or self._ledger.within_quota(lack.entry, now):
-                self._cycle.refuse_reservation(lack.entry, lack.diagnosis, now)
+                self._cycle.refuse(lack.entry, lack.diagnosis, now)
 
     def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
         """Look for room for each beside all before it, until more than can be spared have none."""

@@ -19,7 +19,7 @@ from tidelock.framework.profile import Profile
 from tidelock.ledger.queue.equivalence import scheduling_hash
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
-from tidelock.scheduler.core.cycle import SchedulingCycle
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 
 _MOST, _VALUE = itemgetter(0), itemgetter(1)
 
@@ -57,7 +57,7 @@ class Search:
         return True
 
 
-def begin_search(cycle: SchedulingCycle, profile: Profile, group: Group, now: float) -> Search:
+def begin_search(cycle: ReservationCycle, profile: Profile, group: Group, now: float) -> Search:
     """Line up the domains that may take as many members as a group needs: the largest first, then by name.
 
     If there is none the largest tells why. Where members are already, the others go as well.
@@ -78,7 +78,11 @@ def begin_search(cycle: SchedulingCycle, profile: Profile, group: Group, now: fl
 
 
 def _most(
-    cycle: SchedulingCycle, profile: Profile, kinds: Sequence[list[ReservationInfo]], label: Label, now: float
+    cycle: ReservationCycle,
+    profile: Profile,
+    kinds: Sequence[list[ReservationInfo]],
+    label: Label,
+    now: float,
 ) -> Counts:
     """Tell for each value of a label how many members its nodes take at most; those of a kind are alike."""
     most = np.zeros(len(label.values) + 1, np.int64)

@@ -3,17 +3,17 @@
 Pure, as the cycle is: the room that is being made is kept for the pod from this very decision on.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidelock.cluster.cache import Cache
-from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, FilterResult, PostFilterResult, Status, Victims
-from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.extension_point_timer import ExtensionPointTimer
+from tidelock.framework.api import Code, PostFilter, PostFilterResult, Status, Victims
 from tidelock.framework.profile import Profile
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
+from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.pipeline import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,31 @@ class Preemptor:
         self._cache = cache
         self._ledger = ledger
         self.attempts: list[PreemptionAttempt] = []
+
+    def run_post_filters(self, evaluation: Evaluation) -> PostFilterResult:
+        """Run PostFilter plugins until one can help, or finds that none can; otherwise return all reasons."""
+        plugins, snapshot, timer = evaluation.profile.post_filter, evaluation.snapshot, evaluation.timer
+        timer.enter("PostFilter")
+        result = _UNTRIED
+        if plugins and len(snapshot):
+            result = _first_to_help(plugins, evaluation)
+        timer.leave(result.status.code)
+        return result
+
+    def preempt(
+        self,
+        profile: Profile,
+        pod: Pod,
+        diagnosis: Diagnosis,
+        result: PostFilterResult,
+        now: float,
+        *,
+        kind: str,
+    ) -> Diagnosis:
+        """Make room where PostFilter found that this helps, and add its reasons to the diagnosis."""
+        self.conclude(profile, pod, result, now, kind=kind)
+        message = " ".join((diagnosis.message, *result.status.reasons))
+        return replace(diagnosis, message=message, again=result.unfinished)
 
     def conclude(
         self, profile: Profile, pod: Pod, result: PostFilterResult, now: float, *, kind: str = "pod"
@@ -103,20 +128,18 @@ def _evictable(pod: Pod, victims: Victims) -> bool:
     return not pod.leaving or (victims.borrowers and not pod.finished)
 
 
-def run_post_filters(
-    profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
-) -> PostFilterResult:
-    """Run PostFilter plugins until one can help, or says that nothing can; else give all their reasons."""
-    if not profile.post_filter or not len(snapshot):
-        return _UNTRIED
+_UNTRIED = PostFilterResult(Status(Code.UNSCHEDULABLE), "")
+
+
+def _first_to_help(plugins: Sequence[PostFilter], evaluation: Evaluation) -> PostFilterResult:
     reasons: list[str] = []
     nominated_node_name: str | None = None
     obstacles: frozenset[str] = frozenset()
     unfinished = False
-    timer = state.expect(ExtensionPointTimer)
-    for plugin in profile.post_filter:
+    timer = evaluation.timer
+    for plugin in plugins:
         timer.ask(plugin)
-        result = plugin.post_filter(state, pod, snapshot, filter_result)
+        result = plugin.post_filter(evaluation.state, evaluation.pod, evaluation.snapshot, evaluation.result)
         timer.code = result.status.code
         if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
             return result
@@ -127,6 +150,3 @@ def run_post_filters(
             nominated_node_name = result.nominated_node_name
     status = Status(Code.UNSCHEDULABLE, tuple(reasons))
     return PostFilterResult(status, nominated_node_name, obstacles=obstacles, unfinished=unfinished)
-
-
-_UNTRIED = PostFilterResult(Status(Code.UNSCHEDULABLE), "")

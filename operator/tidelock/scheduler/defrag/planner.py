@@ -10,7 +10,7 @@ a pod, those with the most.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
@@ -20,18 +20,14 @@ import numpy as np
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot, Wanted
-from tidelock.framework.api import Filter, FilterResult, Handle, Mask, PreFilter
+from tidelock.framework.api import Handle, Mask, PreFilter
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.disruptions import permitted
-from tidelock.framework.extension_point_timer import ExtensionPointTimer
-from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.profile import Profile
-from tidelock.framework.whatif import WhatIf
 from tidelock.ledger.lifecycle.migration import Migration, MigrationPlan, token_of
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod, PodStatus
-from tidelock.scheduler.core.cycle import SchedulingCycle
+from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline
 from tidelock.scheduler.defrag.movable import may_be_moved
 
 # Nodes on which evictions are considered.
@@ -52,12 +48,18 @@ class _Case:
     """A lock that waits, as the filters judge it now."""
 
     entry: ReservationInfo
-    pod: Pod
-    state: CycleState
-    snapshot: Snapshot
-    filter_result: FilterResult
-    now: float
+    evaluation: Evaluation
     wanted: Wanted
+
+    @property
+    def pod(self) -> Pod:
+        """The reserve pod."""
+        return self.evaluation.pod
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The nodes as they are now."""
+        return self.evaluation.snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ class _Site:
 class DefragmentationPlanner:
     """Looks for moves over the cache and the ledger, which stay as they are."""
 
-    def __init__(self, handle: Handle, profiles: Mapping[str, Profile], cycle: SchedulingCycle) -> None:
+    def __init__(self, handle: Handle, profiles: Mapping[str, Profile], pipeline: FilterPipeline) -> None:
         self._handle = handle
         self._cache = handle.cache
         self._profiles = profiles
         self._profile = next(iter(profiles.values()))
-        self._cycle = cycle
+        self._pipeline = pipeline
 
     def find(
         self, entry: ReservationInfo, now: float, settled: Sequence[Destination] = ()
@@ -102,7 +104,7 @@ class DefragmentationPlanner:
 
         """
         case = self._case(entry, now)
-        if case is None or case.filter_result.fits.any() or not entry.moves_left:
+        if case is None or case.evaluation.result.fits.any() or not entry.moves_left:
             return None
         sites = list(self._sites(case))
         if any(site.going and self._makes_room(case, site, ()) for site in sites):
@@ -120,7 +122,7 @@ class DefragmentationPlanner:
     ) -> MigrationPlan | None:
         """Give a plan as it would be made now: for other nodes maybe; None if it does not hold any more."""
         case = self._case(entry, now)
-        row = None if case is None or case.filter_result.fits.any() else case.snapshot.row(plan.node)
+        row = None if case is None or case.evaluation.result.fits.any() else case.snapshot.row(plan.node)
         placed = [self._cache.get(move.uid) for move in plan.moves]
         there = [each for each in placed if each is not None and each.node_name == plan.node]
         if case is None or row is None or len(there) < len(plan.moves) or len(there) > entry.moves_left:
@@ -155,26 +157,22 @@ class DefragmentationPlanner:
         pod = entry.reservation.pod
         if pod is None:
             return None
-        state = CycleState()
-        state.write(DecisionTime(now))
-        state.write(OwnReservations((entry,)))
-        with ExtensionPointTimer(self._profile.scheduler_name) as timer:
-            state.write(timer)
-            snapshot, filter_result = self._cycle.judge(self._profile, pod, state)
-        if not filter_result.filters:
+        with self._pipeline.evaluate(self._profile, pod, now, own=(entry,)) as evaluation:
+            result = evaluation.filter()
+        if not result.filters:
             return None
-        return _Case(entry, pod, state, snapshot, filter_result, now, snapshot.wanted(pod.requests))
+        return _Case(entry, evaluation, evaluation.snapshot.wanted(pod.requests))
 
     def _sites(self, case: _Case) -> Iterator[_Site]:
         """Give nodes on which moves might make room, those that lack the least first."""
-        snapshot, filter_result = case.snapshot, case.filter_result
+        snapshot, evaluation = case.snapshot, case.evaluation
         possible: Mask = np.zeros(len(snapshot), np.bool_)
-        for plugin, mask in filter_result.ruled_out:
-            for view in filter_result.views(mask, case.state, snapshot):
+        for plugin, mask in evaluation.result.ruled_out:
+            for view in evaluation.result.views(mask, evaluation.state, snapshot):
                 possible[view.at] = plugin.preemption_may_help_on(
                     view.state, case.pod, view.snapshot, view.rows
                 )
-        possible &= _sound(filter_result.filters, case.state, case.pod, snapshot)
+        possible &= evaluation.fitting_apart_from_placement()
         rows = possible.nonzero()[0]
         short = np.zeros(len(rows))
         for column, units in case.wanted:
@@ -218,7 +216,7 @@ class DefragmentationPlanner:
         gone = [*site.going, *pods]
         elsewhere = list(settled)
         for mover in ordered:
-            name = self._destination(mover, gone, elsewhere, site.name, case.now)
+            name = self._destination(mover, gone, elsewhere, site.name, case.evaluation.now)
             if name is None:
                 return None
             elsewhere.append((mover.pod, name))
@@ -231,7 +229,7 @@ class DefragmentationPlanner:
     def _makes_room(self, case: _Case, site: _Site, pods: Sequence[Placed]) -> bool:
         """Tell whether the lock fits on a node without these pods and those that go anyway."""
         gone = [*site.going, *pods]
-        whatif = WhatIf(case.filter_result.filters, case.state, case.pod, case.snapshot, np.array([site.row]))
+        whatif = case.evaluation.whatif(np.array([site.row]))
         whatif.shift(_taken(case.snapshot, [each.pod for each in gone]), -1)
         if whatif.follows:
             whatif.remove(0, gone)
@@ -248,31 +246,26 @@ class DefragmentationPlanner:
         """Give the node to which a pod's replacement would go; None if there is room on no other."""
         pod = _replacement(mover.pod)
         profile = self._profiles.get(pod.spec.scheduler_name, self._profile)
-        state = CycleState()
-        state.write(DecisionTime(now))
-        with ExtensionPointTimer(profile.scheduler_name) as timer:
-            state.write(timer)
-            snapshot, filter_result = self._cycle.judge(profile, pod, state)
-            if not filter_result.filters:
+        with self._pipeline.evaluate(profile, pod, now) as evaluation:
+            if not evaluation.filter().filters:
                 return None
-            state = _as_if(filter_result.filters, state, pod, snapshot, gone, settled)
-            fits = np.zeros(len(snapshot), np.bool_)
-            for rows in self._open_to(pod, state, snapshot, filter_result, source):
-                whatif = WhatIf(filter_result.filters, state, pod, snapshot, rows)
-                whatif.shift(_arrivals(snapshot, rows, settled), 1)
+            evaluation.state = _as_if(evaluation, gone, settled)
+            fits = np.zeros(len(evaluation.snapshot), np.bool_)
+            for rows in self._open_to(evaluation, source):
+                whatif = evaluation.whatif(rows)
+                whatif.shift(_arrivals(evaluation.snapshot, rows, settled), 1)
                 fits[rows[whatif.judge().fits]] = True
                 if fits.any():
                     break
-            chosen = self._cycle.prefer(profile, pod, state, snapshot, replace(filter_result, fits=fits))
+            chosen = evaluation.choose(fits)
         return None if chosen is None else chosen.name
 
-    def _open_to(
-        self, pod: Pod, state: CycleState, snapshot: Snapshot, filter_result: FilterResult, source: str
-    ) -> Iterator[Rows]:
+    def _open_to(self, evaluation: Evaluation, source: str) -> Iterator[Rows]:
         """Give nodes with room for a pod beside all locks, a few at a time, those with the most first."""
-        wanted = snapshot.wanted(pod.requests)
+        snapshot = evaluation.snapshot
+        wanted = snapshot.wanted(evaluation.pod.requests)
         fits = snapshot.free_for(wanted, beside_reservations=True)
-        fits &= _sound(filter_result.filters, state, pod, snapshot)
+        fits &= evaluation.fitting_apart_from_placement()
         fits &= ~snapshot.called({source, *self._cache.nominator.nodes})
         rows = fits.nonzero()[0]
         spare = snapshot.multiples(wanted, beside_reservations=True)[rows]
@@ -311,26 +304,10 @@ def _combinations(count: int, size: int) -> Rows:
     return np.array(list(combinations(range(count), size)), np.intp)
 
 
-def _sound(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-    """Tell which nodes a pod fits as far as room is not concerned."""
-    sound: Mask = np.ones(len(snapshot), np.bool_)
-    for plugin in filters:
-        if not plugin.depends_on_placement:
-            sound &= plugin.filter(state, pod, snapshot)
-    return sound
-
-
-def _as_if(
-    filters: Sequence[Filter],
-    state: CycleState,
-    pod: Pod,
-    snapshot: Snapshot,
-    gone: Collection[Placed],
-    settled: Sequence[Destination],
-) -> CycleState:
-    """Have the state of filters count some pods as gone, and others as where they are going."""
-    state = state.clone()
-    for plugin in filters:
+def _as_if(evaluation: Evaluation, gone: Collection[Placed], settled: Sequence[Destination]) -> CycleState:
+    """Return the state in which filters count some pods as gone, and others where they are going."""
+    state, pod, snapshot = evaluation.state.clone(), evaluation.pod, evaluation.snapshot
+    for plugin in evaluation.result.filters:
         if isinstance(plugin, PreFilter):
             for each in gone:
                 plugin.remove_pod(state, pod, each, snapshot)

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NOW, level, node, pod, reservation
+from cycles import pod_cycle
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index import cached_column
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
-from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.ledger import Ledger
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.core import equivalence_cache
-from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.diagnosis import Diagnosis
 
 NODES = st.builds(
@@ -58,7 +58,7 @@ class Cluster:
         self.ledger = Ledger(self.cache.columns)
         settings = ProfileSettings("mine", DEFAULT_PLUGINS, args=LIMITED)
         self.profile = build_profile(settings, REGISTRY, Handle(self.ledger, self.cache))
-        self.cycle = SchedulingCycle(self.cache, self.ledger, WaitingPods())
+        self.cycle = pod_cycle(self.cache, self.ledger)
         self.pods: list[Pod] = []
         self.made = 0
         self.now = NOW
@@ -94,7 +94,7 @@ class Cluster:
     def decide(self, kind: int) -> None:
         self.made += 1
         new = pod(f"pod-{self.made}", uid=str(self.made), **KINDS[kind])
-        afresh = SchedulingCycle(self.cache, self.ledger, WaitingPods())
+        afresh = pod_cycle(self.cache, self.ledger)
         expected = afresh.schedule(self.profile, new, self.now)
         if isinstance(expected, AssumedPod):
             afresh.undo(expected, self.now)

@@ -258,6 +258,7 @@ def test_every_event_wakes_the_loop() -> None:
         lambda: core.event_handlers.reservations.upsert(None, reservation()),
         lambda: core.event_handlers.reservations.remove(reservation()),
     ]
+    assert events
     for count, event in enumerate(events, start=2):
         event()
         assert core.wakes == count

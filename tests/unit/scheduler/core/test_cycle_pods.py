@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 
 from builders import NOW, SCHEDULER, level, node, pod
+from cycles import pod_cycle
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
 from tidelock.framework.config import Configuration
 from tidelock.framework.profile import Enabled, ProfileSettings
-from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.cycle import SchedulingCycle
 from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from unit.scheduler.machinery import Core
@@ -255,7 +254,7 @@ def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() ->
     )
     profile = replace(core.decider.profile, reserve=plugins)
 
-    outcome = SchedulingCycle(core.cache, core.ledger, WaitingPods()).schedule(profile, pod(), NOW)
+    outcome = pod_cycle(core.cache, core.ledger).schedule(profile, pod(), NOW)
 
     message = "0/1 nodes are available: 1 no port, 1 no volume."
     assert outcome == Diagnosis(message, frozenset({"Noting"}))

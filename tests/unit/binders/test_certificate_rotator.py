@@ -151,6 +151,7 @@ async def test_what_somebody_puts_back_is_put_right(scene: Scene, path: str) -> 
 
 async def test_webhooks_that_call_an_address_keep_it(scene: Scene) -> None:
     webhooks = scene.api.objects[WEBHOOKS]["webhooks"]
+    assert webhooks
     for each in webhooks:
         each["clientConfig"] = {"url": "https://127.0.0.1:8443"}
     await scene.keeper.renew()

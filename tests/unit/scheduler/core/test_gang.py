@@ -2,9 +2,10 @@
 
 import pytest
 
-from builders import NAMESPACE, Json, encode, node, pod
+from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger import reasons
+from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
@@ -379,6 +380,50 @@ def test_one_that_waits_for_room_and_one_for_quota_do_not_wake_each_other_for_ev
     gang.settle()
     assert gang.phases == [ACTIVE, ACTIVE, PENDING]
     assert (gang[2].reason, alone.reason) == (reasons.INSUFFICIENT_CAPACITY, reasons.QUOTA_EXCEEDED)
+
+
+def test_a_lock_follows_one_alike_that_its_group_has_taken_out_of_the_wait_for_quota() -> None:
+    """A member beyond its group's minimum and another lock waited for quota, and the member was to be tried
+    for both. Its group became short in the same step and was refused as a whole. So nothing was found out
+    about the quota, and the other lock waited on, within its quota and beside free amounts.
+    """
+    core = Core(node("node-a", cpu="2"), node("node-b", cpu="1"))
+    gang = Gang(core, 3, least=2).come(nodeName="node-a", pendingDeadlineSeconds=600)
+    gang.give()
+    core.run(worker())
+    limit(core, "1")
+    core.event_handlers.nodes.upsert(
+        node("node-a", cpu="2"), node("node-a", cpu="2", labels={"any": "thing"})
+    )
+    gang.settle()
+    alone = core.reservation("alone", owner="nobody", created=NOW + 1, pendingDeadlineSeconds=600)
+    gang.settle()
+    assert (gang[2].reason, alone.reason) == (reasons.QUOTA_EXCEEDED, reasons.QUOTA_EXCEEDED)
+    core.event_handlers.nodes.upsert(node("node-a", cpu="2"), node("node-a", cpu="1"))
+    gang.settle()
+    assert ACTIVE not in gang.phases
+    assert alone.phase is ACTIVE
+
+
+def test_who_waits_for_members_leaves_the_line_to_others() -> None:
+    """A member that had been refused was in line no more when another one was deleted, which a pod had taken.
+    The lock behind it went on to be told that it was the second of two.
+    """
+    core = Core(node("node-a", cpu="2"))
+    gang = Gang(core).come(pendingDeadlineSeconds=600)
+    gang.give()
+    taker = core.run(worker())
+    core.event_handlers.nodes.upsert(node("node-a", cpu="2"), node("node-a", cpu="0"))
+    core.event_handlers.pods.remove(taker)
+    alone = core.reservation("alone", owner="nobody", created=NOW + 1, pendingDeadlineSeconds=600)
+    gang.settle()
+    core.clock.advance(REFUSAL_RENEWAL)
+    gang.settle()
+    assert (alone.place, core.ledger.waiting_reservations.moved) == ((2, 2, None), False)
+    core.clock.advance(REFUSAL_RENEWAL)
+    gang.drop(next(number for number in (0, 1) if gang[number].phase is CONSUMED))
+    gang.settle()
+    assert alone.place == (1, 1, None)
 
 
 # Domains of nodes.

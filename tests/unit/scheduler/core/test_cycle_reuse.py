@@ -14,6 +14,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quotas import decode_reservation_quota
+from tidelock.scheduler.core import cycle, decider
 from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
@@ -246,6 +247,32 @@ def test_a_lock_for_an_owner_that_runs_already_needs_no_more_room() -> None:
     assert (entry.phase, entry.node, core.reserved("node-a")) == (Phase.ACTIVE, "node-a", 0)
     core.step()
     assert occupied(core)[0] == "True"
+
+
+def test_reservations_that_are_compared_with_many_pods_are_placed_in_several_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """16 with 64 expressions beside 10,000 pods, owners of each, took 9.5 s in one step."""
+    monkeypatch.setattr(decider, "COMPARED_A_STEP", 3)
+    core = Core(node("node-a", cpu="9"))
+    core.add(*(pod(f"other-{number}", node_name="node-a") for number in range(2)))
+    selected = [{"selector": {"matchLabels": {"app": "web"}}}]
+    for number in range(4):
+        core.reservation(f"lock-{number}", reuse="Always", owners=selected)
+    placed = []
+    while core.ledger.waiting_reservations.waiting:
+        core.step()
+        placed.append(sum(entry.phase is Phase.ACTIVE for entry in core.ledger.entries.values()))
+    assert placed == [2, 4]
+
+
+def test_of_many_nodes_with_owners_only_the_first_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "_MOST_HOMES", 1)
+    core = Core(node("node-a", cpu="2", cordoned=True), node("node-b", cpu="2"), node("node-c", cpu="2"))
+    for name in ("a", "b"):
+        core.add(pod(f"web-{name}", requests=TWO, node_name=f"node-{name}", labels={"app": "web"}))
+    entry = reservation(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    assert entry.node == "node-c"
 
 
 def test_a_lock_grows_around_its_owner() -> None:

@@ -3,11 +3,9 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.scheduler.core.cycle import SchedulingCycle
 from unit.scheduler.machinery import Core
 
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
@@ -117,6 +115,4 @@ def test_a_lock_whose_spec_cannot_be_read_is_never_placed() -> None:
     assert core.step() is None
     assert entry.phase is Phase.REJECTED
     with pytest.raises(ValueError, match="spec cannot be read"):
-        SchedulingCycle(core.cache, core.ledger, WaitingPods()).place_reservation(
-            core.decider.profile, entry, NOW
-        )
+        core.decider.reservation_cycle.place(core.decider.profile, entry, NOW)

@@ -12,7 +12,7 @@ from tidelock.model.api.resource_list import IntOrString
 from tidelock.model.api.schema import structural_schema
 from tidelock.model.api.wire import OpenWire, Refused, Rule, Wire
 
-CRDS = Path(__file__).parents[3] / "crds"
+CRDS = Path(__file__).parents[4] / "crds"
 STRUCTURAL_KEYWORDS = {
     "additionalProperties",
     "default",

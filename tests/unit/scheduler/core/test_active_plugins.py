@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders import node, pod
+from cycles import pod_cycle
 from tidelock.framework.api import (
     SKIP,
     SKIP_ALIKE,
@@ -20,10 +21,9 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.profile import Enabled, Profile, ProfileSettings, build_profile
-from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.core.active_plugins import ActivePlugins
-from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.cycle import AssumedPod
 from unit.plugins.scene import Scene
 
 
@@ -72,7 +72,7 @@ def asked_of_each(filters: Status, scores: Status) -> list[list[str]]:
     profile = build_profile(settings, {**REGISTRY, Choosy.name: kind}, scene.handle)
     choosy = profile.plugins[Choosy.name]
     assert isinstance(choosy, Choosy)
-    cycle = SchedulingCycle(scene.cache, scene.ledger, WaitingPods())
+    cycle = pod_cycle(scene.cache, scene.ledger)
     asked = []
     for name, cpu in (("web-0", "1"), ("web-1", "1"), ("db-0", "2")):
         assert isinstance(cycle.schedule(profile, pod(name, requests={"cpu": cpu}), 0.0), AssumedPod)

@@ -2,13 +2,14 @@ import pytest
 
 from builders import NAMESPACE, NOW, encode, node, pod
 from tidelock.ledger import reasons
+from tidelock.ledger.queue import waiting
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
-from tidelock.scheduler.core.cycle import SchedulingCycle
 from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
 from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from unit.scheduler.machinery import Core
 
 
@@ -16,13 +17,13 @@ from unit.scheduler.machinery import Core
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the locks for which nodes were searched."""
     names: list[str] = []
-    place = SchedulingCycle.place_reservation
+    place = ReservationCycle.place
 
-    def noting(cycle: SchedulingCycle, profile: object, entry: ReservationInfo, now: float) -> object:
+    def noting(cycle: ReservationCycle, profile: object, entry: ReservationInfo, now: float) -> object:
         names.append(entry.key.name)
         return place(cycle, profile, entry, now)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SchedulingCycle, "place_reservation", noting)
+    monkeypatch.setattr(ReservationCycle, "place", noting)
     return names
 
 
@@ -300,3 +301,20 @@ def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> N
     settle(core)
     assert evaluated == ["a", "b"]
     assert [entry.phase for entry in entries[1:]] == [Phase.ACTIVE, Phase.PENDING]
+
+
+def test_locks_alike_are_tried_if_nothing_became_of_the_one_that_was_to_be_tried_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That one is forgotten here by the test; nothing in the decider does so."""
+    monkeypatch.setattr(waiting, "_RENEWED", 0)
+    core = Core(node("node-a", cpu="1"))
+    first, second = [core.reservation(name, owner="nobody", pendingDeadlineSeconds=600) for name in "ab"]
+    core.add(pod("resident", node_name="node-a"))
+    settle(core)
+    core.event_handlers.pods.remove(pod("resident", node_name="node-a"))
+    assert first in core.ledger.waiting_reservations.take(untried_only=False)
+    core.decider._refused.clear()
+    core.decider._freed = core.decider.columns.freed
+    settle(core)
+    assert (first.phase, second.phase) == (Phase.PENDING, Phase.ACTIVE)

@@ -233,7 +233,7 @@ def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     core = Fed(node("node-a", cpu="8"))
-    place, tries = core.decider._cycle.place_reservation, list[str]()
+    place, tries = core.decider.reservation_cycle.place, list[str]()
 
     def fails(profile: Any, entry: ReservationInfo, now: float) -> Any:
         if entry.key == BAD:
@@ -241,7 +241,7 @@ def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(
             raise ValueError("a plugin's bug")
         return place(profile, entry, now)
 
-    monkeypatch.setattr(core.decider._cycle, "place_reservation", fails)
+    monkeypatch.setattr(core.decider.reservation_cycle, "place", fails)
     for name in ("a", "bad", "c"):
         core.tell(name, owner=name, pendingDeadlineSeconds=3600)
     core.steps()

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from builders import node, pod
+from builders import encode, node, pod, quota, reservation_json
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reasons import PREEMPTED
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
+from tidelock.model.reservation import decode_reservation
 from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Core
 
@@ -65,6 +66,38 @@ def test_a_pod_may_preempt_a_lock_whose_priority_was_lowered() -> None:
         core.step()
 
     assert (entry.phase, entry.reason) == (Phase.PENDING, PREEMPTED)
+
+
+def test_a_pod_may_preempt_a_lock_whose_quota_allows_a_lower_priority_now() -> None:
+    """The priority that counts fell with the quota's maxPriority, and the pod that waited was not tried."""
+    core = Core(node("node-a", cpu="1"))
+    entry = core.reservation(priority=10, owner="another")
+    core.add(pod(priority=5))
+    core.refuse()
+    quotas = core.decider.objects.reservation_quotas
+    quotas.upsert(quota(), quota(maxPriority=0))
+    for _ in range(2):
+        core.step()
+    assert (entry.phase, entry.reason) == (Phase.PENDING, PREEMPTED)
+
+
+def test_a_lock_may_preempt_one_of_another_namespace_whose_quota_allows_a_lower_priority_now() -> None:
+    """The lock that waited was not tried until room came free; an operator that started had it preempt."""
+    core = Core(node("node-a", cpu="1"))
+    entry = core.reservation(priority=10, owner="another")
+    core.step()
+    quotas = core.decider.objects.reservation_quotas
+    quotas.upsert(None, quota(namespace="other"))
+    preempts = reservation_json(namespace="other", priority=5, preemptionPolicy="PreemptLowerPriority")
+    other = decode_reservation(encode(preempts))
+    core.event_handlers.reservations.upsert(None, other)
+    core.step()
+    assert entry.phase is Phase.ACTIVE
+    quotas.upsert(quota(), quota(maxPriority=0))
+    for _ in range(2):
+        core.step()
+    assert (entry.phase, entry.reason) == (Phase.PENDING, PREEMPTED)
+    assert core.ledger.entries[other.key].phase is Phase.ACTIVE
 
 
 def test_a_lock_may_preempt_a_lock_whose_priority_was_lowered() -> None:

@@ -348,3 +348,38 @@ def test_a_pod_whose_older_namesake_is_removed_late_is_still_found() -> None:
     core.event_handlers.pods.remove(newer)
     core.event_handlers.pods.remove(older)
     assert core.used() == 0
+
+
+def test_nothing_is_kept_beside_an_owner_on_a_node_that_is_gone() -> None:
+    """An operator started while the owner of a lock was bound to a node that had gone. It kept the rest of
+    the lock's amounts there until the API server had answered. The node came back meanwhile, without the
+    rest, and gave it back: it had -2 CPU reserved, so 2 CPU were promised twice.
+    """
+    core = Core(node("node-a"), listed=False)
+    elsewhere = HELD | {"nodeName": "node-b", "nodeUID": "uid-node-b", "resources": {"cpu": "3"}}
+    core.reservation(resources={"cpu": "3"}, status=elsewhere)
+    owner = pod(node_name="node-b")
+    core.add(owner)
+    core.list_all()
+    core.event_handlers.nodes.upsert(None, node("node-b"))
+    core.answer(owner)
+    columns = core.cache.columns
+    assert columns.named(columns.reserved[columns.row_of["node-b"]]) == {}
+
+
+def test_a_lock_that_was_refused_more_amounts_is_tried_again_when_it_may_move() -> None:
+    """A lock that grew beyond its node was refused, as one that grows stays where it is. Then its node was
+    not ready for long, so it might move; but it was in line already, and waited until something was freed.
+    """
+    core = Core(node("node-a", cpu="2"))
+    entry = core.reservation()
+    core.step()
+    core.reservation(resources={"cpu": "3"}, generation=2, version=2)
+    core.step()
+    core.event_handlers.nodes.upsert(None, node("node-b"))
+    core.event_handlers.nodes.upsert(node("node-a", cpu="2"), node("node-a", cpu="2", ready=False))
+    core.step()
+    assert (entry.node, entry.growing) == ("node-a", True)
+    core.clock.advance(300)
+    core.step()
+    assert (entry.node, entry.reserved["cpu"], entry.reason) == ("node-b", 3000, reasons.MOVED)

@@ -12,7 +12,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
-from tidelock.scheduler.core.explain import explain
+from tidelock.scheduler.core.explain import explain_pod
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 
@@ -501,8 +501,8 @@ def test_the_examination_of_an_owner_leaves_its_own_reservation_out() -> None:
 
     def objections(name: str) -> list[str]:
         asked = pod(name, labels={"app": "db"}, **spec)
-        (told,) = explain(core.cache, core.ledger, core.decider.profile, asked, NOW)
-        return [each.plugin for each in told.objections]
+        (told,) = explain_pod(core.decider.pipeline, core.decider.profile, asked, NOW)
+        return [each.plugin for each in told.rejections]
 
     assert objections("db-0") == []
     assert objections("db-1") == ["NodePorts", "InterPodAffinity"]

@@ -1,0 +1,268 @@
+"""The screen of top over a world that stands still or is exchanged, on a terminal of fixed size."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
+
+from builders import NOW, Json, level, node
+from tidelock.cli.top_app import NamespaceView, Pane, Top
+from tidelock.cli.top_tables import TopState
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import Resources, parse_resources
+from tidelock.model.usage_annotations import NODE_LEVEL
+from tidelock.model.water_level import WaterLevel
+from unit.cli.scenes import active_json, consumed_json, lock, pending_json
+from unit.cli.screens import assert_terminal, text_of
+
+SIZE = (130, 26)
+
+SHOP: tuple[tuple[Node, Resources], ...] = tuple(
+    (
+        node(
+            name,
+            cpu="16",
+            memory="64Gi",
+            cordoned=name == "worker-5",
+            ready=name != "worker-4",
+            annotations={NODE_LEVEL: level(*water, at=NOW - age)} if water else {},
+        ),
+        parse_resources({"cpu": cpu, "memory": memory}),
+    )
+    for name, cpu, memory, water, age in (
+        ("worker-1", "9500m", "40Gi", (41, 63), 0),
+        ("worker-2", "13", "31Gi", (72, 48), 0),
+        ("worker-3", "4", "12Gi", (22, 20), 7200),
+        ("worker-4", "15500m", "60Gi", (), 0),
+        ("worker-5", "0", "0", (3, 5), 0),
+        ("worker-6", "17", "20Gi", (95, 40), 0),
+    )
+)
+LOCKS = (
+    active_json("checkout-0", "worker-1", cpu="4", owner="checkout-0", ends=NOW + 95),
+    active_json("checkout-1", "worker-2", cpu="2", owner="checkout-1", ends=NOW + 1725),
+    active_json("nightly", "worker-5", cpu="12", owner="nightly", ends=NOW + 8000, namespace="batch"),
+    pending_json("large"),
+    consumed_json("paid"),
+)
+
+
+def world(
+    nodes: Iterable[tuple[Node, Resources]] = SHOP,
+    reservations: Iterable[Json] = LOCKS,
+    levels: Iterable[WaterLevel] = (),
+) -> TopState:
+    nodes = list(nodes)
+    return TopState(
+        {each.meta.key: each for each, _ in nodes},
+        {each.name: used for each, used in nodes},
+        {each.key: each for each in map(lock, reservations)},
+        {each.meta.key: each for each in levels},
+    )
+
+
+class Scene:
+    """A source whose world a test exchanges."""
+
+    def __init__(self, world: TopState | None) -> None:
+        self.world = world
+        self.trouble = ""
+        self.instant = NOW + 30
+        self.news = True
+
+    def changed(self) -> bool:
+        news, self.news = self.news, False
+        return news
+
+    def now(self) -> float:
+        return self.instant
+
+
+def screen(scene: Scene, *, everywhere: bool = True) -> Top:
+    return Top(scene, NamespaceView("shop", everywhere))
+
+
+def shown(app: App[None]) -> list[str]:
+    return text_of(app.export_screenshot(simplify=True)).splitlines()
+
+
+def names(app: App[None], beginning: str) -> list[str]:
+    """Give the words in view that begin so, from above."""
+    return re.findall(rf"\b{beginning}[\w-]*", "\n".join(shown(app)))
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until all that was pressed has been drawn, and the line of keys, which comes late."""
+    async with asyncio.timeout(60):
+        while not pilot.app.query("FooterKey"):
+            await pilot.pause()
+    for _ in range(2):
+        await pilot.pause()
+
+
+async def test_nodes_and_locks() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert_terminal("top", app, picture=True)
+
+
+async def test_memory_sorted_and_filtered() -> None:
+    app = screen(Scene(world()), everywhere=False)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("m", "s", "slash", *"r-", "enter", "tab", "s")
+        await settle(pilot)
+        assert_terminal("top-memory", app)
+
+
+async def test_help() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("question_mark")
+        await settle(pilot)
+        assert_terminal("top-help", app)
+        await pilot.press("question_mark")
+        await settle(pilot)
+        assert "worker-1" in "\n".join(shown(app))
+
+
+async def test_a_lost_connection_is_told_above_the_last_world() -> None:
+    scene = Scene(world())
+    app = screen(scene)
+    async with app.run_test(size=SIZE) as pilot:
+        scene.trouble = (
+            "This is the cluster of 45s ago; trying again: no answer from the API server (connection "
+            "refused): check that the cluster runs and can be reached, or choose another with --context."
+        )
+        app.look()
+        await settle(pilot)
+        assert_terminal("top-lost", app, picture=True)
+        scene.trouble = ""
+        app.look()
+        await settle(pilot)
+        assert "trying again" not in "\n".join(shown(app))
+
+
+async def test_before_the_cluster_has_been_read() -> None:
+    scene = Scene(None)
+    app = screen(scene)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "reading the cluster" in shown(app)[0]
+        scene.world, scene.news = world(), True
+        app.look()
+        await settle(pilot)
+        assert len(names(app, "worker-1")) == 2  # the node, and that of a lock
+
+
+async def test_a_narrow_terminal_is_scrolled_sideways() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await settle(pilot)
+        assert "STATE" not in "\n".join(shown(app))
+        app.query_one("#nodes", Pane).scroll_to(x=100, animate=False)
+        await settle(pilot)
+        assert "cordoned" in "\n".join(shown(app))
+
+
+async def test_thousands_of_nodes_are_written_where_they_are_in_view_alone() -> None:
+    many: list[tuple[Node, Resources]] = [(node(f"n{place:04}"), {}) for place in range(3000)]
+    app = screen(Scene(world(many, ())))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert names(app, "n0")[0] == "n0000"
+        await pilot.press("end")
+        await settle(pilot)
+        assert "n2999" in names(app, "n2")
+        assert not names(app, "n0")
+
+
+async def test_time_left_counts_down_and_news_are_shown() -> None:
+    scene = Scene(world())
+    app = screen(scene)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert any("checkout-0" in line and "65s" in line for line in shown(app))
+        scene.instant += 40
+        app.look()
+        await settle(pilot)
+        assert any("checkout-0" in line and "25s" in line for line in shown(app))
+
+        scene.world, scene.news = world(SHOP[:2], LOCKS[1:]), True
+        app.look()
+        await settle(pilot)
+        assert not names(app, "checkout-0")
+        assert not names(app, "worker-3")
+
+
+@pytest.mark.parametrize(
+    ("presses", "expected"),
+    [
+        (0, [1, 2, 3, 4, 5, 6]),  # by name
+        (1, [6, 4, 2, 1, 3, 5]),  # least free first
+    ],
+)
+async def test_nodes_are_sorted_by_what_is_asked_for(presses: int, expected: list[int]) -> None:
+    app = screen(Scene(world(reservations=())))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*["s"] * presses)
+        await settle(pilot)
+        assert names(app, "worker-")[:6] == [f"worker-{number}" for number in expected]
+
+
+async def test_locks_of_one_namespace_or_of_all() -> None:
+    app = screen(Scene(world()), everywhere=False)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert not names(app, "nightly")
+        await pilot.press("a")
+        await settle(pilot)
+        assert names(app, "nightly")
+
+
+async def test_a_filter_is_taken_away() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("slash", *"-3")
+        await settle(pilot)
+        assert "worker-1" not in "\n".join(shown(app)).split("Reservations")[0]
+        await pilot.press("escape")
+        await settle(pilot)
+        assert "worker-1" in "\n".join(shown(app)).split("Reservations")[0]
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_it_ends(key: str) -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(key)
+    assert app.return_code == 0
+
+
+async def test_no_colours_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    scene = Scene(world())
+    scene.trouble = "lost"
+    app = screen(scene)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        colours = {
+            colour
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style is not None
+            for colour in (segment.style.color, segment.style.bgcolor)
+        }
+    assert all(colour is None or colour.is_default for colour in colours), colours
+
+
+def test_pictures_are_whole_by_themselves() -> None:
+    pictures = list((Path(__file__).parents[3] / "docs" / "images").glob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        text = picture.read_text(encoding="utf-8")
+        assert set(re.findall(r"\w+://[^\"'\s)]+", text)) == {"http://www.w3.org/2000/svg"}, picture
