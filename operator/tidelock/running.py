@@ -21,8 +21,8 @@ def collect_seldom() -> None:
     """Search for cyclic garbage less often than Python does.
 
     Decoded objects live long and have no cycles. At Python's pace the search would take a third of a start
-    beside 10,000 reservations, and some hundred milliseconds at any moment beside 10,000 pods.
-    New objects are searched 250,000 at a time, which takes 40 ms. A million took 160 ms within a decision.
+    beside 10,000 reservations, and some hundred milliseconds at any moment beside 10,000 pods. New objects
+    are searched 250,000 at a time, which takes 40 ms. A million took 160 ms within an event or a decision.
     """
     gc.set_threshold(50_000, 5, 400)
 
