@@ -77,19 +77,6 @@ _QUOTAS = "reservation_quotas"
 _BUDGETS = "pod_disruption_budgets"
 
 
-class _Reporter(QuotaController):
-    """Knows whether it is about to write."""
-
-    busy = False
-
-    async def flush(self) -> None:
-        self.busy = True
-        try:
-            await super().flush()
-        finally:
-            self.busy = False
-
-
 class Life:
     """An operator from its start to its end, which may be a crash."""
 
@@ -136,7 +123,7 @@ class Life:
         self.groups = GroupController(context, self.decider.ledger)
         self.schedules = ScheduleController(context, self.decider.ledger)
         self.desk = QuoteController(context, self.decider)
-        self._reporter = _Reporter(context, self.decider.ledger.quotas)
+        self._reporter = QuotaController(context, self.decider.ledger.quotas)
         binder = Binder(context, self.decider, self._extenders)
         self._gates = GateReporter(context, self.decider, binder)
         self._loop = Loop(
@@ -262,8 +249,8 @@ class Life:
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
             f"groups or schedules were refused a moment ago: {refused}": bool(refused),
-            "quotes wait": bool(self.desk._waiting or self.desk._busy),
-            "quotas lag": self._reporter.busy or bool(decider.ledger.quotas.changed),
+            "quotes wait": bool(self.desk._waiting or self.desk._writing),
+            "quotas lag": bool(decider.ledger.quotas.changed or self._reporter._writing),
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or decider.ledger.touched
             ),

@@ -106,8 +106,8 @@ def _deletions_in_a_gap_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def write_once(self: StatusWriter, key: Key) -> None:
-        await self._write_once(key)
+    async def write_once(self: StatusWriter, key: Key, _failure: object) -> None:
+        await self._write_difference(key)
 
     monkeypatch.setattr(StatusWriter, "_write", write_once)
 

@@ -22,8 +22,9 @@ _TURNS = 32
 _TURNS_A_NAMESPACE = 8
 # Seconds between two tries of a request that fails.
 _SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 5.0
 _LONGEST_REFUSED = 60.0
+LONGEST_RETRY = 5.0
+"""Longest pause in seconds between two tries of a request whose failure may pass by itself."""
 # Seconds after the last task in which another is likely to come, as people send work in series.
 _CALM = 0.1
 # Longest sleep in seconds: a system clock that was set forward is noticed within it.
@@ -63,6 +64,7 @@ class Tasks:
         self.turn = FairSemaphore(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
+        self._asleep = 0
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -71,8 +73,8 @@ class Tasks:
 
     @property
     def busy(self) -> bool:
-        """Whether a task is under way, or was a moment ago."""
-        return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
+        """Whether a task is at work, or was a moment ago; one that pauses after a failure is not."""
+        return len(self._running) > self._asleep or asyncio.get_running_loop().time() < self._calm_from
 
     def spawn(
         self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
@@ -106,8 +108,16 @@ class Tasks:
 
     def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
         """Return what to await after each failure of one request: longer each time, or as the server asks."""
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
-        return lambda error: asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+        backoff = Backoff(_SHORTEST_RETRY, LONGEST_RETRY, self._rng)
+        return lambda error: self.sleep(max(backoff.next(), error.retry_after or 0.0))
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause the current task, which keeps nothing from being calm meanwhile."""
+        self._asleep += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._asleep -= 1
 
     def backoffs(self, longest: float = _LONGEST_REFUSED) -> Backoffs[Any]:
         """Return back-offs for the writes of many objects: one that is refused is tried less and less."""

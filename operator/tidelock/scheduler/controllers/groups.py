@@ -19,7 +19,7 @@ class GroupController(Reconciler[ReservationGroup]):
 
     def __init__(self, context: WriterContext, ledger: Ledger) -> None:
         super().__init__(context, ledger, RESERVATIONGROUPS, decode_group)
-        ledger.groups.on_change(self._note)
+        ledger.groups.on_change(self._compare_later)
 
     def _demand(self, kept: ReservationGroup) -> DesiredState:
         group, now = self._group(kept), self._clock.now()

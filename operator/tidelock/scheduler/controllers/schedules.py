@@ -48,7 +48,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
             return  # it is gone, and so will be its windows
         if start is not None and start <= self._clock.now():
             self._begun[schedule.uid] = max(start, self._begun.get(schedule.uid, 0.0))
-        self._note(key)
+        self._compare_later(key)
 
     def _look_at_windows(self, schedule: ReservationSchedule) -> None:
         for entry in self._ledger.schedules.windows(schedule.meta.uid):
