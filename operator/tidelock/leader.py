@@ -16,7 +16,7 @@ from tidelock.binders.server import BinderServer
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
-from tidelock.handlers import lifecycle, supervision, waterlevels
+from tidelock.handlers import lifecycle, supervision, water_levels
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -52,6 +52,7 @@ from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
+from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import OTHERS, OWN, reflectors
@@ -166,7 +167,7 @@ class Leader:
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
         self._load = self._make_load()
-        self._kopf = self._make_kopf()
+        self._kopf = self._make_kopf(WaterLevelController(context, self._load))
         self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
         self.telemetry.registry.register(self._faults)
         self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
@@ -285,11 +286,11 @@ class Leader:
         if self._door is not None:
             yield supervise("binders", self._door.run, fatal=(ListenError,))
 
-    def _make_kopf(self) -> supervision.SupervisedOperator:
+    def _make_kopf(self, controller: WaterLevelController) -> supervision.SupervisedOperator:
         """Make the Kopf operator of WaterLevels."""
         registry = kopf.OperatorRegistry()
         lifecycle.register(registry, self._connection)
-        waterlevels.register(registry, self._client, self._load, self._clock, self._tasks.retry_pauses)
+        water_levels.register(registry, controller)
         return supervision.SupervisedOperator(WATERLEVELS, registry, self.telemetry, self._rng)
 
     def _make_load(self) -> LoadLoop:

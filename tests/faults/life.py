@@ -16,7 +16,7 @@ from faults.hasty import JumpingClock
 from faults.history import BUDGETS
 from isolating import Isolating
 from tidelock.framework.config import default_configuration
-from tidelock.handlers import lifecycle, waterlevels
+from tidelock.handlers import lifecycle, water_levels
 from tidelock.handlers.supervision import SupervisedOperator, running
 from tidelock.kube.client import (
     NODES,
@@ -56,6 +56,7 @@ from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
+from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pod_queue import QueueName
 from tidelock.scheduler.informers.event_handlers import EventHandlers
@@ -176,7 +177,7 @@ class Life:
         )
         registry = kopf.OperatorRegistry()
         lifecycle.register(registry, replace(connection, server=url))
-        waterlevels.register(registry, self._client, self._load, clock, self.tasks.retry_pauses)
+        water_levels.register(registry, WaterLevelController(context, self._load))
         self._kopf = [SupervisedOperator(WATERLEVELS, registry, telemetry, rng)] if levels else []
 
     async def live(self) -> None:

@@ -154,7 +154,7 @@ class ObjectWriter(ABC):
         line = meta.uid if owner is None else f"made by {owner.uid}"
         return self._tasks.turn.of(meta.namespace if self._tenant is None else self._tenant, line)
 
-    async def _replace_status(self, meta: ObjectMeta, status: object) -> None:
+    async def _replace_status(self, meta: ObjectMeta, status: dict[str, Any]) -> None:
         """Write a status and take over the answer, within a turn; raises ApiError."""
         self._acknowledge(await self._client.replace_status(self._resource, meta, status))
 
@@ -204,6 +204,7 @@ class ObjectWriter(ABC):
             await self._pause(key, error)
             return False
         if self._differs(key):
+            await asyncio.sleep(0)  # all else has its turn, whatever the write has done
             return False
         self._reset(key)
         self._settled(key)

@@ -60,7 +60,7 @@ class DesiredState(NamedTuple):
 
     names: Sequence[str]
     there: Collection[Key]
-    status: Callable[[str], object]
+    status: Callable[[str], dict[str, Any]]
     next_look: float | None
     surplus: Sequence[ReservationInfo] = ()
     removable: bool = False
@@ -103,7 +103,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         """Compute the desired state of an object now."""
 
     @abstractmethod
-    def _last_words(self, kept: K) -> object:
+    def _last_words(self, kept: K) -> dict[str, Any]:
         """Render the status of an object that is being deleted, and that a finalizer keeps."""
 
     @abstractmethod
@@ -306,5 +306,5 @@ class Reconciler(ObjectWriter, Generic[K]):
             del made[name]
         return [name for name in demand.names if name not in made and name not in there]
 
-    def _status(self, kept: K, demand: DesiredState) -> object:
+    def _status(self, kept: K, demand: DesiredState) -> dict[str, Any]:
         return demand.status(self._problems.get(kept.key, "") if self._missing(kept, demand) else "")

@@ -33,7 +33,7 @@ class GroupController(Reconciler[ReservationGroup]):
             removable=kept.removable_at is not None and kept.removable_at <= now,
         )
 
-    def _last_words(self, kept: ReservationGroup) -> object:
+    def _last_words(self, kept: ReservationGroup) -> dict[str, Any]:
         return render_leaving_group(kept, self._clock.now())
 
     def _group(self, kept: ReservationGroup) -> Group | None:

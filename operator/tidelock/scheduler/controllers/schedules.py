@@ -81,7 +81,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
             surplus=plan.surplus,
         )
 
-    def _last_words(self, kept: ReservationSchedule) -> object:
+    def _last_words(self, kept: ReservationSchedule) -> dict[str, Any]:
         return render_leaving_schedule(kept, self._clock.now())
 
     def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:
