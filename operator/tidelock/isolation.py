@@ -1,11 +1,13 @@
-"""Faults of the program cost the object that they befell, and never the process.
+"""A fault of the program costs its object a pause, and never the process.
 
-A fault is an exception that no code expects. As controller-runtime recovers each reconcile and puts its
-object back into a rate-limited queue, each step that is about one object hands its faults to an `Isolation`.
-That counts the fault, tells it in an event of the object and in the log, and tells for how long to leave the
-object alone: a second at first, twice as long after each further fault, five minutes at most.
+A fault is an exception that no code expects. controller-runtime recovers from a fault of each reconcile, and
+puts the object back into a rate-limited queue. In the same way each step that is about one object hands its
+faults to an `Isolation`. That counts the fault, records an event of the object, writes it to the log, and
+returns for how long to leave the object alone. The pause is a second at first, doubles with each further
+fault, and is five minutes at most.
 
-One traceback is logged for each place in the code that fails. What fails there later is a line with a count.
+One traceback is logged for each place in the code that fails. A later fault of the same place is a line with
+a count.
 """
 
 import asyncio
@@ -55,7 +57,7 @@ _KINDS: Mapping[str, ApiResource] = MappingProxyType(
 
 
 class _Failing(NamedTuple):
-    """How often a step has failed for an object, for how long it is left alone, and from when on."""
+    """The number of faults of a step for an object, and the length and the beginning of the pause."""
 
     tries: int
     pause: float
@@ -63,7 +65,7 @@ class _Failing(NamedTuple):
 
 
 class Isolation:
-    """Takes the faults of all parts of the process."""
+    """Handles the faults of all parts of the process."""
 
     def __init__(
         self,
@@ -86,10 +88,10 @@ class Isolation:
         self._places: OrderedDict[object, int] = OrderedDict()
 
     def failed(self, step: str, about: ApiResource | str, meta: ObjectMeta, error: BaseException) -> float:
-        """Take a fault of a step for an object; return the seconds for which to leave the object alone.
+        """Handle a fault of a step for an object; return the seconds for which to leave the object alone.
 
         Args:
-            step: what was done, such as `decision`: a label of the metric.
+            step: the name of the step, such as `decision`, which is a label of the metric.
             about: the object's resource, or its kind; no kind for a step that is about no object.
             meta: the object.
             error: the fault.
@@ -107,7 +109,7 @@ class Isolation:
         return failing.pause
 
     def part_failed(self, step: str, error: BaseException) -> float:
-        """Take a fault of a step that is about no object; return the seconds for which to leave it."""
+        """Handle a fault of a step that is about no object; return the seconds until it should run again."""
         failing = self._note(step)
         self._count(step, "")
         self._log(step, error, failing, {})
@@ -121,11 +123,11 @@ class Isolation:
         *,
         fatal: tuple[type[Exception], ...] = (),
     ) -> Attempt:
-        """Return a context for a step that is about an object; errors of a `fatal` type get out of it."""
+        """Return a context for a step that is about an object; it lets errors of a `fatal` type pass."""
         return Attempt(lambda error: self.failed(step, about, meta, error), fatal=fatal)
 
     def part(self, step: str, *, fatal: tuple[type[Exception], ...] = ()) -> Attempt:
-        """Return a context for a step that is about no object; errors of a `fatal` type get out of it."""
+        """Return a context for a step that is about no object; it lets errors of a `fatal` type pass."""
         return Attempt(lambda error: self.part_failed(step, error), fatal=fatal)
 
     async def supervise(
@@ -135,7 +137,7 @@ class Isolation:
         *,
         fatal: tuple[type[Exception], ...] = (),
     ) -> NoReturn:
-        """Do endless work, again after each fault; errors of a `fatal` type get out."""
+        """Do endless work, and begin it again after each fault; errors of a `fatal` type are raised."""
         while True:
             with self.part(step, fatal=fatal) as attempt:
                 await work()
@@ -173,7 +175,7 @@ class Isolation:
 
 
 def _where(error: BaseException) -> tuple[str, int]:
-    """Name the line of code that raised an error, or its first cause, as a plugin's error is raised anew."""
+    """Return the line of code that raised an error, or its first cause, as a plugin's error is wrapped."""
     for _ in range(_MOST_CAUSES):
         error = error.__cause__ or error
     frames = list(traceback.walk_tb(error.__traceback__))

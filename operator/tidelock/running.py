@@ -1,4 +1,4 @@
-"""What runs beside the work of a process: its forced end, its garbage, other coroutines."""
+"""The forced end of a process, its garbage collection, and coroutines beside its work."""
 
 import asyncio
 import faulthandler
@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 
 def end_within(seconds: float) -> None:
-    """Have the process end within some seconds, whatever its tasks and threads do then.
+    """End the process within some seconds, whatever its tasks and threads do then.
 
-    A thread that needs no Python ends it by force, so not even a call that never returns keeps that off. It
-    writes where each thread stands to stderr, and the exit status is 1.
+    A thread that needs no Python ends it by force, so even a call that never returns can't prevent it. It
+    writes the stack of each thread to stderr, and the exit status is 1.
     """
     faulthandler.dump_traceback_later(seconds, exit=True)
 
@@ -20,14 +20,14 @@ def end_within(seconds: float) -> None:
 def collect_seldom() -> None:
     """Look for cyclic garbage less often than Python does.
 
-    What is decoded lives long and has no cycles: at Python's pace the search would take a third of a start
-    beside 10,000 locks, and some hundred milliseconds at any moment beside 10,000 pods.
+    Decoded objects live long and have no cycles. At Python's pace the search would take a third of a start
+    beside 10,000 reservations, and some hundred milliseconds at any moment beside 10,000 pods.
     """
     gc.set_threshold(50_000, 20, 100)
 
 
 async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Do the work unless `stop` is set first; whether it was done. Raises what the work raises."""
+    """Do the work unless `stop` is set first; return whether it was done. An error of the work is raised."""
     task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -44,7 +44,7 @@ async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
 
 @asynccontextmanager
 async def background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asyncio.Future[NoReturn]]:
-    """Run endless work while the context lasts; gives a future that ends with the first error."""
+    """Run endless work while the context lasts; yield a future that ends with the first error."""
     tasks = [asyncio.create_task(endless) for endless in work]
     crashed: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 

@@ -17,33 +17,35 @@ logger = logging.getLogger(__name__)
 
 
 class TokenError(Exception):
-    """The token that scrapes have to show can't be had from its file."""
+    """The file with the token for scrapes can't be read."""
 
 
 class MetricsToken:
-    """What scrapes have to show, read anew for each of them, as the file of a mounted Secret changes."""
+    """The token of scrapes, read again for each of them, as the file of a mounted Secret changes."""
 
     def __init__(self, path: Path) -> None:
-        """Take the file; raises TokenError if it holds no token now."""
+        """Take the file; raise TokenError if it holds no token now."""
         self._path = path
         self._read()
 
     def guard(self, handler: Handler) -> Handler:
-        """Have a handler answer those alone who show the token."""
+        """Wrap a handler so that it answers only requests with the token."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             try:
                 if not await self._shown_by(request):
                     return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
             except TokenError as error:
-                logger.warning("nothing is given", extra={"path": request.path, "error": str(error)})
+                logger.warning(
+                    "a request was not answered", extra={"path": request.path, "error": str(error)}
+                )
                 return web.Response(status=503, text="the token to compare with can't be read")
             return await handler(request)
 
         return answer
 
     async def _shown_by(self, request: web.Request) -> bool:
-        """Tell whether a request shows the token, in a time that tells nothing of it; raises TokenError."""
+        """Return whether a request has the token, in a time that reveals nothing of it; raise TokenError."""
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         token = await asyncio.to_thread(self._read)
         shown = credentials.strip().encode(errors="surrogateescape")
@@ -60,7 +62,7 @@ class MetricsToken:
 
 
 def _verbose(details: Mapping[str, str], *, passed: bool) -> str:
-    """Write details as the API server does for `/readyz?verbose`."""
+    """Format details as the API server does for `/readyz?verbose`."""
     lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in details.items()]
     return "\n".join([*lines, f"readyz check {'passed' if passed else 'failed'}", ""])
 
@@ -77,10 +79,10 @@ async def serve(
     token: MetricsToken | None = None,
     site: web.Application | None = None,
 ) -> AsyncIterator[int]:
-    """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site; gives the port.
+    """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site; yield the port.
 
-    With a token, /metrics is for those who show it; kubelets have none, so that probes stay open.
-    `/readyz?verbose` lists the `details`: parts by name, each with why it does not work, or nothing. These do
+    With a token, /metrics answers only requests that have it. Kubelets have none, so probes stay open.
+    `/readyz?verbose` lists the `details`: parts by name, each with the reason if it does not work. These do
     not decide whether the process is ready.
 
     Raises:

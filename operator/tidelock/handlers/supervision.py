@@ -37,10 +37,10 @@ _NOT_STARTED = "NotStarted"
 
 
 class SupervisedOperator:
-    """Kopf for one kind, started again whenever it ends.
+    """A Kopf operator of one kind, started again whenever it ends.
 
     Attributes:
-        resource: the kind that its handlers are for.
+        resource: the kind of its handlers.
         problem: why it does not work now, in a word; empty if it works.
 
     """
@@ -142,6 +142,6 @@ async def running(
 
 
 def _is_fault(error: BaseException) -> bool:
-    """Whether an error is a fault of a program, whose traceback is needed, and none of the API server."""
+    """Return whether an error is a fault of a program, which needs a traceback, and not of the API server."""
     expected = (ApiError, aiohttp.ClientError, OSError)
     return not isinstance(error, expected) and not type(error).__module__.startswith("kopf.")

@@ -32,7 +32,7 @@ _LONGEST_SLEEP = 5.0
 
 
 async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> None:
-    """Sleep until there is news, which is then heard, or until an instant; or else for some seconds."""
+    """Sleep until there is news, which is then cleared, or until an instant, but some seconds at most."""
     left = _LONGEST_SLEEP if due is None else due - clock.now()
     with suppress(TimeoutError):
         async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
@@ -41,7 +41,7 @@ async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> No
 
 
 class About(NamedTuple):
-    """Which step a task is, for which object: what a fault of it is counted for."""
+    """The step and the object for which a fault of a task is counted."""
 
     step: str
     resource: ApiResource
@@ -49,17 +49,17 @@ class About(NamedTuple):
 
 
 class Tasks:
-    """Background tasks whose end is waited for, and whose faults cost their objects alone.
+    """Background tasks: the process waits for their end, and a fault of one costs its object alone.
 
     Attributes:
         turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
             waiting counts as part of a request's time-out, nor on hundreds of connections. Namespaces take
-            turns in it for what is written by thousands.
+            turns in it with the kinds of writes that come by thousands.
 
     """
 
     def __init__(self, rng: Random, isolation: Isolation) -> None:
-        """Prepare; chance spreads what is tried again."""
+        """Prepare; random pauses spread requests that are repeated."""
         self._isolation = isolation
         self.turn = FairSemaphore(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
@@ -79,7 +79,7 @@ class Tasks:
     def spawn(
         self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
     ) -> None:
-        """Start a task, unless the end has come; after a fault of it, `again` is called a while later."""
+        """Start a task, unless the end has come; after a fault of the task `again` is called later."""
         if self._closed:
             work.close()
             return
@@ -89,7 +89,7 @@ class Tasks:
 
     @asynccontextmanager
     async def drained(self, seconds: float) -> AsyncIterator[None]:
-        """At the end of the context let no more tasks begin, and wait so long for those under way."""
+        """Let no more tasks begin from the end of the context on, and wait so long for those under way."""
         try:
             yield
         finally:
@@ -107,7 +107,7 @@ class Tasks:
                 await asyncio.wait(left)
 
     def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
-        """Return what to await after each failure of one request: longer each time, or as the server asks."""
+        """Return a pause to await after each failure of a request, longer each time or as the server asks."""
         backoff = Backoff(_SHORTEST_RETRY, LONGEST_RETRY, self._rng)
         return lambda error: self.sleep(max(backoff.next(), error.retry_after or 0.0))
 
@@ -120,7 +120,7 @@ class Tasks:
             self._asleep -= 1
 
     def backoffs(self, longest: float = _LONGEST_REFUSED) -> Backoffs[Any]:
-        """Return back-offs for the writes of many objects: one that is refused is tried less and less."""
+        """Return back-offs for the writes of many objects: one that is refused is repeated less and less."""
         return Backoffs(_SHORTEST_RETRY, longest, self._rng)
 
     def _ended(self, about: About, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
@@ -140,7 +140,7 @@ class Tasks:
 
 
 class TurnTaking(Api):
-    """What plugins write to: the client's requests, each in its turn."""
+    """The API of plugins: the requests of the client, each in its turn."""
 
     def __init__(self, api: Api, tasks: Tasks) -> None:
         self._api = api
@@ -157,7 +157,7 @@ class TurnTaking(Api):
             return await self._api.create(path, body)
 
     async def replace(self, path: str, body: object) -> bytes:
-        """Put an object, or its subresource, in the place of the stored one."""
+        """Replace a stored object, or its subresource."""
         async with self._turn:
             return await self._api.replace(path, body)
 
