@@ -144,10 +144,7 @@ def _quotas_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def say_nothing(*_: object) -> None:
-        pass
-
-    monkeypatch.setattr(QuoteController, "_answer", say_nothing)
+    monkeypatch.setattr(QuoteController, "_differs", lambda *_: False)
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:

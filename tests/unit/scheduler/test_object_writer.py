@@ -34,6 +34,7 @@ class Writer(ObjectWriter):
         meta = ObjectMeta("team", NAMESPACE, uid="uid-team", resource_version="1", generation=1)
         self.thing: Thing | None = Thing(meta)
         self.broken = False
+        self.dropped = 0  # so many writes have no effect
         self.again: list[Key] = []
 
     def edit(self, **fields: Any) -> None:
@@ -56,6 +57,9 @@ class Writer(ObjectWriter):
     async def _write_difference(self, key: Key) -> None:
         thing = self._stored(key)
         assert thing is not None
+        if self.dropped:
+            self.dropped -= 1
+            return
         wanted = {"wanted": thing.meta.generation}
         async with self.turn(thing.meta):
             await self._replace_status(thing.meta, wanted)
@@ -156,6 +160,20 @@ async def test_a_conflict_with_a_version_that_is_known_by_then_is_written_again(
     await shell.settle()
 
     assert [asked.body["metadata"]["resourceVersion"] for asked in shell.api.asked] == ["1", "2"]
+
+
+async def test_a_write_without_effect_is_repeated_less_and_less(
+    shell: Shell, writer: Writer, naps: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A status with a field that an older CRD drops was written again without any pause."""
+    writer.dropped = 12
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert len(naps) == 12
+    assert sum(naps) > 60
+    assert caplog.messages == ["a write had no effect"] * 12
+    assert not writer.lags(KEY)
 
 
 async def test_an_object_that_is_gone_is_written_no_more(

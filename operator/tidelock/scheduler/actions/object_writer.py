@@ -10,6 +10,8 @@ When a write is sent, repeated or given up is decided here:
   already, the difference is computed again at once.
 - Any other error of the API server is counted, logged, and tried again after a pause. The pause doubles, up
   to 5 s while the error may pass by itself, and up to 60 s for a write that the API server refuses.
+- A write without an effect is repeated after such pauses, too: the API server drops fields that its CRD
+  does not have.
 - A fault of the program costs its object alone. The isolation counts it and records an event, the status
   names it, and the object is left alone for a while unless its spec changes.
 
@@ -203,12 +205,23 @@ class ObjectWriter(ABC):
         except ApiError as error:
             await self._pause(key, error)
             return False
-        if self._differs(key):
-            await asyncio.sleep(0)  # all else has its turn, whatever the write has done
-            return False
-        self._reset(key)
-        self._settled(key)
-        return True
+        if not self._differs(key):
+            self._reset(key)
+            self._settled(key)
+            return True
+        known = self._stored(key)
+        if known is not None and known.meta.resource_version == stored.meta.resource_version:
+            await self._pause_without_effect(key)
+        else:
+            await asyncio.sleep(0)  # all else has its turn
+        return False
+
+    async def _pause_without_effect(self, key: Key) -> None:
+        """Wait after a write that has changed nothing: the CRD may be older than the operator."""
+        seconds = self._refused.next(key)
+        fields = {self._resource.kind.lower(): str(key), "again_in": round(seconds, 1)}
+        logger.warning("a write had no effect", extra=fields)
+        await self._tasks.sleep(seconds)
 
     async def _pause(self, key: Key, error: ApiError) -> None:
         """Wait after a request that failed, for longer each time."""
