@@ -88,7 +88,7 @@ class Isolation:
         self._places: OrderedDict[object, int] = OrderedDict()
 
     def failed(self, step: str, about: ApiResource | str, meta: ObjectMeta, error: BaseException) -> float:
-        """Handle a fault of a step for an object; return the seconds for which to leave the object alone.
+        """Handle a fault of a step for an object. Return the seconds for which to leave the object alone.
 
         Args:
             step: the name of the step, such as `decision`, which is a label of the metric.
@@ -109,7 +109,7 @@ class Isolation:
         return failing.pause
 
     def part_failed(self, step: str, error: BaseException) -> float:
-        """Handle a fault of a step that is about no object; return the seconds until it should run again."""
+        """Handle a fault of a step that is about no object. Return the seconds until it should run again."""
         failing = self._note(step)
         self._count(step, "")
         self._log(step, error, failing, {})
@@ -123,11 +123,11 @@ class Isolation:
         *,
         fatal: tuple[type[Exception], ...] = (),
     ) -> Attempt:
-        """Return a context for a step that is about an object; it lets errors of a `fatal` type pass."""
+        """Return a context for a step that is about an object. It lets errors of a `fatal` type pass."""
         return Attempt(lambda error: self.failed(step, about, meta, error), fatal=fatal)
 
     def part(self, step: str, *, fatal: tuple[type[Exception], ...] = ()) -> Attempt:
-        """Return a context for a step that is about no object; it lets errors of a `fatal` type pass."""
+        """Return a context for a step that is about no object. It lets errors of a `fatal` type pass."""
         return Attempt(lambda error: self.part_failed(step, error), fatal=fatal)
 
     async def supervise(
@@ -137,7 +137,7 @@ class Isolation:
         *,
         fatal: tuple[type[Exception], ...] = (),
     ) -> NoReturn:
-        """Do endless work, and begin it again after each fault; errors of a `fatal` type are raised."""
+        """Do endless work, and begin it again after each fault. Errors of a `fatal` type are raised."""
         while True:
             with self.part(step, fatal=fatal) as attempt:
                 await work()

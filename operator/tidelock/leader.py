@@ -83,7 +83,7 @@ _LAST_MOMENT_ASKED = 20.0
 
 
 class Leader:
-    """The scheduler and the operator of one process; nothing is read or written before `lead`.
+    """The scheduler and the operator of one process. Nothing is read or written before `lead`.
 
     Attributes:
         telemetry: its metrics, from the start of the process on.
@@ -211,7 +211,7 @@ class Leader:
         return Standing(state, self._instance, holder, self._leadership.epoch, silence)
 
     def site(self, token: MetricsToken | None) -> Site:
-        """Make the web view; with a token, for requests that have it."""
+        """Make the web view. A token restricts it to requests that have it."""
         return Site(WebView(self._decider, self._recent).look, lambda: self.standing, self._clock, token)
 
     async def lead(self, stop: asyncio.Event) -> None:
@@ -294,7 +294,7 @@ class Leader:
         return supervision.SupervisedOperator(WATERLEVELS, registry, self.telemetry, self._rng)
 
     def _make_load(self) -> LoadLoop:
-        """Make the load loop; the decisions take over its measurements in slices."""
+        """Make the load loop. The decisions take over its measurements in slices."""
         decider, tasks = self._decider, self._tasks
         load = LoadLoop(
             self._client,
@@ -313,7 +313,7 @@ class Leader:
         return load
 
     def _make_door(self, settings: Settings) -> BinderServer | None:
-        """Make the server for other binders, if it is asked for; it sees pods before the event handlers."""
+        """Make the server for other binders, if it is asked for. It sees pods before the event handlers."""
         if not (settings.extender or settings.admission):
             return None
         guard = AdmissionCheck(self._decider)

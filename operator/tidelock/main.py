@@ -248,7 +248,7 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
 
 
 def _address(text: str) -> str:
-    """Check an IP address; an empty text stands for none."""
+    """Check an IP address. An empty text stands for none."""
     try:
         return str(ipaddress.ip_address(text)) if text else ""
     except ValueError:
@@ -263,7 +263,7 @@ def _positive(text: str) -> int:
 
 
 def _port(text: str) -> int:
-    """Check a TCP port; 0 is any that is free."""
+    """Check a TCP port. 0 is any that is free."""
     if not text.isdecimal() or not int(text) < 2**16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: should be a whole number from 0 to 65535")
     return int(text)
@@ -285,7 +285,7 @@ def _lease_seconds(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status."""
+    """Run the command. Return the exit status."""
     parsed = _parser().parse_args(argv)
     collect_seldom()
     if parsed.command == "simulate":

@@ -27,7 +27,7 @@ def collect_seldom() -> None:
 
 
 async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Do the work unless `stop` is set first; return whether it was done. An error of the work is raised."""
+    """Do the work unless `stop` is set first. Return whether it was done. An error of the work is raised."""
     task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -44,7 +44,7 @@ async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
 
 @asynccontextmanager
 async def background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asyncio.Future[NoReturn]]:
-    """Run endless work while the context lasts; yield a future that ends with the first error."""
+    """Run endless work while the context lasts. Yield a future that ends with the first error."""
     tasks = [asyncio.create_task(endless) for endless in work]
     crashed: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 

@@ -24,7 +24,7 @@ class MetricsToken:
     """The token of scrapes, read again for each of them, as the file of a mounted Secret changes."""
 
     def __init__(self, path: Path) -> None:
-        """Take the file; raise TokenError if it holds no token now."""
+        """Take the file. Raise TokenError if it holds no token now."""
         self._path = path
         self._read()
 
@@ -45,7 +45,7 @@ class MetricsToken:
         return answer
 
     async def _shown_by(self, request: web.Request) -> bool:
-        """Return whether a request has the token, in a time that reveals nothing of it; raise TokenError."""
+        """Return whether a request has the token, in a time that reveals nothing of it. Raise TokenError."""
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         token = await asyncio.to_thread(self._read)
         shown = credentials.strip().encode(errors="surrogateescape")
@@ -79,7 +79,7 @@ async def serve(
     token: MetricsToken | None = None,
     site: web.Application | None = None,
 ) -> AsyncIterator[int]:
-    """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site; yield the port.
+    """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site. Yield the port.
 
     With a token, /metrics answers only requests that have it. Kubelets have none, so probes stay open.
     `/readyz?verbose` lists the `details`: parts by name, each with the reason if it does not work. These do

@@ -57,18 +57,18 @@ class Binder:
         self._unsettled: dict[str, AssumedPod] = {}  # by uid: those with an end unknown to the decider
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        """Ask the extenders about a pod in the background; call `answered` once the decider has advice."""
+        """Ask the extenders about a pod in the background. Call `answered` once the decider has advice."""
         about = About("consultation", PODS, consultation.waiting.pod.meta)
         self._tasks.spawn(self._consult(consultation, answered), about)
 
     def bind(self, assumed: AssumedPod, started: float) -> None:
-        """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
+        """Bind a pod in the background. `started` is the monotonic time at which its attempt began."""
         about = About("binding", PODS, assumed.pod.meta)
         self._tasks.spawn(self._bind_safely(assumed, started), about)
         self._recent.placed(assumed, self._clock.now())
 
     def look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
-        """Ask the API server for a pod in the background; call `answered` with it, or with None.
+        """Ask the API server for a pod in the background. Call `answered` with it, or with None.
 
         If its binding does not name the reservations that it took, these are written to the pod before.
         """
@@ -76,7 +76,7 @@ class Binder:
         self._tasks.spawn(self._look_up(claim, answered), about, partial(self.look_up, claim, answered))
 
     def report(self, outcome: Unschedulable) -> None:
-        """Write that a pod fits nowhere, or which step failed; the same message is written once."""
+        """Write that a pod fits nowhere, or which step failed. The same message is written once."""
         self._recent.refused(outcome, self._clock.now())
         waiting, message = outcome.waiting, outcome.diagnosis.message
         self._recorder.record(
@@ -139,7 +139,7 @@ class Binder:
         answered()
 
     async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:
-        """Ask extenders about victims; they know nothing of nodes with reservations as the only victims."""
+        """Ask extenders about victims. They know nothing of nodes with reservations as the only victims."""
         cache = self._decider.cache
         asked = {
             name: extender.ExtenderVictims(tuple(placed.pod for placed in each.pods), each.violations)
@@ -165,7 +165,7 @@ class Binder:
         answered(await (self._stored(claim.pod) if uids is None else self._annotated(claim.pod, uids)))
 
     async def _bind_safely(self, assumed: AssumedPod, started: float) -> None:
-        """Bind a pod; after a fault its capacity is free again, unless the API server has it bound by now."""
+        """Bind a pod. After a fault its capacity is free again, unless the API server has it bound by now."""
         uid = assumed.pod.uid
         self._unsettled[uid] = assumed
         with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
@@ -224,7 +224,7 @@ class Binder:
     # The steps.
 
     async def _wait_on_permit(self, assumed: AssumedPod) -> Diagnosis | None:
-        """Wait until all plugins that asked for it allow the pod; return the rejection if one does not."""
+        """Wait until all plugins that asked for it allow the pod. Return the rejection if one does not."""
         waiting = self._decider.waiting_pods.get(assumed.pod.uid)
         if waiting is None:
             return None
@@ -271,7 +271,7 @@ class Binder:
             return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
 
     async def _bound_after_all(self, assumed: AssumedPod, name: str, work: _Bind) -> bool:
-        """Return whether a binding was made that had no answer; until then the capacity stays taken.
+        """Return whether a binding was made that had no answer. Until then the capacity stays taken.
 
         The API server may make it after the pod was read. So the binding is sent again, as no pod is bound
         twice, until the pod shows a node, or no such request can be under way any more.
@@ -296,7 +296,7 @@ class Binder:
                 return True
 
     async def _stored(self, pod: Pod) -> Pod | None:
-        """Read a pod until the API server answers; None if it is gone, even if another pod has its name."""
+        """Read a pod until the API server answers. Return None if it is gone, even if its name lives on."""
         pause = self._tasks.retry_pauses()
         while True:
             try:
@@ -311,7 +311,7 @@ class Binder:
                 return stored if stored.uid == pod.uid else None
 
     async def _annotated(self, pod: Pod, claims: Sequence[str]) -> Pod | None:
-        """Write which reservations a pod took that others have bound, unless it says so; return it as stored.
+        """Write which reservations a pod took that others have bound, unless it says so. Return it as stored.
 
         This never replaces the annotation of a former leader, nor the reverse: the version is a condition of
         the write.
@@ -401,7 +401,7 @@ def _outcome_unknown(error: PluginError) -> bool:
 
 
 async def _decided(waiting: WaitingPod) -> None:
-    """Wait until a pod is allowed or rejected; a plugin that takes too long rejects it."""
+    """Wait until a pod is allowed or rejected. A plugin that takes too long rejects it."""
     loop = asyncio.get_running_loop()
     decided = asyncio.Event()
     waiting.when_decided(decided.set)

@@ -40,7 +40,7 @@ class Evictor:
     """Carries out the decisions of preemption, each eviction in a task of its own."""
 
     def __init__(self, context: WriterContext, decider: Decider, borrower_grace: int = 30) -> None:
-        """Prepare; `borrower_grace` is the longest grace period of a borrower, in seconds."""
+        """Prepare. `borrower_grace` is the longest grace period of a borrower, in seconds."""
         self._borrower_grace = borrower_grace
         self._client = context.client
         self._recorder = context.recorder
@@ -70,7 +70,7 @@ class Evictor:
                 self._tasks.spawn(self._move_all(task), about)
 
     async def _evict(self, attempt: PreemptionAttempt, victim: Pod) -> None:
-        """Evict a victim; if that fails, the pod or reservation that preempts it chooses again."""
+        """Evict a victim. If that fails, the pod or reservation that preempts it chooses again."""
         note = f"{_reason(attempt)} by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
         if self._decider.reject_waiting(victim.uid):
             self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
@@ -140,7 +140,7 @@ class Evictor:
             self._moving.discard(task)
 
     async def _reclaim(self, attempt: PreemptionAttempt, victim: Pod) -> None:
-        """Evict a borrower; the owner's right to its capacity stands above a budget."""
+        """Evict a borrower. The owner's right to its capacity stands above a budget."""
         try:
             await self._ask_to_evict(victim, self._grace(victim))
         except TooManyRequests:
@@ -152,7 +152,7 @@ class Evictor:
         return max(min(own, self._borrower_grace), 1)  # 0 would not wait for its containers to end
 
     async def _ask_to_evict(self, victim: Pod, grace: int | None = None) -> None:
-        """Evict a pod through the Eviction API, which respects budgets; None keeps the pod's grace period."""
+        """Evict a pod through the Eviction API, which respects budgets. None keeps the pod's grace period."""
         name, namespace = victim.meta.name, victim.meta.namespace
         eviction = {
             "apiVersion": "policy/v1",
@@ -194,7 +194,7 @@ class Evictor:
             )
 
     async def _take_nomination(self, pod: Pod) -> None:
-        """Remove a nomination; if that fails, the pod's next attempt does it."""
+        """Remove a nomination. If that fails, the pod's next attempt does it."""
         try:
             async with self._tasks.turn:
                 await self._patch_status(pod, {"nominatedNodeName": None})

@@ -17,7 +17,7 @@ class FairSemaphore(AbstractAsyncContextManager[None]):
     """
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        """Set the limits: of all holders, and of those of one tenant; no tenant has the first limit alone."""
+        """Set the limits: of all holders, and of those of one tenant. No tenant has the first limit alone."""
         self._free = most
         self._most_of_one = most_of_one
         self._held: Counter[str] = Counter()

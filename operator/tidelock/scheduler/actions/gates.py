@@ -35,7 +35,7 @@ _LONGEST_OF_NAMESPACE = 0.02
 
 
 class GateReporter:
-    """Writes to gated pods why they wait; pods with spec.schedulingGates are left to the API server."""
+    """Writes to gated pods why they wait. Pods with spec.schedulingGates are left to the API server."""
 
     def __init__(self, context: WriterContext, decider: Decider, binder: Binder) -> None:
         self._context = context
@@ -83,7 +83,7 @@ class GateReporter:
             self._tell(waiting, text)
 
     def _text(self, waiting: QueuedPodInfo) -> str:
-        """Return the reason for which a pod's gate keeps it; empty if there is nothing to write."""
+        """Return the reason for which a pod's gate keeps it, or an empty text if there is none to write."""
         pod = waiting.pod
         known = self._decider.queue.get(pod.uid) is waiting
         if not known or waiting.place is not QueueName.GATED or pod.spec.scheduling_gates:
@@ -103,7 +103,7 @@ class GateReporter:
         context.tasks.spawn(self._write(waiting, text), About("gate", PODS, waiting.pod.meta))
 
     async def _write(self, waiting: QueuedPodInfo, text: str) -> None:
-        """Write the condition unless the pod has changed; a write that fails is repeated later."""
+        """Write the condition unless the pod has changed. A write that fails is repeated later."""
         uid = waiting.pod.uid
         if await self._binder.write_condition(waiting, GATED, text, version=waiting.pod.meta.version):
             self._backoffs.reset(uid)

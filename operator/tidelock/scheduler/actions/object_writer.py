@@ -59,9 +59,9 @@ class _Rest(NamedTuple):
 
 
 class ObjectWriter(ABC):
-    """Makes the stored objects of one kind what they should be.
+    """Brings the stored objects of one kind to their desired state.
 
-    A controller derives from it, and says what is stored, what differs, and how the difference is written.
+    A controller derives from it. It knows the stored and the desired state, and writes the difference.
     """
 
     def __init__(
@@ -93,15 +93,15 @@ class ObjectWriter(ABC):
 
     @abstractmethod
     def _stored(self, key: Key) -> StoredObject | None:
-        """Return the newest version of an object; None if there is nothing to write of it."""
+        """Return the newest version of an object, or None if there is nothing to write of it."""
 
     @abstractmethod
     def _differs(self, key: Key) -> bool:
-        """Return whether the stored object differs from its desired state; False if it is gone."""
+        """Return whether the stored object differs from its desired state, or False if it is gone."""
 
     @abstractmethod
     async def _write_difference(self, key: Key) -> None:
-        """Write what differs now, with each request in a turn.
+        """Write the present difference, with each request in a turn.
 
         Raises:
             ApiError: a request failed.
@@ -138,7 +138,7 @@ class ObjectWriter(ABC):
             self._spawn(key, stored, attempt)
 
     def _spawn(self, key: Key, stored: StoredObject, failure: Attempt | None = None) -> None:
-        """Write an object in the background; after a fault, its status alone."""
+        """Write an object in the background, or its status alone after a fault."""
         self._writing.add(key)
         self._tasks.spawn(self._write(key, failure), About(self._step, self._resource, stored.meta))
 
@@ -157,11 +157,11 @@ class ObjectWriter(ABC):
         return self._tasks.turn.of(meta.namespace if self._tenant is None else self._tenant, line)
 
     async def _replace_status(self, meta: ObjectMeta, status: dict[str, Any]) -> None:
-        """Write a status and take over the answer, within a turn; raises ApiError."""
+        """Write a status and take over the answer, within a turn. Raises ApiError."""
         self._acknowledge(await self._client.replace_status(self._resource, meta, status))
 
     async def _delete(self, meta: ObjectMeta, resource: ApiResource | None = None) -> None:
-        """Delete an object in exactly this version, within a turn; raises ApiError."""
+        """Delete an object in exactly this version, within a turn. Raises ApiError."""
         await self._client.delete(
             (resource or self._resource).item(meta.name, meta.namespace),
             uid=meta.uid,
@@ -192,7 +192,7 @@ class ObjectWriter(ABC):
             self._ended()
 
     async def _is_through(self, key: Key) -> bool:
-        """Write the difference once; return whether nothing is left to write."""
+        """Write the difference once. Return whether nothing is left to write."""
         if (stored := self._stored(key)) is None:
             self._forget(key)
             return True
@@ -250,7 +250,7 @@ class ObjectWriter(ABC):
             self._count_failure(key, error, seconds)  # the next fault is written again
 
     async def _write_fault(self, stored: StoredObject, fault: Exception) -> None:
-        """Name a fault in the status; an object that has finished keeps the status of its end."""
+        """Name a fault in the status. An object that has finished keeps the status of its end."""
         meta, note = stored.meta, failure_note(fault)
         status = failed(stored.status, meta.generation, reasons.INTERNAL_ERROR, note, self._clock.now())
         if "finishedAt" in stored.status or status == stored.status:
@@ -271,7 +271,7 @@ class ObjectWriter(ABC):
             self._compare_later(key)
 
     def _is_left_alone(self, key: Key) -> bool:
-        """Return whether an object rests after a fault; a new spec ends the rest."""
+        """Return whether an object rests after a fault. A new spec ends the rest."""
         if (rest := self._resting.get(key)) is None or (stored := self._stored(key)) is None:
             return False
         same = (rest.uid, rest.generation) == (stored.meta.uid, stored.meta.generation)

@@ -34,7 +34,7 @@ _WARNINGS = frozenset(
         *(Event.LAPSE, Event.FORFEIT),
     }
 )
-# A claim lasts for the milliseconds of a binding, whose end is an event.
+# A claim lasts for the milliseconds of a binding. The end of the binding is an event.
 _UNTOLD = frozenset({Event.CLAIM})
 
 
@@ -52,7 +52,7 @@ class StatusWriter(ObjectWriter):
         self._ledger = ledger
 
     def flush(self) -> bool:
-        """Record all changes as events and metrics, and begin to write some; return whether more are left."""
+        """Record all changes as events and metrics, and begin to write some. Return whether more are left."""
         changes, ended = self._ledger.changes, self._ledger.ended
         self._ledger.changes, self._ledger.ended = [], []
         lives: dict[str, Record] = {}
@@ -105,7 +105,7 @@ class StatusWriter(ObjectWriter):
         self._wake_loop()
 
     def _news(self, entry: ReservationInfo) -> dict[str, Any] | None:
-        """Return the status of an entry if another one is stored; a claim is not worth a write."""
+        """Return the status of an entry if another one is stored. A claim is not worth a write."""
         if entry.phase is Phase.BOUND:
             return None
         wanted = render_reservation(entry, self._clock.now())

@@ -24,7 +24,7 @@ _TURNS_A_NAMESPACE = 8
 _SHORTEST_RETRY = 0.1
 _LONGEST_REFUSED = 60.0
 LONGEST_RETRY = 5.0
-"""Longest pause in seconds between two tries of a request whose failure may pass by itself."""
+"""Longest pause in seconds between two tries of a request that may succeed by itself later."""
 # Seconds after the last task in which another is likely to come, as people send work in series.
 _CALM = 0.1
 # Longest sleep in seconds: a system clock that was set forward is noticed within it.
@@ -59,7 +59,7 @@ class Tasks:
     """
 
     def __init__(self, rng: Random, isolation: Isolation) -> None:
-        """Prepare; random pauses spread requests that are repeated."""
+        """Prepare. Random pauses spread requests that are repeated."""
         self._isolation = isolation
         self.turn = FairSemaphore(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
@@ -73,13 +73,13 @@ class Tasks:
 
     @property
     def busy(self) -> bool:
-        """Whether a task is at work, or was a moment ago; one that pauses after a failure is not."""
+        """Whether a task is at work, or was a moment ago. One that pauses after a failure is not."""
         return len(self._running) > self._asleep or asyncio.get_running_loop().time() < self._calm_from
 
     def spawn(
         self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
     ) -> None:
-        """Start a task, unless the end has come; after a fault of the task `again` is called later."""
+        """Start a task, unless the end has come. After a fault of the task `again` is called later."""
         if self._closed:
             work.close()
             return

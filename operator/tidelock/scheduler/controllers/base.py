@@ -262,7 +262,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         return rest is not None and self._clock.monotonic() < rest.until
 
     def _try_refused_again(self, namespace: str) -> None:
-        """Shorten the rests of a namespace whose quotas changed; the API server may be a moment later."""
+        """Shorten the rests of a namespace whose quotas changed. The API server may be a moment later."""
         for key in [key for key in self._rests if key.namespace == namespace]:
             until = self._clock.monotonic() + _SHORTEST_REST
             self._rests[key] = self._rests[key]._replace(until=until, seconds=_SHORTEST_REST / 2)
@@ -274,7 +274,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         return known is not None and known.meta.uid == kept.meta.uid
 
     async def _make(self, kept: K, name: str) -> ApiError | None:
-        """Create a Reservation; return the error if that fails."""
+        """Create a Reservation. Return the error if that fails."""
         namespace = kept.meta.namespace
         try:
             async with self.turn(kept.meta):

@@ -1,4 +1,4 @@
-"""Writes what is used of each ReservationQuota into its status.
+"""Writes the use of each ReservationQuota into its status.
 
 A status needs no speed: it is written a while after a change, so a busy namespace costs one write for many
 Reservations. One quota is written at a time, beside the statuses for which clients wait.

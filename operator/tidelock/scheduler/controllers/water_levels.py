@@ -26,7 +26,7 @@ class Measuring(Protocol):
         """Take over a valid WaterLevel as it is now."""
 
     def forget(self, name: str, uid: str) -> None:
-        """Stop to measure for a WaterLevel that is gone or not valid, and remove what it has left."""
+        """Stop measuring for a WaterLevel that is gone or invalid, and remove its annotations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class InvalidWaterLevel:
 
 
 class WaterLevelController(ObjectWriter):
-    """Takes WaterLevels in, and hands them to what measures, or writes why they are invalid."""
+    """Takes WaterLevels in, and hands them to the load loop, or writes why they are invalid."""
 
     def __init__(self, context: WriterContext, measuring: Measuring) -> None:
         super().__init__(context, WATERLEVELS, "status")
@@ -61,7 +61,7 @@ class WaterLevelController(ObjectWriter):
             self._measuring.observe({**body, "status": status}, spec)
 
     def remove(self, body: Mapping[str, Any]) -> None:
-        """Forget a WaterLevel that is gone or going; another one of its name goes on."""
+        """Forget a WaterLevel that is gone or going. Another one of its name goes on."""
         meta = _meta(body)
         self._measuring.forget(meta.name, meta.uid)
         known = self._invalid.get(meta.key)

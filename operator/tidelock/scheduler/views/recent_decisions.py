@@ -44,14 +44,14 @@ class Decision(NamedTuple):
 
 
 class RecentDecisions:
-    """The last `most` decisions; noting one takes a microsecond or two, or nothing where none is kept."""
+    """The last `most` decisions. Noting one takes a microsecond or two, or nothing where none is kept."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._decisions: dict[tuple[Kind, Key, str], Decision] = {}
 
     def __iter__(self) -> Iterator[Decision]:
-        """Yield the decisions, the newest first; of those of one instant, the last that was noted."""
+        """Yield the decisions, the newest first, and of one instant the last that was noted."""
         noted = reversed(self._decisions.values())
         return iter(sorted(noted, key=lambda decision: decision.at, reverse=True))
 
@@ -65,7 +65,7 @@ class RecentDecisions:
         self._note(Decision(now, "Pod", outcome.waiting.pod.key, verdict, why=outcome.diagnosis.message))
 
     def changed(self, change: Transition, entry: ReservationInfo | None) -> None:
-        """Note a transition of a reservation; a claim is its pod's own decision."""
+        """Note a transition of a reservation. A claim is its pod's own decision."""
         if change.event is Event.CLAIM:
             return
         active = change.phase is Phase.ACTIVE and entry is not None and entry.uid == change.meta.uid
