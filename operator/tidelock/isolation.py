@@ -64,7 +64,7 @@ class _Failing(NamedTuple):
 
 
 class Isolation:
-    """Takes the faults of all parts of the process."""
+    """Handles the faults of all parts of the process."""
 
     def __init__(
         self,

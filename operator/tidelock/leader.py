@@ -1,4 +1,4 @@
-"""What decides and writes while this process leads: how the parts are put together, start and end."""
+"""The parts that decide and write while this process leads: their wiring, start and end."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from tidelock.binders.server import BinderServer
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
-from tidelock.handlers import lifecycle, supervision, waterlevels
+from tidelock.handlers import lifecycle, supervision, water_levels
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -52,6 +52,7 @@ from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
+from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import OTHERS, OWN, reflectors
@@ -69,9 +70,9 @@ logger = logging.getLogger(__name__)
 STUCK = 30.0
 """Seconds that a turn of the decision loop may take."""
 
-# Seconds after which it is told that the API server is silent: each of many watches has a bookmark a minute.
+# Seconds after which the web view says that the API server is silent: each watch has a bookmark a minute.
 _SILENT = 60
-# Seconds that writes under way and events that wait get at the end: whoever leads next waits for them. Most
+# Seconds that writes under way and events that wait get at the end, as the next leader waits for them. Most
 # requests take a hundredth of that.
 _LAST_WRITES = 0.5
 _LAST_EVENTS = 0.25
@@ -82,13 +83,13 @@ _LAST_MOMENT_ASKED = 20.0
 
 
 class Leader:
-    """The scheduler and the operator of one process; nothing is read or written before `lead`.
+    """The scheduler and the operator of one process. Nothing is read or written before `lead`.
 
     Attributes:
-        telemetry: what is measured of it, from the start of the process on.
+        telemetry: its metrics, from the start of the process on.
         profiles: schedulerNames of the pods that it places.
-        isolation: takes the faults that cost an object, or a part, and not the process.
-        end_within: has the process end within so many seconds, by force if need be; for `main` to set.
+        isolation: handles the faults that cost an object, or a part, and not the process.
+        end_within: ends the process within so many seconds, by force if necessary; `main` sets it.
 
     """
 
@@ -166,7 +167,7 @@ class Leader:
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
         self._load = self._make_load()
-        self._kopf = self._make_kopf()
+        self._kopf = self._make_kopf(WaterLevelController(context, self._load))
         self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
         self.telemetry.registry.register(self._faults)
         self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
@@ -175,19 +176,19 @@ class Leader:
 
     @property
     def alive(self) -> bool:
-        """Whether decisions are made, or need not be: somebody else leads."""
+        """Whether decisions are made, or need not be, as another process leads."""
         return self._leadership.waiting or self._clock.monotonic() - self._loop.last_turn < STUCK
 
     @property
     def ready(self) -> bool:
-        """Whether the cluster is read, or need not be: somebody else leads."""
+        """Whether the cluster is read, or need not be, as another process leads."""
         return not self._ending and (self._leadership.waiting or self._event_handlers.ready)
 
     @property
     def details(self) -> dict[str, str]:
         """The watches and Kopf operators while it leads, and the Lease while it stands by.
 
-        Each comes with why it does not work, or nothing.
+        Each comes with the reason if it does not work.
         """
         if self._leadership.waiting:
             return {"lease": self._leadership.silence}
@@ -199,7 +200,7 @@ class Leader:
 
     @property
     def standing(self) -> Standing:
-        """What this process is to the cluster."""
+        """The part that this process plays in the cluster."""
         holder = self._leadership.holder
         if self._leadership.waiting:
             return Standing("standby", self._instance, holder)
@@ -210,19 +211,19 @@ class Leader:
         return Standing(state, self._instance, holder, self._leadership.epoch, silence)
 
     def site(self, token: MetricsToken | None) -> Site:
-        """Make the web view; with a token, for those who show it."""
+        """Make the web view. A token restricts it to requests that have it."""
         return Site(WebView(self._decider, self._recent).look, lambda: self.standing, self._clock, token)
 
     async def lead(self, stop: asyncio.Event) -> None:
         """Decide and write until `stop` is set or a signal comes, then give the Lease up.
 
-        The parts end in the opposite order of that in which they begin: first what decides, then the writes
-        under way, the events that tell of them, and the Lease. Kopf, which may take seconds to end, is last:
-        by then another process leads, and this one can't write any more.
+        The parts end in the opposite order of that in which they begin: first the decisions, then the writes
+        under way, their events, and the Lease. Kopf, which may take seconds to end, is last: by then another
+        process leads, and this one can't write any more.
 
         Raises:
             LeaseLostError: another process leads now, or might.
-            ListenError: other binders can't be answered at the address that is set for them.
+            ListenError: the address for other binders can't be listened at.
 
         """
         self._decider.ledger.lead(self._leadership.epoch)
@@ -244,7 +245,7 @@ class Leader:
                     end.result()
 
     def _endless(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
-        """Give all that runs for as long as this process leads."""
+        """Yield all work that runs for as long as this process leads."""
         yield self._leadership.keep()
         pods = self._event_handlers.pods if self._door is None else self._door.arrivals
         whole = self._extenders.configured
@@ -285,15 +286,15 @@ class Leader:
         if self._door is not None:
             yield supervise("binders", self._door.run, fatal=(ListenError,))
 
-    def _make_kopf(self) -> supervision.SupervisedOperator:
+    def _make_kopf(self, controller: WaterLevelController) -> supervision.SupervisedOperator:
         """Make the Kopf operator of WaterLevels."""
         registry = kopf.OperatorRegistry()
         lifecycle.register(registry, self._connection)
-        waterlevels.register(registry, self._client, self._load, self._clock, self._tasks.retry_pauses)
+        water_levels.register(registry, controller)
         return supervision.SupervisedOperator(WATERLEVELS, registry, self.telemetry, self._rng)
 
     def _make_load(self) -> LoadLoop:
-        """Make what measures nodes and workloads; the decisions take over what it finds in slices."""
+        """Make the load loop. The decisions take over its measurements in slices."""
         decider, tasks = self._decider, self._tasks
         load = LoadLoop(
             self._client,
@@ -312,7 +313,7 @@ class Leader:
         return load
 
     def _make_door(self, settings: Settings) -> BinderServer | None:
-        """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""
+        """Make the server for other binders, if it is asked for. It sees pods before the event handlers."""
         if not (settings.extender or settings.admission):
             return None
         guard = AdmissionCheck(self._decider)
@@ -338,7 +339,7 @@ class Leader:
         )
 
     def _answers(self) -> bool:
-        """Whether to answer other binders: all is known, and nobody else may have admitted more."""
+        """Return whether to answer other binders: all is known, and no other process admits."""
         try:
             self._leadership.check()
         except ApiError:

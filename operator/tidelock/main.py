@@ -79,7 +79,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
-    """Tell of the process over HTTP, from its start on."""
+    """Serve probes, metrics and the web view over HTTP, from the start of the process on."""
     token = MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None
     site = leader.site(token) if settings.web_view else None
     return serve(
@@ -118,7 +118,7 @@ async def _leadership(
 
 
 def _configuration(settings: Settings) -> Configuration:
-    """Read the configuration file, if there is one, and tell what is of no effect in it."""
+    """Read the configuration file, if there is one, and log its fields without effect."""
     if not settings.config:
         return default_configuration(settings.scheduler_name, BUILTINS)
     try:
@@ -179,7 +179,7 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
 
 
 def _add_serving(run: argparse.ArgumentParser) -> None:
-    """Add what people and programs see of the process."""
+    """Add the options of probes, metrics, the web view and logs."""
     run.add_argument("--listen", help="address for metrics and probes")
     run.add_argument("--port", type=_port, help="port for metrics and probes")
     run.add_argument(
@@ -215,7 +215,7 @@ def _add_leading(run: argparse.ArgumentParser) -> None:
 
 
 def _add_binders(run: argparse.ArgumentParser) -> None:
-    """Add what keeps other binders from locked room, see docs/other-binders.md."""
+    """Add the options for other binders, see docs/other-binders.md."""
     run.add_argument(
         "--extender",
         action="store_true",
@@ -248,7 +248,7 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
 
 
 def _address(text: str) -> str:
-    """Check an IP address; an empty text is none."""
+    """Check an IP address. An empty text stands for none."""
     try:
         return str(ipaddress.ip_address(text)) if text else ""
     except ValueError:
@@ -263,14 +263,14 @@ def _positive(text: str) -> int:
 
 
 def _port(text: str) -> int:
-    """Check a TCP port; 0 is any that is free."""
+    """Check a TCP port. 0 is any that is free."""
     if not text.isdecimal() or not int(text) < 2**16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: should be a whole number from 0 to 65535")
     return int(text)
 
 
 def _namespaced(text: str) -> str:
-    """Check what names a namespaced object."""
+    """Check the name of a namespaced object."""
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise argparse.ArgumentTypeError(f"{text!r}: should be NAMESPACE/NAME")
@@ -285,7 +285,7 @@ def _lease_seconds(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; gives the exit status."""
+    """Run the command. Return the exit status."""
     parsed = _parser().parse_args(argv)
     collect_seldom()
     if parsed.command == "simulate":

@@ -36,7 +36,9 @@ class MetricsToken:
                 if not await self._shown_by(request):
                     return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
             except TokenError as error:
-                logger.warning("nothing is given", extra={"path": request.path, "error": str(error)})
+                logger.warning(
+                    "a request was not answered", extra={"path": request.path, "error": str(error)}
+                )
                 return web.Response(status=503, text="the token to compare with can't be read")
             return await handler(request)
 

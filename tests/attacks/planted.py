@@ -53,7 +53,7 @@ _STEPS: tuple[tuple[Any, str, str], ...] = (
     (StatusWriter, "_news", "status"),
     (StatusWriter, "_tell", "telling"),
     (StatusWriter, "_audit", "audit"),
-    (QuotaController, "_report", "status"),
+    (QuotaController, "_wanted", "status"),
     (QuoteController, "_judge", "quote"),
     (Binder, "_look_up", "look-up"),
     (Binder, "_tell", "condition"),

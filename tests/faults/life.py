@@ -16,7 +16,7 @@ from faults.hasty import JumpingClock
 from faults.history import BUDGETS
 from isolating import Isolating
 from tidelock.framework.config import default_configuration
-from tidelock.handlers import lifecycle, waterlevels
+from tidelock.handlers import lifecycle, water_levels
 from tidelock.handlers.supervision import SupervisedOperator, running
 from tidelock.kube.client import (
     NODES,
@@ -56,6 +56,7 @@ from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
+from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pod_queue import QueueName
 from tidelock.scheduler.informers.event_handlers import EventHandlers
@@ -75,19 +76,6 @@ _LOOK = 0.05
 _ROUNDED = 1.0
 _QUOTAS = "reservation_quotas"
 _BUDGETS = "pod_disruption_budgets"
-
-
-class _Reporter(QuotaController):
-    """Knows whether it is about to write."""
-
-    busy = False
-
-    async def flush(self) -> None:
-        self.busy = True
-        try:
-            await super().flush()
-        finally:
-            self.busy = False
 
 
 class Life:
@@ -136,7 +124,7 @@ class Life:
         self.groups = GroupController(context, self.decider.ledger)
         self.schedules = ScheduleController(context, self.decider.ledger)
         self.desk = QuoteController(context, self.decider)
-        self._reporter = _Reporter(context, self.decider.ledger.quotas)
+        self._reporter = QuotaController(context, self.decider.ledger.quotas)
         binder = Binder(context, self.decider, self._extenders)
         self._gates = GateReporter(context, self.decider, binder)
         self._loop = Loop(
@@ -189,7 +177,7 @@ class Life:
         )
         registry = kopf.OperatorRegistry()
         lifecycle.register(registry, replace(connection, server=url))
-        waterlevels.register(registry, self._client, self._load, clock, self.tasks.retry_pauses)
+        water_levels.register(registry, WaterLevelController(context, self._load))
         self._kopf = [SupervisedOperator(WATERLEVELS, registry, telemetry, rng)] if levels else []
 
     async def live(self) -> None:
@@ -262,8 +250,8 @@ class Life:
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
             f"groups or schedules were refused a moment ago: {refused}": bool(refused),
-            "quotes wait": bool(self.desk._waiting or self.desk._busy),
-            "quotas lag": self._reporter.busy or bool(decider.ledger.quotas.changed),
+            "quotes wait": bool(self.desk._waiting or self.desk._writing),
+            "quotas lag": bool(decider.ledger.quotas.changed or self._reporter._writing),
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or decider.ledger.touched
             ),

@@ -106,8 +106,8 @@ def _deletions_in_a_gap_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def write_once(self: StatusWriter, key: Key) -> None:
-        await self._write_once(key)
+    async def write_once(self: StatusWriter, key: Key, _failure: object) -> None:
+        await self._write_difference(key)
 
     monkeypatch.setattr(StatusWriter, "_write", write_once)
 
@@ -144,10 +144,7 @@ def _quotas_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def say_nothing(*_: object) -> None:
-        pass
-
-    monkeypatch.setattr(QuoteController, "_answer", say_nothing)
+    monkeypatch.setattr(QuoteController, "_differs", lambda *_: False)
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,12 +52,12 @@ def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
 
 
 def close_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Handle an error that no task takes, as the loop's exception handler.
+    """Log an error that no task handles, as the loop's exception handler.
 
     Kopf's watches may be cancelled where they are suspended, so that they are left to the end of the loop. It
     closes a watch and the context within it at once, and the watch complains that its context is not through
     yet. A scan for kinds that fails leaves requests behind, which fail, too. Neither loses anything, so these
-    errors are logged for debugging only, and all others as ever.
+    errors are logged for debugging only, and all others as usual.
     """
     if "asyncgen" in context or _is_of_kopf(context.get("future")):
         logger.debug(context["message"], exc_info=context.get("exception"))

@@ -37,10 +37,10 @@ _NOT_STARTED = "NotStarted"
 
 
 class SupervisedOperator:
-    """Kopf for one kind, started again whenever it ends.
+    """A Kopf operator of one kind, started again whenever it ends.
 
     Attributes:
-        resource: the kind that its handlers are for.
+        resource: the kind of its handlers.
         problem: why it does not work now, in a word; empty if it works.
 
     """
@@ -90,7 +90,7 @@ class SupervisedOperator:
         return next(filter(None, errors), RuntimeError("Kopf has ended by itself"))
 
     async def _watch_over(self, insights: Insights) -> NoReturn:
-        """Note when Kopf works; raises NotFound if it finds no such kind, as it would not look again."""
+        """Note when Kopf works. Raises NotFound if it finds no such kind, as it would not look again."""
         await insights.ready_resources.wait()
         if not any(found.plural == self.resource.plural for found in insights.watched_resources):
             raise NotFound("the API server does not serve this kind", status=404)
@@ -123,7 +123,7 @@ class SupervisedOperator:
 async def running(
     operators: Collection[SupervisedOperator], started: asyncio.Event, stop: asyncio.Event
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run Kopf while the context lasts, once `started` is set; yields its task, which never ends before.
+    """Run Kopf while the context lasts, once `started` is set. Yields its task, which never ends before.
 
     Reservations come first, so Kopf starts after the first decision. Signals set `stop`.
     """
@@ -142,6 +142,6 @@ async def running(
 
 
 def _is_fault(error: BaseException) -> bool:
-    """Whether an error is a fault of a program, whose traceback is needed, and none of the API server."""
+    """Return whether an error is a fault of a program, which needs a traceback, and not of the API server."""
     expected = (ApiError, aiohttp.ClientError, OSError)
     return not isinstance(error, expected) and not type(error).__module__.startswith("kopf.")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import aiohttp
@@ -52,6 +53,8 @@ logger = logging.getLogger(__name__)
 # Part of the staleness limit after which an unchanged level is written again, so it does not become stale.
 # One write may fail.
 _REWRITE_PART = 0.5
+# Seconds after the end of a WaterLevel until its annotations are removed.
+_SOON = 1.0
 # Seconds after which the past is requested again, if that failed.
 _PAST_RETRY = 600.0
 
@@ -92,6 +95,7 @@ class LoadLoop:
         self._groups: dict[str, MeasuredGroup] = {}
         self._workloads = Workloads()
         self._leftovers = GarbageCollector(self._annotator, lambda: cache.columns.nodes, self._workloads)
+        self._left = asyncio.Event()  # a WaterLevel may have left annotations
         self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
 
     def on_uses(self, listener: Callable[[MeasuredUses], None]) -> None:
@@ -111,7 +115,7 @@ class LoadLoop:
                 for group in self._groups.values():
                     self._start(group)
                 while True:
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await self._until_look()
                     with self._isolation.part("leftovers") as attempt:
                         await self._tidy()
                     await asyncio.sleep(attempt.pause)
@@ -131,6 +135,7 @@ class LoadLoop:
             if group.spec == spec:
                 return
             _stop(group)
+            self._left.set()
             if group.spec.source != spec.source:
                 group = MeasuredGroup(body, spec)
             group.spec = spec
@@ -152,7 +157,16 @@ class LoadLoop:
         if group is not None and group.uid == uid:
             del self._groups[name]
             _stop(group)
+            self._left.set()
             self._metrics.forget(name)
+
+    async def _until_look(self) -> None:
+        """Wait for the next look at what WaterLevels have left: it is soon after one has gone or changed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._left.wait()
+                await asyncio.sleep(_SOON)  # several may go at once
+        self._left.clear()
 
     async def _tidy(self) -> None:
         """Drop WaterLevels that are gone, and remove the annotations that they leave.

@@ -3,9 +3,11 @@
 import asyncio
 import gc
 import logging
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,11 +16,13 @@ import pytest
 
 from tidelock.handlers import lifecycle, supervision
 from tidelock.handlers.supervision import SupervisedOperator, running
+from tidelock.kube import client
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import WATERLEVELS
 from tidelock.kube.config import Connection, Credentials
 from tidelock.telemetry import Telemetry
 
+ROOT = Path(__file__).parents[3]
 UNREACHABLE = "http://127.0.0.1:9"  # the port of a service that no machine has any more
 PATIENCE = 60.0  # seconds
 LABELS = {"resource": WATERLEVELS.plural}
@@ -103,6 +107,17 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     made = Scene()
     monkeypatch.setattr(kopf, "spawn_tasks", made.spawn_tasks)
     return made
+
+
+def test_no_kind_that_kopf_watches_has_a_field_of_unknown_shape() -> None:
+    """One deeply nested object ends Kopf's watch with a RecursionError, for all objects of its kind."""
+    wired = (ROOT / "operator/tidelock/leader.py").read_text()
+    kinds = re.findall(r"SupervisedOperator\((\w+),", wired)
+    assert kinds == ["WATERLEVELS"]
+    for kind in kinds:
+        schema = (ROOT / "crds" / f"{getattr(client, kind).plural}.yaml").read_text()
+        assert "openAPIV3Schema" in schema
+        assert "x-kubernetes-preserve-unknown-fields" not in schema
 
 
 async def test_signals_set_the_flag_of_the_process_though_kopf_takes_them(scene: Scene) -> None:

@@ -318,6 +318,33 @@ async def test_what_was_written_down_is_told_before_anything_is_read(bench: Benc
     assert bench.told[0].pods == {}
 
 
+async def test_what_a_waterlevel_leaves_behind_is_removed_soon_after_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its annotations stayed until the next look, however soon its end was known."""
+    monkeypatch.setattr("tidelock.load.loop.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("tidelock.load.loop._SOON", 0.0)
+    running = asyncio.create_task(bench.run())
+    bench.see()
+    while len(bench.annotated(NODE_LEVEL)) < 2:  # noqa: ASYNC110 -- ends with the test's time-out
+        await asyncio.sleep(0.01)
+    text = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
+    for name in ("node-a", "node-b"):
+        bench.cache.put_node(builders.node(name, uid=f"uid-{name}", annotations={NODE_LEVEL: text}))
+    known = len(bench.api.patches)
+    bench.listed.clear()
+    bench.serve()
+    bench.forget("pool", "uid-pool")
+    while len(bench.api.patches) < known + 2:  # noqa: ASYNC110 -- ends with the test's time-out
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    removed = bench.api.patches[known:]
+    assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b"]
+
+
 async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_known(bench: Bench) -> None:
     pod = builders.pod("db-0", node_name="node-a", controller="apps/v1/StatefulSet/db", uid="uid-db-0")
     bench.cache.upsert(pod)

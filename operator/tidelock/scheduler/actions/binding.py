@@ -1,7 +1,7 @@
-"""The binding cycle: what is done with a pod once it is reserved, and how pods are told why they are not.
+"""The binding cycle of a reserved pod, and the conditions and events of pods that are not scheduled.
 
-In order, as in kube-scheduler 1.36 (schedule_one.go): wait for the permit, PreBind, Bind, PostBind. Whatever
-fails gives the room back, and the pod returns to the queue.
+In order, as in kube-scheduler 1.36 (schedule_one.go): wait for the permit, PreBind, Bind, PostBind. A step
+that fails frees the capacity again, and the pod returns to the queue.
 """
 
 import asyncio
@@ -54,29 +54,29 @@ class Binder:
         self._recent = context.recent
         self._decider = decider
         self._extenders = extenders
-        self._unsettled: dict[str, AssumedPod] = {}  # by uid: of whose end the decider does not know
+        self._unsettled: dict[str, AssumedPod] = {}  # by uid: those with an end unknown to the decider
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
+        """Ask the extenders about a pod in the background. Call `answered` once the decider has advice."""
         about = About("consultation", PODS, consultation.waiting.pod.meta)
         self._tasks.spawn(self._consult(consultation, answered), about)
 
     def bind(self, assumed: AssumedPod, started: float) -> None:
-        """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
+        """Bind a pod in the background. `started` is the monotonic time at which its attempt began."""
         about = About("binding", PODS, assumed.pod.meta)
         self._tasks.spawn(self._bind_safely(assumed, started), about)
         self._recent.placed(assumed, self._clock.now())
 
     def look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
-        """Ask the API server for a pod in the background; calls `answered` with it, or with None.
+        """Ask the API server for a pod in the background. Call `answered` with it, or with None.
 
-        If its binding does not say which locks it took, that is written to the pod before.
+        If its binding does not name the reservations that it took, these are written to the pod before.
         """
         about = About("look-up", PODS, claim.pod.meta)
         self._tasks.spawn(self._look_up(claim, answered), about, partial(self.look_up, claim, answered))
 
     def report(self, outcome: Unschedulable) -> None:
-        """Tell a pod that it fits nowhere, or what went wrong; the same message is told once."""
+        """Write that a pod fits nowhere, or which step failed. The same message is written once."""
         self._recent.refused(outcome, self._clock.now())
         waiting, message = outcome.waiting, outcome.diagnosis.message
         self._recorder.record(
@@ -101,7 +101,8 @@ class Binder:
     ) -> bool:
         """Write why a pod is not scheduled, and the node that is being made ready for it, or none.
 
-        With a version, only if the pod has that one. Return False if that failed and may succeed later.
+        A version makes it a condition that the pod has that one. Return False if the write failed and may
+        succeed later.
         """
         pod = waiting.pod
         condition = {
@@ -132,13 +133,13 @@ class Binder:
                 advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
             else:
                 advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
-        if attempt.error is not None:  # no other pod is decided before there is an answer
+        if attempt.error is not None:  # no other pod is decided before the answer
             advice = ExtenderAdviceData(victims={}, error=failure_text(attempt.error))
         self._decider.advised(consultation, advice)
         answered()
 
     async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:
-        """Ask whom else to evict; about nodes where only locks would have to go, extenders know nothing."""
+        """Ask extenders about victims. They know nothing of nodes with reservations as the only victims."""
         cache = self._decider.cache
         asked = {
             name: extender.ExtenderVictims(tuple(placed.pod for placed in each.pods), each.violations)
@@ -164,7 +165,7 @@ class Binder:
         answered(await (self._stored(claim.pod) if uids is None else self._annotated(claim.pod, uids)))
 
     async def _bind_safely(self, assumed: AssumedPod, started: float) -> None:
-        """Bind a pod; after a fault its room is free again, unless the API server has it bound by now."""
+        """Bind a pod. After a fault its capacity is free again, unless the API server has it bound by now."""
         uid = assumed.pod.uid
         self._unsettled[uid] = assumed
         with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
@@ -175,7 +176,7 @@ class Binder:
             await asyncio.sleep(attempt.pause)
 
     async def _settle(self, assumed: AssumedPod) -> None:
-        """Have the decider know what became of a pod, as the API server says."""
+        """Report to the decider whether a pod is bound, as the API server says."""
         stored = await self._stored(assumed.pod)
         if stored is not None and stored.node_name == assumed.node_name:
             self._decider.bound(assumed, self._clock.now())
@@ -223,7 +224,7 @@ class Binder:
     # The steps.
 
     async def _wait_on_permit(self, assumed: AssumedPod) -> Diagnosis | None:
-        """Wait until all plugins that asked for it allow the pod; gives the refusal if one does not."""
+        """Wait until all plugins that asked for it allow the pod. Return the rejection if one does not."""
         waiting = self._decider.waiting_pods.get(assumed.pod.uid)
         if waiting is None:
             return None
@@ -250,7 +251,7 @@ class Binder:
             await self._run("PreBind", plugin.name, work, assumed)
 
     async def _bind_by_plugin(self, assumed: AssumedPod) -> None:
-        """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
+        """Bind the pod by an extender, or by the first Bind plugin that does not skip it."""
         binders: list[tuple[str, _Bind]] = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
         if self._extenders.configured:
             binders.insert(0, (ExtenderAdvice.name, self._bind_by_extender))
@@ -270,10 +271,10 @@ class Binder:
             return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
 
     async def _bound_after_all(self, assumed: AssumedPod, name: str, work: _Bind) -> bool:
-        """Find out whether a binding whose answer was lost is made; until then the room stays taken.
+        """Return whether a binding was made that had no answer. Until then the capacity stays taken.
 
-        It may be made later than it is looked for. So it is sent again, as no pod is bound twice, until the
-        pod tells, or the API server can be at none of them any more.
+        The API server may make it after the pod was read. So the binding is sent again, as no pod is bound
+        twice, until the pod shows a node, or no such request can be under way any more.
         """
         pause = self._tasks.retry_pauses()
         latest = self._clock.monotonic() + _UNDER_WAY
@@ -295,7 +296,7 @@ class Binder:
                 return True
 
     async def _stored(self, pod: Pod) -> Pod | None:
-        """Read a pod until the API server answers; None if it is gone, whoever has its name now."""
+        """Read a pod until the API server answers. Return None if it is gone, even if its name lives on."""
         pause = self._tasks.retry_pauses()
         while True:
             try:
@@ -310,9 +311,10 @@ class Binder:
                 return stored if stored.uid == pod.uid else None
 
     async def _annotated(self, pod: Pod, claims: Sequence[str]) -> Pod | None:
-        """Have a pod that others have bound say which locks it took, unless it does; returns it as stored.
+        """Write which reservations a pod took that others have bound, unless it says so. Return it as stored.
 
-        A former leader's words are never replaced, nor these by it: the version is a condition of the write.
+        This never replaces the annotation of a former leader, nor the reverse: the version is a condition of
+        the write.
         """
         pause = self._tasks.retry_pauses()
         path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
@@ -340,7 +342,7 @@ class Binder:
         """Run a plugin for a pod.
 
         Raises:
-            PluginError: it refused, or it failed; at this point both are errors of the pod.
+            PluginError: the plugin refused, or it failed; at this point both are errors of the pod.
 
         """
         started = self._clock.monotonic()
@@ -377,7 +379,7 @@ class Binder:
         with self._isolation.attempt("binding", PODS, assumed.pod.meta):
             plugin.post_bind(assumed.state, assumed.pod, assumed.node_name)
 
-    # What is told.
+    # Reports.
 
     def _end(self, assumed: AssumedPod, result: str, started: float) -> None:
         profile = assumed.profile.scheduler_name
@@ -399,7 +401,7 @@ def _outcome_unknown(error: PluginError) -> bool:
 
 
 async def _decided(waiting: WaitingPod) -> None:
-    """Wait until a pod is allowed or rejected; a plugin whose time is over rejects it."""
+    """Wait until a pod is allowed or rejected. A plugin that takes too long rejects it."""
     loop = asyncio.get_running_loop()
     decided = asyncio.Event()
     waiting.when_decided(decided.set)
@@ -412,5 +414,5 @@ async def _decided(waiting: WaitingPod) -> None:
 
 
 def pod_reference(pod: Pod) -> ObjectReference:
-    """Name a pod in an event."""
+    """Return the reference to a pod in an event."""
     return ObjectReference("v1", "Pod", pod.meta.name, pod.meta.namespace, pod.uid)

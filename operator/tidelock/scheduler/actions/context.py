@@ -1,4 +1,4 @@
-"""What all have in common that carry decisions out at the API server."""
+"""The parts that all writers to the API server share."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from tidelock.telemetry import Telemetry
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """What a write needs: whom it goes to, who tells of it and measures it, and when it has its turn."""
+    """The client of writes, their events, metrics, clock, tasks, views and isolation of faults."""
 
     client: KubeClient
     recorder: EventRecorder

@@ -1,10 +1,10 @@
-"""Preemption's side of the API: evicts victims and takes outdone nominations away, off the decision loop.
+"""Evicts the victims of preemption, and removes superseded nominations, off the decision loop.
 
-As kube-scheduler 1.36 does (framework/preemption/executor.go): a victim is given the condition
-DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead. Who gives back
-what it has borrowed is evicted through the Eviction API, or, where a budget forbids that, as any victim, and
-within a grace period that the cluster's administrator bounds. Who
-is moved for a lock is evicted through that API alone, one after the other, whenever budgets allow it.
+As kube-scheduler 1.36 does (framework/preemption/executor.go), a victim gets the condition DisruptionTarget
+and is deleted. A victim that still waits for its permit is rejected instead. A borrower is evicted through
+the Eviction API, or, where a budget forbids that, as any other victim. The cluster's administrator bounds its
+grace period. A pod that moves for a reservation is evicted through that API alone, one pod after the other,
+whenever budgets allow it.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from tidelock.scheduler.defrag.controller import MigrationTask
 logger = logging.getLogger(__name__)
 
 _TRIES = 5
-# Seconds after which room is looked for again when an eviction failed: what refused it may go on to do so.
+# Seconds after which victims are chosen again when an eviction failed, as the cause may last.
 _AGAIN = 5.0
 
 
 class Evictor:
-    """Carries out what preemption has decided, each eviction in a task of its own."""
+    """Carries out the decisions of preemption, each eviction in a task of its own."""
 
     def __init__(self, context: WriterContext, decider: Decider, borrower_grace: int = 30) -> None:
-        """Prepare; `borrower_grace` is the longest grace period of a borrower, in seconds."""
+        """Prepare. `borrower_grace` is the longest grace period of a borrower, in seconds."""
         self._borrower_grace = borrower_grace
         self._client = context.client
         self._recorder = context.recorder
@@ -51,7 +51,7 @@ class Evictor:
         self._moving: set[MigrationTask] = set()
 
     def flush(self) -> None:
-        """Begin to carry out all that was decided since the last call."""
+        """Begin to carry out all decisions since the last call."""
         for attempt in self._decider.take_preemptions():
             self._telemetry.preemption_attempts.inc()
             if attempt.chosen:
@@ -70,20 +70,20 @@ class Evictor:
                 self._tasks.spawn(self._move_all(task), about)
 
     async def _evict(self, attempt: PreemptionAttempt, victim: Pod) -> None:
-        """Evict a victim, or have the pod or reservation that is to get its room choose again."""
+        """Evict a victim. If that fails, the pod or reservation that preempts it chooses again."""
         note = f"{_reason(attempt)} by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
         if self._decider.reject_waiting(victim.uid):
             self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
             self._tell(attempt, victim, f"{note} (in kube-scheduler memory).")
             return
         if victim.ends_at <= self._clock.now() + self._borrower_grace:
-            return  # it goes in time by itself
+            return  # it leaves in time by itself
         pause = self._tasks.retry_pauses()
         for tries_left in reversed(range(_TRIES)):
             try:
                 await (self._reclaim if attempt.borrowers else self._delete)(attempt, victim)
             except ApiError as error:
-                # It is gone, or another has its name, of which the watch will tell; or others wrote to it.
+                # It is gone, another has its name, or others wrote to it: the watch brings each of these.
                 gone = isinstance(error, NotFound | Conflict)
                 if tries_left and (gone or isinstance(error, TransientError)):
                     await pause(error)
@@ -100,18 +100,18 @@ class Evictor:
             return
 
     def _failed(self, attempt: PreemptionAttempt, victim: Pod) -> None:
-        """Have whoever waits for a victim's room choose again."""
+        """Schedule another choice of victims for the preemptor."""
         self._decider.eviction_failed(victim.uid, attempt.pod.uid, self._clock.now())
 
     def _is_leaving(self, victim: Pod) -> bool:
-        """Whether the watch has told that a pod is gone, or on its way since it was chosen."""
+        """Return whether the watch has shown that a pod is gone, or leaving since it was chosen."""
         placed = self._decider.cache.get(victim.uid)
         return placed is None or (placed.pod.leaving and not victim.leaving)
 
     async def _move_all(self, task: MigrationTask) -> None:
-        """Evict the pods of a plan, as long as it is under way."""
+        """Evict the pods of a migration plan, as long as it is under way."""
         moving, pause = self._decider.moving, self._tasks.retry_pauses()
-        unanswered: set[str] = set()  # who may have been evicted by a try of which nobody heard
+        unanswered: set[str] = set()  # possibly evicted by a request without an answer
         try:
             while (victim := moving.next_victim(task)) is not None:
                 try:
@@ -119,7 +119,7 @@ class Evictor:
                 except (NotFound, Conflict, TooManyRequests) as error:
                     if victim.uid not in unanswered:
                         moving.spared(task, victim.uid)
-                    # Until the watch tells that it is gone, or its budget has something left.
+                    # Until the watch shows that it is gone, or its budget allows it.
                     await pause(error)
                 except TransientError as error:
                     unanswered.add(victim.uid)
@@ -140,19 +140,19 @@ class Evictor:
             self._moving.discard(task)
 
     async def _reclaim(self, attempt: PreemptionAttempt, victim: Pod) -> None:
-        """Evict a borrower; the owner's right to its room stands above a budget."""
+        """Evict a borrower. The owner's right to its capacity stands above a budget."""
         try:
             await self._ask_to_evict(victim, self._grace(victim))
         except TooManyRequests:
             await self._delete(attempt, victim, self._grace(victim))
 
     def _grace(self, borrower: Pod) -> int:
-        """Return the grace period of a borrower in seconds, of which no author may choose any."""
+        """Return the grace period of a borrower in seconds: its own, up to the administrator's bound."""
         own = borrower.spec.termination_grace_period_seconds
         return max(min(own, self._borrower_grace), 1)  # 0 would not wait for its containers to end
 
     async def _ask_to_evict(self, victim: Pod, grace: int | None = None) -> None:
-        """Evict a pod through the Eviction API, which heeds budgets; with its own grace period if None."""
+        """Evict a pod through the Eviction API, which respects budgets. None keeps the pod's grace period."""
         name, namespace = victim.meta.name, victim.meta.namespace
         eviction = {
             "apiVersion": "policy/v1",
@@ -165,9 +165,9 @@ class Evictor:
             await self._client.create(PODS.item(name, namespace, "eviction"), eviction)
 
     async def _delete(self, attempt: PreemptionAttempt, victim: Pod, grace: int | None = None) -> None:
-        """Mark a victim, and ask it to end in the version that has the mark.
+        """Mark a victim, and delete it in the version that has the mark.
 
-        A deletion can't tell its leadership, so whatever was written to the victim since makes it void.
+        A deletion can't prove its leadership, so any later write to the victim makes it void.
         """
         kind, status, reason = PREEMPTED
         cause = (
@@ -194,12 +194,12 @@ class Evictor:
             )
 
     async def _take_nomination(self, pod: Pod) -> None:
-        """Take a nomination away; if that fails, the pod's next attempt does it."""
+        """Remove a nomination. If that fails, the pod's next attempt does it."""
         try:
             async with self._tasks.turn:
                 await self._patch_status(pod, {"nominatedNodeName": None})
         except ApiError as error:
-            logger.info("a nomination stays written", extra={"pod": str(pod.key), "error": str(error)})
+            logger.info("a nomination was not removed", extra={"pod": str(pod.key), "error": str(error)})
 
     async def _patch_status(self, pod: Pod, status: dict[str, object]) -> bytes:
         path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
@@ -212,5 +212,5 @@ class Evictor:
 
 
 def _reason(attempt: PreemptionAttempt) -> str:
-    """Name why its victims have to go."""
+    """Return the reason of the event of each victim."""
     return "Reclaimed" if attempt.borrowers else "Preempted"

@@ -1,50 +1,46 @@
-"""Who may send the next request: so many are under way at once, and those who wait take turns."""
+"""A semaphore for requests that is fair to tenants: a limited number is under way, and tenants take turns."""
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-_NOBODY = ""
+_NO_TENANT = ""
 
 
-class FairSemaphore:
+class FairSemaphore(AbstractAsyncContextManager[None]):
     """A semaphore for which tenants wait in lines of their own, which are served in turn.
 
-    A tenant may have several lines, such as one for each of its objects, which share its turns in turn: an
+    A tenant may have several lines, such as one for each of its objects. They share its turns, in turn, so an
     object that needs hundreds of requests does not delay the others of its tenant. As a context manager the
     semaphore is held for no tenant in particular, which is one line among the others.
     """
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        """Let so many be held at once, and so many by one tenant; nobody's have the first limit alone."""
+        """Set the limits: of all holders, and of those of one tenant. No tenant has the first limit alone."""
         self._free = most
         self._most_of_one = most_of_one
         self._held: Counter[str] = Counter()
         self._lines: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
 
     def of(self, tenant: str, line: str = "") -> AbstractAsyncContextManager[None]:
-        """Hold a turn of a tenant, after waiting in this line of it, for the length of the context."""
-        return self._holding(tenant, line)
+        """Hold a turn of a tenant while the context lasts, after a wait in this line of the tenant."""
+        return _Turn(self, tenant, line)
 
     async def __aenter__(self) -> None:
-        await self._acquire(_NOBODY)
+        await self.acquire(_NO_TENANT)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._release(_NOBODY)
+        self.release(_NO_TENANT)
 
-    @asynccontextmanager
-    async def _holding(self, tenant: str, line: str) -> AsyncIterator[None]:
-        await self._acquire(tenant, line)
-        try:
-            yield
-        finally:
-            self._release(tenant)
-
-    async def _acquire(self, tenant: str, line: str = "") -> None:
+    async def acquire(self, tenant: str, line: str = "") -> None:
+        """Wait for a turn of a tenant."""
+        if self._free and not self._lines and (not tenant or self._held[tenant] < self._most_of_one):
+            self._free -= 1
+            self._held[tenant] += 1
+            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(tenant, {}).setdefault(line, deque()).append(turn)
         self._hand_out()
@@ -52,10 +48,11 @@ class FairSemaphore:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release(tenant)  # it was given and cancelled in the same moment
+                self.release(tenant)  # it was given and cancelled in the same moment
             raise
 
-    def _release(self, tenant: str) -> None:
+    def release(self, tenant: str) -> None:
+        """End a turn of a tenant."""
         self._free += 1
         self._held[tenant] -= 1
         if not self._held[tenant]:
@@ -63,7 +60,7 @@ class FairSemaphore:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give what is free to the tenants that have not had a turn for longest."""
+        """Hand what is free to the tenants that have had no turn for longest."""
         while self._free and (tenant := self._next()) is not None:
             lines = self._lines.pop(tenant)
             name = next(iter(lines))
@@ -79,7 +76,26 @@ class FairSemaphore:
                 turn.set_result(None)
 
     def _next(self) -> str | None:
-        """Give the first tenant in line that may hold another turn."""
+        """Return the first tenant in line that may hold another turn."""
         return next(
-            (each for each in self._lines if each == _NOBODY or self._held[each] < self._most_of_one), None
+            (each for each in self._lines if each == _NO_TENANT or self._held[each] < self._most_of_one), None
         )
+
+
+class _Turn(AbstractAsyncContextManager[None]):
+    """A turn of a tenant, held while the context lasts."""
+
+    __slots__ = ("_line", "_semaphore", "_tenant")
+
+    def __init__(self, semaphore: FairSemaphore, tenant: str, line: str) -> None:
+        self._semaphore = semaphore
+        self._tenant = tenant
+        self._line = line
+
+    async def __aenter__(self) -> None:
+        await self._semaphore.acquire(self._tenant, self._line)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._semaphore.release(self._tenant)

@@ -1,8 +1,8 @@
-"""What is told to pods that a gate keeps out of the queue: a condition and an event that name the reason.
+"""Writes a condition and an event to pods that a gate keeps out of the queue, with the reason.
 
-It is written by level, a while after something changed, and so many a second: thousands of gated pods may
-wait for one reservation. The condition's reason is SchedulingGated, as for a pod with spec.schedulingGates:
-kubectl shows it, and no autoscaler adds nodes for it, which Unschedulable would have it do.
+The writes are level-triggered, follow a change after a while, and are limited in number, as thousands of
+gated pods may wait for one reservation. The condition's reason is SchedulingGated, as for a pod with
+spec.schedulingGates: kubectl shows it, and no autoscaler adds nodes for it, as it would for Unschedulable.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName
 
 GATED = "SchedulingGated"
 """Reason of the condition PodScheduled of a gated pod, as the API server writes it."""
-# Seconds between two looks, and between two texts to one pod; most pods of a look that are asked about, which
-# takes some 10 ms, and that are written. A pod beside thousands of selectors takes 0.1 s, so a look ends
-# after some time, and after less it leaves out the other pods of such a namespace.
+# Seconds between two looks, and between two texts to one pod.
 _PAUSE = 1.0
 _PAUSE_OF_ONE = 10.0
+# Most pods of a look whose gates are asked, which takes some 10 ms, and most pods that are written.
 _MOST_ASKED = 1000
 _MOST_WRITTEN = 50
+# Seconds of a look, and of one namespace in it: a pod beside thousands of selectors takes 0.1 s.
 _LONGEST_LOOK = 0.05
 _LONGEST_OF_NAMESPACE = 0.02
 
 
 class GateReporter:
-    """Tells gated pods what they wait for; pods with spec.schedulingGates are left to the API server."""
+    """Writes to gated pods why they wait. Pods with spec.schedulingGates are left to the API server."""
 
     def __init__(self, context: WriterContext, decider: Decider, binder: Binder) -> None:
         self._context = context
@@ -45,14 +45,14 @@ class GateReporter:
         self._backoffs = context.tasks.backoffs()
 
     async def run(self, started: asyncio.Event) -> NoReturn:
-        """Look for ever, from the moment that all reservations are known."""
+        """Look for ever, from the moment at which all reservations are known."""
         await started.wait()
         while True:
             await asyncio.sleep(_PAUSE)
             self.look()
 
     def look(self) -> None:
-        """Begin to tell some of the pods for which there is news, those that wait for longest first."""
+        """Begin to write to some of the pods with news, those that wait for longest first."""
         ledger, queue = self._decider.ledger, self._decider.queue
         gated, queue.gated = queue.gated, {}
         touched, ledger.touched = ledger.touched, set()
@@ -83,7 +83,7 @@ class GateReporter:
             self._tell(waiting, text)
 
     def _text(self, waiting: QueuedPodInfo) -> str:
-        """Ask a pod's gate what the pod waits for; empty if there is nothing to tell it."""
+        """Return the reason for which a pod's gate keeps it, or an empty text if there is none to write."""
         pod = waiting.pod
         known = self._decider.queue.get(pod.uid) is waiting
         if not known or waiting.place is not QueueName.GATED or pod.spec.scheduling_gates:
@@ -103,7 +103,7 @@ class GateReporter:
         context.tasks.spawn(self._write(waiting, text), About("gate", PODS, waiting.pod.meta))
 
     async def _write(self, waiting: QueuedPodInfo, text: str) -> None:
-        """Write the condition, unless the pod is another by now; what fails is tried again."""
+        """Write the condition unless the pod has changed. A write that fails is repeated later."""
         uid = waiting.pod.uid
         if await self._binder.write_condition(waiting, GATED, text, version=waiting.pod.meta.version):
             self._backoffs.reset(uid)
@@ -113,7 +113,7 @@ class GateReporter:
 
 
 def _told(waiting: QueuedPodInfo) -> str:
-    """Return what a pod was told by this process, or else by an earlier one."""
+    """Return the text that this process, or otherwise an earlier one, has written to a pod."""
     if waiting.message:
         return waiting.message
     conditions = waiting.pod.status.conditions

@@ -22,8 +22,9 @@ _TURNS = 32
 _TURNS_A_NAMESPACE = 8
 # Seconds between two tries of a request that fails.
 _SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 5.0
 _LONGEST_REFUSED = 60.0
+LONGEST_RETRY = 5.0
+"""Longest pause in seconds between two tries of a request that may succeed by itself later."""
 # Seconds after the last task in which another is likely to come, as people send work in series.
 _CALM = 0.1
 # Longest sleep in seconds: a system clock that was set forward is noticed within it.
@@ -31,7 +32,7 @@ _LONGEST_SLEEP = 5.0
 
 
 async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> None:
-    """Sleep until there is news, which is then heard, or until an instant; or else for some seconds."""
+    """Sleep until there is news, which is then cleared, or until an instant, but some seconds at most."""
     left = _LONGEST_SLEEP if due is None else due - clock.now()
     with suppress(TimeoutError):
         async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
@@ -40,7 +41,7 @@ async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> No
 
 
 class About(NamedTuple):
-    """Which step a task is, for which object: what a fault of it is counted for."""
+    """The step and the object for which a fault of a task is counted."""
 
     step: str
     resource: ApiResource
@@ -48,21 +49,22 @@ class About(NamedTuple):
 
 
 class Tasks:
-    """Background tasks whose end is waited for, and whose faults cost their objects alone.
+    """Background tasks: the process waits for their end, and a fault of one costs its object alone.
 
     Attributes:
         turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
             waiting counts as part of a request's time-out, nor on hundreds of connections. Namespaces take
-            turns in it for what is written by thousands.
+            turns in it with the kinds of writes that come by thousands.
 
     """
 
     def __init__(self, rng: Random, isolation: Isolation) -> None:
-        """Prepare; chance spreads what is tried again."""
+        """Prepare. Random pauses spread requests that are repeated."""
         self._isolation = isolation
         self.turn = FairSemaphore(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
+        self._asleep = 0
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -71,13 +73,13 @@ class Tasks:
 
     @property
     def busy(self) -> bool:
-        """Whether a task is under way, or was a moment ago."""
-        return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
+        """Whether a task is at work, or was a moment ago. One that pauses after a failure is not."""
+        return len(self._running) > self._asleep or asyncio.get_running_loop().time() < self._calm_from
 
     def spawn(
         self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
     ) -> None:
-        """Start a task, unless the end has come; after a fault of it, `again` is called a while later."""
+        """Start a task, unless the end has come. After a fault of the task `again` is called later."""
         if self._closed:
             work.close()
             return
@@ -87,7 +89,7 @@ class Tasks:
 
     @asynccontextmanager
     async def drained(self, seconds: float) -> AsyncIterator[None]:
-        """At the end of the context let no more tasks begin, and wait so long for those under way."""
+        """Let no more tasks begin from the end of the context on, and wait so long for those under way."""
         try:
             yield
         finally:
@@ -105,12 +107,20 @@ class Tasks:
                 await asyncio.wait(left)
 
     def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
-        """Return what to await after each failure of one request: longer each time, or as the server asks."""
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
-        return lambda error: asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+        """Return a pause to await after each failure of a request, longer each time or as the server asks."""
+        backoff = Backoff(_SHORTEST_RETRY, LONGEST_RETRY, self._rng)
+        return lambda error: self.sleep(max(backoff.next(), error.retry_after or 0.0))
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause the current task, which keeps nothing from being calm meanwhile."""
+        self._asleep += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._asleep -= 1
 
     def backoffs(self, longest: float = _LONGEST_REFUSED) -> Backoffs[Any]:
-        """Return back-offs for the writes of many objects: one that is refused is tried less and less."""
+        """Return back-offs for the writes of many objects: one that is refused is repeated less and less."""
         return Backoffs(_SHORTEST_RETRY, longest, self._rng)
 
     def _ended(self, about: About, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
@@ -130,7 +140,7 @@ class Tasks:
 
 
 class TurnTaking(Api):
-    """What plugins write to: the client's requests, each in its turn."""
+    """The API of plugins: the requests of the client, each in its turn."""
 
     def __init__(self, api: Api, tasks: Tasks) -> None:
         self._api = api
@@ -147,7 +157,7 @@ class TurnTaking(Api):
             return await self._api.create(path, body)
 
     async def replace(self, path: str, body: object) -> bytes:
-        """Put an object, or its subresource, in the place of the stored one."""
+        """Replace a stored object, or its subresource."""
         async with self._turn:
             return await self._api.replace(path, body)
 

@@ -1,4 +1,4 @@
-"""ReservationGroups' side of the API: makes their members, and tells in their status what became of them."""
+"""Creates the members of ReservationGroups, and writes the statuses of the groups."""
 
 from functools import partial
 from typing import Any
@@ -15,11 +15,11 @@ from tidelock.scheduler.controllers.base import DesiredState, Reconciler
 
 
 class GroupController(Reconciler[ReservationGroup]):
-    """Takes groups in, and makes each what it ought to be."""
+    """Takes groups in, and reconciles each."""
 
     def __init__(self, context: WriterContext, ledger: Ledger) -> None:
         super().__init__(context, ledger, RESERVATIONGROUPS, decode_group)
-        ledger.groups.on_change(self._note)
+        ledger.groups.on_change(self._compare_later)
 
     def _demand(self, kept: ReservationGroup) -> DesiredState:
         group, now = self._group(kept), self._clock.now()
@@ -33,7 +33,7 @@ class GroupController(Reconciler[ReservationGroup]):
             removable=kept.removable_at is not None and kept.removable_at <= now,
         )
 
-    def _last_words(self, kept: ReservationGroup) -> object:
+    def _last_words(self, kept: ReservationGroup) -> dict[str, Any]:
         return render_leaving_group(kept, self._clock.now())
 
     def _group(self, kept: ReservationGroup) -> Group | None:
@@ -42,14 +42,14 @@ class GroupController(Reconciler[ReservationGroup]):
     def _manifest(self, kept: ReservationGroup, name: str) -> dict[str, Any]:
         group = self._group(kept)
         if has_begun(kept, group):
-            return kept.manifest(name)  # instead of one that is gone: it waits as long as a new one
+            return kept.manifest(name)  # it replaces a member that is gone, and waits as long as a new one
         return kept.manifest(name, kept.waited(self._clock.now()))
 
 
 def _given_in_vain(kept: ReservationGroup, group: Group | None) -> list[ReservationInfo]:
-    """List the members that hold room though their group was rejected: a late request made the last of them.
+    """List the members that hold capacity though their group was rejected: a late request created one.
 
-    The manager was told that it gets nothing, and has gone elsewhere.
+    The manager has read that it gets nothing, and has gone elsewhere.
     """
     rejected = kept.status.get("phase") == Phase.REJECTED and "activatedAt" not in kept.status
     if group is None or not rejected:

@@ -1,93 +1,77 @@
-"""ReservationQuotas' side of the API: their status tells what is used of them.
+"""Writes the use of each ReservationQuota into its status.
 
-It is written by level, a while after something changed: in a busy namespace it is one write for many locks.
+A status needs no speed: it is written a while after a change, so a busy namespace costs one write for many
+Reservations. One quota is written at a time, beside the statuses for which clients wait.
 """
 
 import asyncio
-import logging
 from typing import Any, NoReturn
 
 from tidelock.kube.client import RESERVATIONQUOTAS
-from tidelock.kube.errors import ApiError, Conflict, NotFound
-from tidelock.ledger import reasons
 from tidelock.ledger.output.status import render_quota
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.model.conditions import failed
-from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key
-from tidelock.model.quotas import ReservationQuota
+from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
 from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.actions.object_writer import ObjectWriter
 
-logger = logging.getLogger(__name__)
-
-# Seconds between two looks at what has changed.
+# Seconds between two looks at the namespaces that have changed.
 _PAUSE = 1.0
+# All quotas are one tenant, beside the namespaces.
+_TENANT = "/quotas"
 
 
-class QuotaController:
-    """Writes the status of quotas, one after the other."""
+class QuotaController(ObjectWriter):
+    """Writes the statuses of quotas."""
 
     def __init__(self, context: WriterContext, quotas: Quotas) -> None:
-        self._client = context.client
-        self._clock = context.clock
-        self._turn = context.tasks.turn
+        super().__init__(context, RESERVATIONQUOTAS, "status", tenant=_TENANT)
         self._quotas = quotas
-        self._isolation = context.isolation
-        self._backoffs = context.tasks.backoffs()
-        self._resting: dict[Key, float] = {}  # by the monotonic clock
+        self._one = asyncio.Lock()
+        self._answers: dict[Key, ReservationQuota] = {}
 
     async def run(self, started: asyncio.Event) -> NoReturn:
-        """Write for ever, from the moment that all locks and quotas are known."""
+        """Write for ever, from the moment at which all Reservations and quotas are known."""
         await started.wait()
         while True:
             await asyncio.sleep(_PAUSE)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write the status of each quota for which it is news."""
+        """Begin to write the status of each quota that has changed."""
         namespaces, self._quotas.changed = self._quotas.changed, {}
-        there = {quota.meta.key: quota for namespace in namespaces for quota in self._quotas.of(namespace)}
-        for key in self._resting.keys() - there.keys():
-            del self._resting[key]
-            self._backoffs.reset(key)
-        for quota in there.values():
-            await self._see_to(quota)
-        self._quotas.changed |= dict.fromkeys(key.namespace for key in self._resting)
+        for namespace in namespaces:
+            for quota in self._quotas.of(namespace):
+                self.reconcile(quota.meta.key)
+                await asyncio.sleep(0)
 
-    async def _see_to(self, quota: ReservationQuota) -> None:
-        """Write one status, unless that failed a moment ago."""
-        key, now = quota.meta.key, self._clock.monotonic()
-        if now < self._resting.get(key, now):
-            return
-        self._resting.pop(key, None)
-        with self._isolation.attempt("status", RESERVATIONQUOTAS, quota.meta) as attempt:
-            if await self._report(quota):
-                self._backoffs.reset(key)
-            else:
-                self._resting[key] = now + self._backoffs.next(key)
-        if attempt.error is not None:
-            self._resting[key] = now + attempt.pause
-            note, generation = failure_note(attempt.error), quota.meta.generation
-            told = failed(quota.status, generation, reasons.INTERNAL_ERROR, note, self._clock.now())
-            await self._put(quota, told)
+    def _stored(self, key: Key) -> ReservationQuota | None:
+        """Return a quota as the watch has brought it, or as the answer to a write that is newer."""
+        quotas = self._quotas.of(key.namespace)
+        seen = next((quota for quota in quotas if quota.meta.name == key.name), None)
+        answer = self._answers.get(key)
+        if answer is None or seen is None or seen.meta.uid != answer.meta.uid:
+            self._answers.pop(key, None)
+            return seen
+        return max(seen, answer, key=lambda quota: quota.meta.version)
 
-    async def _report(self, quota: ReservationQuota) -> bool:
-        """Write a status if it is news; return False if that failed and may succeed later."""
-        wanted = render_quota(quota, self._quotas.used(quota.meta.namespace), self._clock.now())
-        return await self._put(quota, wanted)
+    def _acknowledge(self, written: bytes) -> None:
+        answer = decode_reservation_quota(written)
+        self._answers[answer.meta.key] = answer
 
-    async def _put(self, quota: ReservationQuota, wanted: dict[str, Any]) -> bool:
-        if wanted == quota.status:
-            return True
-        meta = quota.meta
-        try:
-            async with self._turn.of(meta.namespace, meta.uid):
-                await self._client.replace_status(RESERVATIONQUOTAS, meta, wanted)
-        except (Conflict, NotFound):
-            return True  # the watch will tell, or has told
-        except ApiError as error:
-            logger.warning(
-                "a quota's status was not written", extra={"quota": str(meta.key), "error": str(error)}
-            )
-            return False
-        return True
+    def _differs(self, key: Key) -> bool:
+        quota = self._stored(key)
+        return quota is not None and self._wanted(quota) != quota.status
+
+    def _wanted(self, quota: ReservationQuota) -> dict[str, Any]:
+        return render_quota(quota, self._quotas.used(quota.meta.namespace), self._clock.now())
+
+    def _compare_later(self, key: Key) -> None:
+        self._quotas.changed[key.namespace] = None
+
+    async def _write_difference(self, key: Key) -> None:
+        async with self._one:
+            if (quota := self._stored(key)) is None:
+                return
+            async with self.turn(quota.meta):
+                await self._replace_status(quota.meta, self._wanted(quota))

@@ -1,4 +1,4 @@
-"""ReservationSchedules' side of the API: makes the locks of windows, and tells of them in the status."""
+"""Creates the Reservation of each window of a ReservationSchedule, and writes the schedules' statuses."""
 
 from functools import partial
 from typing import Any
@@ -14,16 +14,16 @@ from tidelock.scheduler.controllers.base import DesiredState, Reconciler
 
 
 class ScheduleController(Reconciler[ReservationSchedule]):
-    """Takes schedules in, and makes each what it ought to be."""
+    """Takes schedules in, and reconciles each."""
 
     def __init__(self, context: WriterContext, ledger: Ledger) -> None:
         super().__init__(context, ledger, RESERVATIONSCHEDULES, decode_schedule)
-        self._begun: dict[str, float] = {}  # by uid; the status may be behind, and the lock be gone
+        self._begun: dict[str, float] = {}  # by uid; the status may be behind, and the reservation gone
         self._listed = False
         ledger.schedules.on_change(self._hear)
 
     def upsert(self, old: ReservationSchedule | None, new: ReservationSchedule) -> None:
-        """Take over a schedule's newest version, and what its status tells of windows."""
+        """Take over a schedule's newest version, and the windows that its status names."""
         super().upsert(old, new)
         self._look_at_windows(new)
 
@@ -34,30 +34,30 @@ class ScheduleController(Reconciler[ReservationSchedule]):
         self._look_at_windows(last)
 
     def synced(self) -> None:
-        """All schedules are known."""
+        """Take note that all schedules are known."""
         self._listed = True
         self._ledger.schedules.note_all()
 
     def _hear(self, schedule: OwnerReference, entry: ReservationInfo) -> None:
-        """Note that a window has changed, and which one was the last to begin."""
+        """Note that a window has changed, and which window was the last to begin."""
         key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
         entry.start_unacknowledged, was = self._is_untold(schedule, entry), entry.start_unacknowledged
         if was and not entry.start_unacknowledged:
             self._ledger.await_removal(entry.key)
         if self._listed and key not in self._kept:
-            return  # it is gone, and so will be its windows
+            return  # the schedule is gone, and its windows will be
         if start is not None and start <= self._clock.now():
             self._begun[schedule.uid] = max(start, self._begun.get(schedule.uid, 0.0))
-        self._note(key)
+        self._compare_later(key)
 
     def _look_at_windows(self, schedule: ReservationSchedule) -> None:
         for entry in self._ledger.schedules.windows(schedule.meta.uid):
             self._ledger.schedules.note(entry)
 
     def _is_untold(self, schedule: OwnerReference, entry: ReservationInfo) -> bool:
-        """Whether a window would be made again if its lock went now, and then this process.
+        """Return whether a window would be created again if its reservation and then this process ended.
 
-        Before all schedules are known, and have told, any might.
+        Each window might be before all schedules, and their statuses, are known.
         """
         start, now = entry.reservation.start_at, self._clock.now()
         kept = self._kept.get(Key(entry.key.namespace, schedule.name))
@@ -81,7 +81,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
             surplus=plan.surplus,
         )
 
-    def _last_words(self, kept: ReservationSchedule) -> object:
+    def _last_words(self, kept: ReservationSchedule) -> dict[str, Any]:
         return render_leaving_schedule(kept, self._clock.now())
 
     def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:

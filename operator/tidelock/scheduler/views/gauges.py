@@ -25,7 +25,7 @@ class Gauges(Collector):
         self._queue = queue
 
     def describe(self) -> list[Metric]:
-        """Tell nothing beforehand, so that registering needs no state."""
+        """Return nothing, so that registering needs no state."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -73,13 +73,13 @@ class Gauges(Collector):
 
     def _amounts(self) -> Iterator[Metric]:
         columns, count = self._columns, len(self._columns)
-        for name, what, amounts in (
+        for name, text, amounts in (
             ("allocatable", "Allocatable of all nodes", columns.allocatable),
             ("requested", "Requests of all bound and assumed pods", columns.requested),
             ("locked", "Room held by locks", columns.reserved),
         ):
             family = GaugeMetricFamily(
-                f"tidelock_{name}", f"{what}, in cores, bytes or pieces.", labels=("resource",)
+                f"tidelock_{name}", f"{text}, in cores, bytes or pieces.", labels=("resource",)
             )
             totals = amounts[:count].sum(axis=0)
             for resource, column in columns.column_of.items():

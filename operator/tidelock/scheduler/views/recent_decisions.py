@@ -1,6 +1,7 @@
 """The last decisions, for people to read.
 
-One is kept of each kind about each pod and lock, the newest: who is refused every second has one line.
+Of each pod and reservation the newest decision of each kind is kept, so an object that is refused every
+second has one line.
 """
 
 from collections.abc import Iterator
@@ -22,15 +23,15 @@ Kind = Literal["Pod", "Reservation"]
 
 
 class Decision(NamedTuple):
-    """What was decided of a pod or a lock.
+    """A decision about a pod or a reservation.
 
     Attributes:
         at: seconds since the epoch.
-        kind: what it is about.
+        kind: the kind of the object.
         key: its namespace and name.
-        verdict: `Scheduled`, `Unschedulable` or `Error` of a pod; of a lock the phase that it has since.
-        node: where there is room for it; empty if there is none, or the lock is over.
-        why: the reasons, if it is not just that there is room.
+        verdict: `Scheduled`, `Unschedulable` or `Error` of a pod; the phase of a reservation since then.
+        node: the node with capacity for it; empty if there is none, or the reservation has ended.
+        why: the reasons, unless there simply is capacity.
 
     """
 
@@ -43,14 +44,14 @@ class Decision(NamedTuple):
 
 
 class RecentDecisions:
-    """The last `most` decisions; noting one takes a microsecond or two, or nothing where none is kept."""
+    """The last `most` decisions. Noting one takes a microsecond or two, or nothing where none is kept."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._decisions: dict[tuple[Kind, Key, str], Decision] = {}
 
     def __iter__(self) -> Iterator[Decision]:
-        """Yield the decisions, the newest first; of those of one instant, the last that was noted."""
+        """Yield the decisions, the newest first, and of one instant the last that was noted."""
         noted = reversed(self._decisions.values())
         return iter(sorted(noted, key=lambda decision: decision.at, reverse=True))
 
@@ -59,12 +60,12 @@ class RecentDecisions:
         self._note(Decision(now, "Pod", assumed.pod.key, "Scheduled", assumed.node_name))
 
     def refused(self, outcome: Unschedulable, now: float) -> None:
-        """Note that a pod has got none, or that it could not be bound after all."""
+        """Note that a pod has got no node, or that it could not be bound after all."""
         verdict = "Error" if outcome.diagnosis.error else "Unschedulable"
         self._note(Decision(now, "Pod", outcome.waiting.pod.key, verdict, why=outcome.diagnosis.message))
 
     def changed(self, change: Transition, entry: ReservationInfo | None) -> None:
-        """Note what has become of a lock; a claim is its pod's own decision."""
+        """Note a transition of a reservation. A claim is its pod's own decision."""
         if change.event is Event.CLAIM:
             return
         active = change.phase is Phase.ACTIVE and entry is not None and entry.uid == change.meta.uid
@@ -73,7 +74,7 @@ class RecentDecisions:
         self._note(Decision(change.at, "Reservation", change.meta.key, change.phase.value, node, why))
 
     def waits(self, entry: ReservationInfo, refused_at: float) -> None:
-        """Note why a lock has no room, if it has been tried and has none, since an instant."""
+        """Note why a reservation has no capacity, if it has been tried, and since which instant."""
         if entry.phase is Phase.PENDING and entry.tried:
             at = max(refused_at, entry.pending_since)
             why = f"{entry.reason}: {entry.message}"

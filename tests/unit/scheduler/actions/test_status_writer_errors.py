@@ -128,7 +128,7 @@ async def test_a_write_that_is_forbidden_is_tried_again_as_roles_may_come_late(
     await shell.publish()
 
     assert shell.stored_status()["phase"] == "Active"
-    assert caplog.messages == ["a status was not written"]
+    assert caplog.messages == ["an object was not written"]
 
 
 async def test_a_status_whose_answer_was_lost_is_written_once_the_watch_has_told(naps: list[float]) -> None:

@@ -1,0 +1,278 @@
+"""The one way in which the objects of Tidelock's own kinds are written, with one policy for all kinds.
+
+The controller of each kind compares the stored objects with their desired state, and writes the difference.
+When a write is sent, repeated or given up is decided here:
+
+- Writes are level-triggered. Whatever happened to an object, `reconcile` compares it as it is now.
+- One write an object is under way. An event that comes meanwhile is compared when that write has ended.
+- Namespaces, and the objects within one, take turns (`turn`).
+- A conflict ends a write, because the watch brings the version that it met. If that version is known
+  already, the difference is computed again at once.
+- Any other error of the API server is counted, logged, and tried again after a pause. The pause doubles, up
+  to 5 s while the error may pass by itself, and up to 60 s for a write that the API server refuses.
+- A write without an effect is repeated after such pauses, too: the API server drops fields that its CRD
+  does not have.
+- A fault of the program costs its object alone. The isolation counts it and records an event, the status
+  names it, and the object is left alone for a while unless its spec changes.
+
+Statuses and deletions carry the uid and the resource version that they were computed from. The client adds
+the field manager.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, Protocol
+
+from tidelock.kube.client import ApiResource
+from tidelock.kube.errors import ApiError, Conflict, NotFound, TransientError
+from tidelock.ledger import reasons
+from tidelock.model.conditions import failed
+from tidelock.model.failures import Attempt, failure_note
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.actions.tasks import LONGEST_RETRY, About
+
+logger = logging.getLogger(__name__)
+
+
+class StoredObject(Protocol):
+    """One version of an object, as the API server stores it."""
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and version."""
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The stored status as plain JSON values."""
+
+
+class _Rest(NamedTuple):
+    """Until when, by the monotonic clock, an object with this spec is left alone after a fault."""
+
+    until: float
+    uid: str
+    generation: int
+
+
+class ObjectWriter(ABC):
+    """Brings the stored objects of one kind to their desired state.
+
+    A controller derives from it. It knows the stored and the desired state, and writes the difference.
+    """
+
+    def __init__(
+        self, context: WriterContext, resource: ApiResource, step: str, *, tenant: str | None = None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            context: what all writes need.
+            resource: the kind of the objects.
+            step: names the work in the metric and the event of a fault.
+            tenant: takes turns with the namespaces; None if each object takes those of its own namespace.
+
+        """
+        self._client = context.client
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._isolation = context.isolation
+        self._resource = resource
+        self._step = step
+        self._tenant = tenant
+        self._writing: set[Key] = set()
+        self._resting: dict[Key, _Rest] = {}
+        self._passing = context.tasks.backoffs(LONGEST_RETRY)
+        self._refused = context.tasks.backoffs()
+
+    # For the controller of a kind.
+
+    @abstractmethod
+    def _stored(self, key: Key) -> StoredObject | None:
+        """Return the newest version of an object, or None if there is nothing to write of it."""
+
+    @abstractmethod
+    def _differs(self, key: Key) -> bool:
+        """Return whether the stored object differs from its desired state, or False if it is gone."""
+
+    @abstractmethod
+    async def _write_difference(self, key: Key) -> None:
+        """Write the present difference, with each request in a turn.
+
+        Raises:
+            ApiError: a request failed.
+
+        """
+
+    @abstractmethod
+    def _compare_later(self, key: Key) -> None:
+        """Schedule another `reconcile` of an object."""
+
+    def _settled(self, key: Key) -> None:  # noqa: B027 -- not every kind has something to do
+        """Schedule the next comparison of an object that is as it should be now."""
+
+    def _acknowledge(self, written: bytes) -> None:  # noqa: B027 -- as above
+        """Take over the API server's answer to a status, which may come before the watch's event."""
+
+    def _ended(self) -> None:  # noqa: B027 -- as above
+        """Take note that a write has ended."""
+
+    # For all.
+
+    def reconcile(self, key: Key) -> None:
+        """Write, in the background, the difference between the stored object and its desired state."""
+        if key in self._writing or self._is_left_alone(key):
+            return
+        if (stored := self._stored(key)) is None:
+            return
+        with self._isolation.attempt(self._step, self._resource, stored.meta) as attempt:
+            if self._differs(key):
+                self._spawn(key, stored)
+            else:
+                self._settled(key)
+        if attempt.error is not None:
+            self._spawn(key, stored, attempt)
+
+    def _spawn(self, key: Key, stored: StoredObject, failure: Attempt | None = None) -> None:
+        """Write an object in the background, or its status alone after a fault."""
+        self._writing.add(key)
+        self._tasks.spawn(self._write(key, failure), About(self._step, self._resource, stored.meta))
+
+    def lags(self, key: Key) -> bool:
+        """Return whether an object differs from its desired state with no write under way."""
+        return key not in self._writing and self._differs(key)
+
+    def turn(self, meta: ObjectMeta) -> AbstractAsyncContextManager[None]:
+        """Hold a turn of the object's namespace while the context lasts.
+
+        Within a namespace objects take turns, too. The objects that one controller owns, such as the
+        Reservations of one group, share the turns of one, so a large group delays no other object.
+        """
+        owner = meta.controller
+        line = meta.uid if owner is None else f"made by {owner.uid}"
+        return self._tasks.turn.of(meta.namespace if self._tenant is None else self._tenant, line)
+
+    async def _replace_status(self, meta: ObjectMeta, status: dict[str, Any]) -> None:
+        """Write a status and take over the answer, within a turn. Raises ApiError."""
+        self._acknowledge(await self._client.replace_status(self._resource, meta, status))
+
+    async def _delete(self, meta: ObjectMeta, resource: ApiResource | None = None) -> None:
+        """Delete an object in exactly this version, within a turn. Raises ApiError."""
+        await self._client.delete(
+            (resource or self._resource).item(meta.name, meta.namespace),
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+
+    def _forget(self, key: Key) -> None:
+        """Drop the back-off and the rest of an object that is gone."""
+        self._reset(key)
+        self._resting.pop(key, None)
+
+    def _reset(self, key: Key) -> None:
+        self._passing.reset(key)
+        self._refused.reset(key)
+
+    async def _write(self, key: Key, failure: Attempt | None) -> None:
+        """Write until an object is as it should be, is gone, or a step failed for it."""
+        try:
+            if failure is None and (stored := self._stored(key)) is not None:
+                with self._isolation.attempt(self._step, self._resource, stored.meta) as attempt:
+                    while not await self._is_through(key):
+                        pass
+                failure = attempt
+            if failure is not None and failure.error is not None:
+                await self._leave_alone(key, failure.error, failure.pause)
+        finally:
+            self._writing.discard(key)
+            self._ended()
+
+    async def _is_through(self, key: Key) -> bool:
+        """Write the difference once. Return whether nothing is left to write."""
+        if (stored := self._stored(key)) is None:
+            self._forget(key)
+            return True
+        try:
+            await self._write_difference(key)
+        except (Conflict, NotFound):
+            # The watch brings the newer version, or another object of the name, unless it has done so.
+            known = self._stored(key)
+            return known is None or known.meta.resource_version == stored.meta.resource_version
+        except ApiError as error:
+            await self._pause(key, error)
+            return False
+        if not self._differs(key):
+            self._reset(key)
+            self._settled(key)
+            return True
+        known = self._stored(key)
+        if known is not None and known.meta.resource_version == stored.meta.resource_version:
+            await self._pause_without_effect(key)
+        else:
+            await asyncio.sleep(0)  # all else has its turn
+        return False
+
+    async def _pause_without_effect(self, key: Key) -> None:
+        """Wait after a write that has changed nothing: the CRD may be older than the operator."""
+        seconds = self._refused.next(key)
+        fields = {self._resource.kind.lower(): str(key), "again_in": round(seconds, 1)}
+        logger.warning("a write had no effect", extra=fields)
+        await self._tasks.sleep(seconds)
+
+    async def _pause(self, key: Key, error: ApiError) -> None:
+        """Wait after a request that failed, for longer each time."""
+        backoffs = self._passing if isinstance(error, TransientError) else self._refused
+        seconds = max(backoffs.next(key), error.retry_after or 0.0)
+        self._count_failure(key, error, seconds)
+        await self._tasks.sleep(seconds)
+
+    def _count_failure(self, key: Key, error: ApiError, again_in: float) -> None:
+        kind = self._resource.kind.lower()
+        self._telemetry.api_errors.labels(kind, type(error).__name__).inc()
+        fields = {kind: str(key), "error": str(error), "again_in": round(again_in, 1)}
+        logger.warning("an object was not written", extra=fields)
+
+    async def _leave_alone(self, key: Key, fault: Exception, seconds: float) -> None:
+        """Leave an object alone for a while after a fault, and name the fault in its status."""
+        stored = self._stored(key)
+        if stored is None:
+            return
+        meta = stored.meta
+        self._resting[key] = _Rest(self._clock.monotonic() + seconds, meta.uid, meta.generation)
+        asyncio.get_running_loop().call_later(seconds, self._wake, key)
+        try:
+            await self._write_fault(stored, fault)
+        except ApiError as error:
+            self._count_failure(key, error, seconds)  # the next fault is written again
+
+    async def _write_fault(self, stored: StoredObject, fault: Exception) -> None:
+        """Name a fault in the status. An object that has finished keeps the status of its end."""
+        meta, note = stored.meta, failure_note(fault)
+        status = failed(stored.status, meta.generation, reasons.INTERNAL_ERROR, note, self._clock.now())
+        if "finishedAt" in stored.status or status == stored.status:
+            return
+        async with self.turn(meta):
+            await self._replace_status(meta, status)
+
+    def _wake(self, key: Key) -> None:
+        """Compare an object again once its rest is over."""
+        rest = self._resting.get(key)
+        if rest is None:
+            return
+        left = rest.until - self._clock.monotonic()
+        if left > 0:
+            asyncio.get_running_loop().call_later(left, self._wake, key)
+        else:
+            del self._resting[key]
+            self._compare_later(key)
+
+    def _is_left_alone(self, key: Key) -> bool:
+        """Return whether an object rests after a fault. A new spec ends the rest."""
+        if (rest := self._resting.get(key)) is None or (stored := self._stored(key)) is None:
+            return False
+        same = (rest.uid, rest.generation) == (stored.meta.uid, stored.meta.generation)
+        return same and self._clock.monotonic() < rest.until

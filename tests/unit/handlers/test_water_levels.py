@@ -1,0 +1,164 @@
+"""What an event of a WaterLevel leads to: it is measured, or its status says why it is not."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import kopf
+import pytest
+
+from builders import NOW
+from tidelock.handlers import water_levels
+from tidelock.kube.client import WATERLEVELS
+from tidelock.kube.errors import ApiError, Conflict, NotLeading, ServerError
+from tidelock.model.api.water_level import WaterLevelSpec
+from tidelock.model.meta import ObjectMeta
+from tidelock.scheduler.controllers.water_levels import WaterLevelController, render_invalid
+from unit.handlers.registered import function
+from unit.scheduler.fake_api import FakeApi
+from unit.scheduler.machinery import Shell
+
+PATH = WATERLEVELS.item("pool")
+GOOD: dict[str, Any] = {"source": {"metricsServer": {}}}
+BAD: dict[str, Any] = {**GOOD, "refreshSeconds": "often"}
+
+
+class Noted:
+    """Notes what it must measure."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, WaterLevelSpec | None]] = []
+
+    def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
+        self.told.append((body["metadata"]["name"], spec))
+
+    def forget(self, name: str, uid: str) -> None:
+        assert uid == f"uid-{name}"
+        self.told.append((name, None))
+
+
+@pytest.fixture
+async def shell() -> Shell:
+    """A scheduler, and an API server with a WaterLevel whose spec is invalid."""
+    shell = Shell()
+    shell.api.objects[PATH] = body()
+    return shell
+
+
+@pytest.fixture
+def api(shell: Shell) -> FakeApi:
+    return shell.api
+
+
+def body(**parts: Any) -> dict[str, Any]:
+    metadata = {"name": "pool", "uid": "uid-pool", "resourceVersion": "1", "generation": 2}
+    return {"metadata": metadata, "spec": BAD, **parts}
+
+
+async def see(
+    shell: Shell, *seen: dict[str, Any], kind: str | None = "MODIFIED"
+) -> list[tuple[str, WaterLevelSpec | None]]:
+    """Have Kopf show versions of the WaterLevel; return what is measured."""
+    registry, measuring = kopf.OperatorRegistry(), Noted()
+    water_levels.register(registry, WaterLevelController(shell.context, measuring))
+    for version in seen or (shell.api.objects[PATH],):
+        await function(registry, "reconcile")(body=kopf.Body(cast("Any", version)), type=kind)
+    await shell.settle()
+    return measuring.told
+
+
+async def test_the_handler_leaves_no_finalizer(shell: Shell) -> None:
+    registry = kopf.OperatorRegistry()
+    water_levels.register(registry, WaterLevelController(shell.context, Noted()))
+
+    assert not registry._changing.get_all_handlers()
+    assert not registry._spawning.get_all_handlers()
+
+
+async def test_a_valid_waterlevel_is_measured(shell: Shell, api: FakeApi) -> None:
+    assert await see(shell, body(spec=GOOD)) == [("pool", WaterLevelSpec.model_validate(GOOD))]
+    assert api.asked == []
+
+
+async def test_what_is_gone_or_going_is_measured_no_more(shell: Shell, api: FakeApi) -> None:
+    going = body(spec=GOOD)
+    going["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+
+    assert await see(shell, going) == await see(shell, body(spec=GOOD), kind="DELETED") == [("pool", None)]
+    assert api.asked == []
+
+
+async def test_an_invalid_waterlevel_is_measured_no_more_and_told_once(shell: Shell, api: FakeApi) -> None:
+    assert await see(shell) == [("pool", None)]
+    await see(shell)
+
+    (asked,) = api.asked
+    assert (asked.method, asked.path) == ("PATCH", f"{PATH}/status")
+    assert asked.body["metadata"] == {"resourceVersion": "1"}
+    status = api.objects[PATH]["status"]
+    assert status["observedGeneration"] == 2
+    assert {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]} == {
+        "Ready": ("False", "InvalidSpec"),
+        "Stalled": ("True", "InvalidSpec"),
+    }
+    assert "spec.refreshSeconds" in status["conditions"][0]["message"]
+
+
+async def test_fields_that_are_not_wanted_are_taken_out(shell: Shell, api: FakeApi) -> None:
+    api.edit(PATH, {"status": {"nodesMeasured": 1}})
+    await see(shell)
+
+    assert "nodesMeasured" not in api.objects[PATH]["status"]
+
+
+async def test_a_waterlevel_that_is_gone_meanwhile_is_no_error(shell: Shell, api: FakeApi) -> None:
+    await see(shell, api.objects.pop(PATH))
+
+    assert len(api.asked) == 1
+
+
+@pytest.mark.usefixtures("naps")
+async def test_a_write_that_fails_is_repeated_until_it_succeeds(shell: Shell, api: FakeApi) -> None:
+    """The handler left that to Kopf, which drops errors of handlers of plain events: nothing was written."""
+    api.fails(ServerError("etcd is down", status=500))
+    api.fails(ServerError("etcd is down", status=500))
+    await see(shell)
+
+    assert len(api.asked) == 3
+    assert api.objects[PATH]["status"]["observedGeneration"] == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Conflict("it has changed", status=409), NotLeading("the Lease is lost")],
+    ids=lambda e: type(e).__name__,
+)
+async def test_a_write_that_is_of_no_use_any_more_is_not_repeated(
+    shell: Shell, api: FakeApi, error: ApiError
+) -> None:
+    api.fails(error)
+    await see(shell)
+
+    assert len(api.asked) == 1
+
+
+async def test_one_that_is_valid_by_now_gets_no_refusal(shell: Shell, api: FakeApi) -> None:
+    told = await see(shell, body(), body(spec=GOOD))
+
+    assert told == [("pool", None), ("pool", WaterLevelSpec.model_validate(GOOD))]
+    assert api.asked == []
+
+
+async def test_one_that_is_gone_gets_no_refusal(shell: Shell, api: FakeApi) -> None:
+    controller = WaterLevelController(shell.context, Noted())
+    controller.upsert(body())
+    controller.remove(body())
+    await shell.settle()
+
+    assert api.asked == []
+
+
+def test_a_transition_time_stays_while_the_status_does() -> None:
+    meta = ObjectMeta("pool", generation=2)
+    first = render_invalid(meta, {}, "wrong", NOW)
+
+    assert render_invalid(meta, first, "wrong", NOW + 800) == first

@@ -1,0 +1,262 @@
+"""When a write is sent, repeated and given up, whatever the kind of the object."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE
+from tidelock.kube.client import RESERVATIONQUOTAS
+from tidelock.kube.errors import Conflict, Invalid, NotFound, ServerError, TooManyRequests
+from tidelock.model.meta import Key, ObjectMeta, OwnerReference
+from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.actions.object_writer import ObjectWriter
+from unit.scheduler.machinery import Shell, turns
+
+KEY = Key(NAMESPACE, "team")
+PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
+
+
+@dataclass
+class Thing:
+    """An object whose status must be `{"wanted": generation}`."""
+
+    meta: ObjectMeta
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+class Writer(ObjectWriter):
+    """Writes one thing."""
+
+    def __init__(self, context: WriterContext) -> None:
+        super().__init__(context, RESERVATIONQUOTAS, "status")
+        meta = ObjectMeta("team", NAMESPACE, uid="uid-team", resource_version="1", generation=1)
+        self.thing: Thing | None = Thing(meta)
+        self.broken = False
+        self.dropped = 0  # so many writes have no effect
+        self.again: list[Key] = []
+
+    def edit(self, **fields: Any) -> None:
+        assert self.thing is not None
+        self.thing = Thing(_changed(self.thing.meta, **fields), self.thing.status)
+
+    def _stored(self, key: Key) -> Thing | None:
+        assert key == KEY
+        return self.thing
+
+    def _differs(self, key: Key) -> bool:
+        if self.broken:
+            raise LookupError("a bug")
+        thing = self._stored(key)
+        return thing is not None and thing.status != {"wanted": thing.meta.generation}
+
+    def _compare_later(self, key: Key) -> None:
+        self.again.append(key)
+
+    async def _write_difference(self, key: Key) -> None:
+        thing = self._stored(key)
+        assert thing is not None
+        if self.dropped:
+            self.dropped -= 1
+            return
+        wanted = {"wanted": thing.meta.generation}
+        async with self.turn(thing.meta):
+            await self._replace_status(thing.meta, wanted)
+        thing.status = wanted
+
+
+def _changed(meta: ObjectMeta, **fields: Any) -> ObjectMeta:
+    names = ("name", "namespace", "uid", "resource_version", "generation", "owner_references")
+    return ObjectMeta(**{name: getattr(meta, name) for name in names} | fields)
+
+
+@pytest.fixture
+async def shell() -> Shell:
+    shell = Shell()
+    metadata = {"name": "team", "namespace": NAMESPACE, "uid": "uid-team", "resourceVersion": "1"}
+    shell.api.objects[PATH] = {"metadata": metadata, "status": {}}
+    return shell
+
+
+@pytest.fixture
+def writer(shell: Shell) -> Writer:
+    return Writer(shell.context)
+
+
+async def test_a_difference_is_written_once(shell: Shell, writer: Writer) -> None:
+    writer.reconcile(KEY)
+    writer.reconcile(KEY)
+    await shell.settle()
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    (asked,) = shell.api.asked
+    assert (asked.method, asked.path) == ("PUT", f"{PATH}/status")
+    assert asked.body["metadata"]["uid"] == "uid-team"
+    assert asked.body["metadata"]["resourceVersion"] == "1"
+    assert not writer.lags(KEY)
+
+
+async def test_pauses_grow_to_five_seconds_while_an_error_may_pass_and_to_sixty_if_it_may_not(
+    shell: Shell, writer: Writer, naps: list[float]
+) -> None:
+    """Each kind had pauses of its own: a Reservation that was refused was written every 5 s for ever."""
+    shell.api.fails(*[ServerError("no", status=500)] * 12, *[Invalid("no", status=422)] * 12)
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert len(naps) == 24
+    assert min(naps[6:12]) >= 2.5
+    assert max(naps[:12]) <= 5
+    assert min(naps[22:]) >= 30
+    assert max(naps) <= 60
+    labels = {"write": "reservationquota", "reason": "Invalid"}
+    assert shell.metric("tidelock_api_write_errors_total", **labels) == 12
+
+
+async def test_the_pause_is_as_long_as_the_server_asks_for(
+    shell: Shell, writer: Writer, naps: list[float]
+) -> None:
+    shell.api.fails(TooManyRequests("later", status=429, retry_after=7.0))
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert naps == [7.0]
+
+
+async def test_a_task_that_pauses_keeps_nothing_waiting(shell: Shell, writer: Writer) -> None:
+    """Events and annotations waited as long as one object was refused."""
+    shell.api.fails(Invalid("no", status=422, retry_after=3600.0))
+    writer.reconcile(KEY)
+    assert shell.tasks.busy
+    await turns()
+    assert len(shell.tasks) == 1
+    assert not shell.tasks.busy
+    await shell.tasks.drain(0.0)
+
+
+@pytest.mark.parametrize("error", [Conflict("old", status=409), NotFound("gone", status=404)])
+async def test_a_conflict_is_left_to_the_watch(
+    shell: Shell, writer: Writer, error: Conflict | NotFound
+) -> None:
+    shell.api.fails(error)
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.api.verbs == ["PUT"]
+    assert writer.lags(KEY)
+
+
+async def test_a_conflict_with_a_version_that_is_known_by_then_is_written_again(
+    shell: Shell, writer: Writer
+) -> None:
+    shell.api.gate.clear()
+    writer.reconcile(KEY)
+    await turns()
+    shell.api.edit(PATH, {})
+    writer.edit(resource_version="2")
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert [asked.body["metadata"]["resourceVersion"] for asked in shell.api.asked] == ["1", "2"]
+
+
+async def test_a_write_without_effect_is_repeated_less_and_less(
+    shell: Shell, writer: Writer, naps: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A status with a field that an older CRD drops was written again without any pause."""
+    writer.dropped = 12
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert len(naps) == 12
+    assert sum(naps) > 60
+    assert caplog.messages == ["a write had no effect"] * 12
+    assert not writer.lags(KEY)
+
+
+async def test_an_object_that_is_gone_is_written_no_more(
+    shell: Shell, writer: Writer, naps: list[float]
+) -> None:
+    shell.api.fails(ServerError("no", status=500))
+    shell.api.gate.clear()
+    writer.reconcile(KEY)
+    await turns()
+    writer.thing = None
+    shell.api.gate.set()
+    await shell.settle()
+    writer.reconcile(KEY)
+
+    assert shell.api.verbs == ["PUT"]
+    assert len(naps) == 1
+
+
+async def test_a_fault_is_named_in_the_status_and_rests_until_its_pause_is_over(
+    shell: Shell, writer: Writer
+) -> None:
+    shell.isolation.pause = 0.01
+    writer.broken = True
+    writer.reconcile(KEY)
+    writer.reconcile(KEY)
+    await shell.settle()
+    writer.reconcile(KEY)
+    assert shell.isolation.faults == ["status shop/team: a bug"]
+    (asked,) = shell.api.asked
+    assert {each["reason"] for each in asked.body["status"]["conditions"]} == {"InternalError"}
+
+    writer.broken = False
+    assert writer.again == []
+    shell.clock.advance(1.0)
+    async with asyncio.timeout(60):
+        while not writer.again:  # noqa: ASYNC110 -- nothing tells of it
+            await asyncio.sleep(0.01)
+    shell.api.objects[PATH]["metadata"]["resourceVersion"] = "1"
+    writer.reconcile(KEY)
+    await shell.settle()
+    assert not writer.lags(KEY)
+
+
+async def test_a_new_spec_ends_the_rest_after_a_fault(shell: Shell, writer: Writer) -> None:
+    writer.broken = True
+    writer.reconcile(KEY)
+    await shell.settle()
+    writer.broken = False
+    writer.edit(generation=2, resource_version="2")
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.api.asked[-1].body["status"] == {"wanted": 2}
+
+
+async def test_another_object_of_the_name_does_not_rest(shell: Shell, writer: Writer) -> None:
+    writer.broken = True
+    writer.reconcile(KEY)
+    await shell.settle()
+    writer.broken = False
+    shell.api.edit(PATH, {"metadata": {"uid": "another"}})
+    version = shell.api.objects[PATH]["metadata"]["resourceVersion"]
+    writer.edit(uid="another", resource_version=version)
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.api.asked[-1].body["status"] == {"wanted": 1}
+
+
+async def test_objects_of_one_controller_share_a_line(shell: Shell, writer: Writer) -> None:
+    owner = OwnerReference("v1", "Owner", "train", "uid-train", controller=True)
+    metas = [ObjectMeta(name, NAMESPACE, uid=name, owner_references=(owner,)) for name in "abcdefghij"]
+    order: list[str] = []
+
+    async def hold(meta: ObjectMeta) -> None:
+        async with writer.turn(meta):
+            order.append(meta.name)
+            await asyncio.sleep(0)
+
+    alone = replace_owner(metas[0])
+    await asyncio.gather(*(hold(meta) for meta in metas), hold(alone))
+    assert order.index("alone") < order.index("j")
+
+
+def replace_owner(meta: ObjectMeta) -> ObjectMeta:
+    return _changed(meta, name="alone", uid="alone", owner_references=())
