@@ -15,7 +15,7 @@ TWO_LINES := --numprocesses=2 --dist=loadfile --max-worker-restart=0
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak fuzz faults-nightly first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak fuzz faults-nightly first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,6 +52,10 @@ test-pythons: ## Unit tests and contracts with each other Python that can be had
 
 screenshots: venv ## Renew the screens of kubectl tidelock that tests compare with, and their pictures in docs
 	TIDELOCK_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/unit/cli
+
+fmt: venv ## Fix and format the Python code with ruff
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 verify: venv ## Style, types, layers, generated files
 	hack/verify-all
