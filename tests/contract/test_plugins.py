@@ -206,7 +206,7 @@ def test_a_plugin_says_the_same_of_one_node_and_of_many(
     skipped = isinstance(plugin, PreFilter) and plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP
     if isinstance(plugin, Filter) and not skipped:
         mask = plugin.filter(state, wanting, snapshot)
-        assert [plugin.fits(state, wanting, snapshot, row) for row in rows] == mask.tolist()
+        assert [plugin.filter_one(state, wanting, snapshot, row) for row in rows] == mask.tolist()
     if isinstance(plugin, Score):
         scores = plugin.score(state, wanting, snapshot, np.arange(len(snapshot)))
         assert [plugin.score_one(state, wanting, snapshot, row) for row in rows] == scores.tolist()

@@ -195,7 +195,7 @@ class Filter(Plugin):
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Tell for each node whether the pod may run there."""
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node; per-node plugins, asked after every change, tell it faster than this."""
         return bool(self.filter(state, pod, snapshot.take(np.array([row])))[0])
 

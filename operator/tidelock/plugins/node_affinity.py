@@ -99,7 +99,7 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             mask &= matching(self._added.required, snapshot)
         return mask
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return self._matches(pod, snapshot.nodes[row])
 

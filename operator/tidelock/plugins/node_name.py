@@ -39,7 +39,7 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
             named[row] = True
         return named[snapshot.rows]
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether it is the named node."""
         return snapshot.nodes[row].name == pod.spec.node_name
 

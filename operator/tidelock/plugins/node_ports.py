@@ -66,7 +66,7 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
         free: Mask = state.expect(_Conflicts).counts[snapshot.rows] == 0
         return free
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return not state.expect(_Conflicts).counts[snapshot.rows][row]
 

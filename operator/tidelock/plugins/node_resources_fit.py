@@ -120,7 +120,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         """Keep nodes whose allocatable covers the requests of their pods and of this one."""
         return snapshot.free_for(state.expect(_Wanted).amounts, beside_reservations=False)
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return snapshot.has_free(state.expect(_Wanted).amounts, row, beside_reservations=False)
 

@@ -29,7 +29,7 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return not snapshot.nodes[row].unschedulable or _tolerates(pod)
 

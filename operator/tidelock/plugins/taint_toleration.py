@@ -46,7 +46,7 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
         """Keep nodes all of whose hard taints are tolerated."""
         return tolerated_by(pod, snapshot)
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD) is None
 

@@ -92,7 +92,7 @@ class Judgement:
             return np.ones(len(self.snapshot), np.bool_)
         mask = self.plugin.filter(self.state, self.pod, self.snapshot)
         for row in self._judged_alone():
-            assert self.plugin.fits(self.state, self.pod, self.snapshot, row) == mask[row]
+            assert self.plugin.filter_one(self.state, self.pod, self.snapshot, row) == mask[row]
         return mask
 
     @property

@@ -125,7 +125,7 @@ class ReservationPlugin(
             mask[np.setdiff1d(np.arange(len(snapshot)), own)] = False
         return mask
 
-    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+    def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         own = row in self._rows_of_own(state, pod, snapshot)
         if pod.requires_reservation and not own:

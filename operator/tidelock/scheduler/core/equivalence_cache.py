@@ -62,7 +62,7 @@ class EquivalenceClass:
         def judge_one(row: int) -> int:
             for index, plugin in enumerate(filters):
                 timer.ask(plugin)
-                if not plugin.fits(state, pod, snapshot, row):
+                if not plugin.filter_one(state, pod, snapshot, row):
                     return index
             return _NOBODY
 

@@ -47,7 +47,7 @@ class Choosy(PreFilter, Filter, PreScore, Score):
         mask: Mask = snapshot.indexes >= 0
         return mask
 
-    def fits(self, *_: object) -> bool:
+    def filter_one(self, *_: object) -> bool:
         self.asked.append("fits")
         return True
 
