@@ -286,6 +286,23 @@ class Ledger:
         if entry is not None and entry.phase in SETTLED and not entry.deleted:
             self._timers.set(key, entry.deadline())
 
+    def note_deletion(self, entry: ReservationInfo) -> None:
+        """Note that the API server has accepted the deletion of a reservation; the watch will confirm it."""
+        entry.deleted = True
+
+    def note_start(self, entry: ReservationInfo, *, unacknowledged: bool) -> None:
+        """Note whether the status of a window's schedule still has to say that the window has begun.
+
+        Until it does, the window's reservation stays.
+        """
+        was, entry.start_unacknowledged = entry.start_unacknowledged, unacknowledged
+        if was and not unacknowledged:
+            self.await_removal(entry.key)
+
+    def note_progress(self, entry: ReservationInfo, plan: MigrationPlan) -> None:
+        """Note which evictions of a plan under way have been requested, or did not happen."""
+        entry.plan = plan
+
     # What exceptions have cut short.
 
     def checkpoint(self) -> None:

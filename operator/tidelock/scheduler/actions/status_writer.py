@@ -132,7 +132,7 @@ class StatusWriter(ObjectWriter):
                 await self._write_status(entry, news)
             if removable and self._removable(entry):  # its spec may have been edited meanwhile
                 await self._delete(entry.reservation.meta)
-                entry.deleted = True
+                self._ledger.note_deletion(entry)
 
     async def _write_status(self, entry: ReservationInfo, wanted: dict[str, Any]) -> None:
         meta, stored = entry.reservation.meta, entry.reservation.status

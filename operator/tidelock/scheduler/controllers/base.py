@@ -291,7 +291,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         """Delete a Reservation, if it has not changed meanwhile."""
         async with self.turn(kept.meta):
             await self._delete(entry.reservation.meta, RESERVATIONS)
-        entry.deleted = True
+        self._ledger.note_deletion(entry)
 
     def _is_unmet(self, kept: K, demand: DesiredState) -> bool:
         if demand.surplus or demand.removable or (self._missing(kept, demand) and not self._rests_now(kept)):

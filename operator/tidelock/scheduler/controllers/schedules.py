@@ -41,9 +41,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
     def _hear(self, schedule: OwnerReference, entry: ReservationInfo) -> None:
         """Note that a window has changed, and which window was the last to begin."""
         key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
-        entry.start_unacknowledged, was = self._is_untold(schedule, entry), entry.start_unacknowledged
-        if was and not entry.start_unacknowledged:
-            self._ledger.await_removal(entry.key)
+        self._ledger.note_start(entry, unacknowledged=self._is_untold(schedule, entry))
         if self._listed and key not in self._kept:
             return  # the schedule is gone, and its windows will be
         if start is not None and start <= self._clock.now():

@@ -113,7 +113,7 @@ class DefragmentationController:
                 continue
             if not self._planner.movable(move.uid, entry):
                 return None
-            entry.plan = plan.trying(move.uid)
+            self._ledger.note_progress(entry, plan.trying(move.uid))
             return placed.pod
         return None
 
@@ -126,7 +126,7 @@ class DefragmentationController:
         """Learn that a pod was not evicted, and will not be unless it is asked for again."""
         entry, plan = self._plan_of(task)
         if entry is not None and plan is not None:
-            entry.plan = plan.spared(uid)
+            self._ledger.note_progress(entry, plan.spared(uid))
 
     def failed(self, task: MigrationTask, why: str, now: float) -> None:
         """Learn that a plan can't be carried out."""
