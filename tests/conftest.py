@@ -13,7 +13,9 @@ from installation.rendering import Charted
 
 # A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
 # other examples says --hypothesis-profile=explore.
-settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.register_profile("tidelock", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("tidelock")
 

@@ -52,7 +52,8 @@ class HoldObserver:
 
     def _check_sets(self, process: Process) -> None:
         for name, members in _sets(process).items():
-            chosen = [each for each in members if _is_chosen(each)]
+            # A lock that was being claimed when another was chosen may still be taken after that.
+            chosen = sorted(filter(_is_chosen, members), key=lambda each: (each.chosen_at or 0.0, each.key))
             # Who was chosen may have been claimed in the same step.
             if chosen or any(each.phase is Phase.BOUND and each.chosen_at is not None for each in members):
                 self._decided.add(name)
