@@ -38,6 +38,8 @@ _UNSEEN_SECONDS = 10.0
 # Seconds after which a Reservation that was refused is asked for again: each time twice as many.
 _SHORTEST_REST = 1.0
 _LONGEST_REST = 60.0
+# Reservations that are made before the status says anything of their object: a namespace writes 8 at once.
+_FEW = 8
 # Seconds for which objects are looked at in one turn of the event loop; the object under way is finished.
 _TURN_SECONDS = 0.05
 
@@ -304,6 +306,9 @@ class Reconciler(ABC, Generic[K]):
         """
         demand = self._ask(kept)
         missing = [] if self._rests_now(kept) else self._missing(kept, demand)
+        if len(missing) > _FEW and kept.status.get("observedGeneration") != kept.meta.generation:
+            await self._store(kept, self._status(kept, demand))  # making them takes seconds
+            return True
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
         problem = next((error for error in errors if error is not None), None)
         if missing:
