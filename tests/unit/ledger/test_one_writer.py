@@ -1,4 +1,4 @@
-"""The ledger alone changes a reservation's state, so the consequences of a change are not forgotten elsewhere."""
+"""The ledger alone changes a reservation's state, so no consequence of a change is forgotten elsewhere."""
 
 import ast
 from collections.abc import Iterator
