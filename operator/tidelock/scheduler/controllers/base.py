@@ -227,15 +227,7 @@ class Reconciler(ObjectWriter, Generic[K]):
             async with self.turn(kept.meta):  # before the Reservations, which take seconds
                 await self._replace_status(kept.meta, self._status(kept, demand))
             return
-        errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
-        problem = next((error for error in errors if error is not None), None)
-        if missing:
-            self._problems[kept.key] = str(problem or "")
-        if isinstance(problem, Forbidden | Invalid):
-            self._rest(kept)
-            problem = None  # the same would be refused again
-        elif missing:
-            self._rests.pop(kept.key, None)
+        problem = await self._make_all(kept, missing)
         left = self._ask(kept)
         while left.surplus:  # computed again each time, as a request may take long
             await self._unmake(kept, left.surplus[0])
@@ -251,6 +243,19 @@ class Reconciler(ObjectWriter, Generic[K]):
                 self.remove(kept)
         if problem is not None:
             raise problem
+
+    async def _make_all(self, kept: K, missing: Sequence[str]) -> ApiError | None:
+        """Create Reservations; return an error after which another try may help."""
+        if not missing:
+            return None
+        errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
+        problem = next((error for error in errors if error is not None), None)
+        self._problems[kept.key] = str(problem or "")
+        if isinstance(problem, Forbidden | Invalid):
+            self._rest(kept)
+            return None  # the same would be refused again
+        self._rests.pop(kept.key, None)
+        return problem
 
     def _rest(self, kept: K) -> None:
         """Create no Reservation for a while after one was refused, for longer than the last time."""
