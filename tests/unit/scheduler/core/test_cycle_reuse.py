@@ -14,7 +14,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quotas import decode_reservation_quota
-from tidelock.scheduler.core import cycle, decider
+from tidelock.scheduler.core import decider, reservation_cycle
 from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
@@ -267,7 +267,7 @@ def test_reservations_that_are_compared_with_many_pods_are_placed_in_several_ste
 
 
 def test_of_many_nodes_with_owners_only_the_first_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle, "_MOST_HOMES", 1)
+    monkeypatch.setattr(reservation_cycle, "_MOST_HOMES", 1)
     core = Core(node("node-a", cpu="2", cordoned=True), node("node-b", cpu="2"), node("node-c", cpu="2"))
     for name in ("a", "b"):
         core.add(pod(f"web-{name}", requests=TWO, node_name=f"node-{name}", labels={"app": "web"}))
