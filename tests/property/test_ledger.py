@@ -565,4 +565,4 @@ SETTINGS = settings(
 TestWorld = World.TestCase
 TestWorld.settings = SETTINGS
 TestFragmented = Fragmented.TestCase
-TestFragmented.settings = settings(SETTINGS, max_examples=EXAMPLES // 2)
+TestFragmented.settings = settings(SETTINGS, max_examples=(EXAMPLES + 1) // 2)
