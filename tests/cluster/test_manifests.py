@@ -24,6 +24,7 @@ from tidelock import __version__
 from tidelock.binders.certificate_rotator import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.binders.endpoint import SERVICE
 from tidelock.kube.client import PODS
+from tidelock.model.quantities import parse_resources
 from tidelock.settings import Settings
 
 KINDS = [
@@ -170,6 +171,12 @@ def test_a_weaker_pod_does_not(installed: Cluster, pod: Manifest, weaker: dict[s
 def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
     """Which the standard does not ask for."""
     assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_memory_has_a_limit(controlplane: Cluster) -> None:
+    """Six bodies that did not come to an end took 950 MiB, of the node and of all pods on it."""
+    limits = container(of_kind(controlplane, "Deployment"))["resources"]["limits"]
+    assert parse_resources(limits)["memory"] <= 2 * 1024**3
 
 
 @pytest.mark.parametrize("installation", [BASE, EXTENDER], ids=["base", "extender"])
