@@ -6,9 +6,11 @@ from attacks.hostile import ATTACKS, attacked
 from attacks.operators import Replica, until_led
 from attacks.tenant import Canary, Tenant
 from cluster.api import Manifest
+from tidelock.model.pods import REQUIRE_RESERVATION
 
 _SELECTORS = 2_000
 _PODS = 800
+_GATED = 300
 _AT_A_TIME = 8
 
 
@@ -52,7 +54,8 @@ def test_others_are_served_after_a_start_beside_many_selectors_and_pods(
     replica: Replica, tenant_a: Tenant, canary: Canary
 ) -> None:
     """Each bound pod was compared with each selector before anything was decided, in one step of minutes: the
-    operator was taken for stuck and ended, at each start.
+    operator was taken for stuck and ended, at each start. Pods that require a Reservation were compared, too,
+    up to 1,000 in one step.
     """
     node = tenant_a.node(cpu="1")
     web = {"labels": {"app": "web"}}
@@ -72,5 +75,11 @@ def test_others_are_served_after_a_start_beside_many_selectors_and_pods(
     canary.answered()
     begun = first.pid
     first.ready()
+    gated = web | {"annotations": {REQUIRE_RESERVATION: "true"}}
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        pods = pool.map(lambda number: tenant_a.pod(f"gated-{number}", "1", metadata=gated), range(_GATED))
+        assert len(list(pods)) == _GATED
+    for _ in range(3):
+        canary.answered()
     assert first.running
     assert first.pid == begun
