@@ -224,8 +224,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         demand = self._ask(kept)
         missing = [] if self._rests_now(kept) else self._missing(kept, demand)
         if len(missing) > _FEW and kept.status.get("observedGeneration") != kept.meta.generation:
-            async with self.turn(kept.meta):
-                await self._replace_status(kept.meta, self._status(kept, demand))
+            await self._write_status(kept, self._status(kept, demand))
             return  # making them takes seconds, and comes next
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
         problem = next((error for error in errors if error is not None), None)
@@ -242,15 +241,21 @@ class Reconciler(ObjectWriter, Generic[K]):
             left = self._ask(kept)
         status = self._status(kept, left)
         if status != kept.status:
-            async with self.turn(kept.meta):
-                await self._replace_status(kept.meta, status)
+            await self._write_status(kept, status)
         elif left.removable:
-            async with self.turn(kept.meta):
-                await self._delete(kept.meta)
-            if self._is_there(kept):
-                self.remove(kept)
+            await self._remove(kept)
         if problem is not None:
             raise problem
+
+    async def _write_status(self, kept: K, status: dict[str, Any]) -> None:
+        async with self.turn(kept.meta):
+            await self._replace_status(kept.meta, status)
+
+    async def _remove(self, kept: K) -> None:
+        async with self.turn(kept.meta):
+            await self._delete(kept.meta)
+        if self._is_there(kept):
+            self.remove(kept)
 
     def _rest(self, kept: K) -> None:
         """Create no Reservation for a while after one was refused, for longer than the last time."""
