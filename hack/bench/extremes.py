@@ -260,7 +260,11 @@ def _owners_of_gated(locks: int, pods: int, _nodes: int) -> Iterator[Thing]:
         lock.body["metadata"]["namespace"] = "gated"
         yield lock
     for number in range(pods):
-        pod = _pod(f"worst-{number}", labels={"app": "worst"}, annotations={REQUIRE_RESERVATION: "true"})
+        pod = _pod(
+            f"worst-{number}",
+            labels={"app": "worst", "n": str(number)},
+            annotations={REQUIRE_RESERVATION: "true"},
+        )
         pod.body["metadata"]["namespace"] = "gated"
         yield pod
 

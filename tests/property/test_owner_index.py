@@ -2,11 +2,13 @@
 
 from itertools import chain
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, pod, reservation
+from tidelock.ledger.owners import matching
 from tidelock.ledger.owners.matching import OwnerIndex, names, owners_among, owns
 from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
@@ -53,6 +55,7 @@ def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
     labels=LABELS,
     controller=st.one_of(st.none(), CONTROLLERS),
     account=NAMES | st.just(""),
+    few=st.sampled_from([0, 64]),
 )
 def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
     reservations: list[tuple[int, list[dict[str, Any]] | None]],
@@ -60,28 +63,31 @@ def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
     labels: dict[str, str],
     controller: tuple[str, str] | None,
     account: str,
+    few: int,
 ) -> None:
     index, kept = OwnerIndex(), dict[Key, ReservationSpec]()
-    for number, terms in reservations:
-        key = Key(NAMESPACE, f"lock-{number}")
-        if terms is None:
-            index.discard(key)
-            kept.pop(key, None)
-        else:
-            kept[key] = owners(terms)
-            index.put(key, kept[key])
-    owner = pod(
-        name,
-        labels=labels,
-        controller=f"apps/v1/{controller[0]}/{controller[1]}" if controller else "",
-        serviceAccountName=account,
-    )
+    identity = {
+        "labels": labels,
+        "controller": f"apps/v1/{controller[0]}/{controller[1]}" if controller else "",
+        "serviceAccountName": account,
+    }
+    owner, like_it = pod(name, **identity), pod("like-it", **identity)
+    with patch.object(matching, "_FEW", few):
+        for number, terms in reservations:
+            key = Key(NAMESPACE, f"lock-{number}")
+            if terms is None:
+                index.discard(key)
+                kept.pop(key, None)
+            else:
+                kept[key] = owners(terms)
+                index.put(key, kept[key])
+            assert index.of(like_it) == sorted(key for key, spec in kept.items() if owns(spec, like_it))
 
-    own = {key for key, spec in kept.items() if owns(spec, owner)}
-    for_any = {key for key in own if not names(kept[key], owner)}
-    assert index.of(owner) == sorted(own)
-    assert index.of(owner, special_only=True) == sorted(own - for_any)
-    assert sorted(chain.from_iterable(index.for_any(owner))) == sorted(for_any)
+        own = {key for key, spec in kept.items() if owns(spec, owner)}
+        for_any = {key for key in own if not names(kept[key], owner)}
+        assert index.of(owner) == sorted(own)
+        assert index.of(owner, special_only=True) == sorted(own - for_any)
+        assert sorted(chain.from_iterable(index.for_any(owner))) == sorted(for_any)
 
 
 @given(

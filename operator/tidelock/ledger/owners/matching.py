@@ -136,6 +136,11 @@ _Owners = tuple[str, ...]
 _Place = tuple[str, ...]
 """A namespace, and something that pods there may have."""
 
+# With more candidates than that, the result of comparing them is kept for pods that are alike; of a namespace
+# for so many kinds of pods.
+_FEW = 64
+_MOST_KEPT = 1024
+
 
 class _Alike(NamedTuple):
     """Locks of the same owners that are shared alike, and the places where they are found."""
@@ -148,13 +153,16 @@ class _Alike(NamedTuple):
 class OwnerIndex:
     """Finds the locks whose owner a pod is, without trying all locks of its namespace.
 
-    Those of a namespace that have the same owners, and are shared alike, are tried once.
+    Those of a namespace that have the same owners, and are shared alike, are tried once. Where a namespace
+    has many, the result is kept until one comes or goes: a pod's gate asks for it four times, and all pods of
+    a workload are alike.
     """
 
     def __init__(self) -> None:
         self._owners: dict[Key, _Owners] = {}
         self._alike: dict[_Owners, _Alike] = {}
         self._places: defaultdict[_Place, dict[_Owners, None]] = defaultdict(dict)
+        self._kept: defaultdict[str, dict[object, list[_Owners]]] = defaultdict(dict)
 
     def put(self, key: Key, spec: ReservationSpec) -> None:
         """Add a lock, or replace its owners."""
@@ -165,6 +173,7 @@ class OwnerIndex:
         self.discard(key)
         self._owners[key] = owners
         if owners not in self._alike:
+            self._kept.pop(key.namespace, None)
             places = {self._emptiest(key.namespace, term) for term in spec.owners}
             self._alike[owners] = _Alike(spec, {}, places)
             for place in places:
@@ -181,6 +190,7 @@ class OwnerIndex:
         if alike.keys:
             return
         del self._alike[owners]
+        self._kept.pop(key.namespace, None)
         for place in alike.places:
             del self._places[place][owners]
             if not self._places[place]:
@@ -193,16 +203,44 @@ class OwnerIndex:
 
     def of(self, pod: Pod, *, special_only: bool = False) -> list[Key]:
         """Keys of the pod's own locks, sorted; if asked, without those for any pod of its workload."""
+        if not special_only:
+            return sorted(key for owners in self._matching(pod) for key in self._alike[owners].keys)
         return sorted(
             key
             for spec, keys, _ in self._candidates(pod)
-            if not (special_only and _is_for_any(spec, pod)) and owns(spec, pod)
+            if not _is_for_any(spec, pod) and owns(spec, pod)
             for key in keys
         )
 
     def for_any(self, pod: Pod) -> Iterator[Iterable[Key]]:
         """Keys of the pod's own locks for any pod of its workload, those with the same owners at once."""
         return (keys for spec, keys, _ in self._candidates(pod) if _is_for_any(spec, pod) and owns(spec, pod))
+
+    def _matching(self, pod: Pod) -> dict[_Owners, None]:
+        """Find the owners of which a pod is one: by its name, and by what pods that are alike share."""
+        if not self._owners:
+            return {}
+        named: dict[_Owners, None] = {}
+        alike: dict[_Owners, None] = {}
+        for place in _places_of(pod):
+            found = self._places.get((pod.meta.namespace, *place), {})
+            if place[:1] == ("pod",):
+                named = found
+            else:
+                alike |= found
+        matching = dict.fromkeys(owners for owners in named if owns(self._alike[owners].spec, pod))
+        if len(alike) <= _FEW:
+            return matching | dict.fromkeys(owners for owners in alike if self._is_unnamed_owner(owners, pod))
+        kept, kind = self._kept[pod.meta.namespace], _kind_of(pod)
+        if kind not in kept:
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            kept[kind] = [owners for owners in alike if self._is_unnamed_owner(owners, pod)]
+        return matching | dict.fromkeys(kept[kind])
+
+    def _is_unnamed_owner(self, owners: _Owners, pod: Pod) -> bool:
+        terms = self._alike[owners].spec.owners
+        return any(term.pod is None and _term_matches(term, pod) for term in terms)
 
     def _candidates(self, pod: Pod) -> list[_Alike]:
         if not self._owners:
@@ -211,6 +249,13 @@ class OwnerIndex:
         for place in _places_of(pod):
             candidates |= self._places.get((pod.meta.namespace, *place), {})
         return [self._alike[owners] for owners in candidates]
+
+
+def _kind_of(pod: Pod) -> object:
+    """Return all that terms without a pod's name look at, other than its namespace."""
+    controller = pod.meta.controller
+    identity = controller and (controller.api_version, controller.kind, controller.name)
+    return frozenset(pod.meta.labels.items()), identity, pod.spec.service_account_name
 
 
 def _places_for(term: Owner) -> list[tuple[str, ...]]:
