@@ -16,7 +16,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS
 from tidelock.scheduler.core.diagnosis import in_detail
-from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline, Record
+from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline, PluginAnswers
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 
 
@@ -57,51 +57,52 @@ def explain_pod(pipeline: FilterPipeline, profile: Profile, pod: Pod, now: float
         PluginError: a plugin failed.
 
     """
-    record = Record()
+    answers = PluginAnswers()
     with pipeline.evaluate(profile, pod, now) as evaluation:
-        evaluation.filter(record=record)
-        chosen = evaluation.choose(record=record) or evaluation.choose_between(
-            now, pod.gone_by(now), record=record
+        evaluation.filter(answers=answers)
+        chosen = evaluation.choose(answers=answers) or evaluation.choose_between(
+            now, pod.gone_by(now), answers=answers
         )
-        return _reports(evaluation, record, chosen)
+        return _reports(evaluation, answers, chosen)
 
 
 def explain_reservation(
     cycle: ReservationCycle, profile: Profile, entry: ReservationInfo, now: float
 ) -> list[NodeReport]:
     """Ask all plugins about a reservation by its reserve pod, as `explain_pod` does about a pod."""
-    record = Record()
+    answers = PluginAnswers()
     with cycle.evaluate(profile, entry, now) as evaluation:
-        chosen = cycle.find(entry, evaluation, record)
-        if chosen is not None and not len(record.rows):  # chosen for its owners alone
-            evaluation.choose(record=record)
-        return _reports(evaluation, record, chosen)
+        chosen = cycle.find(entry, evaluation, answers)
+        if chosen is not None and not len(answers.rows):  # chosen for its owners alone
+            evaluation.choose(answers=answers)
+        return _reports(evaluation, answers, chosen)
 
 
-def _reports(evaluation: Evaluation, record: Record, chosen: Node | None) -> list[NodeReport]:
+def _reports(evaluation: Evaluation, answers: PluginAnswers, chosen: Node | None) -> list[NodeReport]:
     snapshot = evaluation.snapshot
     if evaluation.rejection is not None:
         plugin, reasons, code = evaluation.rejection
         nowhere = Rejection(plugin.name, reasons, code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
         return _sorted([NodeReport(node, (nowhere,), {}) for node in snapshot.nodes], evaluation, chosen)
+    evaluation.timer.enter("Filter")  # plugins are asked for their reasons
     fits = np.zeros(len(snapshot), np.bool_)
-    fits[record.rows] = True
+    fits[answers.rows] = True
     if chosen is not None and (row := snapshot.row(chosen.name)) is not None:
         fits[row] = True
-    place_of = {row: place for place, row in enumerate(record.rows.tolist())}
+    place_of = {row: place for place, row in enumerate(answers.rows.tolist())}
     reports = []
     for row, node in enumerate(snapshot.nodes):
         place = place_of.get(row)
-        points = {} if place is None else {name: float(by[place]) for name, by in record.points.items()}
-        rejections = () if fits[row] else tuple(_rejections(evaluation, record, row))
+        points = {} if place is None else {name: float(by[place]) for name, by in answers.points.items()}
+        rejections = () if fits[row] else tuple(_rejections(evaluation, answers, row))
         reports.append(NodeReport(node, rejections, points))
     return _sorted(reports, evaluation, chosen)
 
 
-def _rejections(evaluation: Evaluation, record: Record, row: int) -> list[Rejection]:
+def _rejections(evaluation: Evaluation, answers: PluginAnswers, row: int) -> list[Rejection]:
     """Return the rejections of a node: those of the filters, or the one beside nominated pods."""
     found: dict[str, Rejection] = {}
-    for plugin, mask in record.masks:
+    for plugin, mask in answers.masks:
         if not mask[row]:
             found.setdefault(plugin.name, _rejection(plugin, evaluation, row))
     if found:
@@ -111,6 +112,7 @@ def _rejections(evaluation: Evaluation, record: Record, row: int) -> list[Reject
         if mask[row]:
             view = result.view(evaluation.state, evaluation.snapshot, row)
             at = int(view.rows[0])
+            evaluation.timer.ask(plugin)
             there = Rejection(
                 plugin.name,
                 plugin.reasons(view.state, evaluation.pod, view.snapshot, at),
@@ -125,6 +127,7 @@ _NOT_ELIGIBLE = Rejection("", ("node(s) that reservations have to leave",), pree
 
 def _rejection(plugin: Filter, evaluation: Evaluation, row: int) -> Rejection:
     state, pod, snapshot = evaluation.state, evaluation.pod, evaluation.snapshot
+    evaluation.timer.ask(plugin)
     return Rejection(
         plugin.name,
         plugin.reasons(state, pod, snapshot, row),

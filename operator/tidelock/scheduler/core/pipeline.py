@@ -47,7 +47,7 @@ CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, ReservationPlugin.name})
 
 
 @dataclass(slots=True)
-class Record:
+class PluginAnswers:
     """Every answer of every plugin, which a decision does not need.
 
     Attributes:
@@ -169,14 +169,14 @@ class Evaluation:
             self._apart.__exit__(None, None, None)
 
     def filter(
-        self, *, sound_only: bool = False, among: Mask | None = None, record: Record | None = None
+        self, *, sound_only: bool = False, among: Mask | None = None, answers: PluginAnswers | None = None
     ) -> FilterResult:
         """Run PreFilter and Filter over a snapshot of now, then count pods that are nominated for nodes.
 
         Args:
             sound_only: whether to leave out nodes from which a reservation would have to move again.
             among: the nodes that count; all by default.
-            record: takes the answer of every filter about every node; without it filters run until no node
+            answers: takes the answer of every filter about every node; without it filters run until no node
                 is left, and equal pods share answers.
 
         """
@@ -187,10 +187,10 @@ class Evaluation:
             return self.result
         self.timer.enter("Filter")
         eligible = _sound(snapshot) if sound_only else among
-        if record is None:
+        if answers is None:
             result = self._run_filters(filters, eligible, barred)
         else:
-            result = self._run_all_filters(filters, eligible, barred, record)
+            result = self._run_all_filters(filters, eligible, barred, answers)
         nominator = self._pipeline.cache.nominator
         self.result = filter_with_nominated_pods(result, nominator, self.state, self.pod, snapshot)
         self.timer.leave(Code.SUCCESS)
@@ -206,15 +206,15 @@ class Evaluation:
         self.filter()
         return self.choose()
 
-    def choose(self, fits: Mask | None = None, record: Record | None = None) -> Node | None:
+    def choose(self, fits: Mask | None = None, answers: PluginAnswers | None = None) -> Node | None:
         """Return the best of the nodes that fit, or of those in `fits`; a nominated node is the best."""
         snapshot = self.snapshot
         fits = self.result.fits if fits is None else fits
         everywhere = np.count_nonzero(fits) == len(snapshot)  # the common case: nothing to pick
         rows = snapshot.indexes if everywhere else fits.nonzero()[0]
-        if record is not None:
-            record.rows = rows
-            record.points = self._points(rows)
+        if answers is not None:
+            answers.rows = rows
+            answers.points = self._points(rows)
         if not len(rows):
             return None
         nominated = self._pipeline.cache.nominator.node_of(self.pod.uid)
@@ -224,14 +224,14 @@ class Evaluation:
             return snapshot.nodes[int(rows[0])]
         return snapshot.nodes[_best(self._score(rows), rows, snapshot)]
 
-    def choose_between(self, begin: float, end: float, record: Record | None = None) -> Node | None:
+    def choose_between(self, begin: float, end: float, answers: PluginAnswers | None = None) -> Node | None:
         """Return the best node with capacity from one instant until before another.
 
         It is asked where no node fits for ever: windows share capacity with pods and reservations that are
         gone before they begin.
         """
         fits = self._fits_between(begin, end)
-        return None if fits is None else self.choose(fits, record)
+        return None if fits is None else self.choose(fits, answers)
 
     def _fits_between(self, begin: float, end: float) -> Mask | None:
         """Return the nodes that fit from one instant until before another; None if windows change nothing."""
@@ -364,16 +364,16 @@ class Evaluation:
         filters: ActiveFilters,
         eligible: Mask | None,
         barred: list[tuple[Filter, Mask]],
-        record: Record,
+        answers: PluginAnswers,
     ) -> FilterResult:
         """Run every filter over every node, in the order of the profile, and note each answer."""
         left, ruled_out = _without_barred(eligible, barred)
         fits = np.ones(len(self.snapshot), np.bool_) if left is None else left
-        record.masks += [(plugin, ~mask) for plugin, mask in barred]
+        answers.masks += [(plugin, ~mask) for plugin, mask in barred]
         for plugin in filters.asked:
             self.timer.ask(plugin)
             mask = plugin.filter(self.state, self.pod, self.snapshot)
-            record.masks.append((plugin, mask))
+            answers.masks.append((plugin, mask))
             ruled_out.append((plugin, fits & ~mask))
             fits = fits & mask
         return FilterResult(fits, tuple(ruled_out), filters.judging)

@@ -22,7 +22,7 @@ from tidelock.model.pods import Pod, ReservePod, pinned_to
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.core.diagnosis import Diagnosis
-from tidelock.scheduler.core.pipeline import CAPACITY_PLUGINS, Evaluation, FilterPipeline, Record
+from tidelock.scheduler.core.pipeline import CAPACITY_PLUGINS, Evaluation, FilterPipeline, PluginAnswers
 from tidelock.scheduler.core.preemption import Preemptor
 
 # Nodes with owners of a reservation for reuse that are tried for it; a try counts as so many compared pods.
@@ -70,18 +70,18 @@ class ReservationCycle:
 
     def evaluate(self, profile: Profile, entry: ReservationInfo, now: float) -> Evaluation:
         """Begin to evaluate a reservation by its reserve pod; its own capacity does not count against it."""
-        return self._pipeline.evaluate(profile, reserve_pod_of(entry), now, own=(entry,))
+        return self._pipeline.evaluate(profile, placed_reserve_pod(entry), now, own=(entry,))
 
     def find(
-        self, entry: ReservationInfo, evaluation: Evaluation, record: Record | None = None
+        self, entry: ReservationInfo, evaluation: Evaluation, answers: PluginAnswers | None = None
     ) -> Node | None:
         """Filter, and return the node of its owners, otherwise the best node, or the best for its time."""
-        result = evaluation.filter(sound_only=entry.moving, record=record)
+        result = evaluation.filter(sound_only=entry.moving, answers=answers)
         home = self._home(entry, evaluation) if result.filters else None
         if home is not None:
             return home
-        return evaluation.choose(record=record) or evaluation.choose_between(
-            *entry.stay_from(evaluation.now), record=record
+        return evaluation.choose(answers=answers) or evaluation.choose_between(
+            *entry.stay_from(evaluation.now), answers=answers
         )
 
     def find_node(
@@ -135,7 +135,7 @@ class ReservationCycle:
 
     def reason(self, entry: ReservationInfo, diagnosis: Diagnosis) -> str:
         """Return the condition reason of a reservation that waits."""
-        return reason_of(self._cache, reserve_pod_of(entry), diagnosis)
+        return reason_of(self._cache, placed_reserve_pod(entry), diagnosis)
 
     def _home(self, entry: ReservationInfo, evaluation: Evaluation) -> Node | None:
         """Return the node of owners of a reservation for reuse, if it fits beside what they use of it."""
@@ -173,7 +173,7 @@ class ReservationCycle:
         return [each for each in candidates if each.pod.uid in owners]
 
 
-def reserve_pod_of(entry: ReservationInfo) -> ReservePod:
+def placed_reserve_pod(entry: ReservationInfo) -> ReservePod:
     """Return the pod as which a reservation is placed; one that only grows stays where it is.
 
     Raises:

@@ -4,12 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from builders import NAMESPACE, NOW, node, pod
 from cycles import pod_cycle
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SUCCESS, Filter, Handle, Mask, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -194,3 +196,21 @@ def test_a_plugin_that_narrows_the_nodes_rules_the_others_out() -> None:
     ]
     assert isinstance(outcome, AssumedPod)
     assert outcome.node_name == "node-a"
+
+
+class Speechless(OnlyNodeA):
+    """Rules nodes out, and fails when it is asked why."""
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        raise ValueError("no words")
+
+
+def test_a_plugin_that_fails_to_say_why_is_named() -> None:
+    """The command ended with a traceback."""
+    core = Core(node("node-a"), node("node-b"))
+    profile = core.decider.profile
+    plugin = Speechless(Handle(core.ledger, core.cache), {})
+    profile = replace(profile, pre_filter=(*profile.pre_filter, plugin), filter=(*profile.filter, plugin))
+
+    with pytest.raises(PluginError, match='running Filter plugin "OnlyNodeA": ValueError: no words'):
+        explain_pod(core.decider.pipeline, profile, pod(), NOW)
