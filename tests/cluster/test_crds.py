@@ -128,7 +128,7 @@ def test_fields_are_explained(api: Cluster) -> None:
             return ""
 
     text = wait_for(explanation, what="the explanation of ttlSeconds")
-    assert "How long the lock holds once it is active" in text
+    assert "Lifetime in seconds, counted from when the reservation becomes active" in text
 
 
 def test_a_new_object_has_the_defaults(stored: Stored) -> None:

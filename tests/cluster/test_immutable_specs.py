@@ -99,9 +99,9 @@ COMMIT = {"withinSeconds": 30}
 @pytest.mark.parametrize(
     ("spec", "changes", "told"),
     [
-        ({}, {"commit": COMMIT}, "commit is immutable but for its token"),
-        ({"commit": COMMIT}, {"commit": None}, "commit is immutable but for its token"),
-        ({"commit": COMMIT}, {"commit": {"withinSeconds": 60}}, "commit is immutable but for its token"),
+        ({}, {"commit": COMMIT}, "commit is immutable except for its token"),
+        ({"commit": COMMIT}, {"commit": None}, "commit is immutable except for its token"),
+        ({"commit": COMMIT}, {"commit": {"withinSeconds": 60}}, "commit is immutable except for its token"),
         ({}, {"anyOf": "web"}, "anyOf is immutable"),
         ({"anyOf": "web"}, {"anyOf": None}, "anyOf is immutable"),
         ({"anyOf": "web"}, {"anyOf": "database"}, "anyOf is immutable"),
