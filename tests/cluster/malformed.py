@@ -131,7 +131,7 @@ API_SERVER_REFUSES = [
         "object as a quantity", amount("cpu", {}), "spec.resources.cpu", "must be of type integer,string"
     ),
     # Resources
-    Malformed("pods", amount("pods", "1"), "spec.resources", "pods are counted by themselves"),
+    Malformed("pods", amount("pods", "1"), "spec.resources", "pods are counted separately"),
     Malformed("unknown resource", amount("gpu", "1"), "spec.resources", "a resource is cpu"),
     Malformed("resource in capitals", amount("CPU", "1"), "spec.resources", "a resource is cpu"),
     Malformed("resource without a domain", amount("/gpu", "1"), "spec.resources", "a resource is cpu"),
