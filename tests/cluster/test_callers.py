@@ -55,7 +55,7 @@ async def hasty(
 ) -> AsyncIterator[None]:
     """An operator in this process, which outlives it, that replaces the token many times a second."""
     monkeypatch.setattr(main, "end_within", lambda _seconds: None)
-    monkeypatch.setattr(tokens, "LIFETIME", 0.0)
+    monkeypatch.setattr(tokens, "TOKEN_LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
     monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.1)
     settings = Settings(

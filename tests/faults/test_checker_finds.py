@@ -72,7 +72,7 @@ def _reservations_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 def _reservations_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         ledger,
-        "adopt",
+        "restore",
         lambda reservation, now: reservation_info.ReservationInfo(
             reservation, seen_waiting_at=now, pending_since=now
         ),

@@ -117,20 +117,20 @@ def _told(kind: str, holds: bool, reason: str = "Admitted") -> Json:
 
 def test_a_hold_is_committed(tale: Tale) -> None:
     tale.reservation(also={"commit": COMMIT}, **committed())
-    tale.reservation(also={"commit": COMMIT | {"token": "reservation.1"}}, **committed())
-    tale.reservation(also={"commit": COMMIT | {"token": "reservation.1"}}, **committed(by=3))
+    tale.reservation(also={"commit": COMMIT | {"token": "lock.1"}}, **committed())
+    tale.reservation(also={"commit": COMMIT | {"token": "lock.1"}}, **committed(by=3))
     tale.clock = START + 60
     assert tale.judged_at_rest() == []
 
 
-@pytest.mark.parametrize(("token", "by"), [("reservation.0", 3), ("reservation.1", 6)])
+@pytest.mark.parametrize(("token", "by"), [("lock.0", 3), ("lock.1", 6)])
 def test_a_hold_is_committed_that_was_not(tale: Tale, token: str, by: float) -> None:
     tale.reservation(also={"commit": COMMIT | {"token": token}}, **committed(by=by))
     assert broken(tale.judged(), "it was not committed in time")
 
 
 def test_a_commit_is_taken_back(tale: Tale) -> None:
-    spec = {"commit": COMMIT | {"token": "reservation.1"}}
+    spec = {"commit": COMMIT | {"token": "lock.1"}}
     tale.reservation(also=spec, **committed(by=3))
     tale.reservation(also=spec, **committed(number=2))
     assert broken(tale.judged(), "it was committed, and is so no more")
@@ -141,7 +141,7 @@ def test_a_commit_is_taken_back(tale: Tale) -> None:
 
 
 def test_a_lock_that_was_committed_ends_as_if_it_were_not(tale: Tale) -> None:
-    spec = {"commit": COMMIT | {"token": "reservation.1"}}
+    spec = {"commit": COMMIT | {"token": "lock.1"}}
     tale.reservation(also=spec, **committed(by=3))
     tale.clock = START + 10
     end = committed() | {"conditions": [_told("Active", False, "NotCommitted")]}
@@ -150,10 +150,10 @@ def test_a_lock_that_was_committed_ends_as_if_it_were_not(tale: Tale) -> None:
 
 
 def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
-    due: dict[str, Any] = {"commit": {"holds": 1, "token": "reservation.1", "dueAt": at(60)}}
+    due: dict[str, Any] = {"commit": {"holds": 1, "token": "lock.1", "dueAt": at(60)}}
     active: dict[str, Any] = {"conditions": [_told("Active", True), _told("Committed", False)]}
     tale.reservation(also={"commit": COMMIT}, **due, **active)
-    tale.reservation(also={"commit": COMMIT | {"token": "reservation.1"}}, **due, **active)
+    tale.reservation(also={"commit": COMMIT | {"token": "lock.1"}}, **due, **active)
     assert broken(tale.judged_at_rest(), "the commit of lock is not heard")
     heard = Told("reservations", 3, listed=False, at=tale.clock)
     tale.clock = START + 60
@@ -163,7 +163,7 @@ def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
         "phase": "Expired",
     }
     tale.reservation(
-        reason="NotCommitted", also={"commit": COMMIT | {"token": "reservation.1"}}, **due, **over
+        reason="NotCommitted", also={"commit": COMMIT | {"token": "lock.1"}}, **due, **over
     )
     assert broken(tale.judged(told=[heard]), "before it was due")
 
@@ -468,7 +468,7 @@ def test_planned_room_is_given_to_a_pod_that_may_stay(tale: Tale) -> None:
     tale.bound("db", cpu="1")
     assert tale.judged() == []
     tale.bound("web", cpu="1")
-    assert broken(tale.judged(), "lock is planned on a, which will lack")
+    assert broken(tale.judged(), "lock planned on a, which will lack")
 
 
 def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
