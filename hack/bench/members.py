@@ -101,8 +101,8 @@ class Member:
             if isinstance(outcome, AssumedPod):
                 self._bind(outcome)
         self._decider.take_preemptions()  # all have one priority: there is nobody to evict
-        self._decider.ledger.changes.clear()
-        self._decider.ledger.changed.clear()
+        self._decider.ledger.effects.transitions.clear()
+        self._decider.ledger.effects.statuses.clear()
 
     def next_due(self) -> float | None:
         """Give the second of the world at which there is something to decide without any event."""

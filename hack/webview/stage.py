@@ -42,13 +42,13 @@ class Stage:
                 decider.bound(outcome, now)
             elif isinstance(outcome, Unschedulable):
                 self.recent.refused(outcome, now)
-        changes, decider.ledger.changes = decider.ledger.changes, []
+        changes, decider.ledger.effects.transitions = decider.ledger.effects.transitions, []
         for change in changes:
             self.recent.changed(change, decider.ledger.entries.get(change.meta.key))
-        for key in decider.ledger.changed:
+        for key in decider.ledger.effects.statuses:
             entry = decider.ledger.entries[key]
             self.recent.waits(entry, entry.refused_at)
-        decider.ledger.changed.clear()
+        decider.ledger.effects.statuses.clear()
 
     @asynccontextmanager
     async def served(self, token_file: Path | None = None, port: int = 0) -> AsyncIterator[str]:

@@ -26,7 +26,7 @@ from tidelock import __version__
 from tidelock.framework.api import Code
 from tidelock.framework.extension_point_timer import MetricsRecorder
 from tidelock.ledger import reasons
-from tidelock.ledger.ledger import Transition
+from tidelock.ledger.effects import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.audit import Record
 

@@ -237,14 +237,14 @@ def test_a_plugin_changes_nothing_by_looking(factory: PluginFactory, wanting: Po
     before = Snapshot.of(scene.columns)
     copies = [array.copy() for array in arrays(before)]
     phases = {key: (entry.phase, dict(entry.held)) for key, entry in scene.ledger.entries.items()}
-    changes = len(scene.ledger.changes)
+    changes = len(scene.ledger.effects.transitions)
 
     run = Run(factory(scene.handle, {}), wanting, scene)
 
     assert all(map(np.array_equal, arrays(run.snapshot), copies))
     assert not any(array.flags.writeable for array in arrays(run.snapshot))
     assert {key: (entry.phase, dict(entry.held)) for key, entry in scene.ledger.entries.items()} == phases
-    assert len(scene.ledger.changes) == changes
+    assert len(scene.ledger.effects.transitions) == changes
 
 
 @every_plugin

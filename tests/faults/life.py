@@ -245,7 +245,9 @@ class Life:
             "it has something to decide": due is not None and due <= now + _ROUNDED,
             f"writes are under way ({len(self.tasks)})": bool(self.tasks),
             f"statuses lag: {lagging}": bool(lagging),
-            "changes or claims are unheard": bool(decider.ledger.changed or decider.ledger.unverified_claims),
+            "changes or claims are unheard": bool(
+                decider.ledger.effects.statuses or decider.ledger.effects.claims
+            ),
             f"pods hope: {hoping}": bool(hoping),
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
@@ -253,7 +255,7 @@ class Life:
             "quotes wait": bool(self.desk._waiting or self.desk._writing),
             "quotas lag": bool(decider.ledger.quotas.changed or self._reporter._writing),
             "gated pods are to be told": bool(
-                self._gates._due or decider.queue.gated or decider.ledger.touched
+                self._gates._due or decider.queue.gated or decider.ledger.effects.namespaces
             ),
             "Kopf does not work": any(each.problem for each in self._kopf),
         }

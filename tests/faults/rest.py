@@ -113,7 +113,7 @@ def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json])
     remains = {
         "amounts": {name: amounts for name, amounts in held.items() if amounts},
         "waiting": ledger.waiting_reservations.waiting,
-        "claims": ledger._claims,
+        "claims": ledger.claims.in_flight,
         "holders": ledger.holdings.nodes_with_reservations(),
     }
     return left + [f"I4: {what} left of no lock: {some}" for what, some in remains.items() if some]

@@ -20,6 +20,7 @@ from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import ledger, reservation_info
 from tidelock.ledger.capacity import holdings
+from tidelock.ledger.lifecycle import choices
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
 from tidelock.ledger.queue.quotas import Quotas
@@ -125,7 +126,7 @@ def _commits_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _all_of_a_set_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger.Ledger, "_end_outdone", lambda *_: None)
+    monkeypatch.setattr(choices.Choices, "_end_superseded", lambda *_: None)
 
 
 def _owners_use_no_reservation(monkeypatch: pytest.MonkeyPatch) -> None:

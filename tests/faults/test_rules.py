@@ -162,9 +162,7 @@ def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
         "finishedAt": at(60),
         "phase": "Expired",
     }
-    tale.reservation(
-        reason="NotCommitted", also={"commit": COMMIT | {"token": "lock.1"}}, **due, **over
-    )
+    tale.reservation(reason="NotCommitted", also={"commit": COMMIT | {"token": "lock.1"}}, **due, **over)
     assert broken(tale.judged(told=[heard]), "before it was due")
 
 

@@ -26,7 +26,7 @@ class HoldObserver:
             self._follow(process, entry)
         if process.event_handlers.ready:
             self._check_sets(process)
-        for change in process.ledger.changes:
+        for change in process.ledger.effects.transitions:
             spec = process.api.reservations.versions[change.meta.uid][-1].spec
             if change.event is Event.ADMIT and spec is not None and spec.any_of and spec.commit is None:
                 self._decided.add(spec.any_of)  # be it preempted in the same step
@@ -59,7 +59,7 @@ class HoldObserver:
                 self._decided.add(name)
             if not chosen:
                 continue
-            known = [each for each in members if each.key not in process.ledger._undecided]
+            known = [each for each in members if each.key not in process.ledger._choices.undecided]
             held = [each.key for each in known if each.reserved and each is not chosen[0]]
             assert not held, f"{held} hold room beside {chosen[0].key}"
             over = all(each in chosen or each.phase in (*SETTLED, Phase.BOUND) for each in known)

@@ -20,8 +20,8 @@ from property.process import Process
 from property.usage import UsageObserver, check_parked
 from property.windows import in_the_way, needed_by
 from tidelock.ledger import reasons
-from tidelock.ledger.ledger import Claim
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.matching import is_for_any, may_claim, names, owns
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -106,7 +106,7 @@ class Observer:
         """Nobody gets what a lock holds: not the owner's siblings, nor a preemptor that is not above it."""
         process, outcome = self._process, self._process.outcome
         if isinstance(outcome, AssumedPod):
-            claim = process.ledger._claims.get(outcome.pod.uid)
+            claim = process.ledger.claims.in_flight.get(outcome.pod.uid)
             check_choice(process, outcome, claim)
             nodes = [entry.node for entry, held in claim.taken if held] if claim is not None else []
             entries = process.ledger.entries.values()
@@ -117,14 +117,14 @@ class Observer:
             still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
-        for change in process.ledger.changes:
+        for change in process.ledger.effects.transitions:
             if change.event is Event.DISPLACE and change.reason == reasons.PREEMPTED:
                 entry = process.ledger.entries.get(change.meta.key)
                 assert entry is None or entry.priority < highest, f"{change.meta.key} was broken"
             if change.event is Event.RETURN and change.reason == reasons.INSUFFICIENT_CAPACITY:
                 known = any(name in change.message for name in self._disturbed)
                 assert known, f"{change.meta.key} lost room beside its owner: {change.message}"
-        process.ledger.changes.clear()
+        process.ledger.effects.transitions.clear()
 
     def _check_what_was_held(self) -> None:
         """What comes to be held has not expired; where a node is overcommitted, the right locks go."""
@@ -172,15 +172,15 @@ def check_sums(process: Process) -> None:
 def check_holders(process: Process) -> None:
     """I2: a lock is held, or claimed by one pod that may be bound by now, or neither."""
     ledger = process.ledger
-    asked = [*ledger.unverified_claims, *process.questions, *(claim for claim, _ in process.answers)]
+    asked = [*ledger.effects.claims, *process.questions, *(claim for claim, _ in process.answers)]
     claims = Counter(
         entry.key
-        for claim in (*ledger._claims.values(), *asked)
+        for claim in (*ledger.claims.in_flight.values(), *asked)
         for entry, _ in claim.taken
         if ledger.entries.get(entry.key) is entry and _is_taken_by(entry, claim)
     )
     assert all(count == 1 for count in claims.values()), claims
-    assert ledger._claims.keys() <= process.in_flight.keys(), "a claim without a binding"
+    assert ledger.claims.in_flight.keys() <= process.in_flight.keys(), "a claim without a binding"
     assert ledger.holdings.rests.keys() <= claims.keys(), "room is kept beside no binding"
     for entry in ledger.entries.values():
         assert bool(entry.reserved) == (entry.phase in (Phase.ACTIVE, Phase.PLANNED)), (
@@ -241,11 +241,19 @@ def check_neighbours(process: Process) -> None:
 
 def check_ends(process: Process) -> None:
     """I3: nothing is held after its expiry, as of the last decision, or for an owner that is bound."""
-    asked = (*process.ledger.unverified_claims, *process.questions, *(claim for claim, _ in process.answers))
+    asked = (
+        *process.ledger.effects.claims,
+        *process.questions,
+        *(claim for claim, _ in process.answers),
+    )
     doubtful = [entry for claim in asked for entry in claim.entries]
     bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
     # Who is being bound by us chooses once that is answered, also if another has bound it meanwhile.
-    choosing = {claim.pod.uid for claim in asked} | process.ledger._has_chosen | process.ledger._claims.keys()
+    choosing = (
+        {claim.pod.uid for claim in asked}
+        | process.ledger.claims.has_chosen
+        | process.ledger.claims.in_flight.keys()
+    )
     stored = {reservation.meta.uid for reservation in process.api.reservations.decoded.values()}
     check_taken(process, bound, doubtful)
     for entry in process.ledger.entries.values():
@@ -411,7 +419,7 @@ def check_rebuild(process: Process) -> None:
     for watch in rebuilt.watches.values():
         while watch.behind:
             watch.deliver()
-    assert not rebuilt.ledger.unverified_claims
+    assert not rebuilt.ledger.effects.claims
     assert reservations(rebuilt) == reservations(process)
     assert _amounts(rebuilt) == _amounts(process)
     assert _neighbours(rebuilt) == _neighbours(process)

@@ -11,8 +11,8 @@ from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedReservations
-from tidelock.ledger.ledger import Claim
 from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -149,7 +149,7 @@ class Process:
     def due(self) -> bool:
         """Whether there is anything to decide now."""
         due = self.decider.next_due()
-        asked = self.ledger.changed or self.ledger.unverified_claims
+        asked = self.ledger.effects.statuses or self.ledger.effects.claims
         return self.event_handlers.ready and (bool(asked) or (due is not None and due <= self.clock.now()))
 
     def step(self) -> None:
@@ -168,8 +168,8 @@ class Process:
             self.unreported.update({pod.uid: pod for pod in attempt.outdone})
         self.moving.update(dict.fromkeys(self.decider.take_moves()))
         self.questions += self.decider.take_unverified_claims()
-        self.unwritten.update(self.ledger.changed)
-        self.ledger.changed.clear()
+        self.unwritten.update(self.ledger.effects.statuses)
+        self.ledger.effects.statuses.clear()
 
     def _has_accident(self, kind: str) -> bool:
         if kind not in self.accidents:
@@ -248,7 +248,7 @@ class Process:
         """Begin to make an object what it ought to be; one that is refused waits for the watch."""
         key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
-        entry = self.ledger.find(key)
+        entry = self.ledger.records.find(key)
         if entry is None or not self._differs(entry):
             return
         version = entry.reservation.meta.resource_version

@@ -65,11 +65,11 @@ class Cluster:
 
     def put_node(self, value: Node) -> None:
         self.cache.put_node(value)
-        self.ledger.settle_node(value.name, self.now)
+        self.ledger.placement.settle_node(value.name, self.now)
 
     def drop_node(self, number: int) -> None:
         self.cache.drop_node(f"node-{number}")
-        self.ledger.settle_node(f"node-{number}", self.now)
+        self.ledger.placement.settle_node(f"node-{number}", self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -88,7 +88,7 @@ class Cluster:
         self.ledger.upsert(value, self.now)
         for each in self.cache.columns.nodes:
             if self.cache.columns.fits(each.name, value.requests):
-                self.ledger.admit(self.ledger.entries[value.key], each, self.now)
+                self.ledger.placement.admit(self.ledger.entries[value.key], each, self.now)
                 return
 
     def decide(self, kind: int) -> None:

@@ -85,7 +85,7 @@ class Cluster:
         while line:
             entry = line.pop()
             if self.columns.fits("node-a", entry.reservation.requests):
-                self.ledger.admit(entry, self.node, NOW)
+                self.ledger.placement.admit(entry, self.node, NOW)
                 given.append(entry.key.namespace)
         return given
 

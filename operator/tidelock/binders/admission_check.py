@@ -102,7 +102,7 @@ class AdmissionCheck:
         self._decider.queue.remove(pod.uid)
         self._choosing.pop(pod.uid, None)
         self._cache.assume(pod, node_name, now)
-        self._ledger.claim(pod, node_name, now)
+        self._ledger.claims.claim(pod, node_name, now)
         self._admitted[pod.uid] = _Admitted(pod, node_name, self._steady.at(now) + UNSEEN_SECONDS)
         return ""
 
@@ -115,15 +115,15 @@ class AdmissionCheck:
         """Note that a pod has been seen bound, which ends the reservations that it has claimed."""
         self._choosing.pop(pod.uid, None)
         if self._admitted.pop(pod.uid, None) is not None:
-            self._ledger.owner_bound(pod, pod.node_name, now)
+            self._ledger.claims.owner_bound(pod, pod.node_name, now)
 
     def gone(self, uid: str, now: float) -> None:
         """Note that a pod is gone, which restores the reservations that it has claimed."""
         self._choosing.pop(uid, None)
         if (admitted := self._admitted.pop(uid, None)) is not None:
             self._cache.forget(uid)
-            self._ledger.unclaim(uid, now)
-            self._ledger.settle_unseen(admitted.node_name, now)
+            self._ledger.claims.unclaim(uid, now)
+            self._ledger.placement.settle_unseen(admitted.node_name, now)
 
     def lapse(self, now: float) -> bool:
         """Forget admitted bindings that never appeared, and return whether there were any."""

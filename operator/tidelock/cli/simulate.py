@@ -181,7 +181,7 @@ def play(
     _run(picture, now, pods)
     before = len(pods)
     decider.take_preemptions()
-    decider.ledger.changes.clear()
+    decider.ledger.effects.transitions.clear()
     for each in stored:
         if isinstance(each, Reservation):
             event_handlers.reservations.upsert(None, each)
@@ -209,7 +209,9 @@ def _run(picture: OfflineScheduler, until: float, pods: dict[str, ObjectOutcome]
         instant = max(due, picture.now)
         outcome = decider.step(instant)
         if isinstance(outcome, AssumedPod):
-            reservations = [entry.key for entry in decider.ledger.used_by(outcome.pod.uid, outcome.node_name)]
+            reservations = [
+                entry.key for entry in decider.ledger.claims.used_by(outcome.pod.uid, outcome.node_name)
+            ]
             took = f"takes the capacity of {', '.join(map(str, reservations))}" if reservations else ""
             decider.bound(outcome, instant)
             pods[outcome.pod.uid] = ObjectOutcome(
@@ -253,7 +255,7 @@ def _besides(picture: OfflineScheduler, ours: set[str]) -> Iterator[str]:
         for victim in attempt.victims:
             reason = f"{attempt.kind} {attempt.pod.key}"
             yield f"pod {victim.key} would be evicted from {attempt.node_name} for {reason}."
-    last = {change.meta.key: change for change in picture.decider.ledger.changes}
+    last = {change.meta.key: change for change in picture.decider.ledger.effects.transitions}
     for key, change in last.items():
         if change.meta.uid not in ours and change.phase is not Phase.EXPIRED:  # which it would be anyway
             yield f"reservation {key} would be {change.phase}: {change.message}."

@@ -29,11 +29,11 @@ def atomic(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
 
     @wraps(change)
     def complete(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.ledger.checkpoint()
+        self.ledger.recovery.checkpoint()
         try:
             return change(self, *args, **kwargs)
         except Exception:
-            self.ledger.recover(self.time())
+            self.ledger.recovery.recover(self.time())
             raise
 
     return complete

@@ -351,6 +351,18 @@ class ReservationInfo:
         occupied, since = self.transition_times.get("Occupied", ("False", now))
         return self.occupied_seconds + (max(now - since, 0.0) if occupied == "True" else 0.0)
 
+    def count_use(self, now: float, *, occupied: bool) -> None:
+        """Begin or end to count for how long owners are in a reservation for reuse."""
+        was, _ = self.transition_times.get("Occupied", ("False", now))
+        if was != str(occupied):
+            self.occupied_seconds = round(self.occupied_for(now))
+            self.transition_times["Occupied"] = (str(occupied), now)
+
+    def begin(self, at: float) -> None:
+        """Count the lifetime from an instant."""
+        self.activated_at = at
+        self.expires_at = self.expiry_from(at)
+
     def look_ahead(self, now: float) -> None:
         """Learn whether the lock begins later."""
         begins = self.reservation.start_at

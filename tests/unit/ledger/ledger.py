@@ -41,12 +41,12 @@ class LedgerScene:
         """Add or change a node, and tell the book of it."""
         put = node(name, **fields)
         self.columns.put(put)
-        self.ledger.settle_node(name, at)
+        self.ledger.placement.settle_node(name, at)
         return put
 
     def drop_node(self, name: str = "node-a", *, at: float = NOW) -> None:
         self.columns.drop(name)
-        self.ledger.settle_node(name, at)
+        self.ledger.placement.settle_node(name, at)
 
     def node(self, name: str = "node-a") -> Node:
         return self.columns.nodes[self.columns.row_of[name]]
@@ -75,12 +75,12 @@ class LedgerScene:
         self.ledger.acknowledge(self.next_version(name, status=render_reservation(self.entry(name), at)))
 
     def admit(self, entry: ReservationInfo, on: str = "node-a", *, at: float = NOW) -> None:
-        self.ledger.admit(entry, self.node(on), at)
+        self.ledger.placement.admit(entry, self.node(on), at)
 
     def consume(self, owner: Pod, on: str = "node-a", *, at: float = NOW) -> None:
         """Have a pod claim its locks, and the API server confirm that it is bound."""
-        self.ledger.claim(owner, on, at)
-        self.ledger.owner_bound(owner, on, at)
+        self.ledger.claims.claim(owner, on, at)
+        self.ledger.claims.owner_bound(owner, on, at)
 
     def edit(self, name: str = "lock", *, at: float = NOW, **spec: Any) -> None:
         """Change the spec of a lock: its generation grows."""
@@ -88,7 +88,7 @@ class LedgerScene:
         self.ledger.upsert(self.next_version(name, generation=generation, **spec), at)
 
     def entry(self, name: str = "lock") -> ReservationInfo:
-        found = self.ledger.find(Key(NAMESPACE, name))
+        found = self.ledger.records.find(Key(NAMESPACE, name))
         assert found is not None, name
         return found
 

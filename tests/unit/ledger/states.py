@@ -9,7 +9,7 @@ OWNER = pod("web-0")
 
 
 def pending(ledger: LedgerScene) -> None:
-    ledger.ledger.refuse(ledger.reservation(), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.ledger.admission.refuse(ledger.reservation(), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
 
 
 def planned(ledger: LedgerScene) -> None:
@@ -57,7 +57,7 @@ def held_with_an_invalid_spec(ledger: LedgerScene) -> None:
 
 def bound(ledger: LedgerScene) -> None:
     ledger.active()
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
 
 
 def consumed(ledger: LedgerScene) -> None:
@@ -81,7 +81,7 @@ def lost(ledger: LedgerScene) -> None:
 
 
 def rejected(ledger: LedgerScene) -> None:
-    ledger.ledger.refuse(
+    ledger.ledger.admission.refuse(
         ledger.reservation(pendingDeadlineSeconds=0), reasons.INSUFFICIENT_CAPACITY, "full", NOW
     )
 

@@ -26,7 +26,7 @@ def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: LedgerScene) -> Non
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
     assert ledger.reserved() == 0
-    assert ledger.ledger.changes == []
+    assert ledger.ledger.effects.transitions == []
 
 
 def test_an_admitted_lock_holds_its_room_for_its_time(ledger: LedgerScene) -> None:
@@ -43,7 +43,7 @@ def test_an_admitted_lock_holds_its_room_for_its_time(ledger: LedgerScene) -> No
 
 def test_the_change_is_recorded_for_events_and_metrics(ledger: LedgerScene) -> None:
     ledger.active(at=NOW + 1)
-    (change,) = ledger.ledger.changes
+    (change,) = ledger.ledger.effects.transitions
     assert (change.event, change.phase, change.reason) == (Event.ADMIT, Phase.ACTIVE, reasons.ADMITTED)
     assert (change.meta.name, change.at, change.due) == ("lock", NOW + 1, NOW + 1)
 
@@ -80,7 +80,7 @@ def test_only_locks_that_are_new_or_edited_are_untried(ledger: LedgerScene) -> N
 
 def refuse(ledger: LedgerScene, *entries: ReservationInfo) -> None:
     for entry in entries:
-        ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+        ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
 
 
 def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_comes_free(
@@ -96,7 +96,7 @@ def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_co
     refuse(ledger, first, larger)
     assert ledger.ledger.waiting_reservations.take(untried_only=False) == [first, larger]
 
-    ledger.ledger.admit(first, ledger.node(), NOW)  # so there may be room for the next one
+    ledger.ledger.placement.admit(first, ledger.node(), NOW)  # so there may be room for the next one
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second]
     ledger.edit("b", resources={"cpu": "3"})  # so it is not tried for the others any more
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second, third]
@@ -120,29 +120,29 @@ def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_ti
 
 def test_a_refused_lock_says_why_and_waits_on(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
-    ledger.ledger.changed.clear()
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.effects.statuses.clear()
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, *FULL)
     assert entry.key in ledger.ledger.waiting_reservations.waiting
-    assert entry.key in ledger.ledger.changed
+    assert entry.key in ledger.ledger.effects.statuses
 
 
 def test_the_numbers_of_a_refusal_are_renewed_from_time_to_time(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
-    ledger.ledger.refuse(entry, *FULL, NOW)
-    ledger.ledger.changed.clear()
-    ledger.ledger.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL - 0.001)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
+    ledger.ledger.effects.statuses.clear()
+    ledger.ledger.admission.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL - 0.001)
     assert entry.message == FULL[1]
-    assert not ledger.ledger.changed
-    ledger.ledger.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL)
+    assert not ledger.ledger.effects.statuses
+    ledger.ledger.admission.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL)
     assert entry.message == "newer"
-    assert entry.key in ledger.ledger.changed
+    assert entry.key in ledger.ledger.effects.statuses
 
 
 def test_another_reason_is_told_at_once(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
-    ledger.ledger.refuse(entry, *FULL, NOW)
-    ledger.ledger.refuse(entry, reasons.NODE_NOT_FOUND, "no such node", NOW + 0.1)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, reasons.NODE_NOT_FOUND, "no such node", NOW + 0.1)
     assert (entry.reason, entry.message) == (reasons.NODE_NOT_FOUND, "no such node")
 
 
@@ -151,7 +151,7 @@ def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Le
     ledger.store()
     ledger.put_node(cpu="1", at=NOW + 10)
     message = entry.message
-    ledger.ledger.refuse(entry, *FULL, NOW + 30)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW + 30)
     assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, message)
     ledger.ledger.advance(NOW + 30)
     assert ledger.ledger.next_deadline() == NOW + 70
@@ -203,14 +203,14 @@ def test_an_edit_may_put_off_a_deadline_that_had_passed_at_first_sight(ledger: L
 
 def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=0)
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
     assert entry.message == "no room within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
 
 
 def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=60)
-    ledger.ledger.refuse(entry, *FULL, NOW + 1)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW + 1)
     ledger.ledger.advance(NOW + 1)
     assert ledger.ledger.next_deadline() == NOW + 60
     ledger.ledger.advance(NOW + 59.999)
@@ -224,7 +224,7 @@ def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
 
 def test_a_waiting_lock_expires_with_its_expire_at(ledger: LedgerScene) -> None:
     entry = ledger.reservation(ttlSeconds=None, expireAt=format_instant(NOW + 30))
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.ledger.advance(NOW + 30)
     assert (entry.phase, entry.reason) == (Phase.EXPIRED, reasons.EXPIRED)
     assert entry.message == "spec.expireAt has passed"
@@ -232,7 +232,7 @@ def test_a_waiting_lock_expires_with_its_expire_at(ledger: LedgerScene) -> None:
 
 def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=60)
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.edit(pendingDeadlineSeconds=600, at=NOW + 30)
     ledger.ledger.advance(NOW + 30)
     assert ledger.ledger.next_deadline() == NOW + 600
@@ -240,13 +240,13 @@ def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: LedgerSc
 
 def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=0)
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.edit(pendingDeadlineSeconds=10, status=render_reservation(entry, NOW), at=NOW + 100)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert (entry.pending_since, entry.finished_at, entry.tried) == (NOW + 100, None, False)
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
     assert ledger.ledger.ownership.of(pod()) == [entry]
-    ledger.ledger.refuse(entry, *FULL, NOW + 100)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW + 100)
     ledger.ledger.advance(NOW + 100)
     assert ledger.ledger.next_deadline() == NOW + 110
 
@@ -257,7 +257,7 @@ def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(l
     """
     entry = ledger.reservation(pendingDeadlineSeconds=5)
     waiting = render_reservation(entry, NOW)
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.ledger.advance(NOW + 5)
     assert entry.phase is Phase.REJECTED
     ledger.edit(resources={"cpu": "1"}, status=waiting, at=NOW + 20)
@@ -269,7 +269,7 @@ def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(l
 def test_an_edit_that_knew_nothing_of_the_rejection_may_put_off_the_deadline(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=5)
     waiting = render_reservation(entry, NOW)
-    ledger.ledger.refuse(entry, *FULL, NOW)
+    ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.ledger.advance(NOW + 5)
     ledger.edit(pendingDeadlineSeconds=600, status=waiting, at=NOW + 20)
     ledger.ledger.advance(NOW + 20)

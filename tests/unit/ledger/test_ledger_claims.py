@@ -22,7 +22,7 @@ def test_a_claim_takes_all_locks_of_the_pod_wherever_they_are(ledger: LedgerScen
     here = ledger.active("here", "node-a")
     there = ledger.active("there", "node-b")
     waiting = ledger.reservation("waiting")
-    claim = ledger.ledger.claim(OWNER, "node-a", NOW)
+    claim = ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     assert claim is not None
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000), "what it does not use is kept"
     for entry in (here, there, waiting):
@@ -30,23 +30,23 @@ def test_a_claim_takes_all_locks_of_the_pod_wherever_they_are(ledger: LedgerScen
         assert entry.message == "pod shop/web-0 is being bound to node-a"
         assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
     assert not ledger.ledger.waiting_reservations.waiting
-    ledger.ledger.resolve_claim(claim, "node-a", NOW)
+    ledger.ledger.claims.resolve_claim(claim, "node-a", NOW)
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 0)
 
 
 def test_a_pod_without_locks_claims_nothing(ledger: LedgerScene) -> None:
     entry = ledger.active()
-    ledger.ledger.claim(pod("db-0"), "node-a", NOW)
-    ledger.ledger.unclaim("uid-db-0", NOW)
+    ledger.ledger.claims.claim(pod("db-0"), "node-a", NOW)
+    ledger.ledger.claims.unclaim("uid-db-0", NOW)
     assert entry.phase is Phase.ACTIVE
 
 
 def test_a_claimed_lock_is_no_other_pods(ledger: LedgerScene) -> None:
     entry = ledger.active(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     first, second = pod("web-0", labels={"app": "web"}), pod("web-1", labels={"app": "web"})
-    ledger.ledger.claim(first, "node-a", NOW)
-    ledger.ledger.claim(second, "node-a", NOW)
-    ledger.ledger.unclaim(second.uid, NOW)
+    ledger.ledger.claims.claim(first, "node-a", NOW)
+    ledger.ledger.claims.claim(second, "node-a", NOW)
+    ledger.ledger.claims.unclaim(second.uid, NOW)
     assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
     assert entry.phase is Phase.BOUND
 
@@ -54,8 +54,8 @@ def test_a_claimed_lock_is_no_other_pods(ledger: LedgerScene) -> None:
 def test_locks_come_back_when_the_binding_fails(ledger: LedgerScene) -> None:
     here, there = ledger.active("here", "node-a"), ledger.active("there", "node-b")
     waiting = ledger.reservation("waiting")
-    ledger.ledger.claim(OWNER, "node-a", NOW)
-    ledger.ledger.unclaim(OWNER.uid, NOW + 5)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 5)
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (1000, 1000)
     for entry in (here, there):
         assert (entry.phase, entry.reason, entry.bound_pod) == (Phase.ACTIVE, reasons.ADMITTED, None)
@@ -63,40 +63,40 @@ def test_locks_come_back_when_the_binding_fails(ledger: LedgerScene) -> None:
     assert (waiting.phase, waiting.reason) == (Phase.PENDING, reasons.WAITING)
     assert waiting.pending_since == NOW
     assert waiting.key in ledger.ledger.waiting_reservations.waiting
-    ledger.ledger.unclaim(OWNER.uid, NOW + 6)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 6)
     assert ledger.reserved("node-a") == 1000
 
 
 def test_the_lock_waits_again_if_its_room_was_taken_meanwhile(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.store()
-    ledger.ledger.claim(OWNER, "node-b", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.use("node-a", 3500)
-    ledger.ledger.unclaim(OWNER.uid, NOW + 5)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 5)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
     assert entry.message == "the owner's binding failed and node-a has no room left"
     assert (entry.node, entry.pending_since) == ("", NOW + 5)
     assert ledger.reserved() == 0
-    assert ledger.ledger.changes[-1].event is Event.RETURN
+    assert ledger.ledger.effects.transitions[-1].event is Event.RETURN
 
 
 def test_what_an_owner_does_not_use_is_kept_until_it_is_bound(ledger: LedgerScene) -> None:
     """It was given on at once: if the binding failed, the lock had lost its room, and nothing was wrong."""
     entry = ledger.active(resources={"cpu": "3"})
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.use("node-a", 1000)
     assert ledger.reserved() == 2000
     assert not ledger.columns.fits("node-a", {CPU: 2000})
     ledger.use("node-a", -1000)
-    ledger.ledger.unclaim(OWNER.uid, NOW + 1)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 1)
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 3000)
 
 
 def test_what_is_kept_comes_free_for_all_once_the_owner_is_bound(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.holdings.shifts.clear()
-    ledger.ledger.owner_bound(OWNER, "node-a", NOW)
+    ledger.ledger.claims.owner_bound(OWNER, "node-a", NOW)
     assert (entry.phase, ledger.reserved()) == (Phase.CONSUMED, 0)
     (shift,) = ledger.ledger.holdings.shifts
     assert (shift.node, shift.before[CPU], shift.after) == ("node-a", 2000, {})
@@ -105,25 +105,25 @@ def test_what_is_kept_comes_free_for_all_once_the_owner_is_bound(ledger: LedgerS
 def test_what_two_locks_hold_beyond_their_owner_is_kept(ledger: LedgerScene) -> None:
     for name in ("first", "second"):
         ledger.active(name, resources={"cpu": "1500m"})
-    ledger.ledger.claim(pod("web-0", requests={"cpu": "2"}), "node-a", NOW)
+    ledger.ledger.claims.claim(pod("web-0", requests={"cpu": "2"}), "node-a", NOW)
     assert ledger.reserved() == 1000
 
 
 def test_what_is_kept_is_given_up_before_any_lock_loses_room(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     other = ledger.active("other", resources={"cpu": "2"}, owners=[{"pod": {"name": "db-0"}}])
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.use("node-a", 1000)
     ledger.put_node("node-a", cpu="3")
     assert (other.phase, ledger.reserved()) == (Phase.ACTIVE, 2000)
     ledger.use("node-a", -1000)
-    ledger.ledger.unclaim(OWNER.uid, NOW + 1)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 1)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
 
 
 def test_what_is_kept_goes_with_its_node(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "3"})
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.drop_node("node-a")
     ledger.put_node("node-a")
     assert (ledger.reserved(), ledger.ledger.holdings.holds_room) == (0, False)
@@ -131,13 +131,13 @@ def test_what_is_kept_goes_with_its_node(ledger: LedgerScene) -> None:
 
 def test_the_lock_ends_if_it_expired_meanwhile(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=10)
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.advance(NOW + 20)
     assert entry.phase is Phase.BOUND
-    ledger.ledger.unclaim(OWNER.uid, NOW + 25)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 25)
     assert (entry.phase, entry.finished_at, entry.bound_pod) == (Phase.EXPIRED, NOW + 25, None)
     assert entry.message == "spec.ttlSeconds has passed"
-    assert ledger.ledger.changes[-1].due == NOW + 10
+    assert ledger.ledger.effects.transitions[-1].due == NOW + 10
 
 
 @pytest.mark.parametrize(
@@ -148,22 +148,22 @@ def test_the_lock_goes_with_its_node(
     ledger: LedgerScene, node_name: str | None, phase: Phase, recreated: bool
 ) -> None:
     entry = ledger.active(nodeName=node_name)
-    ledger.ledger.claim(OWNER, "node-b", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.drop_node("node-a")
     if recreated:
         ledger.put_node("node-a", uid="another")
-    ledger.ledger.unclaim(OWNER.uid, NOW + 5)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 5)
     assert (entry.phase, entry.reason) == (phase, reasons.NODE_LOST)
     assert entry.message == "node node-a (uid uid-node-a) is gone"
 
 
 def test_an_owner_that_is_bound_ends_the_lock(ledger: LedgerScene) -> None:
     entry = ledger.active()
-    ledger.ledger.claim(OWNER, "node-b", NOW)
-    ledger.ledger.owner_bound(OWNER, "node-b", NOW + 1)
+    ledger.ledger.claims.claim(OWNER, "node-b", NOW)
+    ledger.ledger.claims.owner_bound(OWNER, "node-b", NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.CONSUMED, reasons.CONSUMED, NOW + 1)
     assert entry.message == "pod shop/web-0 is bound to node-b"
-    ledger.ledger.unclaim(OWNER.uid, NOW + 2)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 2)
     assert entry.phase is Phase.CONSUMED
     assert ledger.ledger.ownership.of(OWNER) == []
 
@@ -179,9 +179,9 @@ def test_an_owner_that_someone_else_bound_ends_the_lock_too(ledger: LedgerScene,
 def test_a_bound_pod_consumes_the_lock_that_another_has_claimed(ledger: LedgerScene) -> None:
     entry = ledger.active(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
     claimant, intruder = pod("web-0"), pod("web-1")
-    ledger.ledger.claim(claimant, "node-a", NOW)
+    ledger.ledger.claims.claim(claimant, "node-a", NOW)
     ledger.consume(intruder, "node-a")
-    ledger.ledger.unclaim(claimant.uid, NOW)
+    ledger.ledger.claims.unclaim(claimant.uid, NOW)
     assert entry.phase is Phase.CONSUMED
     assert entry.bound_pod == BoundPod(name="web-1", uid="uid-web-1")
 
@@ -190,9 +190,9 @@ def test_a_lock_whose_owners_changed_while_it_was_claimed_is_given_back_to_the_n
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.active()
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
-    ledger.ledger.owner_bound(OWNER, "node-b", NOW + 1)
+    ledger.ledger.claims.owner_bound(OWNER, "node-b", NOW + 1)
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 1000)
     assert ledger.ledger.ownership.of(OWNER) == []
     assert ledger.ledger.ownership.of(pod("web-1")) == [entry]
@@ -200,26 +200,26 @@ def test_a_lock_whose_owners_changed_while_it_was_claimed_is_given_back_to_the_n
 
 def test_a_lock_that_was_deleted_while_claimed_does_not_come_back(ledger: LedgerScene) -> None:
     ledger.active()
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.remove(ledger.next_version())
-    ledger.ledger.unclaim(OWNER.uid, NOW)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW)
     assert (ledger.ledger.entries, ledger.reserved()) == ({}, 0)
 
 
 def test_a_lock_that_was_recreated_while_claimed_is_another(ledger: LedgerScene) -> None:
     ledger.active()
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     recreated = ledger.reservation(uid="another")
-    ledger.ledger.unclaim(OWNER.uid, NOW)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW)
     assert (recreated.phase, ledger.reserved()) == (Phase.PENDING, 0)
 
 
 def test_a_lock_that_shrank_while_claimed_comes_back_smaller(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
-    ledger.ledger.claim(OWNER, "node-b", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.edit(resources={"cpu": "1"})
     ledger.use("node-a", 3000)
-    ledger.ledger.unclaim(OWNER.uid, NOW)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW)
     assert (entry.phase, ledger.reserved(), entry.wanting) == (Phase.ACTIVE, 1000, False)
 
 
@@ -227,9 +227,9 @@ def test_a_lock_that_grew_while_claimed_comes_back_at_its_old_size_and_waits_for
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.active(resources={"cpu": "1"})
-    ledger.ledger.claim(OWNER, "node-b", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.edit(resources={"cpu": "2"})
-    ledger.ledger.unclaim(OWNER.uid, NOW)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW)
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 1000)
     assert entry.growing
     assert entry.key in ledger.ledger.waiting_reservations.waiting
@@ -237,16 +237,16 @@ def test_a_lock_that_grew_while_claimed_comes_back_at_its_old_size_and_waits_for
 
 def test_a_lock_that_names_another_node_since_it_was_claimed_is_placed_there(ledger: LedgerScene) -> None:
     entry = ledger.active()
-    ledger.ledger.claim(OWNER, "node-b", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.edit(nodeName="node-b")
-    ledger.ledger.unclaim(OWNER.uid, NOW)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW)
     assert (entry.phase, entry.message) == (Phase.PENDING, "the spec now names node-b")
 
 
 def test_an_expiry_that_was_moved_while_claimed_counts(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=600)
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.edit(ttlSeconds=None, expireAt=format_instant(NOW + 5), at=NOW + 10)
     assert entry.phase is Phase.BOUND
-    ledger.ledger.unclaim(OWNER.uid, NOW + 10)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 10)
     assert (entry.phase, entry.message) == (Phase.EXPIRED, "spec.expireAt has passed")

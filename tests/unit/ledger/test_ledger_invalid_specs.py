@@ -36,7 +36,7 @@ def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: LedgerSce
 
 def test_a_rejected_lock_whose_spec_becomes_invalid_says_so(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=0)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.edit(resources=BAD)
     assert (entry.phase, entry.reason, entry.message) == (Phase.REJECTED, reasons.INVALID_SPEC, entry.problem)
 
@@ -81,10 +81,10 @@ def test_a_waiting_lock_that_became_invalid_while_claimed_is_rejected_once_it_co
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.reservation()
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.edit(resources=BAD)
     assert entry.phase is Phase.BOUND
-    ledger.ledger.unclaim(OWNER.uid, NOW + 1)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 1)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
 
 

@@ -31,11 +31,11 @@ def test_a_lock_is_held_on_a_node_that_takes_no_pods(
     ledger: LedgerScene, fields: dict[str, Any], problem: tuple[str, str]
 ) -> None:
     entry = ledger.active(nodeName="node-a")
-    ledger.ledger.changed.clear()
+    ledger.ledger.effects.statuses.clear()
     ledger.put_node("node-a", **fields)
     assert (entry.phase, entry.node_problem, ledger.reserved()) == (Phase.ACTIVE, problem, 1000)
     assert entry.move_at is None
-    assert entry.key in ledger.ledger.changed
+    assert entry.key in ledger.ledger.effects.statuses
 
 
 def test_a_lock_that_is_placed_on_an_unsound_node_says_so(ledger: LedgerScene) -> None:
@@ -52,7 +52,7 @@ def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: LedgerScene, ui
     odd["metadata"]["uid"] = uid
     for each in (odd, node_json("node-a")):
         ledger.columns.put(decode_node(encode(each)))
-        ledger.ledger.settle_node("node-a", NOW)
+        ledger.ledger.placement.settle_node("node-a", NOW)
         assert (entry.phase, entry.node_uid, ledger.reserved()) == (Phase.ACTIVE, "uid-node-a", 1000)
 
     ledger.put_node("node-a", uid="another")
@@ -61,9 +61,9 @@ def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: LedgerScene, ui
 
 def test_news_of_a_node_that_is_as_it_was_change_nothing(ledger: LedgerScene) -> None:
     ledger.active()
-    ledger.ledger.changed.clear()
+    ledger.ledger.effects.statuses.clear()
     ledger.put_node("node-a", version=2)
-    assert not ledger.ledger.changed
+    assert not ledger.ledger.effects.statuses
 
 
 def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: LedgerScene) -> None:
@@ -76,7 +76,7 @@ def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: LedgerScene) -> No
     assert (entry.phase, ledger.reserved("node-a")) == (Phase.ACTIVE, 1000)
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
 
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit", NOW + 301)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit", NOW + 301)
     assert (entry.phase, entry.reason, entry.resize_problem) == (Phase.ACTIVE, reasons.ADMITTED, "")
 
     ledger.admit(entry, "node-b", at=NOW + 302)
@@ -156,23 +156,23 @@ def test_the_lowest_priority_loses_then_the_newest_then_the_last_by_name(ledger:
     ledger.active("b", at=NOW + 1)
     order = []
     for cpu in ("3", "2", "1", "0"):
-        ledger.ledger.changes.clear()
+        ledger.ledger.effects.transitions.clear()
         ledger.put_node("node-a", cpu=cpu)
-        order += [change.meta.name for change in ledger.ledger.changes]
+        order += [change.meta.name for change in ledger.ledger.effects.transitions]
     assert order == ["new", "b", "a", "important"]
 
 
 def test_pods_that_overrun_a_node_displace_locks(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.use("node-a", 3000)
-    ledger.ledger.settle_node("node-a", NOW)
+    ledger.ledger.placement.settle_node("node-a", NOW)
     assert (entry.phase, entry.message) == (Phase.PENDING, "node-a is overcommitted by cpu 1")
 
 
 def test_a_lock_without_the_resource_that_is_short_stays(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"memory": "1Gi"})
     ledger.use("node-a", 5000)
-    ledger.ledger.settle_node("node-a", NOW)
+    ledger.ledger.placement.settle_node("node-a", NOW)
     assert entry.phase is Phase.ACTIVE
 
 

@@ -20,7 +20,7 @@ def nothing_is_left(ledger: LedgerScene) -> bool:
         book.entries
         or book.waiting_reservations.waiting
         or book.waiting_reservations.untried
-        or book.changed
+        or book.effects.statuses
         or book.holdings.nodes_with_reservations()
     )
     return (
@@ -42,14 +42,14 @@ def test_of_a_lock_that_is_being_deleted_the_status_alone_is_left(ledger: Ledger
     if known:
         ledger.active()
     ledger.ledger.upsert(ledger.next_version(deleted=True), NOW)
-    assert list(ledger.ledger.changed) == list(ledger.ledger.leaving)
-    ledger.ledger.changed.clear()
+    assert list(ledger.ledger.effects.statuses) == list(ledger.ledger.records.leaving)
+    ledger.ledger.effects.statuses.clear()
     assert nothing_is_left(ledger)
     ledger.ledger.upsert(ledger.next_version(version=0), NOW)  # an older version comes late
     assert nothing_is_left(ledger)
     ledger.ledger.upsert(ledger.next_version("lock", uid="another", deleted=False, version=9), NOW)
     assert ledger.entry().uid == "another"
-    assert not ledger.ledger.leaving
+    assert not ledger.ledger.records.leaving
 
 
 def test_a_lock_of_the_same_name_is_another(ledger: LedgerScene) -> None:
@@ -64,7 +64,11 @@ def test_the_same_version_again_changes_nothing(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.ledger.upsert(entry.reservation, NOW + 1)
     assert ledger.entry() is entry
-    assert (entry.phase, ledger.reserved(), len(ledger.ledger.changes)) == (Phase.ACTIVE, 1000, 1)
+    assert (entry.phase, ledger.reserved(), len(ledger.ledger.effects.transitions)) == (
+        Phase.ACTIVE,
+        1000,
+        1,
+    )
 
 
 def test_the_version_of_an_own_write_is_known_before_the_watch_tells(ledger: LedgerScene) -> None:

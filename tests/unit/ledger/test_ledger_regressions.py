@@ -45,7 +45,7 @@ def test_a_status_without_an_expiry_is_not_believed(ledger: LedgerScene) -> None
 def test_a_waiting_lock_is_adopted_with_its_reason_and_its_deadline(ledger: LedgerScene) -> None:
     """A restart wrote "Waiting" over the numbers of every lock in line."""
     entry = ledger.reservation(created=NOW - 20)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
     adopted = ledger.readopted(at=NOW + 5)
     assert (adopted.reason, adopted.message) == (entry.reason, entry.message)
     assert adopted.pending_since == NOW - 20
@@ -66,7 +66,7 @@ def test_an_expiry_that_is_put_off_after_a_restart_counts(ledger: LedgerScene) -
 def test_a_rejected_lock_that_is_edited_waits_from_then_on(ledger: LedgerScene) -> None:
     """After a restart the time before the rejection counted, so that the lock was given up at once."""
     ledger.reservation(created=NOW - 1000)
-    ledger.ledger.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
+    ledger.ledger.admission.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
     ledger.ledger.advance(NOW - 900)
     assert ledger.entry().phase is Phase.REJECTED
     ledger.edit(resources={"cpu": "2"}, status=render_reservation(ledger.entry(), NOW - 900))
@@ -77,7 +77,7 @@ def test_a_rejected_lock_that_is_edited_waits_from_then_on(ledger: LedgerScene) 
 def test_a_rejected_lock_that_was_edited_while_nobody_looked_waits_from_now_on(ledger: LedgerScene) -> None:
     """The same, with the edit made while the operator was down."""
     ledger.reservation(created=NOW - 1000)
-    ledger.ledger.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
+    ledger.ledger.admission.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
     ledger.ledger.advance(NOW - 900)
     render_reservation(ledger.entry(), NOW - 900)
     adopted = ledger.readopted(at=NOW, generation=2)
@@ -89,7 +89,7 @@ def test_a_rejected_lock_that_was_edited_waits_no_longer_for_being_written_late(
     was seen: another restart put its deadline off.
     """
     ledger.reservation(created=NOW - 1000)
-    ledger.ledger.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
+    ledger.ledger.admission.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
     ledger.ledger.advance(NOW - 900)
     render_reservation(ledger.entry(), NOW - 900)
     status = render_reservation(ledger.readopted(at=NOW, generation=2), NOW + 30)
@@ -135,9 +135,9 @@ def test_the_echo_of_an_older_write_is_ignored(ledger: LedgerScene) -> None:
 def test_a_lock_whose_owners_change_while_it_is_claimed_goes_back(ledger: LedgerScene) -> None:
     """The pod was bound, but did not own the lock any more: the lock stayed Bound for ever."""
     entry = ledger.active(owner="web-0")
-    ledger.ledger.claim(pod("web-0"), "node-a", NOW)
+    ledger.ledger.claims.claim(pod("web-0"), "node-a", NOW)
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
-    ledger.ledger.owner_bound(pod("web-0", node_name="node-a"), "node-a", NOW)
+    ledger.ledger.claims.owner_bound(pod("web-0", node_name="node-a"), "node-a", NOW)
     assert (entry.phase, entry.bound_pod) == (Phase.ACTIVE, None)
     assert ledger.reserved() == 1000
 
@@ -145,20 +145,20 @@ def test_a_lock_whose_owners_change_while_it_is_claimed_goes_back(ledger: Ledger
 def test_a_lock_that_shrank_while_it_was_claimed_goes_back_at_its_new_size(ledger: LedgerScene) -> None:
     """It went back at the size that it had been claimed with."""
     ledger.active(resources={"cpu": "3"})
-    ledger.ledger.claim(pod(), "node-a", NOW)
+    ledger.ledger.claims.claim(pod(), "node-a", NOW)
     ledger.edit(resources={"cpu": "1"})
-    ledger.ledger.unclaim("uid-web-0", NOW)
+    ledger.ledger.claims.unclaim("uid-web-0", NOW)
     assert ledger.reserved() == 1000
 
 
 def test_a_lock_that_comes_back_to_no_room_is_tried_elsewhere(ledger: LedgerScene) -> None:
     """It counted as tried from before it was given, so that it could be given up before it was looked at."""
     entry = ledger.reservation(resources={"cpu": "3"}, pendingDeadlineSeconds=5)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "none", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "none", NOW)
     ledger.admit(entry)
-    ledger.ledger.claim(pod(), "node-b", NOW)
+    ledger.ledger.claims.claim(pod(), "node-b", NOW)
     ledger.use("node-a", cpu=4000)
-    ledger.ledger.unclaim("uid-web-0", NOW)
+    ledger.ledger.claims.unclaim("uid-web-0", NOW)
     ledger.ledger.advance(NOW + 5)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
 
@@ -167,9 +167,9 @@ def test_a_lock_that_comes_back_to_no_node_may_wait_anew(ledger: LedgerScene) ->
     """The same where the node had gone meanwhile."""
     entry = ledger.active(created=NOW - 1000)
     ledger.store()
-    ledger.ledger.claim(pod(), "node-b", NOW)
+    ledger.ledger.claims.claim(pod(), "node-b", NOW)
     ledger.drop_node("node-a")
-    ledger.ledger.unclaim("uid-web-0", NOW)
+    ledger.ledger.claims.unclaim("uid-web-0", NOW)
     ledger.ledger.advance(NOW)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.NODE_LOST)
     assert entry.pending_since == NOW
@@ -211,9 +211,9 @@ def test_an_unreadable_lock_stays_on_a_node_with_a_problem(ledger: LedgerScene) 
 
 def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
-    ledger.ledger.claim(pod(), "node-b", NOW)
+    ledger.ledger.claims.claim(pod(), "node-b", NOW)
     ledger.edit(resources={"cpu": "two"}, ttlSeconds=1)
-    ledger.ledger.unclaim("uid-web-0", NOW + 5)
+    ledger.ledger.claims.unclaim("uid-web-0", NOW + 5)
     assert (entry.phase, ledger.reserved(), entry.expires_at) == (Phase.ACTIVE, 2000, NOW + 600)
     assert ledger.readopted(at=NOW + 5).expires_at == NOW + 600
 
@@ -221,9 +221,9 @@ def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: LedgerS
 def test_an_unreadable_lock_that_comes_back_unplaced_is_rejected(ledger: LedgerScene) -> None:
     """The same for a lock that was claimed before it had any room."""
     entry = ledger.reservation()
-    ledger.ledger.claim(pod(), "node-a", NOW)
+    ledger.ledger.claims.claim(pod(), "node-a", NOW)
     ledger.edit(resources={"cpu": "three"})
-    ledger.ledger.unclaim("uid-web-0", NOW)
+    ledger.ledger.claims.unclaim("uid-web-0", NOW)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
 
 
@@ -272,7 +272,7 @@ def test_overcommitment_stays_the_reason_while_the_lock_waits(ledger: LedgerScen
     """The next refusal overwrote it before it was ever written."""
     entry = ledger.active(resources={"cpu": "3"})
     ledger.put_node("node-a", cpu="2")
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
     assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")
     assert ledger.readopted().reason == reasons.OVERCOMMITTED
 
@@ -281,7 +281,7 @@ def test_a_violated_lock_that_cannot_be_read_after_a_restart_is_violated_no_more
     """It was rejected with its violation, which the next process then did not find."""
     entry = ledger.active(resources={"cpu": "2"}, onViolation="Move")
     ledger.use("node-a", cpu=3000)
-    ledger.ledger.settle_node("node-a", NOW, pod("stranger"))
+    ledger.ledger.placement.settle_node("node-a", NOW, pod("stranger"))
     assert (entry.phase, bool(entry.violation)) == (Phase.PENDING, True)
     rejected = ledger.readopted(generation=2, resources={"cpu": "two"})
     assert (rejected.phase, rejected.violation) == (Phase.REJECTED, "")

@@ -28,7 +28,7 @@ def test_growth_waits_while_the_old_size_holds(ledger: LedgerScene) -> None:
     assert (entry.phase, ledger.reserved(), entry.message) == (Phase.ACTIVE, 1000, "cpu 1 held on node-a")
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
 
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 2 missing", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 2 missing", NOW)
     assert (entry.phase, entry.reason, entry.resize_problem) == (
         Phase.ACTIVE,
         reasons.ADMITTED,
@@ -48,7 +48,7 @@ def test_growth_waits_while_the_old_size_holds(ledger: LedgerScene) -> None:
 def test_growth_that_is_refused_has_no_deadline(ledger: LedgerScene) -> None:
     entry = ledger.active(pendingDeadlineSeconds=0)
     ledger.edit(resources={"cpu": "5"})
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 4 missing", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 4 missing", NOW)
     ledger.ledger.advance(NOW + 599)
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 1000)
 
@@ -56,7 +56,7 @@ def test_growth_that_is_refused_has_no_deadline(ledger: LedgerScene) -> None:
 def test_growth_that_is_taken_back_waits_no_more(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "9"})
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     ledger.edit(resources={"cpu": "1"})
     assert (ledger.reserved(), entry.resize_problem) == (1000, "")
     assert not ledger.ledger.waiting_reservations.waiting

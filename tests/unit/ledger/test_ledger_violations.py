@@ -21,7 +21,7 @@ def ledger() -> LedgerScene:
 
 def intrude(ledger: LedgerScene, cpu: int) -> None:
     ledger.use("node-a", cpu)
-    ledger.ledger.settle_node("node-a", NOW, INTRUDER)
+    ledger.ledger.placement.settle_node("node-a", NOW, INTRUDER)
 
 
 def conditions(entry: ReservationInfo) -> dict[str, Json]:
@@ -60,7 +60,7 @@ def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: LedgerScene
     ledger.put_node("node-a", cpu="4", pods="1")
     entry = ledger.active(resources={"cpu": "1"})
     ledger.columns.request("node-a", {CPU: 4000, PODS: 1}, (0, 0), 1)
-    ledger.ledger.settle_node("node-a", NOW, INTRUDER)
+    ledger.ledger.placement.settle_node("node-a", NOW, INTRUDER)
     assert (entry.phase, entry.held, ledger.reserved()) == (Phase.PENDING, {}, 0)
     assert entry.violation == "pod shop/intruder took cpu 1, pods 1 locked on node-a"
 
@@ -79,10 +79,10 @@ def test_a_violation_ends_when_all_the_room_is_back(ledger: LedgerScene) -> None
     intrude(ledger, 2000)
     assert ledger.ledger.waiting_reservations.waiting == {entry.key: entry}
     ledger.use("node-a", -2000)
-    ledger.ledger.changes.clear()
+    ledger.ledger.effects.transitions.clear()
     ledger.admit(entry)
     assert (entry.violation, ledger.reserved()) == ("", 3000)
-    assert [(change.event, change.reason) for change in ledger.ledger.changes] == [
+    assert [(change.event, change.reason) for change in ledger.ledger.effects.transitions] == [
         (Event.RESTORE, "Restored")
     ]
     assert conditions(entry)["Active"]["status"] == "True"
@@ -108,8 +108,8 @@ def test_a_failed_claim_gives_back_what_was_left(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     owner = pod("web-0")
-    ledger.ledger.claim(owner, "node-b", NOW)
-    ledger.ledger.unclaim(owner.uid, NOW)
+    ledger.ledger.claims.claim(owner, "node-b", NOW)
+    ledger.ledger.claims.unclaim(owner.uid, NOW)
     assert (entry.phase, entry.held[CPU], entry.reason) == (Phase.ACTIVE, 2000, reasons.VIOLATED)
     assert conditions(entry)["Violated"]["status"] == "True"
 

@@ -75,7 +75,7 @@ def test_a_lock_whose_owner_was_being_bound_is_held_on_with_its_room(ledger: Led
 def test_growth_that_was_refused_is_remembered(ledger: LedgerScene) -> None:
     before = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "9"})
-    ledger.ledger.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    ledger.ledger.admission.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     successor, entry = ledger.succeeded(at=LATER)
     assert (entry.phase, entry.resize_problem, successor.reserved()) == (Phase.ACTIVE, "cpu 5 missing", 1000)
     assert entry.key in successor.ledger.waiting_reservations.waiting
@@ -124,14 +124,14 @@ def test_a_lock_that_does_not_say_what_it_holds_waits(ledger: LedgerScene, chang
 
 def test_a_waiting_lock_keeps_its_deadline(ledger: LedgerScene) -> None:
     before = ledger.reservation(pendingDeadlineSeconds=60)
-    ledger.ledger.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
+    ledger.ledger.admission.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
     successor, entry = ledger.succeeded(at=NOW + 30)
     assert (entry.phase, entry.reason, entry.message) == (
         Phase.PENDING,
         reasons.INSUFFICIENT_CAPACITY,
         "full",
     )
-    successor.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 30)
+    successor.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 30)
     successor.ledger.advance(NOW + 30)
     assert successor.ledger.next_deadline() == entry.pending_since + 60
 
@@ -157,7 +157,7 @@ def test_a_waiting_lock_whose_deadline_passed_while_no_process_ran_is_rejected_a
     """It was tried once more first, and became active though its manager had gone elsewhere for long."""
     before = ledger.reservation(pendingDeadlineSeconds=60)
     if refused:
-        ledger.ledger.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
+        ledger.ledger.admission.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
     successor, entry = ledger.succeeded(at=NOW + 62)
     successor.ledger.advance(NOW + 62)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
@@ -203,7 +203,7 @@ def test_a_waiting_lock_without_conditions_has_waited_since_it_was_made(ledger: 
 def end(ledger: LedgerScene, phase: Phase) -> None:
     entry = ledger.reservation(nodeName="node-a", pendingDeadlineSeconds=0, retention="Retain")
     if phase is Phase.REJECTED:
-        ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+        ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
         return
     ledger.admit(entry)
     match phase:
@@ -269,5 +269,5 @@ def test_a_held_lock_on_a_node_that_is_gone_goes_with_it(ledger: LedgerScene) ->
     successor = LedgerScene("node-b")
     entry = successor.reservation(nodeName="node-a", status=status, at=LATER)
     assert successor.ledger.holdings.nodes_with_reservations() == ["node-a"]
-    successor.ledger.settle_node("node-a", LATER)
+    successor.ledger.placement.settle_node("node-a", LATER)
     assert entry.phase is Phase.LOST

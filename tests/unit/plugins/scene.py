@@ -56,7 +56,7 @@ class Scene:
         """Hold a lock on a node, as if it had just been placed there."""
         self.ledger.upsert(reservation(name, **spec), NOW)
         entry = self.ledger.entries[Key(NAMESPACE, name)]
-        self.ledger.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
+        self.ledger.placement.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
         return entry
 
     def judge(self, kind: type[Plugin], pod: Pod, *written: object, **args: Any) -> "Judgement":

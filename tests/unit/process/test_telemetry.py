@@ -6,7 +6,7 @@ from prometheus_client import generate_latest
 
 from tidelock import __version__
 from tidelock.framework.api import Code
-from tidelock.ledger.ledger import Transition
+from tidelock.ledger.effects import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta

@@ -8,11 +8,12 @@ pods that can't borrow, and for locks; and nothing but the node's pods and locks
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
+from typing import Any
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
@@ -44,13 +45,13 @@ class Holdings:
         columns: where held amounts are counted.
         reserve_pods: where the reserve pods of locks are counted for as long as their owners are awaited.
         pods_on: gives the pods of a node, who may be in its locks; `count_pod` tells that they changed.
-        renew: called with each lock that holds another amount as its owners or borrowers have come or gone.
+        in_change: reservations of which a change has begun and is not complete; `hold` adds and removes one.
+        renew: called with each reservation that holds another amount because pods have come or gone.
 
     Attributes:
         shifts: what locks hold otherwise than before, for others to take.
         visited: locks whose owners or borrowers have come or gone, for others to take.
         lenders: borrowable locks that have room.
-        in_change: locks of which a change has begun and is not complete, as after an exception.
         timeline: which room is taken for a time alone.
         rests: what is kept beside owners that are being bound, by their lock, as it will be given back.
 
@@ -61,16 +62,17 @@ class Holdings:
         columns: Columns,
         reserve_pods: ReservePods,
         pods_on: Callable[[str], Collection[Placed]],
+        in_change: dict[Key, ReservationInfo],
         renew: Callable[[ReservationInfo], None],
     ) -> None:
         self.shifts: list[HoldingChange] = []
         self.visited: dict[Key, None] = {}
         self.lenders: dict[Key, ReservationInfo] = {}
-        self.in_change: dict[Key, ReservationInfo] = {}
         self.rests: dict[Key, HoldingChange] = {}
         self._columns = columns
         self._reserve_pods = reserve_pods
         self._pods_on = pods_on
+        self._in_change = in_change
         self._renew = renew
         self._on_node: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
         self._shared_on: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
@@ -128,7 +130,7 @@ class Holdings:
     def hold(self, entry: ReservationInfo, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much, and keep no rest for it."""
         self._lowest = None
-        self.in_change[entry.key] = entry
+        self._in_change[entry.key] = entry
         self._end_rest(entry)
         came = bool(room) and not entry.reserved
         entry.reserved = room
@@ -146,7 +148,7 @@ class Holdings:
             self._share_out(entry.node, moved=entry)
         if came and not entry.held:
             self.retell(entry)
-        self.in_change.pop(entry.key, None)
+        self._in_change.pop(entry.key, None)
 
     def pass_on(self, entry: ReservationInfo, used: Resources) -> None:
         """Give an owner that is being bound what it uses of a lock's room.
@@ -168,13 +170,22 @@ class Holdings:
         for shift in [shift for shift in self.rests.values() if shift.node == node_name]:
             self._end_rest(shift.entry)
 
-    def time(self, entry: ReservationInfo) -> None:
-        """Count what an entry holds for as long as it is needed, and no longer."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Count what a reservation holds for as long as it is needed, and no longer."""
         span = entry.span
         if span is not None:
             self.timeline.put(entry.key, entry.node, span)
         else:
             self.timeline.drop(entry.key)
+
+    def remove(self, entry: ReservationInfo) -> None:
+        """Hold nothing for a reservation that is gone."""
+        self.hold(entry, NOTHING)
+        self.visited.pop(entry.key, None)
+
+    def contents(self) -> Mapping[Any, object]:
+        """Return the spans of reservations that hold capacity for a time only."""
+        return {key: (node, span) for key, node, span in self.timeline.spans() if isinstance(key, Key)}
 
     def count_pod(self, placed: Placed, *, there: bool) -> None:
         """Count a pod on a node, or no longer, for as long as it is there at most."""
@@ -311,7 +322,7 @@ class Holdings:
             self._columns.reservation(entry.node, entry.held, -1)
             self._columns.reservation(entry.node, resources, 1)
             entry.held = resources
-            self.time(entry)
+            self.update(entry)
         self._stand(entry)
         for listener in self._listeners:
             listener(entry)

@@ -4,6 +4,8 @@ What tells that one was chosen is in its own status, so a next process finds the
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import MOST_ALTERNATIVES
@@ -35,15 +37,19 @@ class Alternatives:
             f"at most {MOST_ALTERNATIVES} are supported"
         )
 
-    def join(self, entry: ReservationInfo) -> None:
-        """Add a lock to its set, if it is in one."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Add a reservation to its set, if it is in one."""
         spec = entry.reservation.spec
-        if spec is not None and spec.any_of is not None:
+        if spec is not None and spec.any_of is not None and not entry.outside:
             name = self._set_of[entry.key] = entry.key.namespace, spec.any_of
             self._sets[name][entry.key] = entry
 
-    def leave(self, entry: ReservationInfo) -> None:
-        """Take a lock that is gone out of its set."""
+    def contents(self) -> Mapping[Any, object]:
+        """Return the reservations of each set."""
+        return {name: sorted(members) for name, members in self._sets.items()}
+
+    def remove(self, entry: ReservationInfo) -> None:
+        """Take a reservation that is gone out of its set."""
         name = self._set_of.pop(entry.key, None)
         if name is not None:
             del self._sets[name][entry.key]

@@ -1,7 +1,7 @@
 """Instants at which something is due, earliest first."""
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -47,6 +47,10 @@ class Timers(Generic[K]):
             _, _, key = heapq.heappop(self._heap)
             del self._due[key]
             yield key
+
+    def items(self) -> Iterable[tuple[K, float]]:
+        """Return all keys with their instants."""
+        return self._due.items()
 
     def _tidy(self) -> None:
         if len(self._heap) > 2 * len(self._due) + _FEW:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
+from typing import Any
 
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle.transitions import SETTLED
@@ -19,6 +20,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, ReservePod
 from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, covers, minus
+from tidelock.model.reservation import Reservation
 
 # Most reservations that are remembered after their end, for pods that wait for them.
 _MOST_FORMER = 1024
@@ -49,14 +51,18 @@ class Ownership:
         self._index = OwnerIndex()
         self._former = OwnerIndex()
         self._ends: OrderedDict[Key, str] = OrderedDict()
+        self._indexed: dict[Key, Reservation] = {}  # the versions whose owners are in the index
         self._for_workloads: set[str] = set()
         self._key_of: dict[str, Key] = {}
 
-    def note(self, entry: ReservationInfo) -> None:
-        """Take over what the spec of a lock says of its owners; one that is over has none."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Take over the owners in the spec of a reservation; one that is over has none."""
         if entry.phase in SETTLED:
-            self.end(entry)
+            self.remove(entry)
             return
+        if self._indexed.get(entry.key) is entry.reservation:
+            return
+        self._indexed[entry.key] = entry.reservation
         self._forget(entry.key)
         if entry.reservation.spec is None:
             self._index.discard(entry.key)
@@ -67,8 +73,13 @@ class Ownership:
             if owner_names(entry.key, entry.reservation.spec) is None:
                 self._for_workloads.add(entry.key.namespace)
 
-    def end(self, entry: ReservationInfo) -> None:
-        """Note that a lock is over or gone: it has no owners. Its end is remembered unless a pod took it."""
+    def contents(self) -> Mapping[Any, object]:
+        """Return which reservations have owners."""
+        return dict(self._key_of)
+
+    def remove(self, entry: ReservationInfo) -> None:
+        """Remove the owners of a reservation that is over; its end is remembered unless a pod took it."""
+        self._indexed.pop(entry.key, None)
         self._index.discard(entry.key)
         self._key_of.pop(entry.uid, None)
         spec = entry.reservation.spec

@@ -10,9 +10,9 @@ A priority above 0 and preemption take room from other namespaces, so they need 
 is the rule of ResourceQuota for what an administrator lists in `limitedResources`, such as PriorityClasses.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelock.cluster.lister import Lister
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -123,16 +123,20 @@ class Quotas:
         """Whether a lock counts with anything."""
         return entry.key in self._charges
 
-    def charge(self, entry: ReservationInfo) -> None:
-        """Count a lock as it is now."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Count a reservation as it is now."""
         before = self._charges.get(entry.key, _NO_CHARGE)
         bound = entry.phase is Phase.BOUND
         room, unused = (before.reserved, before.unused) if bound else (entry.reserved, _unused(entry))
         self._replace(entry.key, before, Charge.of(room, entry.life, unused))
 
-    def discharge(self, key: Key) -> None:
-        """Count a lock no more."""
-        self._replace(key, self._charges.get(key, _NO_CHARGE), _NO_CHARGE)
+    def remove(self, entry: ReservationInfo) -> None:
+        """Count a reservation that is gone no more."""
+        self._replace(entry.key, self._charges.get(entry.key, _NO_CHARGE), _NO_CHARGE)
+
+    def contents(self) -> Mapping[Any, object]:
+        """Return what each reservation counts with, and what each namespace uses."""
+        return dict[Any, object](self._charges) | self._used
 
     def problem(self, entry: ReservationInfo, beside: Charge = _NO_CHARGE) -> str:
         """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more.

@@ -6,7 +6,8 @@ it is refused again, all are. Whatever else becomes of it answers nothing for th
 follows: at once, or at the latest when no other is left to be tried.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, question, quota_demand
@@ -57,8 +58,8 @@ class WaitingReservations:
         """Seconds after which what a lock that waits was told may be told anew."""
         return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
 
-    def note(self, entry: ReservationInfo) -> None:
-        """Take over what a lock wants now: whoever begins to want room is untried."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Take over what a reservation wants now; one that begins to want capacity is untried."""
         key = entry.key
         if not (entry.wanting or entry.outlasting):
             self._over_quota.discard(key)
@@ -75,8 +76,12 @@ class WaitingReservations:
         elif key in self._asked and self._asked[key] != question(entry):
             self.renew(entry)  # what was refused to it says nothing of what it asks for now
 
-    def drop(self, entry: ReservationInfo) -> None:
-        """Forget a lock."""
+    def contents(self) -> Mapping[Any, object]:
+        """Return which reservations wait; which are tried next depends on what has happened."""
+        return dict.fromkeys(self.waiting)
+
+    def remove(self, entry: ReservationInfo) -> None:
+        """Forget a reservation that is gone."""
         self.since.pop(entry.key, None)
         self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)

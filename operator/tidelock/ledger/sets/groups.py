@@ -10,9 +10,9 @@ the next one finds either as many of them as the group needs, or waits for room 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, Topology
@@ -174,8 +174,15 @@ class Groups:
             return f"spec.group.members: group {group.key.name} has all of its {group.size} members already"
         return ""
 
-    def join(self, entry: ReservationInfo) -> None:
-        """Add a lock that the ledger has just met to its group, if it is in one."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Add a reservation that is new to its group, if it is in one, and have the group settled."""
+        if entry.membership is None:
+            return
+        if not entry.outside:
+            self._join(entry)
+        self._unsettle(self.of(entry.reservation))
+
+    def _join(self, entry: ReservationInfo) -> None:
         key, membership = GroupKey.of(entry), entry.membership
         if key is None or membership is None:
             return
@@ -183,22 +190,32 @@ class Groups:
         if group is None:
             size, least = membership.members, membership.min_members
             group = self._groups[key] = Group(key, size, least, membership.topology)
+        if entry.key in group.members:
+            return
         group.members[entry.key] = entry
         # One that is stored as active was given together with the others.
         group.give(given=group.group_committed or entry.reservation.status.get("phase") == Phase.ACTIVE)
 
-    def leave(self, entry: ReservationInfo) -> None:
-        """Take a lock that is gone out of its group."""
+    def remove(self, entry: ReservationInfo) -> None:
+        """Take a reservation that is gone out of its group."""
         group = self.of(entry.reservation)
         if group is not None and group.members.pop(entry.key, None) is not None:
-            self.note(entry)
+            self._unsettle(group)
             if not group.members:
                 del self._groups[group.key]
                 self.unsettled.pop(group.key, None)
 
-    def note(self, entry: ReservationInfo) -> None:
-        """Note that a lock has changed."""
+    def contents(self) -> Mapping[Any, object]:
+        """Return the members of each group."""
+        return {key: sorted(group.members) for key, group in self._groups.items()}
+
+    def begins(self, entry: ReservationInfo, now: float) -> float:
+        """Return when the lifetime of a reservation begins that gets capacity now: with that of its group."""
         group = self.of(entry.reservation)
+        began = group.began if group is not None else None
+        return now if began is None else began
+
+    def _unsettle(self, group: Group | None) -> None:
         if group is not None:
             self.unsettled[group.key] = None
             self._tell(group)

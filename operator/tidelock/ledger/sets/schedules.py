@@ -1,7 +1,8 @@
 """Windows of schedules: which locks a schedule has made, as their owner references tell."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key, OwnerReference
@@ -24,15 +25,20 @@ class Schedules:
         """Give the locks that a schedule has made."""
         return list(self._windows[uid].values()) if uid in self._windows else []
 
-    def join(self, entry: ReservationInfo) -> None:
-        """Add a lock that the ledger has just met to its schedule, if one has made it."""
+    def update(self, entry: ReservationInfo) -> None:
+        """Add a reservation to the schedule that has created it, if one has, and report the change."""
         schedule = entry.reservation.meta.controller
-        if schedule is not None and schedule.kind == SCHEDULE_KIND:
+        if entry.key not in self._schedule_of and schedule is not None and schedule.kind == SCHEDULE_KIND:
             self._schedule_of[entry.key] = schedule
             self._windows[schedule.uid][entry.key] = entry
+        self.note(entry)
 
-    def leave(self, entry: ReservationInfo) -> None:
-        """Take a lock that is gone out of its schedule."""
+    def contents(self) -> Mapping[Any, object]:
+        """Return the windows of each schedule."""
+        return {uid: sorted(windows) for uid, windows in self._windows.items()}
+
+    def remove(self, entry: ReservationInfo) -> None:
+        """Take a reservation that is gone out of its schedule."""
         if entry.key in self._schedule_of:
             self.note(entry)
             uid = self._schedule_of.pop(entry.key).uid

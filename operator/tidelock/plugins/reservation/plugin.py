@@ -229,7 +229,7 @@ class ReservationPlugin(
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Release the locks that the pod takes there."""
-        claim = self.handle.ledger.claim(pod, node_name, now)
+        claim = self.handle.ledger.claims.claim(pod, node_name, now)
         for_workloads = self.handle.ledger.ownership.used_by_workloads(pod.meta.namespace)
         if claim is not None or for_workloads:
             state.write(ClaimedReservations(tuple(claim.uids if claim is not None else ()), for_workloads))
@@ -237,7 +237,7 @@ class ReservationPlugin(
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take the locks back."""
-        self.handle.ledger.unclaim(pod.uid, now)
+        self.handle.ledger.claims.unclaim(pod.uid, now)
 
     def _wanted(self, pod: Pod, snapshot: Snapshot) -> Wanted:
         return snapshot.wanted(self._ignored.counted(pod.requests))

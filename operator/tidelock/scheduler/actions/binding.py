@@ -19,7 +19,7 @@ from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from tidelock.kube.events import ObjectReference
-from tidelock.ledger.ledger import Claim
+from tidelock.ledger.owners.claim import Claim
 from tidelock.model.failures import failure_text
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, claims_annotation, decode_pod

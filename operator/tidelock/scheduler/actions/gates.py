@@ -55,7 +55,7 @@ class GateReporter:
         """Begin to write to some of the pods with news, those that wait for longest first."""
         ledger, queue = self._decider.ledger, self._decider.queue
         gated, queue.gated = queue.gated, {}
-        touched, ledger.touched = ledger.touched, set()
+        touched, ledger.effects.namespaces = ledger.effects.namespaces, set()
         self._due.update(gated)
         if touched:
             for waiting in queue.gated_by(ReservationPlugin.name):

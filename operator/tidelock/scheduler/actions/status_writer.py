@@ -11,7 +11,8 @@ from typing import Any
 
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.events import ObjectReference
-from tidelock.ledger.ledger import Ledger, Transition
+from tidelock.ledger.effects import Transition
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.output.audit import Record, record
 from tidelock.ledger.output.status import render_reservation
@@ -53,8 +54,8 @@ class StatusWriter(ObjectWriter):
 
     def flush(self) -> bool:
         """Record all changes as events and metrics, and begin to write some. Return whether more are left."""
-        changes, ended = self._ledger.changes, self._ledger.ended
-        self._ledger.changes, self._ledger.ended = [], []
+        changes, ended = self._ledger.effects.transitions, self._ledger.effects.ended
+        self._ledger.effects.transitions, self._ledger.effects.ended = [], []
         lives: dict[str, Record] = {}
         for entry in ended:
             with self._isolated("audit", entry.reservation.meta):
@@ -64,7 +65,7 @@ class StatusWriter(ObjectWriter):
                 self._telemetry.changed(change)
                 self._recent.changed(change, self._ledger.entries.get(change.meta.key))
                 self._tell(change, lives.get(change.meta.uid))
-        changed = self._ledger.changed
+        changed = self._ledger.effects.statuses
         for _ in range(min(_OBJECTS_A_FLUSH, len(changed))):
             key, _ = changed.popitem()  # the last: a new reservation does not wait for a start's thousands
             self._note_waiting(key)
@@ -87,12 +88,12 @@ class StatusWriter(ObjectWriter):
         return self._isolation.attempt(step, RESERVATIONS, meta)
 
     def _stored(self, key: Key) -> Reservation | None:
-        entry = self._ledger.find(key)
+        entry = self._ledger.records.find(key)
         return None if entry is None else entry.reservation
 
     def _differs(self, key: Key) -> bool:
         """Return whether the stored object is not as it should be."""
-        entry = self._ledger.find(key)
+        entry = self._ledger.records.find(key)
         if entry is None or entry.deleted:
             return False
         return self._removable(entry) or self._news(entry) is not None
@@ -101,7 +102,7 @@ class StatusWriter(ObjectWriter):
         self._ledger.await_removal(key)
 
     def _compare_later(self, key: Key) -> None:
-        self._ledger.changed[key] = None
+        self._ledger.effects.statuses[key] = None
         self._wake_loop()
 
     def _news(self, entry: ReservationInfo) -> dict[str, Any] | None:
@@ -117,11 +118,11 @@ class StatusWriter(ObjectWriter):
 
     async def _write_difference(self, key: Key) -> None:
         """Write the status or delete the object, with the state of the moment in which it has its turn."""
-        entry = self._ledger.find(key)
+        entry = self._ledger.records.find(key)
         if entry is None:
             return
         async with self.turn(entry.reservation.meta):
-            entry = self._ledger.find(key)
+            entry = self._ledger.records.find(key)
             if entry is None or entry.deleted:
                 return
             removable = self._removable(entry)

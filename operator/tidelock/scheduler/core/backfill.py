@@ -104,7 +104,7 @@ class Backfill:
             self._shortage, self._progress_at = shortage, at
         start = forecast.earliest(pod.requests, node_name)
         until = -inf if start is None or start.at <= now else start.at
-        self._ledger.set_earmark(entry, node_name, until, now)
+        self._ledger.nominations.set_earmark(entry, node_name, until, now)
 
     def _waited(self, entry: ReservationInfo, now: float, at: float) -> float:
         """Return for how long a lock has waited, by what is stored or as this process saw it."""
@@ -177,7 +177,7 @@ class Backfill:
             self._hopeless.clear()
         for entry in self._ledger.waiting_reservations.waiting.values():
             if entry.earmark and entry is not but:
-                self._ledger.end_earmark(entry)
+                self._ledger.nominations.end_earmark(entry)
 
     def _called(self, names: Iterable[str]) -> Mask:
         return self._cache.snapshot().called(names)

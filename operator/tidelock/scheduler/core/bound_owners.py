@@ -20,7 +20,7 @@ def look_for_owner(ledger: Ledger, cache: Cache, entry: ReservationInfo, now: fl
     for pod, node_name in _bound_owners(cache, entry, spec):
         if pod.uid == but:
             continue
-        ledger.claim_tentatively(pod, node_name, now)
+        ledger.claims.claim_tentatively(pod, node_name, now)
         if is_for_any(entry, pod):
             continue  # each pod that others have bound chooses of such locks
         if entry.membership is None or entry.phase is Phase.BOUND:

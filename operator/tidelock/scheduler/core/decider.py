@@ -29,8 +29,9 @@ from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.ledger.atomic import atomic
 from tidelock.ledger.capacity.holdings import HoldingChange
-from tidelock.ledger.ledger import Claim, Ledger
+from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.matching import owner_names
 from tidelock.ledger.queue.equivalence import scheduling_hash
 from tidelock.ledger.queue.quotas import Quotas
@@ -198,7 +199,7 @@ class Decider:
     def step(self, now: float) -> Outcome | None:
         """Do what is due, place a few locks, decide one pod."""
         self._now = now
-        self.ledger.checkpoint()
+        self.ledger.recovery.checkpoint()
         if not self.ledger.advance(now):
             return None  # decisions are made of locks none of which is over
         while self.ledger.opened:
@@ -264,7 +265,7 @@ class Decider:
         """Learn that a pod has been bound as decided."""
         self.queue.remove(assumed.pod.uid)
         gone = self.cache.get(assumed.pod.uid) is None
-        self.ledger.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
+        self.ledger.claims.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
 
     @atomic
     def binding_failed(self, assumed: AssumedPod, now: float) -> None:
@@ -292,7 +293,7 @@ class Decider:
 
     def take_unverified_claims(self) -> list[Claim]:
         """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
-        claims, self.ledger.unverified_claims = self.ledger.unverified_claims, []
+        claims, self.ledger.effects.claims = self.ledger.effects.claims, []
         return claims
 
     def reject_waiting(self, uid: str) -> bool:
@@ -364,7 +365,7 @@ class Decider:
         if (group := self._together.awaited(entry)) is not None:
             self._place_together(self._together.place, group, now)
             return
-        if not self.ledger.within_quota(entry, now):
+        if not self.ledger.admission.within_quota(entry, now):
             self.moving.want(entry, now)
             return
         alike = scheduling_hash(entry)
@@ -384,13 +385,13 @@ class Decider:
 
     def _place_anew(self, entry: ReservationInfo, now: float) -> Diagnosis | None:
         """Find room for a lock; if a plugin fails, that is why it has none."""
-        self.ledger.checkpoint()
+        self.ledger.recovery.checkpoint()
         with self._attempt("Reservation", entry.reservation.meta) as attempt:
             return self.reservation_cycle.place(self.profile, entry, now)
-        self.ledger.recover(now)
+        self.ledger.recovery.recover(now)
         diagnosis = _failure(attempt.error)
         if (made := self.ledger.waiting_reservations.waiting.get(entry.key)) is not None:
-            self.ledger.refuse(made, reasons.PLUGIN_FAILED, diagnosis.message, now)
+            self.ledger.admission.refuse(made, reasons.PLUGIN_FAILED, diagnosis.message, now)
             self._rest(made, attempt.pause)
         return diagnosis
 
@@ -409,14 +410,14 @@ class Decider:
         self, step: Callable[[Profile, Group, float], None], group: Group, now: float
     ) -> None:
         """Find room for a group; if a plugin fails, that is why it has none."""
-        self.ledger.checkpoint()
+        self.ledger.recovery.checkpoint()
         meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
         with self._attempt("ReservationGroup", meta) as attempt:
             step(self.profile, group, now)
             return
-        self.ledger.recover(now)
+        self.ledger.recovery.recover(now)
         for entry in group.waiting:
-            self.ledger.refuse(entry, reasons.PLUGIN_FAILED, _failure(attempt.error).message, now)
+            self.ledger.admission.refuse(entry, reasons.PLUGIN_FAILED, _failure(attempt.error).message, now)
             self._rest(entry, attempt.pause)
 
     def _schedule(
@@ -441,7 +442,7 @@ class Decider:
         ask = (advice is None or advice.victims is None) and any(
             has_say_in_preemption(extender, waiting.pod) for extender in self._extenders
         )
-        self.ledger.checkpoint()
+        self.ledger.recovery.checkpoint()
         with self._attempt("Pod", waiting.pod.meta) as attempt:
             outcome = self._cycle.schedule(profile, waiting.pod, now, advice, ask_about_victims=ask)
         if attempt.error is not None:
@@ -465,7 +466,7 @@ class Decider:
 
     def _give_up_for_now(self, waiting: QueuedPodInfo, error: Exception, now: float) -> Outcome:
         """Have a pod whose decision failed be tried again after its backoff."""
-        self.ledger.recover(now)
+        self.ledger.recovery.recover(now)
         self.queue.back_off(waiting.pod.uid, now)
         return Unschedulable(waiting, _failure(error))
 
@@ -476,14 +477,14 @@ class Decider:
     @contextmanager
     def _shielded(self, entry: ReservationInfo, now: float) -> Iterator[None]:
         """Do a step about a lock; one for which that fails is made anew, and rests for a while."""
-        with self.ledger.isolated("decision", "Reservation", entry.reservation.meta, now) as attempt:
+        with self.ledger.recovery.isolated("decision", "Reservation", entry.reservation.meta, now) as attempt:
             yield
         if (
             attempt.error is not None
             and (made := self.ledger.waiting_reservations.waiting.get(entry.key)) is not None
         ):
             self._rest(made, attempt.pause)
-        self.ledger.note_fault(entry.key, attempt.error)
+        self.ledger.recovery.note_fault(entry.key, attempt.error)
 
     def _rest(self, entry: ReservationInfo, pause: float) -> None:
         """Have a lock not be tried for some seconds."""
@@ -504,11 +505,11 @@ class Decider:
             if self.ledger.waiting_reservations.steady.at(now) < self._parts[part]:
                 return
             del self._parts[part]
-        self.ledger.checkpoint()
+        self.ledger.recovery.checkpoint()
         with Attempt(partial(self._on_failure, part, "", ObjectMeta(part))) as attempt:
             step(now)
         if attempt.error is not None:
-            self.ledger.recover(now)
+            self.ledger.recovery.recover(now)
             self._parts[part] = self.ledger.waiting_reservations.steady.at(now) + attempt.pause
 
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
@@ -572,10 +573,10 @@ class Decider:
     def _undo(self, assumed: AssumedPod, now: float) -> None:
         """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
         self._cycle.undo(assumed, now)
-        self.ledger.settle_unseen(assumed.node_name, now)
+        self.ledger.placement.settle_unseen(assumed.node_name, now)
         placed = self.cache.get(assumed.pod.uid)
         if placed is not None:
-            self.ledger.claim_tentatively(placed.pod, placed.node_name, now)
+            self.ledger.claims.claim_tentatively(placed.pod, placed.node_name, now)
 
     def _tell_of_undoing(self, assumed: AssumedPod, now: float) -> None:
         pod = assigned_to(assumed.pod, assumed.node_name)

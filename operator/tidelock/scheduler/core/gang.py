@@ -176,9 +176,9 @@ class GangScheduler:
             self._refuse(group, layout.lacks[-1], now)
             return
         for entry, node in layout.found:
-            self._ledger.admit(entry, node, now)
+            self._ledger.placement.admit(entry, node, now)
         for lack in layout.lacks:
-            if not lack.over_quota or self._ledger.within_quota(lack.entry, now):
+            if not lack.over_quota or self._ledger.admission.within_quota(lack.entry, now):
                 self._cycle.refuse(lack.entry, lack.diagnosis, now)
 
     def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
@@ -223,7 +223,7 @@ class GangScheduler:
             f"group {group.key.name} needs room for {needed} locks at once, and {lack.before} would have some"
             f"; {entry.key.name} beside them: {diagnosis.message}"
         )
-        self._ledger.refuse_together(group, reason, text, now, diagnosis.plugins)
+        self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
 
 
 def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:

@@ -90,7 +90,7 @@ class Preemptor:
         pod, evicting = attempt.pod, self._cache.evicting
         reservations = dict.fromkeys((*victims.reservations, *self._left_by(victims, attempt)))
         for entry in reservations:
-            self._ledger.preempt(entry, f"{attempt.kind} {pod.key}", now)
+            self._ledger.placement.preempt(entry, f"{attempt.kind} {pod.key}", now)
         going = (placed.pod for placed in victims.pods)
         evicted = tuple(each for each in going if _evictable(each, victims) and each.uid not in evicting)
         evicting.update(each.uid for each in evicted)

@@ -65,7 +65,7 @@ class ReservationCycle:
                     self._cache.nominator.remove(pod.uid)
                 self.refuse(entry, diagnosis, now)
                 return diagnosis
-        self._ledger.admit(entry, node, now)
+        self._ledger.placement.admit(entry, node, now)
         return None
 
     def evaluate(self, profile: Profile, entry: ReservationInfo, now: float) -> Evaluation:
@@ -131,7 +131,9 @@ class ReservationCycle:
 
     def refuse(self, entry: ReservationInfo, diagnosis: Diagnosis, now: float) -> None:
         """Note why a reservation gets no capacity."""
-        self._ledger.refuse(entry, self.reason(entry, diagnosis), diagnosis.message, now, diagnosis.plugins)
+        self._ledger.admission.refuse(
+            entry, self.reason(entry, diagnosis), diagnosis.message, now, diagnosis.plugins
+        )
 
     def reason(self, entry: ReservationInfo, diagnosis: Diagnosis) -> str:
         """Return the condition reason of a reservation that waits."""

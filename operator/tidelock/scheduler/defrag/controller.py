@@ -68,7 +68,7 @@ class DefragmentationController:
 
     def next_due(self) -> float | None:
         """Instant at which `step` has something to do; 0 for at once, None for never."""
-        if self._urgent or self._ledger.planned:
+        if self._urgent or self._ledger.nominations.planned:
             return 0.0
         due = self._looks.next()
         return None if due is None else self._steady.instant(max(due, self._free_at))
@@ -76,7 +76,7 @@ class DefragmentationController:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do, now or later."""
-        return not (self._awaited or self._urgent or self._ledger.planned)
+        return not (self._awaited or self._urgent or self._ledger.nominations.planned)
 
     def step(self, now: float) -> None:
         """Go on with the plans of which there is news, and look for one."""
@@ -86,7 +86,7 @@ class DefragmentationController:
         due = self.next_due()
         if due is None or due > now:
             return
-        news, self._ledger.planned = self._ledger.planned, {}
+        news = self._ledger.nominations.take_planned()
         urgent, self._urgent = self._urgent, {}
         for key in (*news, *urgent):
             if (entry := self._ledger.entries.get(key)) is not None and entry.plan is not None:
@@ -113,7 +113,7 @@ class DefragmentationController:
                 continue
             if not self._planner.movable(move.uid, entry):
                 return None
-            self._ledger.note_progress(entry, plan.trying(move.uid))
+            self._ledger.nominations.note_progress(entry, plan.trying(move.uid))
             return placed.pod
         return None
 
@@ -126,7 +126,7 @@ class DefragmentationController:
         """Learn that a pod was not evicted, and will not be unless it is asked for again."""
         entry, plan = self._plan_of(task)
         if entry is not None and plan is not None:
-            self._ledger.note_progress(entry, plan.spared(uid))
+            self._ledger.nominations.note_progress(entry, plan.spared(uid))
 
     def failed(self, task: MigrationTask, why: str, now: float) -> None:
         """Learn that a plan can't be carried out."""
@@ -165,13 +165,15 @@ class DefragmentationController:
         if found is None:
             self._have_none(entry, why, now)
         elif plan is None or found.token != plan.token:
-            self._ledger.plan_moves(
+            self._ledger.nominations.plan_moves(
                 entry, found, Event.PLAN_MOVES, f"room would come of moving {found.text}", now
             )
         elif approved(entry.reservation, plan) and migration_is_stored(entry.reservation, plan):
-            self._ledger.plan_moves(entry, found.begun(now), Event.MOVE, f"moving {found.text}", now)
+            self._ledger.nominations.plan_moves(
+                entry, found.begun(now), Event.MOVE, f"moving {found.text}", now
+            )
         elif found != plan:
-            self._ledger.plan_moves(entry, found, None, "", now)
+            self._ledger.nominations.plan_moves(entry, found, None, "", now)
 
     def _found(
         self, entry: ReservationInfo, plan: MigrationPlan | None, now: float
@@ -186,11 +188,11 @@ class DefragmentationController:
 
     def _have_none(self, entry: ReservationInfo, why: str, now: float) -> None:
         if entry.plan is not None:
-            self._ledger.plan_moves(entry, None, Event.DROP_MOVES, why, now)
+            self._ledger.nominations.plan_moves(entry, None, Event.DROP_MOVES, why, now)
         elif why in (_NONE_FOUND, _NONE_LEFT) and entry.move_problem.startswith(_GIVEN_UP):
             return  # what went wrong tells more, and `status.moved` how many have gone
         elif entry.move_problem != why:
-            self._ledger.plan_moves(entry, None, None, why, now)
+            self._ledger.nominations.plan_moves(entry, None, None, why, now)
 
     def _go_on(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> None:
         """Have a plan that is under way be carried out, once that is stored; or give it up."""
@@ -200,7 +202,9 @@ class DefragmentationController:
         self._begun[entry.uid] = _task(entry, plan)
         if migration_is_stored(entry.reservation, plan):
             self.tasks.append(_task(entry, plan))
-        self._ledger.plan_moves(entry, plan, None, "", now)  # whatever it waits for, its room is set aside
+        self._ledger.nominations.plan_moves(
+            entry, plan, None, "", now
+        )  # whatever it waits for, its room is set aside
         if entry.key not in self._awaited:
             self._await(entry.key, PLAN_SECONDS, now)
 
@@ -220,7 +224,7 @@ class DefragmentationController:
 
     def _give_up(self, entry: ReservationInfo, why: str, now: float) -> None:
         self._begun.pop(entry.uid, None)
-        self._ledger.plan_moves(entry, None, Event.DROP_MOVES, f"{_GIVEN_UP}: {why}", now)
+        self._ledger.nominations.plan_moves(entry, None, Event.DROP_MOVES, f"{_GIVEN_UP}: {why}", now)
 
     def _settled(self) -> Iterator[Destination]:
         """Give the pods that are on their way elsewhere by other plans."""

@@ -40,7 +40,7 @@ class Backlog:
             if owner_names(entry.key, entry.reservation.spec) is None:
                 reservations[entry.key.namespace] += 1
             else:
-                with self._ledger.isolated("owners", "Reservation", entry.reservation.meta, now):
+                with self._ledger.recovery.isolated("owners", "Reservation", entry.reservation.meta, now):
                     look_for_owner(self._ledger, self._cache, entry, now)
         lines = {namespace: self._line(namespace) for namespace in reservations}
         least_first = sorted(
@@ -58,8 +58,8 @@ class Backlog:
         namespace, line = next(iter(self._left.items()))
         placed = self._cache.get(line.popleft().pod.uid)
         if placed is not None and not placed.assumed:
-            with self._ledger.isolated("owners", "Pod", placed.pod.meta, now):
-                self._ledger.claim_tentatively(placed.pod, placed.node_name, now)
+            with self._ledger.recovery.isolated("owners", "Pod", placed.pod.meta, now):
+                self._ledger.claims.claim_tentatively(placed.pod, placed.node_name, now)
         if line:
             return ()
         del self._left[namespace]

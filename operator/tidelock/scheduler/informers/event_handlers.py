@@ -26,7 +26,8 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.atomic import atomic
-from tidelock.ledger.ledger import Claim, Ledger
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
@@ -134,12 +135,12 @@ class EventHandlers:
         """
         if self.ready and node_name and not self._backlog.awaits(node_name):
             left = [entry for entry in occupied if newcomer and newcomer.uid not in entry.occupants]
-            self.ledger.settle_node(node_name, self.clock.now(), newcomer, left)
+            self.ledger.placement.settle_node(node_name, self.clock.now(), newcomer, left)
 
     def settle_unseen(self, node_name: str) -> None:
         """Bring a node's reservations in line with it if no event showed their owners, once all is known."""
         if self.ready and not self._backlog.awaits(node_name):
-            self.ledger.settle_unseen(node_name, self.clock.now())
+            self.ledger.placement.settle_unseen(node_name, self.clock.now())
 
     def look_for_owner(self, entry: ReservationInfo, but: str = "") -> None:
         """Let the owner of a reservation claim it if that owner seems to be bound already."""
@@ -162,7 +163,7 @@ class EventHandlers:
             if stored.leaving and known is not None and not known.pod.leaving:  # or a watch has shown it
                 self.pods.upsert(claim.pod, stored)
             claim = replace(claim, pod=stored)
-        self.ledger.resolve_claim(claim, stored.node_name if stored is not None else "", now)
+        self.ledger.claims.resolve_claim(claim, stored.node_name if stored is not None else "", now)
         heard = self.cache.get(claim.pod.uid)
         late = stored is not None and heard is not None and heard.pod.meta.version < stored.meta.version
         for entry in claim.entries:
@@ -209,7 +210,7 @@ class PodEventHandler(_Sink):
             if event_handlers.queue.get(new.uid) is not None and event_handlers.cache.get(new.uid) is None:
                 event_handlers.cache.nominator.upsert(new)
         if new.node_name and event_handlers.ready:  # all reservations that it has taken are known
-            event_handlers.ledger.claim_tentatively(new, new.node_name, now)
+            event_handlers.ledger.claims.claim_tentatively(new, new.node_name, now)
         if not new.finished:
             event_handlers.settle(new.node_name, new, occupied)
         self._tell(before, event_handlers.cache.get(new.uid))
@@ -221,7 +222,7 @@ class PodEventHandler(_Sink):
         self._event_handlers.gone.discard(last.uid)
         before = self._event_handlers.cache.get(last.uid)
         self._event_handlers.cache.remove(last.uid)
-        self._event_handlers.ledger.lose_owner(last.uid, self.time())
+        self._event_handlers.ledger.claims.lose_owner(last.uid, self.time())
         self._event_handlers.queue.remove(last.uid)
         self._event_handlers.waiting_pods.reject_removed(last.uid)
         self._tell(before, None)
@@ -237,7 +238,7 @@ class PodEventHandler(_Sink):
             )  # its part of a reservation for reuse is free again
             self._event_handlers.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
-            self._event_handlers.ledger.try_beside(after.pod)
+            self._event_handlers.ledger.retry_reused_by(after.pod)
             self._event_handlers.notify(ASSIGNED_POD_ADD, None, after.pod)
         elif before is not None and after is not None and not after.assumed:
             for event in pod_changes(before.pod, after.pod):

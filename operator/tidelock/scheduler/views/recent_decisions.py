@@ -7,7 +7,7 @@ second has one line.
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from tidelock.ledger.ledger import Transition
+from tidelock.ledger.effects import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase

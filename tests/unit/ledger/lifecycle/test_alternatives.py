@@ -48,7 +48,10 @@ def test_in_two_phases_all_hold_until_one_is_committed(ledger: LedgerScene) -> N
     ledger.ledger.advance(NOW)
     assert phases(ledger) == {"a": Phase.EXPIRED, "b": Phase.ACTIVE}
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000)
-    assert [change.event for change in ledger.ledger.changes][-2:] == [Event.COMMIT, Event.ABORT]
+    assert [change.event for change in ledger.ledger.effects.transitions][-2:] == [
+        Event.COMMIT,
+        Event.ABORT,
+    ]
 
 
 def test_a_set_takes_no_more_than_can_be_ended_in_one_step() -> None:
@@ -113,21 +116,21 @@ def test_one_that_is_back_from_another_pod_is_over_when_its_owner_has_taken_the_
     ledger.active("a", **TWO_PHASES | either)
     ledger.active("b", **TWO_PHASES | either)
     first, second = pod("web-1"), pod("web-2")
-    ledger.ledger.claim(first, "node-a", NOW)
-    ledger.ledger.claim(second, "node-a", NOW)
-    ledger.ledger.unclaim(first.uid, NOW)
-    ledger.ledger.owner_bound(second, "node-a", NOW)
+    ledger.ledger.claims.claim(first, "node-a", NOW)
+    ledger.ledger.claims.claim(second, "node-a", NOW)
+    ledger.ledger.claims.unclaim(first.uid, NOW)
+    ledger.ledger.claims.owner_bound(second, "node-a", NOW)
     assert phases(ledger) == {"a": Phase.CONSUMED, "b": Phase.EXPIRED}
 
 
 def test_a_claim_wins_over_another_s_choice_and_ends_with_it_if_it_fails(ledger: LedgerScene) -> None:
     claimed = ledger.active("a", owner="web-0", **TWO_PHASES)
     ledger.active("b", owner="web-1", **TWO_PHASES)
-    ledger.ledger.claim(pod("web-0"), "node-a", NOW)
+    ledger.ledger.claims.claim(pod("web-0"), "node-a", NOW)
     ledger.edit("b", **committed("b"))
     ledger.ledger.advance(NOW)
     assert claimed.phase is Phase.BOUND
-    ledger.ledger.unclaim(pod("web-0").uid, NOW + 1)
+    ledger.ledger.claims.unclaim(pod("web-0").uid, NOW + 1)
     assert (claimed.phase, claimed.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)
     assert ledger.reserved() == 1000
 
@@ -213,6 +216,6 @@ def test_who_was_chosen_first_and_loses_its_room_ends_beside_another_that_was_ta
     ledger.consume(pod("web-1"))
     ledger.ledger.advance(NOW)
     assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.CONSUMED}
-    ledger.ledger.preempt(first, "pod shop/urgent", NOW)
+    ledger.ledger.placement.preempt(first, "pod shop/urgent", NOW)
     ledger.ledger.advance(NOW)
     assert (first.phase, first.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)

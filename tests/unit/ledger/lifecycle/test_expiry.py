@@ -33,25 +33,25 @@ def test_a_lock_frees_its_room_at_the_instant_itself(ledger: LedgerScene) -> Non
 def test_a_late_expiry_tells_when_it_was_due(ledger: LedgerScene) -> None:
     ledger.active(ttlSeconds=60)
     ledger.ledger.advance(NOW + 61)
-    change = ledger.ledger.changes[-1]
+    change = ledger.ledger.effects.transitions[-1]
     assert (change.at, change.due, change.message) == (NOW + 61, NOW + 60, "spec.ttlSeconds has passed")
 
 
 def test_a_claim_wins_over_expiry(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=60)
-    ledger.ledger.claim(OWNER, "node-a", NOW + 59)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW + 59)
     assert ledger.ledger.next_deadline() is None
     ledger.ledger.advance(NOW + 600)
-    ledger.ledger.owner_bound(OWNER, "node-a", NOW + 601)
+    ledger.ledger.claims.owner_bound(OWNER, "node-a", NOW + 601)
     assert entry.phase is Phase.CONSUMED
 
 
 def test_locks_expire_in_the_order_of_their_instants(ledger: LedgerScene) -> None:
     ledger.active("late", ttlSeconds=20)
     ledger.active("early", ttlSeconds=10)
-    ledger.ledger.changes.clear()
+    ledger.ledger.effects.transitions.clear()
     ledger.ledger.advance(NOW + 30)
-    assert [change.meta.name for change in ledger.ledger.changes] == ["early", "late"]
+    assert [change.meta.name for change in ledger.ledger.effects.transitions] == ["early", "late"]
 
 
 def test_many_locks_that_end_at_the_same_instant_take_several_steps() -> None:
@@ -131,11 +131,11 @@ def test_an_object_whose_spec_was_never_readable_stays(ledger: LedgerScene) -> N
 def test_a_tombstone_is_taken_up_when_it_may_go(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain", ttlSecondsAfterFinished=30)
     ledger.consume(OWNER, "node-a")
-    ledger.ledger.changed.clear()
+    ledger.ledger.effects.statuses.clear()
     ledger.ledger.advance(NOW + 29)
-    assert not ledger.ledger.changed
+    assert not ledger.ledger.effects.statuses
     ledger.ledger.advance(NOW + 30)
-    assert list(ledger.ledger.changed) == [entry.key]
+    assert list(ledger.ledger.effects.statuses) == [entry.key]
     assert ledger.ledger.next_deadline() is None
 
 

@@ -28,8 +28,8 @@ def renewed(at: float) -> dict[str, Any]:
 
 
 def events(ledger: LedgerScene) -> list[Event]:
-    found = [change.event for change in ledger.ledger.changes]
-    ledger.ledger.changes.clear()
+    found = [change.event for change in ledger.ledger.effects.transitions]
+    ledger.ledger.effects.transitions.clear()
     return found
 
 
@@ -49,7 +49,10 @@ def test_a_lock_that_is_not_renewed_lapses_and_is_then_lost(ledger: LedgerScene)
     ledger.ledger.advance(LOSS)
     assert (entry.phase, entry.reason, ledger.reserved()) == (Phase.EXPIRED, reasons.LEASE_EXPIRED, 0)
     assert entry.message == f"spec.lease: {NOT_RENEWED}"
-    assert (ledger.ledger.changes[-1].event, ledger.ledger.changes[-1].due) == (Event.FORFEIT, LOSS)
+    assert (
+        ledger.ledger.effects.transitions[-1].event,
+        ledger.ledger.effects.transitions[-1].due,
+    ) == (Event.FORFEIT, LOSS)
 
 
 def test_the_grace_is_told_while_the_lock_still_holds(ledger: LedgerScene) -> None:
@@ -102,7 +105,7 @@ def test_without_grace_a_lock_is_lost_when_it_lapses(ledger: LedgerScene) -> Non
 
 def test_a_waiting_lock_goes_with_its_holder(ledger: LedgerScene) -> None:
     entry = ledger.reservation(lease=LEASE, pendingDeadlineSeconds=600)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.ledger.advance(LAPSE)
     told = conditions(render_reservation(entry, LAPSE))
     assert told["Active"] == ("False", "InsufficientCapacity", "full")
@@ -116,7 +119,7 @@ def test_a_renewal_neither_tries_a_waiting_lock_again_nor_brings_a_rejected_one_
 ) -> None:
     entry = ledger.reservation(lease=LEASE, pendingDeadlineSeconds=25)
     ledger.ledger.waiting_reservations.take(untried_only=True)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.edit(at=NOW + 5, **renewed(NOW + 5))
     assert not ledger.ledger.waiting_reservations.untried
     ledger.ledger.advance(NOW + 25)
@@ -137,9 +140,9 @@ def test_of_expiry_and_loss_the_first_comes(ledger: LedgerScene, ttl: int, reaso
 def test_a_claim_wins_over_the_loss_of_the_lease(ledger: LedgerScene) -> None:
     entry = ledger.active(lease=LEASE)
     ledger.ledger.advance(LAPSE)
-    ledger.ledger.claim(OWNER, "node-a", NOW + 39)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW + 39)
     ledger.ledger.advance(NOW + 100)
-    ledger.ledger.owner_bound(OWNER, "node-a", NOW + 100)
+    ledger.ledger.claims.owner_bound(OWNER, "node-a", NOW + 100)
     assert entry.phase is Phase.CONSUMED
 
 
@@ -150,8 +153,8 @@ def test_after_a_failed_binding_the_lease_counts_as_if_there_had_been_none(
     entry = ledger.active(lease=LEASE)
     if lapses:
         ledger.ledger.advance(LAPSE)
-    ledger.ledger.claim(OWNER, "node-a", LAPSE)
-    ledger.ledger.unclaim(OWNER.uid, NOW + 100)
+    ledger.ledger.claims.claim(OWNER, "node-a", LAPSE)
+    ledger.ledger.claims.unclaim(OWNER.uid, NOW + 100)
     ledger.ledger.advance(NOW + 100)
     assert (entry.phase, entry.reason) == (Phase.EXPIRED, reasons.LEASE_EXPIRED)
     assert entry.lease is not None
@@ -189,7 +192,7 @@ def test_a_lease_that_ran_out_with_its_grace_while_no_process_ran_is_lost_at_fir
     successor, entry = ledger.succeeded(at=NOW + 500)
     successor.ledger.advance(NOW + 500)
     assert (entry.phase, entry.reason, successor.reserved()) == (Phase.EXPIRED, reasons.LEASE_EXPIRED, 0)
-    assert [(change.event, change.due) for change in successor.ledger.changes] == [
+    assert [(change.event, change.due) for change in successor.ledger.effects.transitions] == [
         (Event.LAPSE, LAPSE),
         (Event.FORFEIT, LOSS),
     ]

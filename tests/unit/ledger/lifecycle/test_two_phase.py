@@ -41,7 +41,7 @@ def conditions(entry: ReservationInfo, at: float = NOW) -> dict[str, tuple[str, 
 
 
 def events(ledger: LedgerScene) -> list[Event]:
-    return [change.event for change in ledger.ledger.changes]
+    return [change.event for change in ledger.ledger.effects.transitions]
 
 
 def test_room_that_nobody_commits_is_free_when_it_is_due(ledger: LedgerScene) -> None:
@@ -51,7 +51,10 @@ def test_room_that_nobody_commits_is_free_when_it_is_due(ledger: LedgerScene) ->
     assert ledger.ledger.next_deadline() == DUE
     ledger.ledger.advance(DUE)
     assert (entry.phase, entry.reason, ledger.reserved()) == (Phase.EXPIRED, reasons.NOT_COMMITTED, 0)
-    assert (ledger.ledger.changes[-1].event, ledger.ledger.changes[-1].due) == (Event.ABORT, DUE)
+    assert (
+        ledger.ledger.effects.transitions[-1].event,
+        ledger.ledger.effects.transitions[-1].due,
+    ) == (Event.ABORT, DUE)
 
 
 def test_what_is_prepared_holds_and_says_how_it_is_committed(ledger: LedgerScene) -> None:
@@ -99,7 +102,7 @@ def test_a_commit_that_is_seen_too_late_is_none(ledger: LedgerScene, late: float
 def test_a_commit_tries_nothing_again(ledger: LedgerScene) -> None:
     entry = ledger.reservation(**TWO_PHASES)
     ledger.ledger.waiting_reservations.take(untried_only=True)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     commit(ledger, "uid-lock.1")
     assert not ledger.ledger.waiting_reservations.untried
 
@@ -108,7 +111,7 @@ def test_room_that_was_lost_and_found_anew_is_another_hold(ledger: LedgerScene) 
     """Else a manager would take room on another node, or after others had it, for what it was promised."""
     entry = ledger.active(**TWO_PHASES)
     old = token(entry)
-    ledger.ledger.preempt(entry, "pod shop/urgent", NOW + 1)
+    ledger.ledger.placement.preempt(entry, "pod shop/urgent", NOW + 1)
     commit(ledger, old, at=NOW + 2)
     text = f"spec.commit.token {old} is of another hold; no room is held that could be committed"
     assert conditions(entry)["Committed"] == ("False", reasons.TOKEN_MISMATCH, text)
@@ -128,7 +131,7 @@ def test_room_that_was_lost_and_found_anew_is_another_hold(ledger: LedgerScene) 
 def test_a_commit_ends_with_its_hold(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     commit(ledger, token(entry))
-    ledger.ledger.preempt(entry, "pod shop/urgent", NOW + 50)
+    ledger.ledger.placement.preempt(entry, "pod shop/urgent", NOW + 50)
     assert conditions(entry)["Committed"][0] == "False"
     ledger.admit(entry, at=NOW + 60)
     ledger.ledger.advance(NOW + 90)
@@ -144,9 +147,9 @@ def test_a_move_and_a_resize_leave_the_hold_as_it_is(ledger: LedgerScene) -> Non
 
 def test_an_owner_that_comes_takes_it_committed_or_not(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.advance(DUE + 5)
-    ledger.ledger.owner_bound(OWNER, "node-a", DUE + 5)
+    ledger.ledger.claims.owner_bound(OWNER, "node-a", DUE + 5)
     assert entry.phase is Phase.CONSUMED
     assert conditions(entry)["Committed"][:2] == ("False", "Consumed")
 
@@ -156,11 +159,11 @@ def test_after_a_failed_binding_its_time_counts_again(
     ledger: LedgerScene, commits: bool, phase: Phase
 ) -> None:
     entry = ledger.active(**TWO_PHASES)
-    ledger.ledger.claim(OWNER, "node-a", NOW)
+    ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     if commits:
         commit(ledger, "uid-lock.1", at=NOW + 1)
-        assert ledger.ledger.changes[-1].phase is Phase.BOUND
-    ledger.ledger.unclaim(OWNER.uid, DUE + 5)
+        assert ledger.ledger.effects.transitions[-1].phase is Phase.BOUND
+    ledger.ledger.claims.unclaim(OWNER.uid, DUE + 5)
     assert entry.phase is phase
 
 
@@ -202,7 +205,7 @@ def test_a_commit_while_no_process_ran_counts_if_the_next_one_sees_it_in_time(le
 
 def test_the_next_process_counts_the_holds_on(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
-    ledger.ledger.preempt(entry, "pod shop/urgent", NOW)
+    ledger.ledger.placement.preempt(entry, "pod shop/urgent", NOW)
     successor, taken_over = ledger.succeeded()
     successor.admit(taken_over)
     assert token(taken_over) == "uid-lock.2"

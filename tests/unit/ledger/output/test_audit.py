@@ -10,7 +10,7 @@ from unit.ledger.ledger import LedgerScene
 
 def told(ledger: LedgerScene, at: float = NOW) -> Record:
     """Give the record of the one lock that has ended."""
-    (entry,) = ledger.ledger.ended
+    (entry,) = ledger.ledger.effects.ended
     return record(entry, at)
 
 
@@ -52,7 +52,7 @@ def test_a_lock_that_nobody_takes() -> None:
 def test_a_lock_that_never_had_room_was_never_idle() -> None:
     ledger = LedgerScene()
     entry = ledger.reservation(pendingDeadlineSeconds=0)
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "no room", NOW + 2)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "no room", NOW + 2)
     life = told(ledger)
     assert (life.outcome, life.waited, life.idle, life.active_at) == ("Rejected", 2.0, 0.0, "")
     assert life.text == "waited 2s"
@@ -79,7 +79,7 @@ def test_a_lock_that_a_next_process_finds_ended_is_not_told_of_again() -> None:
     ledger.active(retention="Retain")
     ledger.consume(pod("web-0"))
     successor, _ = ledger.succeeded()
-    assert successor.ledger.ended == []
+    assert successor.ledger.effects.ended == []
 
 
 def test_who_asked_is_the_first_that_wrote_the_spec() -> None:

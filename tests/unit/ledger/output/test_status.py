@@ -148,7 +148,7 @@ def test_owners_are_named_in_short(ledger: LedgerScene) -> None:
 
 def test_messages_explain_each_condition(ledger: LedgerScene) -> None:
     growing(ledger)
-    ledger.ledger.refuse(ledger.entry(), reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    ledger.ledger.admission.refuse(ledger.entry(), reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     ledger.put_node("node-a", cordoned=True)
     texts = {name: condition["message"] for name, condition in conditions(ledger.entry()).items()}
     assert texts == {

@@ -38,7 +38,7 @@ def refused(
     """Have a lock be tried in vain."""
     plan = {"resources": TWO, "pendingDeadlineSeconds": 3600}
     entry = ledger.reservation(name, at=at, **plan | fields)
-    ledger.ledger.refuse(entry, reason, "0/1 nodes are available", at)
+    ledger.ledger.admission.refuse(entry, reason, "0/1 nodes are available", at)
     return entry
 
 
@@ -81,7 +81,7 @@ def test_who_comes_ahead_and_who_leaves_moves_the_others_but_not_more_often_than
     entry = refused(ledger, "lock")
     ledger.ledger.advance(NOW)
     urgent = refused(ledger, "urgent", at=NOW + 1, priority=1)
-    ledger.ledger.changed.clear()
+    ledger.ledger.effects.statuses.clear()
     ledger.ledger.advance(NOW + 1)
     assert (told(urgent)["place"], told(entry)["place"]) == ("1/2", "1/1")
     assert ledger.ledger.next_deadline() == NOW + 2
@@ -90,9 +90,9 @@ def test_who_comes_ahead_and_who_leaves_moves_the_others_but_not_more_often_than
     ledger.ledger.remove(urgent.reservation)
     ledger.ledger.advance(NOW + 2 * REFUSAL_RENEWAL)
     assert told(entry)["place"] == "1/1"
-    ledger.ledger.changed.clear()
+    ledger.ledger.effects.statuses.clear()
     ledger.ledger.advance(NOW + 5 * REFUSAL_RENEWAL)
-    assert not ledger.ledger.changed
+    assert not ledger.ledger.effects.statuses
 
 
 def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: LedgerScene) -> None:
@@ -100,7 +100,7 @@ def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: LedgerScen
     ledger.ledger.advance(NOW)
     ledger.edit("first", ttlSeconds=80)
     later = NOW + REFUSAL_RENEWAL
-    ledger.ledger.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "newer", later)
+    ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "newer", later)
     ledger.ledger.advance(later)
     assert told(entry)["estimatedStart"] == format_instant(NOW + 80)
 
@@ -108,12 +108,12 @@ def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: LedgerScen
 def test_of_many_so_many_are_told_a_second(ledger: LedgerScene) -> None:
     for number in range(2 * RENEWALS_A_SECOND + 1):
         refused(ledger, f"lock-{number:03}", owner="nobody")
-    ledger.ledger.changed.clear()
+    ledger.ledger.effects.statuses.clear()
     counts = []
     for second in range(4):
         ledger.ledger.advance(NOW + second)
-        counts.append(len(ledger.ledger.changed))
-        ledger.ledger.changed.clear()
+        counts.append(len(ledger.ledger.effects.statuses))
+        ledger.ledger.effects.statuses.clear()
     assert counts == [RENEWALS_A_SECOND, RENEWALS_A_SECOND, 1, 0]
 
 
@@ -152,6 +152,8 @@ def test_the_line_is_by_priority_then_by_shares_then_by_age() -> None:
             priority=int(number == "urgent"),
         )
         ledger.ledger.upsert(lock, NOW)
-        ledger.ledger.refuse(ledger.ledger.entries[lock.key], reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+        ledger.ledger.admission.refuse(
+            ledger.ledger.entries[lock.key], reasons.INSUFFICIENT_CAPACITY, "full", NOW
+        )
     order = [entry.key.name for entry in ledger.ledger.places.line()]
     assert order == ["shop-urgent", "wares-0", "wares-1", "shop-0", "shop-1", "wares-2", "shop-2"]

@@ -60,7 +60,7 @@ class Limited(LedgerScene):
             for entry in entries:
                 if self.ledger.waiting_reservations.waiting.get(
                     entry.key
-                ) is entry and self.ledger.within_quota(entry, at):
+                ) is entry and self.ledger.admission.within_quota(entry, at):
                     self.admit(entry, at=at)
 
 
@@ -263,7 +263,7 @@ def test_what_a_lock_holds_already_is_not_asked_for_again(ledger: Limited) -> No
     entry = ledger.ask(resources={"cpu": "2"})
     ledger.limit(hard={"cpu": "1"}, maxAmounts={"cpu": "1"}, maxLifeSeconds=1, maxPriority=-5)
     assert entry.held
-    assert ledger.ledger.within_quota(entry, NOW)
+    assert ledger.ledger.admission.within_quota(entry, NOW)
 
 
 def test_growth_is_asked_for_anew_and_the_old_size_holds(ledger: Limited) -> None:
@@ -321,7 +321,7 @@ def test_a_lock_that_is_deleted_while_its_quota_gives_it_no_longer_life_is_forgo
     ledger.try_line()
     ledger.ledger.remove(entry.reservation)
     ledger.ledger.advance(NOW)
-    assert not ledger.ledger.changed
+    assert not ledger.ledger.effects.statuses
     assert ledger.ledger.next_deadline() is None
 
 
@@ -344,10 +344,10 @@ def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None
     ledger.limit(hard={"cpu": "1"})
     ledger.ask("first")
     owner = pod("web-0", uid="uid-owner")
-    ledger.ledger.claim(owner, "node-a", NOW)
+    ledger.ledger.claims.claim(owner, "node-a", NOW)
     second = ledger.ask("second", owner="web-1")
     assert not second.held
-    ledger.ledger.owner_bound(owner, "node-a", NOW)
+    ledger.ledger.claims.owner_bound(owner, "node-a", NOW)
     ledger.try_line()
     assert second.held
 

@@ -243,9 +243,9 @@ async def test_once_its_object_has_gone_another_may_have_its_name() -> None:
     shell = await stored()
     delete(shell)
     await shell.publish()
-    gone = shell.ledger.leaving[KEY].reservation
+    gone = shell.ledger.records.leaving[KEY].reservation
     shell.event_handlers.reservations.remove(gone)
-    assert shell.ledger.leaving == {}
+    assert shell.ledger.records.leaving == {}
     shell.store_reservation(uid="another", version=9)
     shell.step()
     await shell.publish()

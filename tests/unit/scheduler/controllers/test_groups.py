@@ -450,15 +450,15 @@ async def test_a_group_whose_write_fails_by_a_fault_says_so(monkeypatch: pytest.
 
 async def test_a_group_that_cannot_be_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     works = Works()
-    settle = works.shell.ledger._settle_group
-    monkeypatch.setattr(works.shell.ledger, "_settle_group", lambda *_: 1 / 0)
-    works.shell.decider._on_failure = works.shell.ledger.on_failure = works.shell.isolation.failed
+    settle = works.shell.ledger._settlement.settle
+    monkeypatch.setattr(works.shell.ledger._settlement, "settle", lambda *_: 1 / 0)
+    works.shell.decider._on_failure = works.shell.ledger.recovery.on_failure = works.shell.isolation.failed
     works.ask(pendingDeadlineSeconds=3600)
     async with works.open():
         await works.go_on()
         assert works.condition("Active")["reason"] == "InternalError"
         assert "ZeroDivisionError" in works.condition("Active")["message"]
-        monkeypatch.setattr(works.shell.ledger, "_settle_group", settle)
+        monkeypatch.setattr(works.shell.ledger._settlement, "settle", settle)
         works.shell.clock.advance(400)
         await works.go_on()
     assert works.condition("Active")["status"] == "True"

@@ -87,7 +87,11 @@ def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core
     core.step()
     assert lent(core)[0] == "False"
     assert "lent" not in status_of(core)
-    assert [change.event for change in core.ledger.changes] == [Event.ADMIT, Event.LEND, Event.REPAY]
+    assert [change.event for change in core.ledger.effects.transitions] == [
+        Event.ADMIT,
+        Event.LEND,
+        Event.REPAY,
+    ]
 
 
 def test_when_a_borrower_goes_its_room_is_the_locks_in_the_same_step(core: Core) -> None:
@@ -343,7 +347,7 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     successor.step()
     assert (successor.used(), successor.reserved()) == (4000, 0)
     assert status_of(successor) == stored
-    assert [change.event for change in successor.ledger.changes] == []
+    assert [change.event for change in successor.ledger.effects.transitions] == []
     assert core.clock.now() == NOW
 
 

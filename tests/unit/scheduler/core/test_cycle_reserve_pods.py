@@ -239,7 +239,7 @@ def test_a_reservation_that_ends_leaves_no_neighbour(end: str) -> None:
     elif end == "is deleted":
         core.event_handlers.reservations.remove(entry.reservation)
     elif end == "is preempted":
-        core.ledger.preempt(entry, "somebody", core.clock.now())
+        core.ledger.placement.preempt(entry, "somebody", core.clock.now())
     else:
         core.event_handlers.nodes.remove(core.decider.columns.nodes[0])
     assert end == "expires" or not core.cache.reserve_pods

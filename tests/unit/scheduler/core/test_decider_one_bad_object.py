@@ -32,27 +32,14 @@ from unit.scheduler.machinery import Core, Shell, pod_path, turns
 BAD = Key(NAMESPACE, "bad")
 EVERY = PodCountQuery((Choice(frozenset({NAMESPACE}), Selection(())),))
 
-# What Book and Rooms call in the midst of a change, by the name of the part and of its method.
+# What is called in the midst of a change, by the name of the ledger's part and its method.
 PARTS = (
-    *("ownership.note", "ownership.end", "groups.join", "groups.note", "groups.leave", "schedules.join"),
-    *(
-        "schedules.note",
-        "quotas.charge",
-        "waiting_reservations.note",
-        "waiting_reservations.renew",
-        "holdings.time",
-        "holdings._stand",
-    ),
-    *(
-        "holdings._keep_free",
-        "_alternatives.join",
-        "_touch",
-        "_note",
-        "_end",
-        "_place",
-        "_displace",
-        "_revise",
-    ),
+    *("ownership.update", "ownership.remove", "groups.update", "groups.remove", "schedules.update"),
+    *("schedules.remove", "quotas.update", "quotas.remove", "waiting_reservations.update"),
+    *("waiting_reservations.renew", "holdings.update", "holdings._stand", "holdings._keep_free"),
+    *("_alternatives.update", "nominations.update", "records.due.update", "records.commit"),
+    *("records.note", "records.step", "records.end", "placement._place", "placement.displace"),
+    *("_edits.apply", "_choices.decide"),
 )
 
 
@@ -65,7 +52,7 @@ class Fed(Core):
 
     def tell(self, name: str, **fields: Any) -> None:
         new = decode_reservation(encode(reservation_json(name, **fields)))
-        known = self.ledger.find(new.key)
+        known = self.ledger.records.find(new.key)
         old = known.reservation if known is not None else None
         for version in (new, unusable(new, "the operator failed")):
             with self.isolation.attempt("event", RESERVATIONS, new.meta) as attempt:
@@ -159,7 +146,7 @@ def test_a_lock_that_is_made_anew_holds_what_its_status_says() -> None:
     core.tell("bad")
     core.steps()
     core.store("bad")
-    with planted(core.ledger, "ownership.note", times=1) as failed:
+    with planted(core.ledger, "ownership.update", times=1) as failed:
         core.tell("bad", version=9, status=core.ledger.entries[BAD].reservation.status)
     assert failed
     core.steps()
@@ -175,15 +162,15 @@ def test_a_lock_that_is_made_anew_takes_no_room_that_others_were_given() -> None
     core.steps()
     core.store("bad")
     stored = core.ledger.entries[BAD].reservation
-    core.ledger.preempt(core.ledger.entries[BAD], "a pod", core.clock.now())
-    core.ledger.checkpoint()
+    core.ledger.placement.preempt(core.ledger.entries[BAD], "a pod", core.clock.now())
+    core.ledger.recovery.checkpoint()
     core.tell("other", owner="o", priority=-5)
     core.ledger.waiting_reservations.leave_out(core.ledger.entries[BAD])
     core.steps()
     core.store("other")
     assert core.phases()["other"] is Phase.ACTIVE
 
-    with planted(core.ledger, "ownership.note", times=1):
+    with planted(core.ledger, "ownership.update", times=1):
         core.tell("bad", owner="b", version=9, status=stored.status)
     core.steps()
     assert core.phases() == {"other": Phase.ACTIVE, "bad": Phase.PENDING}
@@ -192,12 +179,12 @@ def test_a_lock_that_is_made_anew_takes_no_room_that_others_were_given() -> None
 
 def test_a_lock_that_cannot_be_taken_in_waits_and_says_so() -> None:
     core = Fed(node("node-a", cpu="2"))
-    with planted(core.ledger, "_revise"), planted(core.ledger, "quotas.charge"):
+    with planted(core.ledger, "_edits.apply"), planted(core.ledger, "quotas.update"):
         core.tell("bad")
         core.steps()
     entry = core.ledger.entries.get(BAD)
     assert entry is None or (entry.phase is Phase.PENDING and entry.reason == "InternalError")
-    assert "event shop/bad: planted in quotas.charge" in core.isolation.faults
+    assert "event shop/bad: planted in quotas.update" in core.isolation.faults
 
 
 def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,13 +192,13 @@ def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPa
     core.tell("bad", ttlSeconds=60)
     core.steps()
     core.store("bad")
-    expire = core.ledger._expire
-    monkeypatch.setattr(core.ledger, "_expire", lambda *_: 1 / 0)
+    expire = core.ledger._endings.expire_if_over
+    monkeypatch.setattr(core.ledger._endings, "expire_if_over", lambda *_: 1 / 0)
     core.clock.advance(61)
-    core.ledger.changed.clear()
+    core.ledger.effects.statuses.clear()
     core.steps()
     entry = core.ledger.entries[BAD]
-    assert BAD in core.ledger.changed
+    assert BAD in core.ledger.effects.statuses
     stalled = next(
         each
         for each in render_reservation(entry, core.clock.now())["conditions"]
@@ -219,7 +206,7 @@ def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPa
     )
     assert stalled["reason"] == "InternalError"
     assert "ZeroDivisionError" in stalled["message"]
-    monkeypatch.setattr(core.ledger, "_expire", expire)
+    monkeypatch.setattr(core.ledger._endings, "expire_if_over", expire)
     core.clock.advance(60)
     core.steps()
     entry = core.ledger.entries[BAD]
@@ -616,7 +603,7 @@ async def test_a_decision_that_cannot_be_shown_keeps_no_other_from_being_made(
 
 
 @pytest.mark.parametrize(
-    "path", ["decider.rejected", "ledger.settle_unseen", "queue.back_off", "cache.forget"]
+    "path", ["decider.rejected", "ledger.placement.settle_unseen", "queue.back_off", "cache.forget"]
 )
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_binding_whose_end_cannot_be_taken_in_is_undone_later(
@@ -661,7 +648,7 @@ async def test_a_binding_that_cannot_be_taken_in_is_taken_in_later(monkeypatch: 
     shell.step()
     await shell.publish()
     shell.store_pod("bad", requests={"cpu": "1"})
-    with planted(shell.ledger, "owner_bound", times=2) as failed:
+    with planted(shell.ledger, "claims.owner_bound", times=2) as failed:
         shell.binder.bind(shell.place(), 0.0)
         await shell.settle()
     assert len(failed) == 2
@@ -680,7 +667,9 @@ def test_a_pod_that_cannot_be_queued_is_queued_later(monkeypatch: pytest.MonkeyP
     assert core.place().pod is bad
 
 
-@pytest.mark.parametrize("part", ["cache.assume", "ledger.holdings.hold", "ledger._touch", "ledger._note"])
+@pytest.mark.parametrize(
+    "part", ["cache.assume", "ledger.holdings.hold", "ledger.records.commit", "ledger.records.note"]
+)
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_decision_that_fails_midway_leaves_its_pod_nowhere_and_its_lock_active(
     part: str, times: int

@@ -22,7 +22,7 @@ def victim(core: Core) -> Pod | None:
 
 
 def events(core: Core) -> list[Event]:
-    return [change.event for change in core.ledger.changes]
+    return [change.event for change in core.ledger.effects.transitions]
 
 
 def under_way(core: Core | None = None) -> tuple[Core, ReservationInfo]:

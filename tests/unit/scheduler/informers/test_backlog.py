@@ -126,14 +126,14 @@ def test_a_fault_costs_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Core(node("node-a"), listed=False, on_failure=failed)
     entry = held(core)
     core.add(bound(0, {}, requests={}), bound(1, {"app": "web"}, requests={"cpu": "2"}))
-    hear = core.ledger.claim_tentatively
+    hear = core.ledger.claims.claim_tentatively
 
     def hear_most(owner: Pod, node_name: str, now: float) -> None:
         if owner.meta.name == "pod-0":
             raise ValueError("odd")
         hear(owner, node_name, now)
 
-    monkeypatch.setattr(core.ledger, "claim_tentatively", hear_most)
+    monkeypatch.setattr(core.ledger.claims, "claim_tentatively", hear_most)
     core.list_all()
     assert faults == ["owners Pod pod-0: odd"]
     assert entry.phase is Phase.BOUND

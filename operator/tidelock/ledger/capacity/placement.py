@@ -1,0 +1,292 @@
+"""Capacity of reservations on nodes: given by a decision, lost with a node or to pods, given back."""
+
+from collections.abc import Callable, Collection
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Columns
+from tidelock.ledger import reasons
+from tidelock.ledger.capacity.holdings import Holdings
+from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder
+from tidelock.ledger.lifecycle.choices import Choices
+from tidelock.ledger.lifecycle.endings import Endings
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.lifecycle.two_phase import two_phase_begun
+from tidelock.ledger.messages import amounts_text, held_text, planned_text
+from tidelock.ledger.records import Records
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.ledger.sets.groups import Groups
+from tidelock.model.api.reservation import Phase
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import NOTHING, Resources, at_most, covers, minus
+
+
+class Placement:
+    """Places reservations on nodes and takes them away.
+
+    Args:
+        records: the reservations.
+        columns: the nodes' amounts.
+        holdings: the capacity that reservations hold.
+        groups: whose members share one lifetime.
+        endings: ends reservations whose node is gone.
+        choices: commits reservations that have got capacity.
+        pods_on: returns the pods of a node, which may be the cause of a shortage.
+        move_after: seconds after which a reservation for any node leaves a node that takes no pods.
+
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        columns: Columns,
+        holdings: Holdings,
+        groups: Groups,
+        endings: Endings,
+        choices: Choices,
+        pods_on: Callable[[str], Collection[Placed]],
+        move_after: float,
+    ) -> None:
+        self._records = records
+        self._columns = columns
+        self._holdings = holdings
+        self._groups = groups
+        self._endings = endings
+        self._choices = choices
+        self._pods_on = pods_on
+        self._move_after = move_after
+
+    # Decisions.
+
+    def admit(self, entry: ReservationInfo, node: Node, now: float) -> None:
+        """Give a waiting reservation the capacity of a node on which it fits: its first, more, or elsewhere.
+
+        A reservation that begins later is planned there.
+        """
+        requests = entry.reservation.requests
+        if entry.ahead:
+            self._place(entry, node, requests, now)
+            self._records.step(entry, Event.PLAN, reasons.PLANNED, planned_text(entry), now)
+            return
+        entry.end_as_asked()
+        if entry.phase is Phase.ACTIVE:
+            moved = entry.node != node.name
+            self._place(entry, node, requests, now)
+            entry.reason = reasons.MOVED if moved else reasons.ADMITTED
+            entry.resize_problem = ""
+            entry.message = held_text(entry)
+            self._restore(entry, now)
+            self._records.commit(entry)
+            return
+        entry.violation = ""
+        if entry.activated_at is None:
+            entry.begin(self._groups.begins(entry, now))
+        entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
+        self._place(entry, node, requests, now)
+        self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
+        self._choices.decide(entry, now)
+
+    def preempt(self, entry: ReservationInfo, by: str, now: float) -> None:
+        """Take the capacity of a reservation for a pod, or reservation, of higher priority."""
+        self.displace(entry, reasons.PREEMPTED, f"preempted on {entry.node} by {by}", now)
+
+    def open_window(self, entry: ReservationInfo, now: float) -> None:
+        """Begin the window of a planned reservation: it holds its capacity, if the node has it by now."""
+        begins, entry.ahead = entry.begins_at, False
+        if entry.phase is not Phase.PLANNED:
+            self._records.commit(entry)
+            return
+        entry.activated_at, entry.epoch = begins, self._records.epoch
+        entry.end_as_asked()
+        entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
+        self._holdings.hold(entry, entry.reserved)
+        self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
+        self._holdings.retell(entry)
+        self._displace_overcommitted(entry.node, now, None)
+        self._choices.decide(entry, now)
+
+    def take_back(self, entry: ReservationInfo, held: Resources, failure: str, now: float) -> None:
+        """Give a reservation the capacity back that its owner didn't take, if its node still has it."""
+        node = self._records.node(entry.node)
+        held = entry.kept_of(held)  # the spec may have shrunk meanwhile
+        if not held:
+            self._records.step(entry, Event.RETURN, reasons.WAITING, failure, now)
+            self._endings.reject_if_unreadable(entry, now)
+        elif node is None or node.meta.is_other(entry.node_uid):
+            self._lose(entry, now)
+        elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
+            self._place(entry, node, held, now)
+            self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
+            if entry.violation:  # what others took before the claim is still missing
+                entry.reason, entry.message = reasons.VIOLATED, entry.violation
+            self.resize(entry, now)
+        else:
+            text = f"{failure} and {entry.node} has no room left"
+            self.displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
+
+    # Edits.
+
+    def resize(self, entry: ReservationInfo, now: float) -> None:
+        """Free at once what an edited spec asks less for; more waits for admission."""
+        spec = entry.reservation.spec
+        if spec is not None and spec.node_name not in (None, entry.node):
+            self.displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
+            return
+        self._holdings.hold(entry, entry.kept_of(entry.reserved))
+        if not entry.outlasting:
+            entry.resize_problem = ""
+        if not entry.violation:
+            entry.message = held_text(entry)
+        elif not entry.growing:
+            self._restore(entry, now)
+
+    def hold_for_new_owners(self, entry: ReservationInfo, now: float) -> None:
+        """Hold capacity for the owners of an edited spec, at the cost of no other reservation.
+
+        Former owners may go on to use capacity of the node, which is not free for the reservation then.
+        """
+        if not entry.reserved:
+            return
+        held = entry.held
+        self._holdings.hold(entry, entry.reserved)
+        if not covers(held, entry.held) and self._columns.shortfall(entry.node):
+            text = f"{entry.node} has no room for it beside its former owners"
+            self.displace(entry, reasons.WAITING, text, now)
+
+    # Nodes.
+
+    def settle_node(
+        self, name: str, now: float, intruder: Pod | None = None, left: Collection[ReservationInfo] = ()
+    ) -> None:
+        """Bring the reservations of a node in line with the node as it is now.
+
+        An intruder is a pod that is new to the node, or that was inside the reservations in `left` and is
+        no longer their owner.
+        """
+        node = self._records.node(name)
+        if node is None:
+            self._holdings.drop_rests(name)
+        for entry in list(self._holdings.held_on(name)):
+            if node is None or node.meta.is_other(entry.node_uid):
+                self._lose(entry, now)
+            elif entry.node_problem != _node_problem(node):
+                self._note_problem(entry, node, now)
+                self._records.commit(entry)
+        self._displace_overcommitted(name, now, intruder, left)
+
+    def settle_unseen(self, name: str, now: float) -> None:
+        """Bring the reservations of a node in line with it after events were missed.
+
+        A shortage counts as caused by the newest pod there, if that was created after a reservation.
+        """
+        if held := list(self._holdings.held_on(name)):
+            self.settle_node(name, now, likely_intruder(self._pods_on(name), held))
+
+    def leave_node(self, entry: ReservationInfo) -> None:
+        """Let a reservation look for another node, as its own has taken no pods for a long time."""
+        entry.move_at, entry.moving = None, True
+        self._records.commit(entry)
+
+    def displace(
+        self, entry: ReservationInfo, reason: str, message: str, now: float, since: float | None = None
+    ) -> None:
+        """Let a reservation wait for capacity again, if its stored status says that it had some.
+
+        Its deadline counts from `since`, or from now.
+        """
+        self._unplace(entry)
+        entry.count_use(now, occupied=False)
+        entry.bound_pod = None
+        if entry.hold is not None:
+            entry.hold = entry.hold.lost()
+        entry.end_as_asked()
+        if entry.promised:
+            entry.wait(now, since)
+        else:
+            entry.wait_on()
+        event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
+        self._records.step(entry, event, reason, message, now)
+        self._endings.reject_if_unreadable(entry, now)
+        self._choices.look_later(entry)  # another of its set may be chosen now
+
+    def _lose(self, entry: ReservationInfo, now: float) -> None:
+        """Take the capacity of a reservation whose node is gone; one that names the node ends."""
+        text = f"node {entry.node} (uid {entry.node_uid}) is gone"
+        if entry.pinned:
+            self._holdings.hold(entry, NOTHING)
+            self._records.end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
+        else:
+            self.displace(entry, reasons.NODE_LOST, text, now)
+
+    def _displace_overcommitted(
+        self, name: str, now: float, intruder: Pod | None, left: Collection[ReservationInfo] = ()
+    ) -> None:
+        """Take capacity from reservations until the node's pods and reservations fit.
+
+        The lowest priority comes first, then the newest. Reservations that an intruder has left come before
+        all others, and capacity that is kept beside owners that are being bound before those.
+        """
+        if self._holdings.rests and self._columns.shortfall(name):
+            self._holdings.drop_rests(name)
+        while (found := first_loser(self._columns, self._holdings, name, left)) is not None:
+            loser, shortfall = found
+            if intruder is None:
+                text = f"{name} is overcommitted by {amounts_text(shortfall)}"
+                self.displace(loser, reasons.OVERCOMMITTED, text, now)
+            else:
+                self._violate(loser, intruder, shortfall, now)
+
+    def _violate(self, entry: ReservationInfo, intruder: Pod, shortfall: Resources, now: float) -> None:
+        """Give up capacity that a pod has taken; the reservation keeps the rest of its capacity, or moves."""
+        taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
+        left = minus(entry.reserved, taken)
+        text = f"pod {intruder.key} took {amounts_text(taken)} locked on {entry.node}"
+        entry.violation = text
+        if left and not entry.moves_when_violated:
+            self._holdings.hold(entry, left)
+            self._records.step(entry, Event.VIOLATE, reasons.VIOLATED, text, now)
+        else:
+            self.displace(entry, reasons.VIOLATED, text, now)
+
+    def _restore(self, entry: ReservationInfo, now: float) -> None:
+        """End the violation of a reservation that has all its capacity again."""
+        if entry.violation:
+            entry.violation = ""
+            self._records.step(entry, Event.RESTORE, reasons.RESTORED, held_text(entry), now)
+
+    def _beside_borrowers(self, entry: ReservationInfo, amounts: Resources) -> Resources:
+        """Return the part of these amounts that must be free on a reservation's node beside borrowers."""
+        return (
+            minus(amounts, self._holdings.credit(entry, entry.node, amounts)) if entry.borrowable else amounts
+        )
+
+    def _place(self, entry: ReservationInfo, node: Node, requests: Resources, now: float) -> None:
+        self._unplace(entry)
+        entry.node, entry.node_uid, entry.epoch = node.name, node.meta.uid, self._records.epoch
+        entry.node_problem = entry.move_at = None
+        entry.moving = False
+        self._note_problem(entry, node, now)
+        self._holdings.hold(entry, requests)
+        self._records.in_change[entry.key] = entry
+
+    def _unplace(self, entry: ReservationInfo) -> None:
+        self._holdings.hold(entry, NOTHING)
+        self._records.in_change[entry.key] = entry  # until its phase follows
+        entry.node = entry.node_uid = ""
+
+    def _note_problem(self, entry: ReservationInfo, node: Node, now: float) -> None:
+        """Note why a node takes no pods; a reservation for any node leaves it if that lasts for long."""
+        problem = _node_problem(node)
+        if problem is None:
+            entry.move_at, entry.moving = None, False
+        elif entry.node_problem is None and not entry.pinned:
+            entry.move_at = now + self._move_after
+        entry.node_problem = problem
+
+
+def _node_problem(node: Node) -> tuple[str, str] | None:
+    if node.unschedulable:
+        return reasons.NODE_CORDONED, f"node {node.name} is cordoned"
+    if not node.ready:
+        return reasons.NODE_NOT_READY, f"node {node.name} is not ready"
+    return None

@@ -1,0 +1,87 @@
+"""Edits of a spec: what a newer version of a Reservation changes for the reservation that the ledger has."""
+
+from tidelock.ledger import reasons
+from tidelock.ledger.capacity.holdings import Holdings
+from tidelock.ledger.capacity.nominations import Nominations
+from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.lifecycle.choices import Choices
+from tidelock.ledger.lifecycle.endings import Endings
+from tidelock.ledger.lifecycle.leases import ask_the_same, lease_followed
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.queue.admission import Admission
+from tidelock.ledger.queue.waiting import WaitingReservations
+from tidelock.ledger.records import Records
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reservation import Phase
+from tidelock.model.reservation import Reservation
+
+
+class Edits:
+    """Applies newer versions of Reservations."""
+
+    def __init__(
+        self,
+        records: Records,
+        holdings: Holdings,
+        placement: Placement,
+        nominations: Nominations,
+        admission: Admission,
+        waiting: WaitingReservations,
+        endings: Endings,
+        choices: Choices,
+    ) -> None:
+        self._records = records
+        self._holdings = holdings
+        self._placement = placement
+        self._nominations = nominations
+        self._admission = admission
+        self._waiting = waiting
+        self._endings = endings
+        self._choices = choices
+
+    def apply(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
+        """Take over a newer version; the caller commits the change."""
+        self._records.in_change[entry.key] = entry
+        edited = reservation.meta.generation != entry.reservation.meta.generation
+        known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
+        priority = entry.priority
+        if entry.reserved and before is not None and spec is not None and before.owners != spec.owners:
+            self._holdings.retell(entry)
+        entry.reservation, entry.problem = reservation, reservation.problem or entry.outside
+        if not edited or entry.final:
+            return
+        self._endings.follow_lease(entry, now)
+        self._choices.look_later(entry)
+        if ask_the_same(known, reservation):
+            return  # or each renewal of a lease would let the reservation be tried again, or brought back
+        self._placement.hold_for_new_owners(entry, now)
+        self._follow_priority(entry, priority)
+        self._follow_request(entry, now)
+
+    def _follow_priority(self, entry: ReservationInfo, before: int) -> None:
+        if entry.priority == before:
+            return
+        self._waiting.moved |= entry.tried
+        self._nominations.renew_earmark(entry)
+        self._admission.offer_if_lowered(entry, before)
+
+    def _follow_request(self, entry: ReservationInfo, now: float) -> None:
+        """Try, place, resize or end a reservation anew, as its spec asks for something else now."""
+        asked_at = entry.reservation.asked_at or None
+        if entry.phase is Phase.PLANNED:
+            self._placement.displace(entry, reasons.WAITING, "the spec was edited", now, asked_at)
+        if entry.problem:
+            self._endings.reject_if_unreadable(entry, now)
+            return
+        if entry.phase is Phase.REJECTED:
+            entry.finished_at = None
+            entry.look_ahead(now)
+            entry.lease = lease_followed(None, entry.reservation, now)
+            entry.wait(now, asked_at if entry.told_rejected else entry.pending_since)
+            self._records.step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
+        self._admission.renew_expiry(entry)
+        self._waiting.renew(entry)
+        if entry.phase is not Phase.BOUND and self._endings.expire_if_over(entry, now):
+            return
+        if entry.phase is Phase.ACTIVE:
+            self._placement.resize(entry, now)

@@ -1,0 +1,31 @@
+"""The claim of an owner: the reservations that end once its binding is known to have succeeded."""
+
+from dataclasses import dataclass
+
+from tidelock.ledger.owners.matching import is_for_any
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import Resources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """Reservations that end if a pod is bound, and the capacity that the pod has taken over until then.
+
+    `taken` has the capacity that each reservation held before the claim. `failure` is the message with which
+    the reservations return if the pod is not bound. A claim that is `unwritten` is written to the pod before
+    its reservations end: another scheduler has bound the pod, and the binding does not name them.
+    """
+
+    pod: Pod
+    entries: tuple[ReservationInfo, ...]
+    taken: tuple[tuple[ReservationInfo, Resources], ...]
+    failure: str
+    unwritten: bool = False
+
+    @property
+    def uids(self) -> list[str]:
+        """Uids of the groups, then of reservations for any pod of a workload, then of others."""
+        groups = [entry.membership.uid for entry in self.entries if entry.membership is not None]
+        chosen_first = sorted(self.entries, key=lambda entry: not is_for_any(entry, self.pod))
+        return [*groups, *(entry.uid for entry in chosen_first)]

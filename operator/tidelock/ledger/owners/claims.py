@@ -1,0 +1,197 @@
+"""Claims of owners: a pod takes over the capacity of its reservations, which end once it is bound."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from tidelock.ledger import reasons
+from tidelock.ledger.capacity.holdings import Holdings
+from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.lifecycle.choices import Choices
+from tidelock.ledger.lifecycle.endings import Endings
+from tidelock.ledger.lifecycle.transitions import SETTLED, Event
+from tidelock.ledger.owners.claim import Claim
+from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.records import Records
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reservation import BoundPod, Phase
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import NOTHING, at_most, beyond
+
+
+class Claims:
+    """The claims of pods that are being bound here, and of those that a watch reports as bound.
+
+    Attributes:
+        in_flight: claims of pods that are being bound here, by the pods' uids.
+        has_chosen: uids of pods that another scheduler has bound, and that have chosen their reservations.
+
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        holdings: Holdings,
+        ownership: Ownership,
+        placement: Placement,
+        endings: Endings,
+        choices: Choices,
+    ) -> None:
+        self._records = records
+        self._holdings = holdings
+        self._ownership = ownership
+        self._placement = placement
+        self._endings = endings
+        self._choices = choices
+        self.in_flight: dict[str, Claim] = {}
+        self._unverified: defaultdict[str, list[Claim]] = defaultdict(list)  # by the pods' uids
+        self.has_chosen: set[str] = set()
+
+    # Pods that are bound here.
+
+    def claim(self, pod: Pod, node_name: str, now: float) -> Claim | None:
+        """Pass the capacity of the reservations that a pod takes to the pod, which is assumed on a node."""
+        own = self._ownership.taken(pod, node_name)
+        if not own:
+            return None
+        text = f"pod {pod.key} is being bound to {node_name}"
+        failure = "the owner's binding failed"
+        claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, text, failure, now)
+        return claim
+
+    def used_by(self, pod_uid: str, node_name: str) -> list[ReservationInfo]:
+        """Return the reservations that a pod in binding has claimed, and those for reuse that it is in."""
+        claim = self.in_flight.get(pod_uid)
+        reused = (
+            each
+            for each in self._holdings.occupied_on(node_name)
+            if each.sticky and pod_uid in each.occupants
+        )
+        return [*(claim.entries if claim is not None else ()), *reused]
+
+    def unclaim(self, pod_uid: str, now: float) -> None:
+        """Take reservations back after their owner's binding failed, if they live and have their capacity."""
+        claim = self.in_flight.pop(pod_uid, None)
+        if claim is not None:
+            self.resolve_claim(claim, "", now)
+
+    def owner_bound(self, pod: Pod, node_name: str, now: float, *, gone: bool = False) -> None:
+        """End the reservations that a pod has claimed, as the API server has confirmed its binding.
+
+        A pod that is gone by then claims nothing more: nothing on its node counts for it.
+        """
+        claim = self.in_flight.pop(pod.uid, None)
+        if claim is not None and pod.node_name and self._chooses(pod):
+            self.has_chosen.add(pod.uid)
+            self._verify(replace(claim, pod=pod, unwritten=True))
+        elif claim is not None:
+            self.resolve_claim(claim, node_name, now)
+        if not gone:
+            self.claim_tentatively(pod, node_name, now)  # for reservations that were created meanwhile
+
+    # Pods that a watch reports.
+
+    def claim_tentatively(self, pod: Pod, node_name: str, now: float) -> None:
+        """Let a pod that a watch reports as bound claim its reservations until that is verified.
+
+        The watch of pods may be behind the watch of Reservations: a reservation may be for a pod that is
+        still to be created, while its namesake is gone already. A pod that another scheduler has bound
+        chooses once among the reservations for any pod of its workload, when it is first seen; it may choose
+        none.
+        """
+        if _names_reservations(pod):
+            self.has_chosen.discard(pod.uid)
+        chooses = self._chooses(pod)
+        named_only = not chooses and not _names_reservations(pod)
+        own = [
+            entry
+            for entry in self._ownership.taken(pod, node_name, named_only=named_only)
+            if not _is_taken_by(entry, pod)
+        ]
+        if own or chooses:
+            text = f"pod {pod.key} seems to be bound to {node_name}"
+            claim = self._claim(pod, node_name, own, text, "the owner is not bound after all", now)
+            self._verify(replace(claim, unwritten=chooses))
+            if chooses:
+                self.has_chosen.add(pod.uid)
+
+    def resolve_claim(self, claim: Claim, node_name: str, now: float) -> None:
+        """End the reservations of a claim whose pod is bound to a node, and take back all others."""
+        asked = [each for each in self._unverified.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
+        if asked:
+            self._unverified[claim.pod.uid] = asked
+        if not node_name:
+            self.forget_owner(claim.pod.uid)
+        if node_name:
+            for entry in self._ownership.of(claim.pod, claim.entries):
+                if entry in claim.entries and entry.phase not in SETTLED:
+                    self._consume(entry, claim.pod, node_name, now)
+        returned = [
+            (entry, held)
+            for entry, held in claim.taken
+            if self._records.entries.get(entry.key) is entry and _is_taken_by(entry, claim.pod)
+        ]
+        for entry, _ in returned:
+            self._holdings.hold(entry, NOTHING)
+        for entry, held in returned:
+            entry.bound_pod = None
+            if not self._endings.expire_if_over(entry, now):
+                self._placement.take_back(entry, held, claim.failure, now)
+
+    def lose_owner(self, uid: str, now: float) -> None:
+        """Take reservations back whose owner is gone before its binding was known to have succeeded."""
+        self.unclaim(uid, now)
+        for claim in tuple(self._unverified.get(uid, ())):
+            self.resolve_claim(claim, "", now)
+        self.forget_owner(uid)
+
+    def forget_owner(self, uid: str) -> None:
+        """Forget the choice of a pod that is gone, or is not bound after all."""
+        self.has_chosen.discard(uid)
+
+    def _chooses(self, pod: Pod) -> bool:
+        """Return whether a pod that another scheduler has bound has yet to choose its reservations."""
+        if not pod.node_name or _names_reservations(pod):
+            return False
+        if pod.uid in self.has_chosen or pod.uid in self.in_flight:
+            return False
+        return self._ownership.of_workload(pod)
+
+    def _verify(self, claim: Claim) -> None:
+        """Let the driver ask the API server whether the pod of a claim is bound."""
+        self._records.effects.claims.append(claim)
+        self._unverified[claim.pod.uid].append(claim)
+
+    def _claim(
+        self, pod: Pod, node_name: str, own: list[ReservationInfo], text: str, failure: str, now: float
+    ) -> Claim:
+        taken = tuple((entry, entry.reserved) for entry in own if entry.phase is not Phase.BOUND)
+        needed = pod.requests
+        try:
+            for entry, _ in taken:
+                used = at_most(entry.held, needed) if entry.node == node_name else NOTHING
+                needed = beyond(needed, used)
+                self._holdings.pass_on(entry, used)
+                entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+                self._records.step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
+        except Exception:
+            # Without a claim none of them is taken.
+            self._records.in_change.update({entry.key: entry for entry, _ in taken})
+            raise
+        return Claim(pod, tuple(own), taken, failure)
+
+    def _consume(self, entry: ReservationInfo, pod: Pod, node_name: str, now: float) -> None:
+        self._holdings.hold(entry, NOTHING)
+        entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+        message = f"pod {pod.key} is bound to {node_name}"
+        self._records.end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
+        self._choices.decide(entry, now)
+
+
+def _is_taken_by(entry: ReservationInfo, pod: Pod) -> bool:
+    """Return whether a pod has claimed a reservation, and its binding is not confirmed yet."""
+    return entry.phase is Phase.BOUND and entry.bound_pod is not None and entry.bound_pod.uid == pod.uid
+
+
+def _names_reservations(pod: Pod) -> bool:
+    """Return whether the binding of a pod names the reservations that it took."""
+    return pod.claimed_reservations is not None

@@ -1,0 +1,107 @@
+"""Refusals of reservations in the queue: by capacity, by a quota, or by a deadline."""
+
+from collections.abc import Collection
+
+from tidelock.cluster.nominator import Nominator
+from tidelock.ledger import reasons
+from tidelock.ledger.capacity.holdings import Holdings
+from tidelock.ledger.lifecycle.endings import Endings
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.queue.waiting import WaitingReservations
+from tidelock.ledger.records import Records
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.ledger.sets.groups import Group
+from tidelock.model.api.reservation import Phase
+
+# Reasons for which a reservation has lost its capacity; a refusal doesn't overwrite them.
+_CAPACITY_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
+
+
+class Admission:
+    """Checks waiting reservations against their quotas, and records why they get no capacity."""
+
+    def __init__(
+        self,
+        records: Records,
+        waiting: WaitingReservations,
+        quotas: Quotas,
+        holdings: Holdings,
+        endings: Endings,
+        nominator: Nominator,
+    ) -> None:
+        self._records = records
+        self._waiting = waiting
+        self._quotas = quotas
+        self._holdings = holdings
+        self._endings = endings
+        self._nominator = nominator
+
+    def refuse(
+        self, entry: ReservationInfo, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
+        """Record why a waiting reservation gets no capacity; it is tried again when some is freed."""
+        self._refuse(entry, reason, message, now, plugins)
+        self._waiting.set_aside(entry)
+
+    def refuse_group(
+        self, group: Group, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
+        """Record why the members of a group get no capacity."""
+        for entry in group.waiting:
+            self.refuse(entry, reason, message, now, plugins)
+
+    def within_quota(self, entry: ReservationInfo, now: float) -> bool:
+        """Return whether a reservation is within its quotas; otherwise it waits for them to change."""
+        problem = self._quotas.problem(entry)
+        if not problem:
+            self._waiting.note_within_quota(entry)
+            return True
+        self._nominator.remove(entry.uid)
+        self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
+        if entry.wanting:
+            self._waiting.park(entry)
+        return False
+
+    def renew_expiry(self, entry: ReservationInfo) -> None:
+        """Let a reservation that has begun end as its spec says, but later only if its quota allows that."""
+        entry.resize_problem = ""
+        if entry.outlasting and (problem := self._quotas.problem(entry)):
+            entry.resize_problem = problem
+            self._waiting.park(entry)
+        else:
+            entry.end_as_asked()
+
+    def renew_ceilings(self, namespace: str) -> None:
+        """Apply the highest priority that the quotas of a namespace allow now to its reservations."""
+        ceiling = self._quotas.ceiling(namespace)
+        self._holdings.reprioritise()
+        for entry in self._records.entries.values():
+            if entry.key.namespace == namespace:
+                before, entry.ceiling = entry.priority, ceiling
+                self._waiting.moved = True
+                self.offer_if_lowered(entry, before)
+
+    def offer_if_lowered(self, entry: ReservationInfo, before: int) -> None:
+        """Offer the capacity of a reservation whose priority fell to pods that may preempt it now."""
+        if entry.priority < before and entry.held:
+            self._holdings.offer(entry)
+
+    def _refuse(
+        self, entry: ReservationInfo, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
+        """Record a refusal, at most as often as statuses are renewed; give up at the deadline."""
+        first, entry.tried = not entry.tried, True
+        self._waiting.refusers.update(plugins)
+        at = self._waiting.steady.at(now)
+        news = entry.reason != reason or at >= entry.refused_at + self._waiting.renewal
+        self._waiting.moved |= first or news
+        if entry.phase is Phase.ACTIVE:
+            entry.resize_problem = message if entry.growing else ""
+            self._records.commit(entry)
+        elif news and entry.reason not in _CAPACITY_LOST:
+            entry.reason, entry.message, entry.refused_at = reason, message, at
+            self._records.commit(entry)
+        elif first:
+            self._records.due.update(entry)
+        if first and entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
+            self._endings.give_up(entry, now)

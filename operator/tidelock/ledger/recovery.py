@@ -1,0 +1,149 @@
+"""Isolation of failures: an exception costs the reservation that was being changed, and nothing else.
+
+A change that an exception has cut short leaves a record, and what is derived from it, in any state. So the
+record is forgotten everywhere and made anew from the object as it is stored, as the next process would do.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+
+from msgspec.structs import replace as replace_meta
+
+from tidelock.cluster.columns import Columns
+from tidelock.ledger import reasons
+from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.records import Records
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.failures import Attempt, OnFailure, failure_note, failure_text
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.reservation import Reservation
+from tidelock.model.unusable import unusable
+
+
+class Recovery:
+    """Makes records anew whose change was cut short.
+
+    Args:
+        records: the reservations.
+        columns: the nodes' amounts.
+        placement: displaces a reservation whose capacity is no longer free.
+        upsert: takes over an object as one that is new.
+        on_failure: called with each exception that is isolated; returns seconds to wait before a new attempt.
+
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        columns: Columns,
+        placement: Placement,
+        upsert: Callable[[Reservation, float], None],
+        on_failure: OnFailure,
+    ) -> None:
+        self.on_failure = on_failure
+        self._records = records
+        self._columns = columns
+        self._placement = placement
+        self._upsert = upsert
+        self._retries: Timers[Key] = Timers()
+        self._unmade: dict[Key, Reservation] = {}  # as stored, until their records are made anew
+
+    def checkpoint(self) -> None:
+        """Note that all changes that have begun are complete."""
+        self._records.in_change.clear()
+
+    def recover(self, now: float) -> None:
+        """Make the records anew whose change an exception has cut short, from the objects as they are stored.
+
+        A next process would come to the same records, with one exception: such a reservation gets no
+        capacity back that is not free any more, so no other reservation pays for it.
+        """
+        cut_short = dict(self._records.in_change)
+        self._records.in_change.clear()
+        for entry in cut_short.values():
+            known = self._records.find(entry.key)
+            if known is None or known is entry:
+                self.rebuild(entry, entry.reservation if known is not None else None, now)
+        self.checkpoint()
+
+    def rebuild(self, entry: ReservationInfo, reservation: Reservation | None, now: float) -> None:
+        """Forget a record in every index, and make it anew from a version of its object, if there is one."""
+        self._forget(entry)
+        if reservation is None:
+            return
+        error = self._make(reservation, now)
+        if error is None:
+            return
+        pause = self.on_failure("rebuild", "Reservation", reservation.meta, error)
+        self._make(unusable(reservation, f"the operator failed: {failure_text(error)}"), now)
+        if not reservation.failure:  # otherwise the caller that reported the failure tries again
+            self._unmade[entry.key] = reservation
+            self._retries.set(entry.key, now + pause)
+
+    def next_due(self) -> float | None:
+        """Return when a record that could not be made is made again."""
+        return self._retries.next()
+
+    def rebuild_due(self, now: float) -> None:
+        """Make the records anew for which that failed some time ago."""
+        for key in self._retries.pop_due(now):
+            entry, reservation = self._records.find(key), self._unmade.pop(key)
+            if entry is None or entry.uid != reservation.meta.uid or not entry.reservation.failure:
+                continue
+            known = entry.reservation
+            meta = replace_meta(reservation.meta, resource_version=known.meta.resource_version)
+            self.checkpoint()
+            self.rebuild(entry, replace(reservation, meta=meta, status=known.status), now)
+
+    @contextmanager
+    def isolated(
+        self, step: str, kind: str, meta: ObjectMeta, now: float, anew: ReservationInfo | None = None
+    ) -> Iterator[Attempt]:
+        """Isolate a step; if it fails, the records that it was changing are made anew, and `anew`."""
+        self.checkpoint()
+        with Attempt(partial(self.on_failure, step, kind, meta)) as attempt:
+            yield attempt
+        if attempt.error is not None:
+            if anew is not None:
+                self._records.in_change[anew.key] = anew
+            self.recover(now)
+
+    def shield(self, entry: ReservationInfo, now: float, work: Callable[[], object]) -> None:
+        """Do work that is due for a reservation; if it fails, the record is made anew and due again later."""
+        with self.isolated("due", "Reservation", entry.reservation.meta, now, entry) as attempt:
+            work()
+        if attempt.error is not None:
+            self.note_fault(entry.key, attempt.error)
+            if entry.key in self._records.entries:
+                self._records.due.postpone(entry.key, now + attempt.pause)
+
+    def note_fault(self, key: Key, error: Exception | None) -> None:
+        """Have a status say that a step about its reservation failed, until a step does not."""
+        entry, fault = self._records.entries.get(key), "" if error is None else failure_note(error)
+        if entry is not None and entry.fault != fault:
+            entry.fault = fault
+            self._records.publish(key)
+
+    def _make(self, reservation: Reservation, now: float) -> Exception | None:
+        """Make a record from an object, or none; return the error if there is none."""
+        with Attempt(lambda _error: 0.0) as attempt:
+            self._upsert(reservation, now)
+            made = self._records.entries.get(reservation.key)
+            if made is not None and made.reserved and not made.ahead and self._columns.shortfall(made.node):
+                text = f"{made.node} has no room left for it"
+                self._placement.displace(made, reasons.INSUFFICIENT_CAPACITY, text, now)
+        half_made = self._records.find(reservation.key)
+        if attempt.error is not None and half_made is not None:
+            self._forget(half_made)
+        return attempt.error
+
+    def _forget(self, entry: ReservationInfo) -> None:
+        """Forget a record in each index on its own, as it may be known to some of them only."""
+        self._records.entries.pop(entry.key, None)
+        self._records.leaving.pop(entry.key, None)
+        for index in self._records.indexes:
+            with suppress(Exception):  # the exception before is the one to report
+                index.remove(entry)

@@ -1,0 +1,104 @@
+"""Groups whose members have changed: each is committed, or gives its capacity back, as a whole."""
+
+from functools import partial
+
+from tidelock.ledger import reasons
+from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.lifecycle.endings import Endings
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.queue.waiting import WaitingReservations
+from tidelock.ledger.records import Records
+from tidelock.ledger.recovery import Recovery
+from tidelock.ledger.sets.groups import Group, GroupKey, Groups
+from tidelock.model.failures import Attempt, failure_note
+from tidelock.model.meta import ObjectMeta
+
+
+class GroupSettlement:
+    """Settles groups."""
+
+    def __init__(
+        self,
+        records: Records,
+        groups: Groups,
+        placement: Placement,
+        endings: Endings,
+        waiting: WaitingReservations,
+        recovery: Recovery,
+    ) -> None:
+        self._records = records
+        self._groups = groups
+        self._placement = placement
+        self._endings = endings
+        self._waiting = waiting
+        self._recovery = recovery
+        self._retries: Timers[GroupKey] = Timers()
+
+    def next_due(self) -> float | None:
+        """Return when a group that could not be settled is settled again."""
+        return self._retries.next()
+
+    def settle_all(self, now: float) -> None:
+        """Settle the groups that have changed, and those that change by it; each fails at most once."""
+        for key in self._retries.pop_due(now):
+            self._groups.unsettled[key] = None
+        failed: set[GroupKey] = set()
+        while groups := self._groups.take_unsettled():
+            for group in groups:
+                if group.key not in failed and not self._attempt(group, now):
+                    failed.add(group.key)
+
+    def _attempt(self, group: Group, now: float) -> bool:
+        """Settle a group, or try again later; return whether that succeeded."""
+        meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
+        self._recovery.checkpoint()
+        with Attempt(partial(self._recovery.on_failure, "due", "ReservationGroup", meta)) as attempt:
+            self.settle(group, now)
+        if attempt.error is not None:
+            self._recovery.recover(now)
+            self._retries.set(group.key, now + attempt.pause)
+        self._groups.note_fault(group.key, "" if attempt.error is None else failure_note(attempt.error))
+        return attempt.error is None
+
+    def settle(self, group: Group, now: float) -> None:
+        """Commit a group that is complete and stored, and break one up that is short."""
+        for entry in group.late:  # it ends with the others, even if it never gets capacity
+            entry.begin(self._groups.begins(entry, now))
+            self._records.commit(entry)
+            self._endings.expire_if_over(entry, now)
+        if not group.complete:
+            self._break_up(group, now)
+        elif not group.group_committed and any(entry.missed for entry in group.holding):
+            self._give_up_together(group, now)
+        elif not group.group_committed and group.stored:
+            group.give(given=True)
+            for entry in group.holding:
+                self._records.commit(entry)
+
+    def _break_up(self, group: Group, now: float) -> None:
+        """Let all members of a group that is short wait together, or end if it can't be complete again."""
+        group.give(given=False)
+        text = f"{group.served} of the {group.least} locks that group {group.key.name} needs are left"
+        for entry in group.holding:
+            self._placement.displace(entry, reasons.GROUP_INCOMPLETE, text, now)
+        if group.doomed:
+            for entry in group.waiting:
+                text = f"too many locks of group {group.key.name} are over for it to be whole again"
+                self._records.end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
+        elif group.spare < 0:
+            for entry in group.waiting:  # they wait for members now, whatever they were refused for before
+                self._waiting.moved |= entry.tried
+                entry.tried = False
+                self._records.due.update(entry)
+        elif group.standing != group.tried_with:  # it may have waited for the member that came or went
+            group.tried_with = group.standing
+            self._waiting.retry(group.waiting)
+
+    def _give_up_together(self, group: Group, now: float) -> None:
+        """Reject the members of a group that an earlier process stored, and did not commit in time."""
+        for entry in group.holding:
+            text = "not all locks of its group were stored in time"
+            self._placement.displace(entry, reasons.WAITING, text, now)
+        for entry in group.waiting:
+            self._endings.give_up(entry, now)
