@@ -413,6 +413,39 @@ def check_places(process: Process) -> None:
         assert {key: places.get(key) for key in told} == told
 
 
+def check_indexes(process: Process) -> None:
+    """Each index of the ledger equals one that is made anew from the records; this ends the ledger's use.
+
+    While an owner is being bound, its reservation counts in quotas as before, which the record doesn't have.
+    """
+    ledger = process.ledger
+    entries = [entry for entry in ledger.entries.values() if entry.phase is not Phase.BOUND]
+    for entry in [entry for entry in ledger.entries.values() if entry.phase is Phase.BOUND]:
+        ledger.records.drop(entry)
+    indexes = ledger.records.indexes
+    kept = [index.contents() for index in indexes]
+    reserved = {entry.key: entry.reserved for entry in entries}
+    held = _held(process)
+
+    for entry in entries:
+        for index in indexes:
+            index.update(entry)
+    assert [index.contents() for index in indexes] == kept, "an index has missed a change"
+
+    for entry in entries:
+        for index in indexes:
+            index.remove(entry)
+    assert not any(index.contents() for index in indexes), "an index keeps what is gone"
+    assert not any(_held(process).values()), "capacity is held for what is gone"
+
+    for entry in entries:
+        ledger.holdings.hold(entry, reserved[entry.key])
+        for index in indexes:
+            index.update(entry)
+    assert [index.contents() for index in indexes] == kept
+    assert _held(process) == held
+
+
 def check_rebuild(process: Process) -> None:
     """I4: another operator would make the same of the stored objects, and find no room for what waits."""
     rebuilt = Process(process.api, process.clock, scheduler_name="nobody's")
@@ -515,6 +548,11 @@ def _amounts(process: Process) -> dict[str, list[dict[str, int]]]:
     columns = process.columns
     kinds = (columns.allocatable, columns.requested, columns.reserved)
     return {name: [columns.named(kind[row]) for kind in kinds] for name, row in columns.row_of.items()}
+
+
+def _held(process: Process) -> dict[str, dict[str, int]]:
+    columns = process.columns
+    return {name: columns.named(columns.reserved[row]) for name, row in columns.row_of.items()}
 
 
 def _neighbours(process: Process) -> dict[str, list[str]]:

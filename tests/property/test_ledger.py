@@ -407,6 +407,7 @@ class World(RuleBasedStateMachine):
             self.rest()
             self.clock.time += 11
             self.forget()
+            invariants.check_indexes(self.process)
         finally:
             self._unrenewed.stop()
 
