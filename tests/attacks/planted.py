@@ -32,6 +32,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ANY_EVENT, Registration
 from tidelock.framework.installed import ENTRY_POINT_GROUP
 from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.model import reservation
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.binding import Binder
@@ -42,10 +43,10 @@ from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
 
 # Which method fails for the objects that have a word in their names.
-_STEPS: tuple[tuple[Any, str, str], ...] = (
+STEPS: tuple[tuple[Any, str, str], ...] = (
     (Ledger, "upsert", "event"),
     (Ledger, "remove", "removal"),
-    (Ledger, "_expire", "due"),
+    (Endings, "_expire", "due"),
     (Cache, "upsert", "event"),
     (Cache, "put_node", "event"),
     (GroupController, "_demand", "keeping"),
@@ -74,7 +75,7 @@ class Planted(Filter, PreEnqueue, EnqueueExtensions, Reserve, PreBind):
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Plant the other faults, too."""
         super().__init__(handle, args)
-        for owner, method, word in _STEPS:
+        for owner, method, word in STEPS:
             _plant(owner, method, word)
 
     def pre_enqueue(self, pod: Pod) -> Status:
