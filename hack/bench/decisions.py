@@ -27,6 +27,7 @@ from tidelock.model.usage_annotations import (
 from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 SCHEDULER = "bench"
@@ -105,8 +106,8 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Eve
         event_handlers.reservations.upsert(None, decode_reservation(_reservation(number)))
     for synced in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
         synced.synced()
-    while (due := decider.next_due()) is not None and due <= NOW:
-        decider.step(NOW)
+    for _ in due_steps(decider, lambda: NOW):
+        pass
     return decider, event_handlers
 
 
@@ -133,7 +134,7 @@ def seconds_a_decision(
         event_handlers.pods.upsert(None, pod)
     begin = time.process_time()
     for done in range(1, len(waiting) + 1):
-        outcome = decider.step(NOW)
+        outcome = decider.step(NOW).outcome
         if not isinstance(outcome, AssumedPod):
             raise DecisionError(f"decision {done}: {outcome}")
         decider.bound(outcome, NOW)

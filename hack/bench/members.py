@@ -16,6 +16,7 @@ from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.simulation.cluster import GPU, NAMESPACE, SCHEDULER, VirtualClock, node_of
 from tidelock.simulation.world import Machine
@@ -95,14 +96,9 @@ class Member:
 
     def decide(self) -> None:
         """Decide all that is due now."""
-        now = self._clock.now()
-        while (due := self._decider.next_due()) is not None and due <= now:
-            outcome = self._decider.step(now)
-            if isinstance(outcome, AssumedPod):
-                self._bind(outcome)
-        self._decider.take_preemptions()  # all have one priority: there is nobody to evict
-        self._decider.ledger.effects.transitions.clear()
-        self._decider.ledger.effects.statuses.clear()
+        for step in due_steps(self._decider, self._clock.now):
+            if isinstance(step.outcome, AssumedPod):
+                self._bind(step.outcome)
 
     def next_due(self) -> float | None:
         """Give the second of the world at which there is something to decide without any event."""

@@ -37,6 +37,7 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import collect_seldom
 from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
 
@@ -111,10 +112,10 @@ class _Stage:
     def decide(self, now: float = NOW) -> float:
         """Decide until nothing is due; returns the longest step."""
         longest = 0.0
-        while (due := self.decider.next_due()) is not None and due <= now:
-            begin = time.process_time()
-            self.decider.step(now)
+        begin = time.process_time()
+        for _ in due_steps(self.decider, lambda: now):
             longest = max(longest, _milliseconds(begin))
+            begin = time.process_time()
         return longest
 
 

@@ -9,8 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.loopback import HOST
 from tidelock.clock import Clock
+from tidelock.ledger.effects import Effects
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider, Unschedulable
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.serving import MetricsToken, serve
 from tidelock.web.site import Site, Standing
@@ -35,20 +37,19 @@ class Stage:
     def settle(self) -> None:
         """Decide all that can be decided now; what is decided comes true at once."""
         decider, now = self.decider, self.clock.now()
-        while (due := decider.next_due()) is not None and due <= now:
-            outcome = decider.step(now)
-            if isinstance(outcome, AssumedPod):
-                self.recent.placed(outcome, now)
-                decider.bound(outcome, now)
-            elif isinstance(outcome, Unschedulable):
-                self.recent.refused(outcome, now)
-        changes, decider.ledger.effects.transitions = decider.ledger.effects.transitions, []
-        for change in changes:
+        effects = Effects()
+        for step in due_steps(decider, self.clock.now):
+            effects.add(step.effects)
+            if isinstance(step.outcome, AssumedPod):
+                self.recent.placed(step.outcome, now)
+                decider.bound(step.outcome, now)
+            elif isinstance(step.outcome, Unschedulable):
+                self.recent.refused(step.outcome, now)
+        for change in effects.transitions:
             self.recent.changed(change, decider.ledger.entries.get(change.meta.key))
-        for key in decider.ledger.effects.statuses:
-            entry = decider.ledger.entries[key]
-            self.recent.waits(entry, entry.refused_at)
-        decider.ledger.effects.statuses.clear()
+        for key in effects.statuses:
+            if (entry := decider.ledger.entries.get(key)) is not None:
+                self.recent.waits(entry, entry.refused_at)
 
     @asynccontextmanager
     async def served(self, token_file: Path | None = None, port: int = 0) -> AsyncIterator[str]:

@@ -151,6 +151,7 @@ class Leader:
             binder,
             Evictor(context, decider, settings.borrower_grace_seconds),
             StatusWriter(context, decider.ledger, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
+            self._gates,
             self.telemetry,
             clock,
             self.isolation,

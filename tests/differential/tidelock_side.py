@@ -54,9 +54,9 @@ class TidelockSide:
         unbound = msgspec.structs.replace(seen, spec=msgspec.structs.replace(seen.spec, node_name=""))
         judgement = self._judge(unbound)
         self._event_handlers.pods.upsert(None, unbound)
-        outcome = self._decider.step(_NOW)
+        outcome = self._decider.step(_NOW).outcome
         while outcome is None:
-            outcome = self._decider.step(_NOW)
+            outcome = self._decider.step(_NOW).outcome
         if isinstance(outcome, AssumedPod):
             node_name, message, decided = outcome.node_name, "", outcome.pod
         else:

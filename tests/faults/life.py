@@ -132,6 +132,7 @@ class Life:
             binder,
             Evictor(context, self.decider),
             self.publisher,
+            self._gates,
             telemetry,
             clock,
             self.isolation,
@@ -246,7 +247,7 @@ class Life:
             f"writes are under way ({len(self.tasks)})": bool(self.tasks),
             f"statuses lag: {lagging}": bool(lagging),
             "changes or claims are unheard": bool(
-                decider.ledger.effects.statuses or decider.ledger.effects.claims
+                self.publisher.unwritten or decider.ledger.effects.statuses or decider.ledger.effects.claims
             ),
             f"pods hope: {hoping}": bool(hoping),
             f"plans of moves are under way: {moving}": bool(moving),
@@ -255,7 +256,7 @@ class Life:
             "quotes wait": bool(self.desk._waiting or self.desk._writing),
             "quotas lag": bool(decider.ledger.quotas.changed or self._reporter._writing),
             "gated pods are to be told": bool(
-                self._gates._due or decider.queue.gated or decider.ledger.effects.namespaces
+                self._gates._due or decider.queue.gated or self._gates._changed
             ),
             "Kopf does not work": any(each.problem for each in self._kopf),
         }

@@ -12,6 +12,7 @@ from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.group_status import render_group
 from tidelock.ledger.output.schedule_status import plan_windows, render_schedule
 from tidelock.ledger.output.status import render_quota
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.sets.groups import GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
@@ -23,6 +24,7 @@ from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.defrag.controller import MigrationTask
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
 
@@ -41,20 +43,23 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
     rebuilt.ledger.advance(now)  # then it knows which groups are whole
     for differences in (_group_differences, _quota_differences, _schedule_differences):
         found += differences(rebuilt, stored, now)
+    migrations: list[MigrationTask] = []
+    claims: list[Claim] = []
     for _ in range(_MOST_DECISIONS):
-        outcome = rebuilt.step(now)
+        step = rebuilt.step(now)
+        outcome = step.outcome
+        migrations += step.migrations
+        claims += step.effects.claims
         if isinstance(outcome, AssumedPod):
             found.append(f"I5: pod {outcome.pod.key} waits, and fits on {outcome.node_name}")
-        evicted = [str(pod.key) for attempt in rebuilt.take_preemptions() for pod in attempt.victims]
+        evicted = [str(pod.key) for attempt in step.preemptions for pod in attempt.victims]
         if evicted:
             found.append(f"I5: {evicted} are in the way of others, and were not evicted")
         if outcome is None and not _due(rebuilt, now):
             break
-    moving = (rebuilt.moving.next_victim(task) for task in rebuilt.take_moves())
+    moving = (rebuilt.moving.next_victim(task) for task in migrations)
     found += [f"I5: {pod.key} is to be moved, and was not evicted" for pod in moving if pod is not None]
-    found += [
-        f"I5: {claim.pod.key} has locks yet, and is bound" for claim in rebuilt.take_unverified_claims()
-    ]
+    found += [f"I5: {claim.pod.key} has locks yet, and is bound" for claim in claims]
     return found or _differences(
         "I5: before and after another decision", _standing(decider), _standing(rebuilt)
     )

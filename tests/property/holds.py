@@ -26,7 +26,7 @@ class HoldObserver:
             self._follow(process, entry)
         if process.event_handlers.ready:
             self._check_sets(process)
-        for change in process.ledger.effects.transitions:
+        for change in process.effects.transitions:
             spec = process.api.reservations.versions[change.meta.uid][-1].spec
             if change.event is Event.ADMIT and spec is not None and spec.any_of and spec.commit is None:
                 self._decided.add(spec.any_of)  # be it preempted in the same step

@@ -117,14 +117,14 @@ class Observer:
             still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
-        for change in process.ledger.effects.transitions:
+        for change in process.effects.transitions:
             if change.event is Event.DISPLACE and change.reason == reasons.PREEMPTED:
                 entry = process.ledger.entries.get(change.meta.key)
                 assert entry is None or entry.priority < highest, f"{change.meta.key} was broken"
             if change.event is Event.RETURN and change.reason == reasons.INSUFFICIENT_CAPACITY:
                 known = any(name in change.message for name in self._disturbed)
                 assert known, f"{change.meta.key} lost room beside its owner: {change.message}"
-        process.ledger.effects.transitions.clear()
+        process.effects.transitions.clear()
 
     def _check_what_was_held(self) -> None:
         """What comes to be held has not expired; where a node is overcommitted, the right locks go."""
@@ -172,7 +172,7 @@ def check_sums(process: Process) -> None:
 def check_holders(process: Process) -> None:
     """I2: a lock is held, or claimed by one pod that may be bound by now, or neither."""
     ledger = process.ledger
-    asked = [*ledger.effects.claims, *process.questions, *(claim for claim, _ in process.answers)]
+    asked = [*process.effects.claims, *process.questions, *(claim for claim, _ in process.answers)]
     claims = Counter(
         entry.key
         for claim in (*ledger.claims.in_flight.values(), *asked)
@@ -242,7 +242,7 @@ def check_neighbours(process: Process) -> None:
 def check_ends(process: Process) -> None:
     """I3: nothing is held after its expiry, as of the last decision, or for an owner that is bound."""
     asked = (
-        *process.ledger.effects.claims,
+        *process.effects.claims,
         *process.questions,
         *(claim for claim, _ in process.answers),
     )
@@ -452,7 +452,7 @@ def check_rebuild(process: Process) -> None:
     for watch in rebuilt.watches.values():
         while watch.behind:
             watch.deliver()
-    assert not rebuilt.ledger.effects.claims
+    assert not rebuilt.effects.claims
     assert reservations(rebuilt) == reservations(process)
     assert _amounts(rebuilt) == _amounts(process)
     assert _neighbours(rebuilt) == _neighbours(process)

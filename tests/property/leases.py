@@ -26,7 +26,7 @@ class LeaseObserver:
                 assert lost_at is None or lost_at > process.decided_at, (
                     f"{entry.key} is held beyond its lease"
                 )
-        for change in process.ledger.effects.transitions:
+        for change in process.effects.transitions:
             if change.event is Event.FORFEIT and change.meta.uid in self._seen:
                 _, seen_at = self._seen[change.meta.uid]
                 assert change.at >= seen_at + sum(self._patience[change.meta.uid]), change.meta.key

@@ -11,6 +11,7 @@ from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedReservations
+from tidelock.ledger.effects import Effects
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -90,6 +91,7 @@ class Process:
         self.accidents: list[str] = []
         self.decided_at = 0.0
         self.outcome: Outcome | None = None
+        self._effects = Effects()
         self.attempts: list[PreemptionAttempt] = []
         self.in_flight: dict[str, AssumedPod] = {}
         self.bind_answers: dict[str, bool] = {}
@@ -146,10 +148,16 @@ class Process:
     # Decisions.
 
     @property
+    def effects(self) -> Effects:
+        """Effects that were not carried out yet, and transitions that were not checked yet."""
+        self._effects.add(self.ledger.effects.take())
+        return self._effects
+
+    @property
     def due(self) -> bool:
         """Whether there is anything to decide now."""
         due = self.decider.next_due()
-        asked = self.ledger.effects.statuses or self.ledger.effects.claims
+        asked = self.effects.statuses or self.effects.claims
         return self.event_handlers.ready and (bool(asked) or (due is not None and due <= self.clock.now()))
 
     def step(self) -> None:
@@ -157,19 +165,21 @@ class Process:
         if not self.event_handlers.ready:
             return
         self.decided_at = self.clock.now()
-        outcome = self.outcome = self.decider.step(self.decided_at)
+        step = self.decider.step(self.decided_at)
+        outcome = self.outcome = step.outcome
+        self._effects.add(step.effects)
         if isinstance(outcome, AssumedPod):
             self.in_flight[outcome.pod.uid] = outcome
         elif outcome is not None:
             self.unreported[outcome.waiting.pod.uid] = outcome.waiting.pod
-        self.attempts = self.decider.take_preemptions()
+        self.attempts = step.preemptions
         for attempt in self.attempts:
             self.evictions.update({pod.uid: (pod, attempt.pod.uid) for pod in attempt.victims})
             self.unreported.update({pod.uid: pod for pod in attempt.outdone})
-        self.moving.update(dict.fromkeys(self.decider.take_moves()))
-        self.questions += self.decider.take_unverified_claims()
-        self.unwritten.update(self.ledger.effects.statuses)
-        self.ledger.effects.statuses.clear()
+        self.moving.update(dict.fromkeys(step.migrations))
+        self.questions += self.effects.claims
+        self.unwritten |= self.effects.statuses
+        self.effects.claims, self.effects.statuses = [], {}
 
     def _has_accident(self, kind: str) -> bool:
         if kind not in self.accidents:

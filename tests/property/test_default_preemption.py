@@ -108,7 +108,7 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
         assert outcome is None, "a pod that waits for its reservation is not tried"
         return
 
-    (attempt,) = core.decider.take_preemptions() or (None,)
+    (attempt,) = core.take_preemptions() or (None,)
     assert isinstance(outcome, AssumedPod) == free
     if free:
         assert attempt is None

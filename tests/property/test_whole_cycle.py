@@ -99,7 +99,7 @@ def test_what_is_assumed_and_forgotten_leaves_no_trace(seed: int) -> None:
     if isinstance(outcome, AssumedPod):
         core.decider.binding_failed(outcome, core.clock.now())
     core.event_handlers.pods.remove(first)
-    core.decider.take_preemptions()
+    core.take_preemptions()
 
     assert state(core) == state(untouched)
     assert [decide(core, each) for each in others] == [decide(untouched, each) for each in others]

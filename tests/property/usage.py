@@ -55,7 +55,7 @@ class UsageObserver:
 def uses(process: Process) -> Iterator[Use]:
     """Give what each lock uses, found without the ledger's accounts."""
     ledger = process.ledger
-    claims = [*ledger.claims.in_flight.values(), *ledger.effects.claims, *process.questions]
+    claims = [*ledger.claims.in_flight.values(), *process.effects.claims, *process.questions]
     claims += [claim for claim, _ in process.answers]
     # The API server may be asked about a pod that is gone since, and has let go of its locks.
     taken = [(claim.pod.uid, entry, held) for claim in claims for entry, held in claim.taken]

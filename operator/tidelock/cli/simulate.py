@@ -24,6 +24,7 @@ from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
+from tidelock.ledger.effects import Transition
 from tidelock.ledger.owners.matching import POD_TEMPLATE_HASH
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -31,6 +32,8 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _HORIZON = 15.0  # simulated seconds, which are more than any backoff
@@ -177,18 +180,15 @@ def play(
     """Decide the objects that wait in the cluster already, and then these objects, one after the other."""
     picture = world.picture(configuration, now)
     event_handlers, decider = picture.event_handlers, picture.decider
-    pods: dict[str, ObjectOutcome] = {}
-    _run(picture, now, pods)
-    before = len(pods)
-    decider.take_preemptions()
-    decider.ledger.effects.transitions.clear()
+    before = len(_run(picture, now).pods)
+    results = _Results()
     for each in stored:
         if isinstance(each, Reservation):
             event_handlers.reservations.upsert(None, each)
         else:
             event_handlers.pods.upsert(None, each)
-        _run(picture, now, pods)
-    _run(picture, now + _HORIZON, pods)
+        results.add(_run(picture, now))
+    results.add(_run(picture, now + _HORIZON))
     ours = {each.meta.uid for each in stored}
     played = Played(besides=list(world.remarks))
     if before:
@@ -197,31 +197,52 @@ def play(
         if isinstance(each, Reservation):
             played.outcomes.append(_of_reservation(each, decider.ledger.entries.get(each.key)))
         else:
-            played.outcomes.append(pods.get(each.uid) or _left(each, picture))
-    played.besides.extend(_besides(picture, ours))
+            played.outcomes.append(results.pods.get(each.uid) or _left(each, picture))
+    played.besides.extend(_besides(results, ours))
     return played
 
 
-def _run(picture: OfflineScheduler, until: float, pods: dict[str, ObjectOutcome]) -> None:
-    """Decide until nothing is due, and note the results of pods."""
-    decider = picture.decider
-    while (due := decider.next_due()) is not None and due <= until:
-        instant = max(due, picture.now)
-        outcome = decider.step(instant)
+@dataclass(slots=True)
+class _Results:
+    """Results of decided pods by UID, and everything else that happened."""
+
+    pods: dict[str, ObjectOutcome] = field(default_factory=dict)
+    preemptions: list[PreemptionAttempt] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+
+    def add(self, later: "_Results") -> None:
+        self.pods |= later.pods
+        self.preemptions += later.preemptions
+        self.transitions += later.transitions
+
+
+def _run(picture: OfflineScheduler, until: float) -> _Results:
+    """Decide until nothing is due. The simulated time jumps to the next instant at which something is due."""
+    decider, results = picture.decider, _Results()
+
+    def now() -> float:
+        due = decider.next_due()
+        return picture.now if due is None else min(max(due, picture.now), until)
+
+    for step in due_steps(decider, now):
+        instant, outcome = decider.time(), step.outcome
+        results.preemptions += step.preemptions
+        results.transitions += step.effects.transitions
         if isinstance(outcome, AssumedPod):
             reservations = [
                 entry.key for entry in decider.ledger.claims.used_by(outcome.pod.uid, outcome.node_name)
             ]
             took = f"takes the capacity of {', '.join(map(str, reservations))}" if reservations else ""
             decider.bound(outcome, instant)
-            pods[outcome.pod.uid] = ObjectOutcome(
+            results.pods[outcome.pod.uid] = ObjectOutcome(
                 _name(outcome.pod), "bound", outcome.node_name, took, good=True
             )
         elif isinstance(outcome, Unschedulable):
             pod = outcome.waiting.pod
             nominated = decider.cache.nominator.node_of(pod.uid)
             word = f"waits for evictions on {nominated}" if nominated else "no capacity"
-            pods[pod.uid] = ObjectOutcome(_name(pod), word, "", outcome.diagnosis.message, good=False)
+            results.pods[pod.uid] = ObjectOutcome(_name(pod), word, "", outcome.diagnosis.message, good=False)
+    return results
 
 
 def _name(of: Pod | Reservation) -> str:
@@ -249,13 +270,13 @@ def _left(pod: Pod, picture: OfflineScheduler) -> ObjectOutcome:
     return ObjectOutcome(_name(pod), "gated", "", reasons, good=False)
 
 
-def _besides(picture: OfflineScheduler, ours: set[str]) -> Iterator[str]:
+def _besides(results: _Results, ours: set[str]) -> Iterator[str]:
     """Yield the effects on others: pods that are evicted, reservations that lose their capacity or end."""
-    for attempt in picture.decider.take_preemptions():
+    for attempt in results.preemptions:
         for victim in attempt.victims:
             reason = f"{attempt.kind} {attempt.pod.key}"
             yield f"pod {victim.key} would be evicted from {attempt.node_name} for {reason}."
-    last = {change.meta.key: change for change in picture.decider.ledger.effects.transitions}
+    last = {change.meta.key: change for change in results.transitions}
     for key, change in last.items():
         if change.meta.uid not in ours and change.phase is not Phase.EXPIRED:  # which it would be anyway
             yield f"reservation {key} would be {change.phase}: {change.message}."

@@ -19,6 +19,7 @@ from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 
@@ -101,13 +102,10 @@ class SimulatedCluster:
 
     def decide(self) -> Iterator[tuple[int, str]]:
         """Decide all that is due now, and yield each pod that was bound, with its node."""
-        now = self.clock.now()
-        while (due := self._decider.next_due()) is not None and due <= now:
-            outcome = self._decider.step(now)
-            self._decider.take_preemptions()  # all pods have one priority: there is no victim
-            if isinstance(outcome, AssumedPod):
-                self._bind(outcome)
-                yield int(outcome.pod.meta.name.removeprefix("pod-")), outcome.node_name
+        for step in due_steps(self._decider, self.clock.now):
+            if isinstance(step.outcome, AssumedPod):
+                self._bind(step.outcome)
+                yield int(step.outcome.pod.meta.name.removeprefix("pod-")), step.outcome.node_name
 
     def next_due(self) -> float | None:
         """Second of the world at which a decision is due without any event, or None for never."""

@@ -33,7 +33,7 @@ for each in (node("node-a", cpu="4"), node("node-b", cpu="4", pods="10"), node("
 for name, cpu in (("web-0", "1"), ("web-1", "1"), ("web-2", "1"), ("web-3", "3")):
     decider.queue.upsert(pod(name, requests={"cpu": cpu}), NOW)
 for _ in range(4):
-    outcome = decider.step(NOW)
+    outcome = decider.step(NOW).outcome
     print(getattr(outcome, "node_name", None) or outcome.diagnosis.message)
 print([(plugin.name, weight) for plugin, weight in decider.profile.score][-2:])
 """

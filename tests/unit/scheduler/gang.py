@@ -61,9 +61,7 @@ class Gang:
 
     def settle(self) -> None:
         """Decide until nothing is due."""
-        core = self.core
-        while (due := core.decider.next_due()) is not None and due <= core.clock.now():
-            core.step()
+        self.core.decide()
 
     def drop(self, number: int) -> None:
         """Have a member be deleted."""

@@ -14,7 +14,9 @@ from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
+from tidelock.ledger.effects import Effects
 from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import OnFailure, raise_failure
 from tidelock.model.meta import Key
@@ -32,7 +34,10 @@ from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider, Outcome, Unschedulable
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
+from tidelock.scheduler.core.preemption import PreemptionAttempt
+from tidelock.scheduler.defrag.controller import MigrationTask
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.telemetry import Telemetry
@@ -103,6 +108,9 @@ class Core:
         )
         self.ledger, self.cache, self.queue = self.decider.ledger, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
+        self._effects = Effects()
+        self._preemptions: list[PreemptionAttempt] = []
+        self._migrations: list[MigrationTask] = []
         self.wakes = 0
         self.event_handlers = EventHandlers(
             self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake
@@ -137,11 +145,46 @@ class Core:
         self.ledger.acknowledge(replace(known, meta=meta, status=render_reservation(entry, self.clock.now())))
 
     def step(self) -> Outcome | None:
-        return self.decider.step(self.clock.now())
+        step = self.decider.step(self.clock.now())
+        self._effects.add(step.effects)
+        self._preemptions += step.preemptions
+        self._migrations += step.migrations
+        return step.outcome
+
+    def decide(self) -> list[Outcome]:
+        """Decide all that is due now, and return the results of pods."""
+        outcomes = []
+        for step in due_steps(self.decider, self.clock.now):
+            self._effects.add(step.effects)
+            self._preemptions += step.preemptions
+            self._migrations += step.migrations
+            outcomes += [] if step.outcome is None else [step.outcome]
+        return outcomes
+
+    @property
+    def effects(self) -> Effects:
+        """All effects that no driver has taken yet."""
+        self._effects.add(self.ledger.effects.take())
+        return self._effects
+
+    def take_preemptions(self) -> list[PreemptionAttempt]:
+        """Return the attempts of the steps since the last call."""
+        attempts, self._preemptions = self._preemptions, []
+        return attempts
+
+    def take_migrations(self) -> list[MigrationTask]:
+        """Return the migrations of the steps since the last call."""
+        tasks, self._migrations = self._migrations, []
+        return tasks
+
+    def take_claims(self) -> list[Claim]:
+        """Return the claims to verify since the last call."""
+        claims, self.effects.claims = self.effects.claims, []
+        return claims
 
     def answer(self, stored: Pod | None = None, *, gone: bool = False) -> None:
         """Have the API server say what the pods are that are said to be bound: just that, unless told."""
-        for claim in self.decider.take_unverified_claims():
+        for claim in self.take_claims():
             placed = self.cache.get(claim.pod.uid)
             known = assigned_to(placed.pod, placed.node_name) if placed is not None else None
             if known is not None and claim.unwritten:
@@ -250,7 +293,7 @@ class Shell(Core):
         self.gates = GateReporter(context, self.decider, self.binder)
         self.evictor = Evictor(context, self.decider)
         self.publisher = StatusWriter(context, self.ledger)
-        acts = (self.binder, self.evictor, self.publisher)
+        acts = (self.binder, self.evictor, self.publisher, self.gates)
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.event_handlers.wake = self.loop.wake
 
@@ -280,6 +323,18 @@ class Shell(Core):
         status: Json = self.api.objects[lock_path(name)]["status"]
         return status
 
+    def flush(self) -> bool:
+        """Hand changes on to the writers, and begin to write; whether more are left."""
+        changes = self.effects.take()
+        self.effects.claims = changes.claims
+        self.publisher.record(changes)
+        self.gates.note(changes.namespaces)
+        return self.publisher.flush()
+
+    def evict(self) -> None:
+        """Begin the evictions that steps have left."""
+        self.evictor.begin(self.take_preemptions(), self.take_migrations())
+
     async def settle(self) -> None:
         """Let all writes under way come to their end."""
         for _ in range(_MOST_TURNS):
@@ -290,7 +345,7 @@ class Shell(Core):
 
     async def publish(self) -> None:
         """Write all that has changed."""
-        self.publisher.flush()
+        self.flush()
         await self.settle()
 
 

@@ -80,9 +80,7 @@ class Works:
             self.keeper.reconcile(KEY)
             await self.shell.settle()
             self._see()
-            while (due := self.shell.decider.next_due()) is not None and due <= self.clock.now():
-                self.shell.step()
-            self.shell.step()
+            self.shell.decide()
             await self.shell.publish()
             self._see()
 
@@ -106,7 +104,7 @@ class Works:
         await turns(30)
         self._see()
         self.bind_owner()
-        self.shell.publisher.flush()
+        self.shell.flush()
         await turns(30)
         self._see()
 

@@ -9,6 +9,7 @@ whenever budgets allow it.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from functools import partial
 
 from tidelock.kube.client import PODS, RESERVATIONS
@@ -50,9 +51,9 @@ class Evictor:
         self._decider = decider
         self._moving: set[MigrationTask] = set()
 
-    def flush(self) -> None:
-        """Begin to carry out all decisions since the last call."""
-        for attempt in self._decider.take_preemptions():
+    def begin(self, preemptions: Iterable[PreemptionAttempt], migrations: Iterable[MigrationTask]) -> None:
+        """Begin to carry out what a step leaves. A migration that is under way already is left alone."""
+        for attempt in preemptions:
             self._telemetry.preemption_attempts.inc()
             if attempt.chosen:
                 self._telemetry.preemption_victims.observe(attempt.chosen)
@@ -61,7 +62,7 @@ class Evictor:
             for victim in attempt.victims:
                 about = About("eviction", PODS, victim.meta)
                 self._tasks.spawn(self._evict(attempt, victim), about, partial(self._failed, attempt, victim))
-        for task in self._decider.take_moves():
+        for task in migrations:
             if task not in self._moving:
                 self._moving.add(task)
                 about = About(

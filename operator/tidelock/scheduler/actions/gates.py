@@ -42,7 +42,12 @@ class GateReporter:
         self._decider = decider
         self._binder = binder
         self._due: dict[str, QueuedPodInfo] = {}
+        self._changed: set[str] = set()
         self._backoffs = context.tasks.backoffs()
+
+    def note(self, namespaces: set[str]) -> None:
+        """Look again at the pods of namespaces in which a reservation has changed."""
+        self._changed |= namespaces
 
     async def run(self, started: asyncio.Event) -> NoReturn:
         """Look for ever, from the moment at which all reservations are known."""
@@ -53,13 +58,13 @@ class GateReporter:
 
     def look(self) -> None:
         """Begin to write to some of the pods with news, those that wait for longest first."""
-        ledger, queue = self._decider.ledger, self._decider.queue
+        queue = self._decider.queue
         gated, queue.gated = queue.gated, {}
-        touched, ledger.effects.namespaces = ledger.effects.namespaces, set()
+        changed, self._changed = self._changed, set()
         self._due.update(gated)
-        if touched:
+        if changed:
             for waiting in queue.gated_by(ReservationPlugin.name):
-                if waiting.pod.meta.namespace in touched:
+                if waiting.pod.meta.namespace in changed:
                     self._due[waiting.pod.uid] = waiting
         written, clock = 0, self._context.clock
         begun, spent = clock.monotonic(), defaultdict[str, float](float)

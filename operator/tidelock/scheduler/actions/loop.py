@@ -11,9 +11,11 @@ from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Consultation, Decider, Outcome
+from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.telemetry import Telemetry
 
@@ -32,6 +34,7 @@ class Loop:
         binder: Binder,
         evictor: Evictor,
         publisher: StatusWriter,
+        gates: GateReporter,
         telemetry: Telemetry,
         clock: Clock,
         isolation: Isolation,
@@ -40,6 +43,7 @@ class Loop:
         self._binder = binder
         self._evictor = evictor
         self._publisher = publisher
+        self._gates = gates
         self._telemetry = telemetry
         self._clock = clock
         self._isolation = isolation
@@ -55,16 +59,13 @@ class Loop:
         self._event.set()
 
     async def run(self, event_handlers: EventHandlers) -> NoReturn:
-        """Decide for ever, from the moment that the feed is ready."""
+        """Decide for ever, from the moment at which all objects are known."""
         while not event_handlers.ready:
             await self._sleep()
         self.started.set()
         while True:
-            self._work()
             event_handlers.catch_up()
-            self._evictor.flush()
-            for claim in self._decider.take_unverified_claims():
-                self._binder.look_up(claim, partial(event_handlers.answered, claim))
+            self._work(event_handlers)
             unwritten = self._publisher.flush()
             due = earliest(self._decider.next_due(), event_handlers.next_due)
             if unwritten or (due is not None and due <= self._clock.now()):
@@ -72,17 +73,20 @@ class Loop:
             else:
                 await self._sleep(due)
 
-    def _work(self) -> None:
-        """Decide until nothing is due, or for the length of a slice."""
-        self.last_turn = start = self._clock.monotonic()
-        while True:
+    def _work(self, event_handlers: EventHandlers) -> None:
+        """Decide until nothing is due, or for the length of a slice, and hand on what each step leaves."""
+        self.last_turn = start = started = self._clock.monotonic()
+        for step in due_steps(self._decider, self._clock.now):
+            if step.outcome is not None:
+                with self._isolation.attempt("decision", PODS, _pod_of(step.outcome).meta):
+                    self._hand_on(step.outcome, started)
+            self._evictor.begin(step.preemptions, step.migrations)
+            self._publisher.record(step.effects)
+            self._gates.note(step.effects.namespaces)
+            for claim in step.effects.claims:
+                self._binder.look_up(claim, partial(event_handlers.answered, claim))
             started = self._clock.monotonic()
-            outcome = self._decider.step(self._clock.now())
-            if outcome is not None:
-                with self._isolation.attempt("decision", PODS, _pod_of(outcome).meta):
-                    self._hand_on(outcome, started)
-            due = self._decider.next_due()
-            if due is None or due > self._clock.now() or self._clock.monotonic() - start > _SLICE:
+            if started - start > _SLICE:
                 return
 
     def _hand_on(self, outcome: Outcome, started: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.events import ObjectReference
-from tidelock.ledger.effects import Transition
+from tidelock.ledger.effects import Effects, Transition
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.output.audit import Record, record
@@ -40,7 +40,12 @@ _UNTOLD = frozenset({Event.CLAIM})
 
 
 class StatusWriter(ObjectWriter):
-    """Writes the Reservations that have changed in the ledger."""
+    """Writes the Reservations that have changed in the ledger.
+
+    Attributes:
+        unwritten: names of Reservations whose stored status may differ from the ledger.
+
+    """
 
     def __init__(
         self, context: WriterContext, ledger: Ledger, wake: Callable[[], None] = lambda: None
@@ -51,26 +56,28 @@ class StatusWriter(ObjectWriter):
         self._recorder = context.recorder
         self._recent = context.recent
         self._ledger = ledger
+        self.unwritten: dict[Key, None] = {}
 
-    def flush(self) -> bool:
-        """Record all changes as events and metrics, and begin to write some. Return whether more are left."""
-        changes, ended = self._ledger.effects.transitions, self._ledger.effects.ended
-        self._ledger.effects.transitions, self._ledger.effects.ended = [], []
+    def record(self, effects: Effects) -> None:
+        """Record changes as events, metrics and lines of the audit log, and note the statuses to write."""
         lives: dict[str, Record] = {}
-        for entry in ended:
+        for entry in effects.ended:
             with self._isolated("audit", entry.reservation.meta):
                 lives[entry.uid] = self._audit(entry)
-        for change in changes:
+        for change in effects.transitions:
             with self._isolated("telling", change.meta):
                 self._telemetry.changed(change)
                 self._recent.changed(change, self._ledger.entries.get(change.meta.key))
                 self._tell(change, lives.get(change.meta.uid))
-        changed = self._ledger.effects.statuses
-        for _ in range(min(_OBJECTS_A_FLUSH, len(changed))):
-            key, _ = changed.popitem()  # the last: a new reservation does not wait for a start's thousands
+        self.unwritten |= effects.statuses
+
+    def flush(self) -> bool:
+        """Begin to write some of the statuses. Return whether more are left."""
+        for _ in range(min(_OBJECTS_A_FLUSH, len(self.unwritten))):
+            key, _ = self.unwritten.popitem()  # the last: new ones do not wait for a start's thousands
             self._note_waiting(key)
             self.reconcile(key)
-        return bool(changed)
+        return bool(self.unwritten)
 
     def _audit(self, entry: ReservationInfo) -> Record:
         life = record(entry, self._clock.now())
@@ -102,7 +109,7 @@ class StatusWriter(ObjectWriter):
         self._ledger.await_removal(key)
 
     def _compare_later(self, key: Key) -> None:
-        self._ledger.effects.statuses[key] = None
+        self.unwritten[key] = None
         self._wake_loop()
 
     def _news(self, entry: ReservationInfo) -> dict[str, Any] | None:

@@ -29,9 +29,9 @@ from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.ledger.atomic import atomic
 from tidelock.ledger.capacity.holdings import HoldingChange
+from tidelock.ledger.effects import Effects
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.timers import Timers
-from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.matching import owner_names
 from tidelock.ledger.queue.equivalence import scheduling_hash
 from tidelock.ledger.queue.quotas import Quotas
@@ -97,7 +97,25 @@ class Consultation:
 
 
 Outcome = AssumedPod | Unschedulable | Consultation
-"""What became of a pod."""
+"""The result for one pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The result of a step, and the work that it leaves to a driver.
+
+    Attributes:
+        outcome: the decision about a pod, if one was made.
+        effects: effects of all changes of reservations since the step before.
+        preemptions: attempts to free capacity by evictions, to carry out.
+        migrations: migration plans that are under way and were announced, to carry out.
+
+    """
+
+    outcome: Outcome | None
+    effects: Effects
+    preemptions: list[PreemptionAttempt]
+    migrations: list[MigrationTask]
 
 
 class Decider:
@@ -196,8 +214,12 @@ class Decider:
         self._freed = -1
         self._refused: dict[object, Diagnosis] = {}
 
-    def step(self, now: float) -> Outcome | None:
-        """Do what is due, place a few locks, decide one pod."""
+    def step(self, now: float) -> Step:
+        """Do what is due, place a few reservations, and decide one pod."""
+        outcome = self._next_outcome(now)
+        return Step(outcome, self.ledger.effects.take(), self._preemptor.take(), self.moving.take())
+
+    def _next_outcome(self, now: float) -> Outcome | None:
         self._now = now
         self.ledger.recovery.checkpoint()
         if not self.ledger.advance(now):
@@ -280,21 +302,6 @@ class Decider:
         self._undo(assumed, now)
         self.queue.park(assumed.pod.uid, now, diagnosis.plugins, diagnosis.pending)
         self._tell_of_undoing(assumed, now)
-
-    def take_preemptions(self) -> list[PreemptionAttempt]:
-        """Give the attempts to make room since the last call, for somebody else to carry out."""
-        attempts, self._preemptor.attempts = self._preemptor.attempts, []
-        return attempts
-
-    def take_moves(self) -> list[MigrationTask]:
-        """Give the plans of moves that are under way since the last call, for somebody else to carry out."""
-        tasks, self.moving.tasks = self.moving.tasks, []
-        return tasks
-
-    def take_unverified_claims(self) -> list[Claim]:
-        """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
-        claims, self.ledger.effects.claims = self.ledger.effects.claims, []
-        return claims
 
     def reject_waiting(self, uid: str) -> bool:
         """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""

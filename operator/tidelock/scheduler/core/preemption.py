@@ -37,12 +37,17 @@ class PreemptionAttempt:
 
 
 class Preemptor:
-    """Keeps book of what PostFilter plugins decide; `attempts` are for others to take."""
+    """Carries out the results of PostFilter plugins, except for evictions."""
 
     def __init__(self, cache: Cache, ledger: Ledger) -> None:
         self._cache = cache
         self._ledger = ledger
-        self.attempts: list[PreemptionAttempt] = []
+        self._attempts: list[PreemptionAttempt] = []
+
+    def take(self) -> list[PreemptionAttempt]:
+        """Return the attempts since the last call."""
+        attempts, self._attempts = self._attempts, []
+        return attempts
 
     def run_post_filters(self, evaluation: Evaluation) -> PostFilterResult:
         """Run PostFilter plugins until one can help, or finds that none can; otherwise return all reasons."""
@@ -81,7 +86,7 @@ class Preemptor:
             )
         else:
             attempt = PreemptionAttempt(pod, kind, profile.scheduler_name)
-        self.attempts.append(attempt)
+        self._attempts.append(attempt)
         nominator, name = self._cache.nominator, result.nominated_node_name
         nominator.nominate(pod, nominator.node_of(pod.uid) if name is None else name)
 

@@ -40,12 +40,7 @@ class MigrationTask:
 
 
 class DefragmentationController:
-    """Keeps the plans of all locks.
-
-    Attributes:
-        tasks: plans that are under way, for others to take; one is told of again as long as it is.
-
-    """
+    """Keeps the migration plans of all reservations."""
 
     def __init__(self, ledger: Ledger, cache: Cache, relocation: DefragmentationPlanner) -> None:
         self._ledger = ledger
@@ -57,7 +52,12 @@ class DefragmentationController:
         self._urgent: dict[Key, None] = {}
         self._free_at = 0.0
         self._begun: dict[str, MigrationTask] = {}
-        self.tasks: list[MigrationTask] = []
+        self._tasks: list[MigrationTask] = []
+
+    def take(self) -> list[MigrationTask]:
+        """Return the plans under way that were looked at since the last call, each of them repeatedly."""
+        tasks, self._tasks = self._tasks, []
+        return tasks
 
     def want(self, entry: ReservationInfo, now: float) -> None:
         """Have a lock that was refused be looked at, if pods may be moved for it."""
@@ -201,7 +201,7 @@ class DefragmentationController:
             return
         self._begun[entry.uid] = _task(entry, plan)
         if migration_is_stored(entry.reservation, plan):
-            self.tasks.append(_task(entry, plan))
+            self._tasks.append(_task(entry, plan))
         self._ledger.nominations.plan_moves(
             entry, plan, None, "", now
         )  # whatever it waits for, its room is set aside

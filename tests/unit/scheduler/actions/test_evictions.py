@@ -26,7 +26,7 @@ def crowded(*names: str) -> Shell:
 
 
 async def evict(shell: Shell) -> None:
-    shell.evictor.flush()
+    shell.evict()
     await shell.settle()
 
 
@@ -247,7 +247,7 @@ async def test_an_eviction_that_met_another_write_is_tried_again(naps: list[floa
 async def test_a_victim_that_is_seen_to_leave_after_a_conflict_is_left_alone(naps: list[float]) -> None:
     shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
-    shell.evictor.flush()
+    shell.evict()
     shell.api.objects[pod_path("low")]["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
     shell.see_pod("low")
     await shell.settle()
@@ -271,8 +271,8 @@ async def test_a_victim_that_waits_for_its_permit_is_refused_it_and_lives(
 
 async def test_the_loop_carries_preemptions_out() -> None:
     shell = crowded()
-    shell.loop._work()
-    shell.loop._evictor.flush()
+    shell.loop._work(shell.event_handlers)
+    shell.evict()
     await shell.settle()
     assert pod_path("low") not in shell.api.objects
 

@@ -28,6 +28,8 @@ async def look(shell: Shell, seconds: float = 11.0) -> None:
     """Let some time pass, have the pods be told what is news, and let the watch tell of it."""
     shell.step()
     shell.clock.advance(seconds)
+    namespaces, shell.effects.namespaces = shell.effects.namespaces, set()
+    shell.gates.note(namespaces)
     shell.gates.look()
     await shell.settle()
     shell.see_pod()

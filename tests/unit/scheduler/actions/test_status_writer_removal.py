@@ -86,7 +86,7 @@ async def test_a_tombstone_whose_time_was_over_until_the_clock_was_set_back_goes
     shell.clock.advance(60)
     shell.step()
     if written:
-        shell.publisher.flush()
+        shell.flush()
     shell.clock.advance(-2)
     await shell.publish()
     assert shell.api.verbs == ["PUT"]
@@ -114,7 +114,7 @@ async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_l
     shell.store_reservation(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=0)
     shell.step()
     shell.api.gate.clear()
-    shell.publisher.flush()
+    shell.flush()
     await turns()
     entry = shell.reservation(resources={"cpu": "1"}, generation=2)
     shell.api.gate.set()
@@ -134,7 +134,7 @@ async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted(
     shell.clock.advance(60)
     shell.step()
     shell.api.gate.clear()
-    shell.publisher.flush()
+    shell.flush()
     await turns()
     shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"cpu": "1"}}})
     shell.api.gate.set()

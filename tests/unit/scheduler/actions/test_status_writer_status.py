@@ -73,10 +73,10 @@ async def test_a_change_during_a_write_is_written_after_it() -> None:
     shell.store_reservation()
     shell.step()
     shell.api.gate.clear()
-    shell.publisher.flush()
+    shell.flush()
     await turns()
     shell.reservation(resources={"cpu": "500m"}, generation=2)  # the ledger knows more than the write says
-    shell.publisher.flush()
+    shell.flush()
     await turns()
     assert len(shell.api.asked) == 1
     assert not shell.publisher.lags(KEY)
@@ -166,8 +166,8 @@ async def test_a_flush_starts_some_of_many_writes_and_says_that_more_are_left() 
     for name in names:
         shell.store_reservation(name)
 
-    assert shell.publisher.flush()
-    assert not shell.publisher.flush()
+    assert shell.flush()
+    assert not shell.flush()
     await shell.settle()
     assert {shell.stored_status(name)["phase"] for name in names} == {"Pending"}
 

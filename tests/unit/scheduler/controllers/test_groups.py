@@ -65,8 +65,7 @@ class Works:
             for name in WORKERS:
                 if lock_path(name) in self.api.objects:
                     self.shell.see_reservation(name)
-            while (due := self.shell.decider.next_due()) is not None and due <= self.shell.clock.now():
-                self.shell.step()
+            self.shell.decide()
             await self.shell.publish()
 
     @property

@@ -71,7 +71,7 @@ def test_room_that_comes_free_is_kept_for_the_lock_that_has_waited_for_long(core
 
     assert small.phase is Phase.PENDING
     assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which room is kept" in small.message
-    assert [change.event for change in core.ledger.effects.transitions if change.meta.name == "large"][
+    assert [change.event for change in core.effects.transitions if change.meta.name == "large"][
         -1
     ] is Event.EARMARK
     assert render_reservation(large, core.clock.now())["queue"]["earmark"] == "node-b"
@@ -249,7 +249,7 @@ def test_one_that_fits_no_node_takes_it_from_nobody_and_is_looked_at_in_the_next
     wait(core)
     wait(core, BACKFILL_SECONDS)
     assert (large.earmark, huge.earmark) == ("node-b", "")
-    assert [change.event for change in core.ledger.effects.transitions].count(Event.EARMARK) == 1
+    assert [change.event for change in core.effects.transitions].count(Event.EARMARK) == 1
 
     core.event_handlers.nodes.upsert(None, node("node-c", cpu="8"))
     fill(core, "c", "node-c", "8")

@@ -24,7 +24,7 @@ def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None
     entry = core.reservation(owners=OWNERS)
     core.answer(pod("web-0", node_name="node-a", labels={}, version=2))
 
-    assert not core.ledger.effects.claims
+    assert not core.effects.claims
     core.step()
     assert entry.phase is Phase.ACTIVE
 
@@ -93,4 +93,4 @@ def test_an_owner_that_has_come_and_gone_before_its_binding_is_answered_takes_no
     core.decider.bound(assumed, core.clock.now())
 
     assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
-    assert not core.ledger.effects.claims
+    assert not core.effects.claims

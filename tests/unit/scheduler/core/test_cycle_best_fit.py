@@ -147,7 +147,7 @@ def test_a_pod_that_runs_already_ends_no_lock_for_the_next_one() -> None:
     core.add(web("earlier", node_name="node-a", bound_at=NOW - 60))
     entries = held(core, "1")
     core.add(web("earlier", node_name="node-a", bound_at=NOW - 60, version=2, phase="Running"))
-    assert (phases(entries), core.ledger.effects.claims) == ([ACTIVE], [])
+    assert (phases(entries), core.effects.claims) == ([ACTIVE], [])
 
 
 async def test_a_binding_says_what_the_pod_took_be_it_nothing() -> None:
@@ -240,7 +240,7 @@ def test_one_that_others_bind_elsewhere_takes_none_then_or_later() -> None:
     again = core.reservation("lock-1", resources={"cpu": "1"}, nodeName="node-b", owners=WEB)
     core.step()
     core.add(foreign(node_name="node-b", version=2))
-    assert (phases([*entries, again]), core.ledger.effects.claims) == ([ACTIVE, ACTIVE], [])
+    assert (phases([*entries, again]), core.effects.claims) == ([ACTIVE, ACTIVE], [])
 
 
 def test_one_that_is_gone_before_it_has_said_what_it_took_leaves_the_lock_to_the_next() -> None:
@@ -266,7 +266,7 @@ def test_an_admitted_binding_takes_what_was_chosen_when_it_was_admitted() -> Non
     assert guard.admit(waiting, "node-a", NOW) == ""
     assert phases(entries) == [ACTIVE, BOUND]
     arrivals.upsert(waiting, foreign(version=2))
-    (claim,) = core.ledger.effects.claims
+    (claim,) = core.effects.claims
     assert (claim.unwritten, claim.uids) == (True, ["uid-lock-1"])
     core.answer()
     assert phases(entries) == [ACTIVE, CONSUMED]
@@ -285,7 +285,7 @@ async def seen_bound(shell: Shell) -> list[ReservationInfo]:
 
 
 async def asked(shell: Shell) -> None:
-    for claim in shell.decider.take_unverified_claims():
+    for claim in shell.take_claims():
         shell.binder.look_up(claim, lambda stored, claim=claim: shell.event_handlers.answered(claim, stored))  # type: ignore[misc]
     await turns(30)
 

@@ -41,7 +41,7 @@ def borrower(name: str = "batch-0", **fields: Any) -> Pod:
 
 
 def attempted(core: Core) -> PreemptionAttempt:
-    (attempt,) = core.decider.take_preemptions()
+    (attempt,) = core.take_preemptions()
     return attempt
 
 
@@ -87,7 +87,7 @@ def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core
     core.step()
     assert lent(core)[0] == "False"
     assert "lent" not in status_of(core)
-    assert [change.event for change in core.ledger.effects.transitions] == [
+    assert [change.event for change in core.effects.transitions] == [
         Event.ADMIT,
         Event.LEND,
         Event.REPAY,
@@ -177,7 +177,7 @@ def test_an_owner_that_fits_elsewhere_evicts_nobody(core: Core) -> None:
     core.event_handlers.nodes.upsert(None, node("node-b", cpu="2"))
     core.add(pod("web-0", requests=TWO))
     assert core.place().node_name == "node-b"
-    assert core.decider.take_preemptions() == []
+    assert core.take_preemptions() == []
 
 
 def test_an_owner_that_requires_its_lock_evicts_whoever_is_in_it(core: Core) -> None:
@@ -239,7 +239,7 @@ def test_two_owners_of_one_node_do_not_wait_for_each_other() -> None:
     core.add(pod("web-0", requests=TWO), pod("web-1", requests=TWO))
     core.refuse()
     core.refuse()
-    gone = [victim.meta.name for each in core.decider.take_preemptions() for victim in each.victims]
+    gone = [victim.meta.name for each in core.take_preemptions() for victim in each.victims]
     assert sorted(gone) == ["batch-0", "batch-1"]
     leave(core, *gone)
     assert {core.place().pod.meta.name, core.place().pod.meta.name} == {"web-0", "web-1"}
@@ -254,7 +254,7 @@ def test_when_the_lock_ends_borrowers_stay(core: Core, end: str) -> None:
     else:
         core.event_handlers.reservations.remove(core.ledger.entries[Key("shop", "lock")].reservation)
     assert (core.used(), core.reserved()) == (4000, 0)
-    assert core.decider.take_preemptions() == []
+    assert core.take_preemptions() == []
     core.event_handlers.pods.remove(assigned_to(borrower(), "node-a"))
     assert (core.used(), core.reserved()) == (2000, 0)
 
@@ -347,7 +347,7 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     successor.step()
     assert (successor.used(), successor.reserved()) == (4000, 0)
     assert status_of(successor) == stored
-    assert [change.event for change in successor.ledger.effects.transitions] == []
+    assert [change.event for change in successor.effects.transitions] == []
     assert core.clock.now() == NOW
 
 

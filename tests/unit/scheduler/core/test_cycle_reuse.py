@@ -102,7 +102,7 @@ def test_the_life_of_a_lock_is_told(core: Core) -> None:
     core.event_handlers.pods.remove(bound)
     core.step()
 
-    events = [change.event for change in core.ledger.effects.transitions]
+    events = [change.event for change in core.effects.transitions]
     assert events == [Event.ADMIT, Event.OCCUPY, Event.VACATE]
     assert occupied(core)[0] == "False"
     assert render_reservation(entry_of(core), core.clock.now())["occupiedSeconds"] == 60
@@ -182,7 +182,7 @@ def test_its_record_tells_how_long_it_was_used_and_idle(core: Core) -> None:
     core.run(pod("web-0", requests=TWO, uid="another"))
     core.clock.advance(50)
     core.event_handlers.reservations.remove(entry_of(core).reservation)
-    life = record(core.ledger.effects.ended[0], core.clock.now())
+    life = record(core.effects.ended[0], core.clock.now())
     assert (life.outcome, life.idle, life.occupied, life.used) == ("Deleted", 200.0, 250.0, True)
     assert life.text == "waited 0s, idle 200s, occupied 250s"
     core.telemetry.ended(life)
@@ -369,7 +369,7 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     successor.step()
     assert (entry.phase, successor.used(), successor.reserved()) == (Phase.ACTIVE, 4000, 0)
     assert render_reservation(entry, core.clock.now()) == stored
-    assert [change.event for change in successor.ledger.effects.transitions] == []
+    assert [change.event for change in successor.effects.transitions] == []
 
 
 def test_a_stranger_in_the_room_that_an_owner_has_left_is_a_violation(core: Core) -> None:
@@ -427,7 +427,7 @@ def test_an_owner_in_its_lock_is_as_safe_as_the_lock(priority: int, evicted: boo
     core.run(pod("web-0", requests=TWO))
     core.add(pod("urgent", requests=TWO, priority=3))
     core.refuse()
-    (attempt,) = core.decider.take_preemptions()
+    (attempt,) = core.take_preemptions()
     assert [victim.meta.name for victim in attempt.victims] == (["web-0"] if evicted else [])
     assert entry.phase is (Phase.PENDING if evicted else Phase.ACTIVE)
 

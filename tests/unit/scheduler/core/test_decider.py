@@ -27,12 +27,6 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def settle(core: Core) -> None:
-    """Decide until nothing is due."""
-    while (due := core.decider.next_due()) is not None and due <= core.clock.now():
-        core.step()
-
-
 def test_what_is_due_comes_before_locks_and_locks_before_pods() -> None:
     core = Core(node("node-a", cpu="2"))
     ending = core.reservation("ending", resources={"cpu": "2"}, ttlSeconds=60, owner="nobody")
@@ -91,16 +85,16 @@ def test_a_shape_that_was_refused_is_not_evaluated_again_until_room_is_freed(eva
     core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
     first, second = core.reservation("first"), core.reservation("second")
     core.reservation("bigger", resources={"cpu": "2"})
-    settle(core)
+    core.decide()
     third = core.reservation("third")
-    settle(core)
+    core.decide()
 
     assert evaluated == ["bigger", "first"]
     assert {entry.reason for entry in (first, second, third)} == {reasons.INSUFFICIENT_CAPACITY}
     assert first.message == second.message == third.message
 
     core.event_handlers.pods.remove(pod("other"))
-    settle(core)
+    core.decide()
 
     assert evaluated == ["bigger", "first", "bigger", "first", "second", "third"]
     assert [entry.phase for entry in (first, second, third)] == [Phase.ACTIVE, Phase.ACTIVE, Phase.PENDING]
@@ -114,7 +108,7 @@ def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_withou
     core.add(pod("web", node_name="node-a", affinity=alone))
     stranger = core.reservation("lock", owner="web-1")
     another = core.reservation("lock", namespace="wares", owner="web-1")
-    settle(core)
+    core.decide()
     assert (stranger.phase, another.phase) == (Phase.PENDING, Phase.ACTIVE)
 
     zones = [node("node-a", labels={"zone": "a"}), node("node-b", cpu="0", labels={"zone": "b"})]
@@ -128,7 +122,7 @@ def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_withou
         core.reservation(f"lock-{n}", owner="new", resources=None, template=template)
         for n, template in enumerate(templates)
     )
-    settle(core)
+    core.decide()
     assert (spread.phase, anywhere.phase) == (Phase.PENDING, Phase.ACTIVE)
 
 
@@ -136,11 +130,11 @@ def test_growing_locks_are_each_looked_at_by_themselves(evaluated: list[str]) ->
     core = Core(node("node-a", cpu="2"))
     for name in ("a", "b"):
         core.reservation(name)
-    settle(core)
+    core.decide()
     del evaluated[:]
     for name in ("a", "b"):
         core.reservation(name, resources={"cpu": "2"}, generation=2, version=2)
-    settle(core)
+    core.decide()
 
     assert evaluated == ["a", "b"]
 
@@ -211,7 +205,7 @@ def test_nothing_is_due_where_nothing_waits() -> None:
 
 def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> None:
     core = Core(node("node-a"))
-    settle(core)
+    core.decide()
     core.reservation(owner="nobody")
     assert core.decider.next_due() == 0.0
     core.step()
@@ -223,13 +217,13 @@ def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> Non
 def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
     core = Core(node("node-a", cpu="2"))
     core.reservation(owner="nobody", ttlSeconds=30)
-    settle(core)
+    core.decide()
     core.add(pod())
     assumed = core.place()
     assert core.decider.next_due() == NOW + 30
 
     core.decider.binding_failed(assumed, NOW)
-    settle(core)
+    core.decide()
     assert core.decider.next_due() == NOW + 1
 
 
@@ -252,7 +246,7 @@ def test_a_pod_whose_binding_failed_is_tried_again_after_its_backoff() -> None:
 
     core.decider.binding_failed(assumed, NOW)
 
-    settle(core)
+    core.decide()
     assert core.decider.next_due() == NOW + 1
     core.clock.advance(1)
     assert core.place().pod.uid == assumed.pod.uid
@@ -290,15 +284,15 @@ def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> N
     plain = {"metadata": {"name": "team", "namespace": NAMESPACE}, "spec": {"hard": {"pods": "1"}}}
     core.decider.objects.reservation_quotas.upsert(None, decode_reservation_quota(encode(plain)))
     entries = [core.reservation(name, owner=name) for name in ("a", "b", "c")]
-    settle(core)
+    core.decide()
     assert evaluated == ["a"]
     assert [entry.reason for entry in entries[1:]] == [reasons.QUOTA_EXCEEDED] * 2
 
     core.event_handlers.nodes.upsert(None, node("node-b"))  # room is not what they lack
-    settle(core)
+    core.decide()
     assert evaluated == ["a"]
     core.event_handlers.reservations.remove(entries[0].reservation)
-    settle(core)
+    core.decide()
     assert evaluated == ["a", "b"]
     assert [entry.phase for entry in entries[1:]] == [Phase.ACTIVE, Phase.PENDING]
 
@@ -311,10 +305,10 @@ def test_locks_alike_are_tried_if_nothing_became_of_the_one_that_was_to_be_tried
     core = Core(node("node-a", cpu="1"))
     first, second = [core.reservation(name, owner="nobody", pendingDeadlineSeconds=600) for name in "ab"]
     core.add(pod("resident", node_name="node-a"))
-    settle(core)
+    core.decide()
     core.event_handlers.pods.remove(pod("resident", node_name="node-a"))
     assert first in core.ledger.waiting_reservations.take(untried_only=False)
     core.decider._refused.clear()
     core.decider._freed = core.decider.columns.freed
-    settle(core)
+    core.decide()
     assert (first.phase, second.phase) == (Phase.PENDING, Phase.ACTIVE)

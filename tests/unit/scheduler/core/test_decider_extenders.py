@@ -240,14 +240,14 @@ class TestVictims:
 
     def test_nobody_is_chosen_before_they_have_answered(self, asked: Core) -> None:
         assert asked.step() is None
-        assert asked.decider.take_preemptions() == []
+        assert asked.take_preemptions() == []
         assert list(asked.cache.nominator.nodes) == []
 
     def test_only_nodes_that_they_leave_are_chosen(self, asked: Core) -> None:
         answer(asked, ExtenderAdviceData(victims=self.victims(asked, "node-b")))
         asked.refuse()
         assert list(asked.cache.nominator.nodes) == ["node-b"]
-        (attempt,) = asked.decider.take_preemptions()
+        (attempt,) = asked.take_preemptions()
         assert [each.meta.name for each in attempt.victims] == ["low-b"]
 
     def test_among_those_the_least_harm_decides(self, asked: Core) -> None:

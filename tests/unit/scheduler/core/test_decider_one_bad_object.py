@@ -195,10 +195,10 @@ def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPa
     expire = core.ledger._endings.expire_if_over
     monkeypatch.setattr(core.ledger._endings, "expire_if_over", lambda *_: 1 / 0)
     core.clock.advance(61)
-    core.ledger.effects.statuses.clear()
+    core.effects.statuses.clear()
     core.steps()
     entry = core.ledger.entries[BAD]
-    assert BAD in core.ledger.effects.statuses
+    assert BAD in core.effects.statuses
     stalled = next(
         each
         for each in render_reservation(entry, core.clock.now())["conditions"]
@@ -596,7 +596,7 @@ async def test_a_decision_that_cannot_be_shown_keeps_no_other_from_being_made(
     monkeypatch.setattr(shell.recent, "refused", lambda *_: 1 / 0)
     shell.store_pod("bad", requests={"cpu": "9"})
     shell.store_pod("good", requests={"cpu": "1"})
-    shell.loop._work()
+    shell.loop._work(shell.event_handlers)
     await shell.settle()
     assert shell.api.objects[pod_path("good")]["spec"]["nodeName"] == "node-a"
     assert shell.isolation.faults == ["decision shop/bad: division by zero"]

@@ -33,7 +33,7 @@ def high(name: str = "web-0", cpu: str = "2", priority: int = 10, **fields: Any)
 
 
 def attempted(core: Core) -> PreemptionAttempt:
-    (attempt,) = core.decider.take_preemptions()
+    (attempt,) = core.take_preemptions()
     return attempt
 
 
@@ -273,7 +273,7 @@ def test_a_lock_evicts_nobody_by_default() -> None:
     entry = core.reservation(resources={"cpu": "2"}, priority=10)
     core.step()
 
-    assert core.decider.take_preemptions() == []
+    assert core.take_preemptions() == []
     assert (entry.phase, "preemption" in entry.message) == (Phase.PENDING, False)
 
 
@@ -326,7 +326,7 @@ def test_a_lock_that_takes_room_now_or_never_evicts_nobody() -> None:
     entry = core.reservation(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=0, **PREEMPTING)
     core.step()
 
-    assert core.decider.take_preemptions() == []
+    assert core.take_preemptions() == []
     assert entry.phase is Phase.REJECTED
 
 

@@ -139,8 +139,8 @@ def test_a_place_assumes_that_those_before_it_are_given_room() -> None:
 
     core.event_handlers.pods.remove(pod("resident", requests={"cpu": "4"}))
     core.add(assigned_to(pod("next", requests={"cpu": "2"}), "node-a"))
-    core.ledger.effects.transitions.clear()
+    core.effects.transitions.clear()
     core.step()
-    given = [change.meta.name for change in core.ledger.effects.transitions if change.phase is Phase.ACTIVE]
+    given = [change.meta.name for change in core.effects.transitions if change.phase is Phase.ACTIVE]
     assert given == ["small", "web"]
     assert "assumes that each reservation before it is granted" in str(RESERVATION.definition())

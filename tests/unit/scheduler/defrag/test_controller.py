@@ -15,14 +15,14 @@ from unit.scheduler.moves import approve, ask, fragmented, plan_of, planned, sto
 
 def victim(core: Core) -> Pod | None:
     """Give the next pod that is to be evicted for any lock."""
-    for task in core.decider.take_moves():
+    for task in core.take_migrations():
         if (found := core.decider.moving.next_victim(task)) is not None:
             return found
     return None
 
 
 def events(core: Core) -> list[Event]:
-    return [change.event for change in core.ledger.effects.transitions]
+    return [change.event for change in core.effects.transitions]
 
 
 def under_way(core: Core | None = None) -> tuple[Core, ReservationInfo]:
@@ -176,7 +176,7 @@ def test_nobody_is_evicted_for_room_that_somebody_above_the_lock_has_claimed() -
     urgent = pod("urgent", requests={"cpu": "4"}, priority=9)
     core.add(urgent)
     core.refuse()
-    (attempt,) = core.decider.take_preemptions()
+    (attempt,) = core.take_preemptions()
     assert attempt.node_name == "node-a"
     assert victim(core) is None
     core.clock.advance(10)
@@ -277,7 +277,7 @@ async def carry_on(made: Shell) -> None:
     for _ in range(6):
         made.step()
         await made.publish()
-        made.evictor.flush()
+        made.evict()
         await made.settle()
 
 

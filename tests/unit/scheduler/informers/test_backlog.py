@@ -113,7 +113,7 @@ def test_a_pod_that_was_heard_by_an_event_or_is_gone_is_not_heard_again() -> Non
     assert entry.phase is Phase.BOUND
     core.event_handlers.pods.remove(bound(3, {}))
     list(heard(core))
-    assert len(core.decider.take_unverified_claims()) == 1
+    assert len(core.take_claims()) == 1
 
 
 def test_a_fault_costs_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_reservation(owner="nobody", resources={"cpu": "2"}, pendingDeadlineSeconds=30)
     shell.step()
-    shell.publisher.flush()
+    shell.flush()
     (refused,) = shell.recent
     assert (refused.kind, refused.key, refused.verdict, refused.at) == ("Reservation", LOCK, "Pending", NOW)
     assert refused.why.startswith("InsufficientCapacity: 0/1 nodes are available")
