@@ -11,8 +11,9 @@ from devcluster.loopback import HOST
 from tidelock.clock import Clock
 from tidelock.ledger.effects import Effects
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider, Unschedulable
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.serving import MetricsToken, serve
 from tidelock.web.site import Site, Standing

@@ -9,8 +9,8 @@ from tidelock.framework.config import read_configuration
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.core.explain import explain_pod
+from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _NOW = 1_800_000_000.0

@@ -21,7 +21,8 @@ from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider, Outcome
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.outcomes import Outcome
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
 from tidelock.scheduler.informers.event_handlers import EventHandlers

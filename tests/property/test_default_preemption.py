@@ -15,7 +15,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.machinery import Core
 
 PRIORITIES = st.sampled_from([1, 0, 2, 1, -1, 3])

@@ -15,7 +15,7 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS, REGISTRY
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Consultation
+from tidelock.scheduler.core.outcomes import Consultation
 from tidelock.scheduler.informers.informers import decoder_of
 from unit.scheduler.machinery import Core
 

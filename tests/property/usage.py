@@ -78,7 +78,7 @@ def check_parked(process: Process) -> None:
     waiting = ledger.waiting_reservations
     assert not waiting.unanswered, "nobody is tried, and some that are alike have no answer"
     lost = [key for key in waiting.waiting if key not in waiting._over_quota and key not in waiting._roomless]
-    assert lost == list(process.decider._resting), f"{lost} wait for nothing"
+    assert lost == list(process.decider.reservation_scheduler._resting), f"{lost} wait for nothing"
 
 
 def _check_gain(

@@ -31,8 +31,8 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.informers.offline import OfflineScheduler
 

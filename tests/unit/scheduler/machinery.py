@@ -33,8 +33,9 @@ from tidelock.scheduler.actions.loop import Loop
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider, Outcome, Unschedulable
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.core.outcomes import Outcome, Unschedulable
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask

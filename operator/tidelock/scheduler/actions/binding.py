@@ -28,8 +28,9 @@ from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Consultation, Decider, Unschedulable
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
+from tidelock.scheduler.core.outcomes import Consultation, Unschedulable
 from tidelock.scheduler.core.pod_queue import QueuedPodInfo
 from tidelock.telemetry import code_label
 
@@ -135,7 +136,7 @@ class Binder:
                 advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
         if attempt.error is not None:  # no other pod is decided before the answer
             advice = ExtenderAdviceData(victims={}, error=failure_text(attempt.error))
-        self._decider.advised(consultation, advice)
+        self._decider.pod_scheduler.advised(consultation, advice)
         answered()
 
     async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:

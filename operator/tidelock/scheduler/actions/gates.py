@@ -17,8 +17,9 @@ from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.actions.binding import Binder, pod_reference
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
-from tidelock.scheduler.core.decider import Decider, Unschedulable
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName
 
 GATED = "SchedulingGated"

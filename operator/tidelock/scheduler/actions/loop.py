@@ -14,8 +14,9 @@ from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Consultation, Decider, Outcome
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.core.outcomes import Consultation, Outcome
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.telemetry import Telemetry
 

@@ -13,7 +13,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.outcomes import Unschedulable
 
 MOST = 200
 """How many decisions are kept for the web view."""

@@ -11,7 +11,7 @@ from tidelock.kube.errors import (
     Unreachable,
 )
 from tidelock.model.api.reservation import Phase
-from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
+from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path
 
 LOST = Unreachable("time-out", outcome_unknown=True)

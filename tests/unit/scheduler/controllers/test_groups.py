@@ -451,7 +451,7 @@ async def test_a_group_that_cannot_be_settled_says_so(monkeypatch: pytest.Monkey
     works = Works()
     settle = works.shell.ledger._settlement.settle
     monkeypatch.setattr(works.shell.ledger._settlement, "settle", lambda *_: 1 / 0)
-    works.shell.decider._on_failure = works.shell.ledger.recovery.on_failure = works.shell.isolation.failed
+    works.shell.ledger.recovery.on_failure = works.shell.isolation.failed
     works.ask(pendingDeadlineSeconds=3600)
     async with works.open():
         await works.go_on()

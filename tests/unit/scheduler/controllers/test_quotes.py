@@ -222,7 +222,7 @@ async def test_a_quote_for_which_the_operator_fails_says_so_and_is_tried_again(
 async def test_a_quote_for_which_a_plugin_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was not counted, and had no event."""
     office = Office()
-    office.shell.decider._quoting._on_failure = office.shell.isolation.failed
+    office.shell.decider._dry_run._on_failure = office.shell.isolation.failed
     fit = office.shell.decider.profile.plugins["NodeResourcesFit"]
     monkeypatch.setattr(fit, "filter", lambda *_: 1 / 0)
     office.ask()

@@ -13,8 +13,8 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.machinery import Core
 
 

@@ -11,8 +11,8 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.core.explain import explain_pod
+from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 

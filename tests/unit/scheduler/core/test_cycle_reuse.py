@@ -14,7 +14,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quotas import decode_reservation_quota
-from tidelock.scheduler.core import decider, reservation_cycle
+from tidelock.scheduler.core import reservation_cycle, reservation_scheduler
 from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
@@ -253,7 +253,7 @@ def test_reservations_that_are_compared_with_many_pods_are_placed_in_several_ste
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """16 with 64 expressions beside 10,000 pods, owners of each, took 9.5 s in one step."""
-    monkeypatch.setattr(decider, "COMPARED_A_STEP", 3)
+    monkeypatch.setattr(reservation_scheduler, "COMPARED_A_STEP", 3)
     core = Core(node("node-a", cpu="9"))
     core.add(*(pod(f"other-{number}", node_name="node-a") for number in range(2)))
     selected = [{"selector": {"matchLabels": {"app": "web"}}}]

@@ -7,9 +7,9 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
-from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
 from tidelock.scheduler.core.pod_queue import QueueName
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
+from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Core
 
 
@@ -308,7 +308,7 @@ def test_locks_alike_are_tried_if_nothing_became_of_the_one_that_was_to_be_tried
     core.decide()
     core.event_handlers.pods.remove(pod("resident", node_name="node-a"))
     assert first in core.ledger.waiting_reservations.take(untried_only=False)
-    core.decider._refused.clear()
-    core.decider._freed = core.decider.columns.freed
+    core.decider.reservation_scheduler._refused.clear()
+    core.decider.reservation_scheduler._freed = core.decider.columns.freed
     core.decide()
     assert (first.phase, second.phase) == (Phase.PENDING, Phase.ACTIVE)

@@ -18,7 +18,7 @@ from tidelock.model.pods import decode_pod
 from tidelock.model.raw import keeping_raw
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Consultation
+from tidelock.scheduler.core.outcomes import Consultation
 from tidelock.scheduler.core.pod_queue import QueueName
 from unit.kube.scripted import ScriptedServer, answers
 from unit.scheduler.machinery import Core, Shell, pod_path
@@ -52,9 +52,9 @@ def consulted(scheduler: Core) -> Consultation:
 
 def answer(scheduler: Core, advice: ExtenderAdviceData) -> None:
     """Have the extenders answer what they were asked last."""
-    consultation = scheduler.decider._consultation
+    consultation = scheduler.decider.pod_scheduler.consultation
     assert consultation is not None
-    scheduler.decider.advised(consultation, advice)
+    scheduler.decider.pod_scheduler.advised(consultation, advice)
 
 
 def names(consultation: Consultation) -> list[str]:
@@ -184,7 +184,7 @@ class TestAnswer:
         assert asked.used("node-a") + asked.used("node-b") == 1000
 
     def test_nobody_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
-        late = asked.decider._consultation
+        late = asked.decider.pod_scheduler.consultation
         assert late is not None
         asked.event_handlers.pods.remove(pod("web-0", requests=WANTED))
         asked.add(pod("web-1", requests=WANTED))
@@ -192,7 +192,7 @@ class TestAnswer:
         assert asked.decider.next_due() == 0
         consulted(asked)
 
-        asked.decider.advised(late, ExtenderAdviceData(frozenset({"node-a"})))
+        asked.decider.pod_scheduler.advised(late, ExtenderAdviceData(frozenset({"node-a"})))
         assert asked.step() is None
         answer(asked, ExtenderAdviceData(frozenset({"node-b"})))
         assert asked.place().node_name == "node-b"
@@ -233,7 +233,7 @@ class TestVictims:
         return scheduler
 
     def victims(self, scheduler: Core, *node_names: str) -> dict[str, Victims]:
-        consultation = scheduler.decider._consultation
+        consultation = scheduler.decider.pod_scheduler.consultation
         assert consultation is not None
         assert consultation.victims is not None
         return {name: consultation.victims[name] for name in node_names}

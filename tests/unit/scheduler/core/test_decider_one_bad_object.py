@@ -25,8 +25,8 @@ from tidelock.model.quantities import plus
 from tidelock.model.reservation import decode_reservation
 from tidelock.model.unusable import unusable
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Unschedulable
 from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.machinery import Core, Shell, pod_path, turns
 
 BAD = Key(NAMESPACE, "bad")
@@ -532,8 +532,8 @@ async def test_a_binding_that_fails_by_a_fault_gives_the_room_back(monkeypatch: 
 PARTS_OF_A_STEP = (
     "decider._backfill.step",
     "decider.moving.step",
-    "decider._line_up",
-    "decider._tell_of_room",
+    "decider.reservation_scheduler._fill_queue",
+    "decider._capacity_events.notify",
     "ledger.places.renew",
 )
 

@@ -8,7 +8,7 @@ from tidelock.ledger.reasons import PREEMPTED
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
 from tidelock.model.reservation import decode_reservation
-from tidelock.scheduler.core.decider import RESERVATIONS_A_STEP
+from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Core
 
 

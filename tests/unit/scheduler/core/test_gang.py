@@ -4,8 +4,10 @@ import pytest
 
 from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.framework.own_reservations import ClaimedReservations
+from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
+from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
@@ -74,13 +76,13 @@ def test_two_groups_never_hold_half_each() -> None:
 def test_a_group_is_tried_once_and_not_for_each_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
     core = cluster("2")
     asked: list[str] = []
-    find = core.decider._together.place
+    find = core.decider.reservation_scheduler._gangs.place
 
-    def noting(profile: object, group: object, now: float) -> None:
+    def noting(profile: Profile, group: Group, now: float) -> None:
         asked.append("asked")
-        find(profile, group, now)  # type: ignore[arg-type]
+        find(profile, group, now)
 
-    monkeypatch.setattr(core.decider._together, "place", noting)
+    monkeypatch.setattr(core.decider.reservation_scheduler._gangs, "place", noting)
     Gang(core, 3).come().settle()
     assert len(asked) == 1
 
@@ -492,7 +494,7 @@ def search(zone_count: int = 100) -> Gang:
     core = Core(*(node(name, cpu="9", labels={ZONE: name}) for name in names))
     gang = Gang(core, topology={"mode": "Pack", "key": ZONE}).come(**APART, pendingDeadlineSeconds=600)
     core.step()
-    assert core.decider._together.searching
+    assert core.decider.reservation_scheduler._gangs.searching
     assert gang.phases == [PENDING] * 2
     return gang
 
@@ -501,11 +503,11 @@ def test_many_domains_are_tried_a_few_in_a_step_and_pods_have_their_turns() -> N
     gang = search()
     core, placed = gang.core, 0
     core.add(*(pod(f"web-{number}", requests={"cpu": "1m"}) for number in range(200)))
-    while core.decider._together.searching:
-        tries = core.decider._together.tries
+    while core.decider.reservation_scheduler._gangs.searching:
+        tries = core.decider.reservation_scheduler._gangs.tries
         placed += core.step() is not None
-        assert core.decider._together.tries - tries <= 64 + 2
-    assert core.decider._together.tries >= 200
+        assert core.decider.reservation_scheduler._gangs.tries - tries <= 64 + 2
+    assert core.decider.reservation_scheduler._gangs.tries >= 200
     assert 100 <= placed <= 200, "as many pods as members that are tried"
     gang.settle()
     assert "needs room for 2 locks at once, and 1 would have some" in gang[1].message
@@ -515,7 +517,7 @@ def test_a_search_that_nothing_else_waits_for_does_not_sleep() -> None:
     gang = search()
     assert gang.core.decider.next_due() == 0
     gang.settle()
-    assert not gang.core.decider._together.searching
+    assert not gang.core.decider.reservation_scheduler._gangs.searching
     assert gang.core.decider.next_due() != 0
 
 
@@ -533,7 +535,7 @@ def test_room_that_comes_free_during_a_search_has_all_be_tried_again() -> None:
     gang.core.event_handlers.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
     gang.settle()
     assert gang.phases == [PENDING] * 2
-    assert gang.core.decider._together.tries > 400
+    assert gang.core.decider.reservation_scheduler._gangs.tries > 400
 
 
 def test_a_search_ends_with_its_group() -> None:
@@ -541,7 +543,7 @@ def test_a_search_ends_with_its_group() -> None:
     for number in range(2):
         gang.drop(number)
     gang.settle()
-    assert not gang.core.decider._together.searching
+    assert not gang.core.decider.reservation_scheduler._gangs.searching
 
 
 def test_a_plugin_that_fails_during_a_search_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,7 +299,7 @@ def test_room_that_is_made_for_a_lock_is_left_to_it_but_for_its_owner() -> None:
     core.reservation(resources={"cpu": "4"}, priority=10, owner="web-0", **PREEMPTING)
     core.step()
     core.cache.remove("uid-low-node-a")  # the room is free, and nobody has looked yet
-    core.decider._freed = core.decider.columns.freed
+    core.decider.reservation_scheduler._freed = core.decider.columns.freed
     core.ledger.waiting_reservations.untried.clear()
 
     core.add(pod("thief", requests={"cpu": "2"}, priority=10))

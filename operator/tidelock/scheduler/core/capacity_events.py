@@ -1,0 +1,82 @@
+"""Events of the pod queue for capacity that reservations and nominations have taken or given back."""
+
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.reserve_pods import counts_as
+from tidelock.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    RESERVATION_ACTIVE,
+    RESERVATION_FREED,
+    RESERVATION_LENT,
+)
+from tidelock.ledger.capacity.holdings import HoldingChange
+from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.owners.matching import owner_names
+from tidelock.model.pods import assigned_to
+from tidelock.model.quantities import NOTHING, covers, minus, plus
+from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.pod_queue import SchedulingQueue
+
+
+class CapacityEvents:
+    """Notifies the queue, so that pods are retried for which the change may help."""
+
+    def __init__(self, ledger: Ledger, cache: Cache, queue: SchedulingQueue) -> None:
+        self._ledger = ledger
+        self._cache = cache
+        self._queue = queue
+
+    @property
+    def pending(self) -> bool:
+        """Return whether there are changes that the queue does not know."""
+        return bool(self._ledger.holdings.shifts or self._cache.nominator.ended)
+
+    def notify(self, now: float, claimed_by: AssumedPod | None = None) -> None:
+        """Notify the queue of all changes since the last call.
+
+        Args:
+            now: the current time.
+            claimed_by: the pod whose decision has made the changes. The capacity that it takes over from its
+                reservations is not free for other pods.
+
+        """
+        shifts, self._ledger.holdings.shifts = self._ledger.holdings.shifts, []
+        taken_over = NOTHING
+        for shift in shifts:
+            entry = shift.entry
+            if shift.after and not covers(shift.before, shift.after):
+                event = RESERVATION_LENT if entry.borrowable and entry.occupants else RESERVATION_ACTIVE
+                only = owner_names(entry.key, entry.reservation.spec)
+                self._queue.notify(event, None, entry, now, only=only)
+            if claimed_by is not None and claimed_by.node_name == shift.node:
+                given = minus(shift.before, shift.after)
+                taken_over = plus(taken_over, given)  # a pod may have several reservations there
+                freed = not covers(claimed_by.pod.requests, taken_over)
+            else:
+                freed = not covers(shift.after, shift.before)
+            if freed:
+                self._queue.notify(RESERVATION_FREED, entry, entry, now)
+            self._notify_of_reserve_pod(shift, now, claimed_by)
+        ended, self._cache.nominator.ended = self._cache.nominator.ended, []
+        for pod in ended:
+            self._queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+    def notify_undone(self, assumed: AssumedPod, now: float) -> None:
+        """Notify the queue of a pod whose placement was undone."""
+        pod = assigned_to(assumed.pod, assumed.node_name)
+        self._queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+    def _notify_of_reserve_pod(self, shift: HoldingChange, now: float, claimed_by: AssumedPod | None) -> None:
+        """Notify pods, and reservations that wait, of a reserve pod that has come or gone as a pod would."""
+        pod = shift.entry.reservation.pod
+        if pod is None or not pod.neighbourly or shift.entry.ahead:
+            return
+        if shift.after and not shift.before:
+            self._queue.notify(ASSIGNED_POD_ADD, None, pod, now)
+            refusers = self._ledger.waiting_reservations.refusers
+            if not refusers.isdisjoint(self._queue.hearers(ASSIGNED_POD_ADD)):
+                self._cache.columns.freed += 1  # one that goes frees its capacity anyway
+        elif shift.before and not shift.after:
+            heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == shift.node else None
+            if heir is None or counts_as(heir) != counts_as(pod):
+                self._queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, shift.node), None, now)
