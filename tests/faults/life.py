@@ -32,6 +32,7 @@ from tidelock.kube.client import (
 from tidelock.kube.config import Connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.watch import Reflector, WatchSettings
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.load.loop import LoadLoop
@@ -272,7 +273,7 @@ class Life:
         """Tell how a lock's object is not as it ought to be."""
         wanted, stored = render_reservation(entry, self.clock.now()), entry.reservation.status
         fields = [name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)]
-        version, due = entry.reservation.meta.resource_version, entry.removable_at()
+        version, due = entry.reservation.meta.resource_version, deadlines.removable_at(entry)
         return f"{entry.key} at {version}, to be removed at {due}, differs in {fields}"
 
     def knows(self) -> dict[tuple[str, str], tuple[str, str]]:

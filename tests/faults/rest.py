@@ -12,6 +12,7 @@ from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.group_status import render_group
 from tidelock.ledger.output.schedule_status import plan_windows, render_schedule
 from tidelock.ledger.output.status import render_quota
+from tidelock.ledger.owners import occupants
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.sets.groups import GroupKey
 from tidelock.model.api.reservation import Phase
@@ -171,7 +172,7 @@ def _standing(decider: Decider) -> dict[str, Any]:
             "node": (entry.node, entry.node_uid),
             "room": dict(entry.reserved),
             "held": dict(entry.held),
-            "used": dict(entry.used),
+            "used": dict(occupants.used(entry)),
             "lease": None if entry.phase in SETTLED else entry.lease,
             "hold": None if entry.phase in SETTLED else entry.hold,
             "ahead": entry.ahead,

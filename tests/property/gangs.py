@@ -29,12 +29,14 @@ def check_groups(process: Process) -> None:
             f"{holding} of {group.key} hold room, and {served} is too few"
         )
     entries = {key for group in groups._groups.values() for key in group.members}
-    assert entries == {key for key, entry in process.ledger.entries.items() if entry.membership is not None}
+    assert entries == {
+        key for key, entry in process.ledger.entries.items() if entry.reservation.membership is not None
+    }
 
 
 def check_own(process: Process, pod: Pod, own: list[ReservationInfo], owned: list[ReservationInfo]) -> None:
     """Of a group, a pod's own are some that it is an owner of, one for each node."""
-    members = [entry for entry in own if entry.membership is not None]
+    members = [entry for entry in own if entry.reservation.membership is not None]
     assert all(entry in owned for entry in members), pod.key
     places = [(process.ledger.groups.of(entry.reservation), entry.node) for entry in members]
     assert len(set(places)) == len(places), f"{pod.key} has two of a group on one node"

@@ -20,6 +20,7 @@ from property.process import Process
 from property.usage import UsageObserver, check_parked
 from property.windows import in_the_way, needed_by
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.matching import is_for_any, may_claim, names, owns
@@ -112,7 +113,11 @@ class Observer:
             entries = process.ledger.entries.values()
             nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
-            alone = [entry for entry in entries if not entry.sticky and entry.membership is None]
+            alone = [
+                entry
+                for entry in entries
+                if not entry.reservation.reusable and entry.reservation.membership is None
+            ]
             named = [entry for entry in alone if names(entry.reservation.spec, outcome.pod)]
             still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
@@ -132,14 +137,15 @@ class Observer:
         self._held = {e.uid: _Held(e, e.node, e.held) for e in process.ledger.entries.values() if e.held}
         for uid in self._held.keys() - before.keys():
             entry = self._held[uid].entry
-            alive = entry.ends_at is not None and entry.ends_at > process.clock.now()
+            alive = (lifetime.ends_at(entry) or 0.0) > process.clock.now()
             assert alive or not process.event_handlers.ready, f"{entry.key} has expired and is held"
         stayed = [self._held[uid] for uid in self._held.keys() & before.keys()]
         for uid in before.keys() - self._held.keys():
             loser, node, amounts = before[uid]
             if loser.phase is Phase.PENDING and loser.reason == reasons.OVERCOMMITTED:
                 rivals = [h.entry for h in stayed if h.node == node and h.amounts.keys() >= amounts.keys()]
-                rivals = [rival for rival in rivals if rival.span is None or rival.span.start == -inf]
+                spans = [(rival, lifetime.span(rival)) for rival in rivals]
+                rivals = [rival for rival, span in spans if span is None or span.start == -inf]
                 spared = [rival.key for rival in rivals if _rank(rival) < _rank(loser)]
                 assert not spared, f"{loser.key} has lost its room, and {spared} have not"
 
@@ -198,9 +204,9 @@ def check_index(process: Process) -> None:
     entries = process.ledger.entries
     for pod in process.api.pods.decoded.values():
         owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
-        alone = sorted(e.key for e in owned if e.membership is None and may_claim(e, pod))
+        alone = sorted(e.key for e in owned if e.reservation.membership is None and may_claim(e, pod))
         own = process.ledger.ownership.of(pod)
-        assert [entry.key for entry in own if entry.membership is None] == alone, pod.key
+        assert [entry.key for entry in own if entry.reservation.membership is None] == alone, pod.key
         check_own(process, pod, own, owned)
 
 
@@ -228,7 +234,7 @@ def check_neighbours(process: Process) -> None:
         if template is None or entry.reservation.pod is None or not entry.reserved or entry.ahead:
             continue
         noticed = template.metadata is not None and template.metadata.labels
-        if noticed and not (entry.sticky and entry.occupants):
+        if noticed and not (entry.reservation.reusable and entry.occupants):
             expected.setdefault(entry.node, []).append(entry.uid)
     assert _neighbours(process) == {name: sorted(uids) for name, uids in expected.items()}
     for name, row in process.columns.row_of.items():
@@ -258,12 +264,15 @@ def check_ends(process: Process) -> None:
     check_taken(process, bound, doubtful)
     for entry in process.ledger.entries.values():
         if entry.reserved:
-            assert entry.ends_at is not None
-            assert entry.ends_at > process.decided_at, f"{entry.key} is held after its expiry"
-            assert entry.begins_at is None or entry.begins_at > process.decided_at, (
-                f"{entry.key} is ahead yet"
-            )
-            if entry not in doubtful and not entry.sticky and entry.membership is None:
+            begins_at, ends_at = lifetime.begins_at(entry), lifetime.ends_at(entry)
+            assert ends_at is not None
+            assert ends_at > process.decided_at, f"{entry.key} is held after its expiry"
+            assert begins_at is None or begins_at > process.decided_at, f"{entry.key} is ahead yet"
+            if (
+                entry not in doubtful
+                and not entry.reservation.reusable
+                and entry.reservation.membership is None
+            ):
                 owners = [pod for pod in bound if _owned_by(entry, pod) and may_claim(entry, pod)]
                 owners = [p for p in owners if p.uid not in choosing or names(entry.reservation.spec, p)]
                 assert not owners, f"{entry.key}: its owner {owners[0].key} is bound"
@@ -392,12 +401,14 @@ def check_nobody_waits_in_vain(process: Process) -> None:
                 row = process.columns.row_of.get(entry.node)
                 sound = row is not None and process.columns.nodes[row].sound
                 fits = sound and not waiting.pod.spec.node_selector
-                lent = entry.borrowable and not process.nominator.on(entry.node)  # unless they are leaving
+                lent = entry.reservation.borrowable and not process.nominator.on(
+                    entry.node
+                )  # unless they are leaving
                 kept = entry.reserved if lent else entry.held
                 shunned = waiting.plugins & {"InterPodAffinity", "NodePorts"}  # it is not as its template
                 assert not fits or shunned or not covers(kept, waiting.pod.requests), waiting.pod.key
     for entry in process.ledger.entries.values():
-        if entry.node_problem is not None and not entry.pinned:
+        if entry.node_problem is not None and not entry.reservation.pinned:
             assert entry.moving or entry.move_at is not None, f"{entry.key} never moves"
 
 
@@ -564,5 +575,7 @@ def _neighbours(process: Process) -> dict[str, list[str]]:
 def _deadlines(process: Process) -> dict[Key, float | None]:
     """When locks are next due; how long a node has had a problem is not stored."""
     return {
-        key: entry.deadline() for key, entry in process.ledger.entries.items() if entry.node_problem is None
+        key: deadlines.next_due(entry)
+        for key, entry in process.ledger.entries.items()
+        if entry.node_problem is None
     }

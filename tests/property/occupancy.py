@@ -56,12 +56,18 @@ def check_lent(process: Process) -> None:
         entries = [e for e in process.ledger.entries.values() if e.node == name and not e.ahead]
         holdings = reduce(plus, (entry.reserved for entry in entries), NOTHING)
         lasting = {pod.uid for pod in pods if not pod.borrows}
-        occupants = (each for entry in entries if entry.sticky for each in entry.occupants.values())
+        occupants = (
+            each for entry in entries if entry.reservation.reusable for each in entry.occupants.values()
+        )
         owners = (each.uses for each in occupants if each.uid in lasting)
         taken = minus(plus(others, holdings), reduce(plus, owners, NOTHING))
         short = beyond(taken, process.columns.nodes[row].allocatable)
         for entry in entries:
-            assert not entry.borrowable or not at_most(entry.reserved, short), (entry.key, name, short)
+            assert not entry.reservation.borrowable or not at_most(entry.reserved, short), (
+                entry.key,
+                name,
+                short,
+            )
     for attempt in process.attempts:
         assert not attempt.borrowers or all(pod.borrows for pod in attempt.victims), attempt
 
@@ -72,7 +78,7 @@ def check_stored_occupancy(process: Process) -> None:
     for entry in process.ledger.entries.values():
         status = process.api.reservations.objects[entry.key]["status"]
         _check_stored_lending(entry, status)
-        if not entry.sticky:
+        if not entry.reservation.reusable:
             assert "occupiedSeconds" not in status, entry.key
             continue
         assert entry.phase not in (Phase.BOUND, Phase.CONSUMED), entry.key
@@ -105,17 +111,21 @@ def is_owner(entry: ReservationInfo, pod: Pod) -> bool:
 
 def _uses(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a pod uses the room of a lock when it is on its node."""
-    return pod.borrows if entry.borrowable else entry.sticky and is_owner(entry, pod)
+    return (
+        pod.borrows if entry.reservation.borrowable else entry.reservation.reusable and is_owner(entry, pod)
+    )
 
 
 def _check_stored_lending(entry: ReservationInfo, status: Json) -> None:
     """What is stored of a lock says what is lent of it, and by how many pods."""
-    inside = [each.uses for each in entry.occupants.values() if entry.borrowable and not each.assumed]
+    inside = [
+        each.uses for each in entry.occupants.values() if entry.reservation.borrowable and not each.assumed
+    ]
     uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
     assert parse_resources(status.get("lent", {})) == uses, entry.key
     assert status.get("borrowers", 0) == len(inside), entry.key
     told = {each["type"]: each["status"] for each in status["conditions"]}.get("Lent")
-    lends = entry.borrowable and entry.phase is Phase.ACTIVE
+    lends = entry.reservation.borrowable and entry.phase is Phase.ACTIVE
     assert told == (str(bool(inside)) if lends else None), entry.key
 
 

@@ -12,6 +12,7 @@ from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger.effects import Effects
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -291,7 +292,7 @@ class Process:
         return self.wanted(entry) != entry.reservation.status
 
     def _removable(self, entry: ReservationInfo) -> bool:
-        removable_at = entry.removable_at()
+        removable_at = deadlines.removable_at(entry)
         return removable_at is not None and removable_at <= self.clock.now()
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from builders import NAMESPACE
 from property.process import Process
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -43,7 +44,7 @@ class UsageObserver:
         room, seconds = _sums(self._uses)
         used = ledger.quotas.used(NAMESPACE)
         assert (used.reserved, used.seconds) == (room, seconds)
-        owned = [use.entry for use in self._uses.values() if not use.entry.borrowable]
+        owned = [use.entry for use in self._uses.values() if not use.entry.reservation.borrowable]
         in_use = [each.uses for entry in owned for each in entry.occupants.values()]
         assert used.unused == reduce(minus, in_use, room), "room is counted beside the pods in it"
         for uid in self._uses.keys() & known:  # others are held by what their status says
@@ -63,7 +64,7 @@ def uses(process: Process) -> Iterator[Use]:
     for entry in ledger.entries.values():
         room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.reserved
         if room:
-            yield Use(entry, room, entry.life)
+            yield Use(entry, room, lifetime.granted_seconds(entry))
 
 
 def check_parked(process: Process) -> None:
@@ -72,7 +73,7 @@ def check_parked(process: Process) -> None:
     for entry in ledger.entries.values():
         if ledger.waiting_reservations.over_quota(entry):
             assert ledger.quotas.problem(entry), f"{entry.key} is within its quota"
-        assert not entry.outlasting or ledger.waiting_reservations.over_quota(entry), (
+        assert not lifetime.wants_longer(entry) or ledger.waiting_reservations.over_quota(entry), (
             f"{entry.key} never lives longer"
         )
     waiting = ledger.waiting_reservations
@@ -100,7 +101,7 @@ def _check_gain(
     spec = quota.spec
     if before is None or after.life > before.life:
         assert spec.max_life_seconds is None or after.life <= spec.max_life_seconds, about
-    assert spec.max_priority is None or after.entry.wanted_priority <= spec.max_priority, about
+    assert spec.max_priority is None or after.entry.reservation.priority <= spec.max_priority, about
     assert spec.max_priority is None or after.entry.priority <= spec.max_priority, about
 
 
@@ -113,8 +114,8 @@ def _check_rank(quotas: Quotas, before: Use | None, after: Use) -> None:
         return
     allowing = [quota.spec for quota in quotas.of(NAMESPACE)]
     named = [spec.max_priority for spec in allowing if spec.max_priority is not None]
-    assert entry.wanted_priority <= (min(named) if named else 0), entry.key
-    if entry.preempts:
+    assert entry.reservation.priority <= (min(named) if named else 0), entry.key
+    if entry.reservation.preempts:
         policies = {spec.preemption_policy for spec in allowing} - {None}
         assert policies == {"PreemptLowerPriority"}, entry.key
 

@@ -6,6 +6,7 @@ from math import inf
 
 from property.process import Process
 from tidelock.cluster.cache import Placed
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.quantities import NOTHING, Resources, plus
 
@@ -48,7 +49,7 @@ def _span(entry: ReservationInfo) -> tuple[float, float, Resources]:
     spec = entry.reservation.spec
     runs = spec.run_seconds if spec is not None else None
     begins = entry.reservation.start_at if entry.ahead else None
-    ends = entry.ends_at
+    ends = lifetime.ends_at(entry)
     until = inf if runs is None or ends is None else ends + 60 + runs
     return -inf if begins is None else begins, until, entry.held
 

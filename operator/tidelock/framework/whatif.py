@@ -22,6 +22,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.extension_point_timer import ExtensionPointTimer
 from tidelock.framework.own_reservations import AllReservations, OwnReservations
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, Resources, covers
@@ -305,7 +306,7 @@ def _needed_until(pod: Pod, own: Sequence[ReservationInfo], now: float) -> float
     """Tell until when a pod, or a lock by its stand-in, needs room that it is given now."""
     for entry in own:
         if entry.uid == pod.uid:
-            return entry.stay_from(now)[1]
+            return lifetime.needed_from(entry, now)[1]
     return pod.gone_by(now)
 
 

@@ -37,6 +37,7 @@ from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.nominations import Nominations
 from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.effects import Effects
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.alternatives import Alternatives
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.edits import Edits
@@ -210,7 +211,7 @@ class Ledger:
         self.records.in_change[entry.key] = entry
         if amounts and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
             entry.message = planned_text(entry) if entry.ahead else held_text(entry)
-        if entry.outlasting:
+        if lifetime.wants_longer(entry):
             self.waiting_reservations.outlasting[entry.key] = entry  # when all quotas are known
         return entry
 
@@ -269,7 +270,7 @@ class Ledger:
     def retry_reused_by(self, owner: Pod) -> None:
         """Try waiting reservations for reuse again, as a pod is bound that may use them where it is."""
         own = self.ownership.of(owner, ())
-        self.waiting_reservations.retry(entry for entry in own if entry.sticky)
+        self.waiting_reservations.retry(entry for entry in own if entry.reservation.reusable)
 
     def _let_go(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
         """Free the capacity of a reservation that is being deleted; its status says so while it exists."""
@@ -342,7 +343,7 @@ class Ledger:
             return
         elif entry.lease is not None and entry.lease.due <= now:
             self._endings.lapse(entry, now)
-        elif entry.begins_at is not None and entry.begins_at <= now:
+        elif (begins_at := lifetime.begins_at(entry)) is not None and begins_at <= now:
             self.opened.append(entry)  # its owner may be bound already
             self.placement.open_window(entry, now)
         elif entry.phase is Phase.PENDING:

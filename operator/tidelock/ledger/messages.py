@@ -1,5 +1,6 @@
 """Messages of statuses and events that more than one module of the ledger writes."""
 
+from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, Resources, format_resources
@@ -18,7 +19,7 @@ def held_text(entry: ReservationInfo) -> str:
 
 def planned_text(entry: ReservationInfo) -> str:
     """Describe the capacity that a reservation will hold, its node and its window."""
-    begins, ends = entry.begins_at, entry.ends_at
+    begins, ends = lifetime.begins_at(entry), lifetime.ends_at(entry)
     since = f" from {format_instant(begins)}" if begins is not None else ""
     until = f" until {format_instant(ends)}" if ends is not None else ""
     return f"{held_text(entry)}{since}{until}"
@@ -31,7 +32,7 @@ def given_up_text(entry: ReservationInfo) -> str:
     if entry.tried:
         return f"no room within {field}: {entry.message}"
     waits = f"it waits since {format_instant(entry.pending_since)}"
-    if not entry.missed:
+    if not deadlines.missed(entry):
         return f"{field} had passed before it was tried: {waits}"
     text = f"{field} had passed when the operator saw it at {format_instant(entry.seen_waiting_at)}: {waits}"
     return f"{text}; {entry.message}" if entry.message else text

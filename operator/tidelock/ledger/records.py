@@ -9,6 +9,7 @@ from tidelock.ledger.effects import Effects, Transition
 from tidelock.ledger.indexes import Index
 from tidelock.ledger.lifecycle.due import DueTimes
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event, after
+from tidelock.ledger.owners import occupants
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -94,7 +95,7 @@ class Records:
     ) -> None:
         """Carry out the transition that ends a reservation; its capacity has been freed before."""
         self.in_change[entry.key] = entry
-        entry.count_use(now, occupied=False)
+        occupants.count_use(entry, now, occupied=False)
         entry.finished_at = now
         entry.ahead = False
         self.effects.ended.append(entry)

@@ -7,7 +7,7 @@ the spec as it is now starts anew.
 from pydantic import ValidationError
 
 from tidelock.ledger import reasons
-from tidelock.ledger.lifecycle import two_phase
+from tidelock.ledger.lifecycle import lifetime, two_phase
 from tidelock.ledger.lifecycle.leases import lease_followed, lease_of
 from tidelock.ledger.lifecycle.migration import read_plan
 from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED
@@ -39,7 +39,7 @@ def restore(reservation: Reservation, now: float) -> ReservationInfo:
         entry.finished_at = now
         entry.violation = ""
     elif entry.phase is Phase.PENDING:
-        entry.look_ahead(now)
+        lifetime.look_ahead(entry, now)
     if entry.phase not in SETTLED:
         entry.lease = lease_followed(entry.lease, reservation, now)
     return entry
@@ -65,11 +65,13 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
         entry.activated_at = from_datetime(status.activated_at)
         given = entry.expires_at = from_datetime(status.expires_at)
         if not current and not entry.problem:
-            entry.expires_at = entry.expiry_from(entry.activated_at)
+            entry.expires_at = lifetime.expiry_from(entry, entry.activated_at)
             if status.phase in GIVEN and entry.expires_at is not None:
                 entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
     # A member of a group that was not given yet has a node, and yet is pending.
-    placed = status.phase in GIVEN or (status.phase is Phase.PENDING and entry.membership is not None)
+    placed = status.phase in GIVEN or (
+        status.phase is Phase.PENDING and entry.reservation.membership is not None
+    )
     planned = status.phase is Phase.PLANNED and current and not entry.problem
     if (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pydantic
 
-from tidelock.model.api.reservation import Ask, ReservationSpec, spec_problems
+from tidelock.model.api.reservation import Ask, Membership, ReservationSpec, spec_problems
 from tidelock.model.instants import from_datetime, parse_instant
 from tidelock.model.label_keys import with_label_keys
 from tidelock.model.lenient import Reader, convert
@@ -49,6 +49,41 @@ class Reservation:
         if self.pod is None:
             raise ValueError(f"{self.key}: {self.problem}")
         return self.pod.requests
+
+    @property
+    def priority(self) -> int:
+        """The priority that the spec asks for, or 0 without a readable spec."""
+        return self.spec.priority if self.spec is not None else 0
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it can be on one node only: the spec names the node, or is unreadable."""
+        return self.spec is None or self.spec.node_name is not None
+
+    @property
+    def preempts(self) -> bool:
+        """Whether the spec asks for evictions of pods and reservations of lower priority."""
+        return self.spec is not None and self.spec.preemption_policy != "Never"
+
+    @property
+    def retained(self) -> bool:
+        """Whether the object is kept after its end."""
+        return self.spec is not None and self.spec.retention == "Retain"
+
+    @property
+    def reusable(self) -> bool:
+        """Whether it keeps its capacity for the next owner when one has come."""
+        return self.spec is not None and self.spec.reuse == "Always"
+
+    @property
+    def borrowable(self) -> bool:
+        """Whether pods that borrow may use its capacity until an owner comes."""
+        return self.spec is not None and self.spec.borrowable is True
+
+    @property
+    def membership(self) -> Membership | None:
+        """Its group, if it is a member of one."""
+        return self.spec.group if self.spec is not None else None
 
     @property
     def expire_at(self) -> float | None:

@@ -18,6 +18,7 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray, NodeLevels
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.output.status import shown_resources
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, owner_text
@@ -373,7 +374,7 @@ def _place(entry: ReservationInfo) -> float:
 
 def _until(entry: ReservationInfo) -> float | None:
     """Return until when a reservation holds or waits."""
-    return entry.deadline() if entry.phase is Phase.PENDING else entry.ends_at
+    return deadlines.next_due(entry) if entry.phase is Phase.PENDING else lifetime.ends_at(entry)
 
 
 def _reservation_row(entry: ReservationInfo) -> ReservationRow:

@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import LedgerScene
 
@@ -21,7 +22,7 @@ def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: LedgerScene
     entry = ledger.reservation(resources=BAD)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW)
     assert "spec.resources" in entry.message
-    assert (entry.message, entry.order[0], entry.retained) == (entry.problem, 0, False)
+    assert (entry.message, entry.order[0], entry.reservation.retained) == (entry.problem, 0, False)
     assert not ledger.ledger.waiting_reservations.waiting
     assert ledger.ledger.ownership.of(OWNER) == []
 
@@ -59,7 +60,7 @@ def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: LedgerSce
     assert "spec.resources" in entry.problem
     assert ledger.ledger.ownership.of(OWNER) == [entry]
     ledger.ledger.advance(NOW + 60)
-    assert (entry.phase, entry.removable_at()) == (Phase.EXPIRED, NOW + 60)
+    assert (entry.phase, deadlines.removable_at(entry)) == (Phase.EXPIRED, NOW + 60)
 
 
 def test_a_held_lock_is_mended_to_what_its_spec_then_says(ledger: LedgerScene) -> None:
@@ -92,14 +93,18 @@ def test_a_tombstone_does_not_mind_an_invalid_spec(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain")
     ledger.consume(OWNER, "node-a")
     ledger.edit(resources=BAD)
-    assert (entry.phase, entry.reason, entry.retained) == (Phase.CONSUMED, reasons.CONSUMED, True)
+    assert (entry.phase, entry.reason, entry.reservation.retained) == (Phase.CONSUMED, reasons.CONSUMED, True)
 
 
 def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     adopted = ledger.readopted(at=NOW + 1)
-    assert (adopted.phase, adopted.held, adopted.pinned) == (Phase.ACTIVE, {"cpu": 2000, "pods": 1}, False)
+    assert (adopted.phase, adopted.held, adopted.reservation.pinned) == (
+        Phase.ACTIVE,
+        {"cpu": 2000, "pods": 1},
+        False,
+    )
     assert (adopted.expires_at, adopted.wanting) == (NOW + 600, False)
     assert "spec.resources" in adopted.problem
 

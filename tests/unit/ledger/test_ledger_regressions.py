@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, pod, reservation
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import MOVE_AFTER, LedgerScene
@@ -179,7 +180,7 @@ def test_an_unreadable_lock_that_loses_its_room_is_rejected(ledger: LedgerScene)
     """It waited for room that nobody could tell the size of, which ended the decision loop."""
     entry = ledger.active(resources={"cpu": "3"})
     adopted = ledger.readopted(generation=2, resources={"cpu": "three"})
-    assert (adopted.phase, adopted.pinned) == (Phase.ACTIVE, False)
+    assert (adopted.phase, adopted.reservation.pinned) == (Phase.ACTIVE, False)
     ledger.edit(resources={"cpu": "three"})
     ledger.put_node("node-a", cpu="2")
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
@@ -239,7 +240,7 @@ def test_an_ended_lock_is_not_stalled_by_a_bad_edit(ledger: LedgerScene) -> None
     entry = ledger.active()
     ledger.consume(pod(node_name="node-a"), "node-a")
     ledger.edit(resources={"cpu": "two"})
-    assert entry.removable_at() == NOW
+    assert deadlines.removable_at(entry) == NOW
     assert "Stalled" not in {condition["type"] for condition in render_reservation(entry, NOW)["conditions"]}
 
 

@@ -97,7 +97,7 @@ def test_a_lock_that_names_another_node_in_a_race_is_placed_there(ledger: Ledger
 def test_a_lock_that_names_the_node_it_is_on_stays(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.edit(nodeName="node-a")
-    assert (entry.phase, ledger.reserved(), entry.pinned) == (Phase.ACTIVE, 1000, True)
+    assert (entry.phase, ledger.reserved(), entry.reservation.pinned) == (Phase.ACTIVE, 1000, True)
 
 
 def test_owners_that_change_in_a_race_are_the_owners(ledger: LedgerScene) -> None:

@@ -20,6 +20,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.capacity.timeline import Span, Timeline
 from tidelock.ledger.capacity.usage import Claimant, Occupant, left_of, shared_out
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
@@ -137,7 +138,7 @@ class Holdings:
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
         _list(self._shared_on, entry, there=bool(room) and entry.shared)
-        if room and entry.borrowable and entry.shared:
+        if room and entry.reservation.borrowable and entry.shared:
             self.lenders[entry.key] = entry
         else:
             self.lenders.pop(entry.key, None)
@@ -172,7 +173,7 @@ class Holdings:
 
     def update(self, entry: ReservationInfo) -> None:
         """Count what a reservation holds for as long as it is needed, and no longer."""
-        span = entry.span
+        span = lifetime.span(entry)
         if span is not None:
             self.timeline.put(entry.key, entry.node, span)
         else:
@@ -236,14 +237,14 @@ class Holdings:
 
     def released(self, entries: Collection[ReservationInfo], node_name: str) -> Resources:
         """Tell what the locks of a node would hold less without some, as what these lend moves to others."""
-        if not any(entry.borrowable for entry in entries):
+        if not any(entry.reservation.borrowable for entry in entries):
             return reduce(plus, (entry.held for entry in entries), NOTHING)
         now = reduce(plus, (entry.held for entry in self.held_on(node_name)), NOTHING)
         return minus(now, self.would_hold(node_name, without=entries))
 
     def borrowers_on(self, node_name: str) -> list[Placed]:
         """Pods of a node that use, or could use, room of borrowable locks there."""
-        lenders = [entry for entry in self._shared_of(node_name) if entry.borrowable]
+        lenders = [entry for entry in self._shared_of(node_name) if entry.reservation.borrowable]
         if not lenders:
             return []
         pods = self._pods_on(node_name)
@@ -283,8 +284,8 @@ class Holdings:
         """Give by node what is there until a known instant: what locks hold, and pods with a deadline."""
         for node_name, entries in self._on_node.items():
             for entry in entries.values():
-                if entry.held and entry.ends_at is not None:
-                    yield node_name, Span(-inf, entry.ends_at, entry.held)
+                if entry.held and (ends_at := lifetime.ends_at(entry)) is not None:
+                    yield node_name, Span(-inf, ends_at, entry.held)
         for key, node_name, span in self.timeline.spans():
             if not isinstance(key, Key):
                 yield node_name, span
@@ -401,7 +402,9 @@ def _list(
 
 def _shares_in(pod: Pod, entry: ReservationInfo) -> bool:
     """Whether a pod on the node of a shared lock uses its room."""
-    return entry.lends_to(pod) or (entry.sticky and is_owner(pod, entry.key, entry.reservation.spec))
+    return entry.lends_to(pod) or (
+        entry.reservation.reusable and is_owner(pod, entry.key, entry.reservation.spec)
+    )
 
 
 def _occupant(placed: Placed, uses: Resources) -> Occupant:

@@ -6,6 +6,7 @@ from math import inf
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.capacity.holdings import Holdings
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond
@@ -24,12 +25,14 @@ def first_loser(
         return None
     shortfall = columns.shortfall(name)
     losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
-    if any(entry.span is not None for entry in losers):
+    if any(lifetime.span(entry) is not None for entry in losers):
         crowd = holdings.timeline.crowd(name, shortfall)
-        losers = [entry for entry in losers if entry.span is None or entry.key in crowd]
+        losers = [entry for entry in losers if lifetime.span(entry) is None or entry.key in crowd]
     if not losers:
         shortfall = beyond(shortfall, holdings.evictable(name))
-        losers = [entry for entry in held if entry.borrowable and at_most(entry.reserved, shortfall)]
+        losers = [
+            entry for entry in held if entry.reservation.borrowable and at_most(entry.reserved, shortfall)
+        ]
     if not losers:
         return None
     losers = [entry for entry in losers if entry in preferred] or losers

@@ -7,11 +7,13 @@ from tidelock.cluster.columns import Columns
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.lifecycle.two_phase import two_phase_begun
 from tidelock.ledger.messages import amounts_text, held_text, planned_text
+from tidelock.ledger.owners import occupants
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
@@ -68,7 +70,7 @@ class Placement:
             self._place(entry, node, requests, now)
             self._records.step(entry, Event.PLAN, reasons.PLANNED, planned_text(entry), now)
             return
-        entry.end_as_asked()
+        lifetime.apply_spec(entry)
         if entry.phase is Phase.ACTIVE:
             moved = entry.node != node.name
             self._place(entry, node, requests, now)
@@ -80,7 +82,7 @@ class Placement:
             return
         entry.violation = ""
         if entry.activated_at is None:
-            entry.begin(self._groups.begins(entry, now))
+            lifetime.begin(entry, self._groups.begins(entry, now))
         entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
         self._place(entry, node, requests, now)
         self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
@@ -92,12 +94,12 @@ class Placement:
 
     def open_window(self, entry: ReservationInfo, now: float) -> None:
         """Begin the window of a planned reservation: it holds its capacity, if the node has it by now."""
-        begins, entry.ahead = entry.begins_at, False
+        begins, entry.ahead = lifetime.begins_at(entry), False
         if entry.phase is not Phase.PLANNED:
             self._records.commit(entry)
             return
         entry.activated_at, entry.epoch = begins, self._records.epoch
-        entry.end_as_asked()
+        lifetime.apply_spec(entry)
         entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
         self._holdings.hold(entry, entry.reserved)
         self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
@@ -133,7 +135,7 @@ class Placement:
             self.displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
         self._holdings.hold(entry, entry.kept_of(entry.reserved))
-        if not entry.outlasting:
+        if not lifetime.wants_longer(entry):
             entry.resize_problem = ""
         if not entry.violation:
             entry.message = held_text(entry)
@@ -195,11 +197,11 @@ class Placement:
         Its deadline counts from `since`, or from now.
         """
         self._unplace(entry)
-        entry.count_use(now, occupied=False)
+        occupants.count_use(entry, now, occupied=False)
         entry.bound_pod = None
         if entry.hold is not None:
             entry.hold = entry.hold.lost()
-        entry.end_as_asked()
+        lifetime.apply_spec(entry)
         if entry.promised:
             entry.wait(now, since)
         else:
@@ -212,7 +214,7 @@ class Placement:
     def _lose(self, entry: ReservationInfo, now: float) -> None:
         """Take the capacity of a reservation whose node is gone; one that names the node ends."""
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
-        if entry.pinned:
+        if entry.reservation.pinned:
             self._holdings.hold(entry, NOTHING)
             self._records.end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
         else:
@@ -257,7 +259,9 @@ class Placement:
     def _beside_borrowers(self, entry: ReservationInfo, amounts: Resources) -> Resources:
         """Return the part of these amounts that must be free on a reservation's node beside borrowers."""
         return (
-            minus(amounts, self._holdings.credit(entry, entry.node, amounts)) if entry.borrowable else amounts
+            minus(amounts, self._holdings.credit(entry, entry.node, amounts))
+            if entry.reservation.borrowable
+            else amounts
         )
 
     def _place(self, entry: ReservationInfo, node: Node, requests: Resources, now: float) -> None:
@@ -279,7 +283,7 @@ class Placement:
         problem = _node_problem(node)
         if problem is None:
             entry.move_at, entry.moving = None, False
-        elif entry.node_problem is None and not entry.pinned:
+        elif entry.node_problem is None and not entry.reservation.pinned:
             entry.move_at = now + self._move_after
         entry.node_problem = problem
 

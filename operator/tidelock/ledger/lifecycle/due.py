@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
@@ -16,7 +17,7 @@ class DueTimes:
 
     def update(self, entry: ReservationInfo) -> None:
         """Set when a reservation is due next."""
-        self._timers.set(entry.key, entry.deadline())
+        self._timers.set(entry.key, deadlines.next_due(entry))
 
     def remove(self, entry: ReservationInfo) -> None:
         """Forget a reservation that is gone."""

@@ -4,6 +4,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.nominations import Nominations
 from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.leases import ask_the_same, lease_followed
@@ -75,7 +76,7 @@ class Edits:
             return
         if entry.phase is Phase.REJECTED:
             entry.finished_at = None
-            entry.look_ahead(now)
+            lifetime.look_ahead(entry, now)
             entry.lease = lease_followed(None, entry.reservation, now)
             entry.wait(now, asked_at if entry.told_rejected else entry.pending_since)
             self._records.step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.reservation_info import ReservationInfo
 
@@ -27,9 +28,9 @@ def _endings(entry: ReservationInfo, now: float) -> Iterator[Ending]:
     lease, hold = entry.lease, entry.hold
     if lease is not None and lease.lost_at is not None:
         yield Ending(lease.lost_at, Event.FORFEIT, reasons.LEASE_EXPIRED, f"spec.lease: {lease.text}")
-    if entry.ends_at is not None:
+    if (ends_at := lifetime.ends_at(entry)) is not None:
         field = "spec.expireAt" if entry.reservation.expire_at is not None else "spec.ttlSeconds"
-        yield Ending(entry.ends_at, Event.EXPIRE, reasons.EXPIRED, f"{field} has passed")
+        yield Ending(ends_at, Event.EXPIRE, reasons.EXPIRED, f"{field} has passed")
     if hold is not None and hold.commit_due is not None:
         yield Ending(hold.commit_due, Event.ABORT, reasons.NOT_COMMITTED, f"it was {hold.text}")
     if entry.superseded_by:

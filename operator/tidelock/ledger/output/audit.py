@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.owners import occupants
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import format_instant
@@ -65,7 +66,7 @@ def record(entry: ReservationInfo, now: float) -> Record:
     reservation, ended = entry.reservation, entry.phase in SETTLED - {Phase.TERMINATING}
     end = entry.finished_at if ended and entry.finished_at is not None else now
     began = entry.activated_at
-    occupied = entry.occupied_for(end)
+    occupied = occupants.occupied_seconds(entry, end)
     room = (
         {name: units for name, units in reservation.pod.requests.items() if name != PODS}
         if reservation.pod

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
@@ -118,7 +119,7 @@ def _instants(
     phase: Phase, group: Group | None, members: Sequence[ReservationInfo], now: float
 ) -> dict[str, str]:
     """Tell when the group began, ends and ended."""
-    ends = max((entry.ends_at for entry in members if entry.ends_at is not None), default=None)
+    ends = max((end for end in map(lifetime.ends_at, members) if end is not None), default=None)
     finished = max((entry.finished_at for entry in members if entry.finished_at is not None), default=now)
     over = phase not in (Phase.PENDING, Phase.ACTIVE)
     instants = {

@@ -6,10 +6,12 @@ from typing import Any
 
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.usage import Occupant
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.migration import approved, migration_asked, render_plan
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState, commit_token
+from tidelock.ledger.owners import occupants
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model.api.reservation import Phase, owner_text
@@ -42,7 +44,7 @@ def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
     }
     for name, instant in (
         ("activatedAt", entry.activated_at),
-        ("expiresAt", entry.ends_at),
+        ("expiresAt", lifetime.ends_at(entry)),
         ("finishedAt", entry.finished_at),
     ):
         if instant is not None:
@@ -85,10 +87,10 @@ def _queue(entry: ReservationInfo, place: QueuePosition) -> dict[str, Any]:
 
 def _use(entry: ReservationInfo) -> dict[str, Any]:
     """Tell what those use who are in a shared lock."""
-    if not entry.occupants or not (used := entry.used):
+    if not entry.occupants or not (used := occupants.used(entry)):
         return {}
-    if entry.borrowable:
-        return {"lent": _shown(used), "borrowers": len(entry.inside)}
+    if entry.reservation.borrowable:
+        return {"lent": _shown(used), "borrowers": len(occupants.bound_occupants(entry))}
     return {"used": _shown(used)}
 
 
@@ -167,7 +169,7 @@ def _awaited(entry: ReservationInfo) -> tuple[str, str] | None:
     """Say what a lock waits for, if for anything: room, the end of a binding, a resize, its commit."""
     if entry.phase in (Phase.PENDING, Phase.BOUND):
         return entry.reason, entry.message
-    if entry.growing or entry.outlasting:
+    if entry.growing or lifetime.wants_longer(entry):
         return reasons.RESIZE_PENDING, entry.resize_problem
     commitment = _commitment(entry)
     if entry.phase is Phase.ACTIVE and commitment is not None and not commitment[0]:
@@ -193,7 +195,7 @@ def _readiness(entry: ReservationInfo) -> tuple[bool, str, str]:
         return False, reasons.NOT_RENEWED, lapsed
     if (commitment := _commitment(entry)) is not None and not commitment[0]:
         return commitment
-    if entry.borrowable and (ending := entry.ending):
+    if entry.reservation.borrowable and (ending := occupants.ending_occupants(entry)):
         return False, reasons.BORROWERS_ENDING, _ending_text(entry, ending)
     return True, reasons.HELD, entry.message
 
@@ -235,12 +237,12 @@ def _planned_moves(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 def _occupancy(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Say of a lock for reuse who is in it."""
-    if not entry.sticky or entry.phase is not Phase.ACTIVE:
+    if not entry.reservation.reusable or entry.phase is not Phase.ACTIVE:
         return
     if entry.bound_pod is None:
         yield "Occupied", False, reasons.VACANT, "no owner is in"
     else:
-        others = len(entry.inside) - 1
+        others = len(occupants.bound_occupants(entry)) - 1
         more = f", and {others} more" if others > 0 else ""
         text = f"pod {entry.key.namespace}/{entry.bound_pod.name} is in{more}"
         yield "Occupied", True, reasons.OCCUPIED, text
@@ -248,11 +250,11 @@ def _occupancy(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 def _lending(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Say of a borrowable lock who uses its room."""
-    if not entry.borrowable or entry.phase is not Phase.ACTIVE:
+    if not entry.reservation.borrowable or entry.phase is not Phase.ACTIVE:
         return
     noted, _ = entry.transition_times.get("Lent", ("False", 0.0))
     if noted == "True":
-        names = [str(each.key) for each in entry.inside]
+        names = [str(each.key) for each in occupants.bound_occupants(entry)]
         more = f", and {len(names) - 1} more" if len(names) > 1 else ""
         yield (
             "Lent",

@@ -5,6 +5,7 @@ the amounts of its message, which change with every pod that comes or goes.
 """
 
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.owners.ownership import Ownership
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -35,7 +36,8 @@ def told_by(text: str, earlier: str) -> bool:
 def _standing(entry: ReservationInfo) -> str:
     if entry.phase is Phase.ACTIVE and not entry.group_committed:
         return f"{Phase.PENDING}: {reasons.GROUP_INCOMPLETE}"
-    if entry.phase is Phase.ACTIVE and entry.sticky and entry.occupants:
+    if entry.phase is Phase.ACTIVE and entry.reservation.reusable and entry.occupants:
         return f"{entry.phase} and in use by another pod"
-    begins = f", and begins at {format_instant(entry.begins_at)}" if entry.begins_at is not None else ""
+    begins_at = lifetime.begins_at(entry)
+    begins = "" if begins_at is None else f", and begins at {format_instant(begins_at)}"
     return f"{entry.phase}: {entry.reason}{begins}"

@@ -25,7 +25,8 @@ class Claim:
 
     @property
     def uids(self) -> list[str]:
-        """Uids of the groups, then of reservations for any pod of a workload, then of others."""
-        groups = [entry.membership.uid for entry in self.entries if entry.membership is not None]
+        """UIDs of the groups, then of reservations for any pod of a workload, then of others."""
+        memberships = (entry.reservation.membership for entry in self.entries)
+        groups = [each.uid for each in memberships if each is not None]
         chosen_first = sorted(self.entries, key=lambda entry: not is_for_any(entry, self.pod))
         return [*groups, *(entry.uid for entry in chosen_first)]

@@ -64,7 +64,7 @@ class Claims:
         reused = (
             each
             for each in self._holdings.occupied_on(node_name)
-            if each.sticky and pod_uid in each.occupants
+            if each.reservation.reusable and pod_uid in each.occupants
         )
         return [*(claim.entries if claim is not None else ()), *reused]
 

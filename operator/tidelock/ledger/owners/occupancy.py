@@ -3,6 +3,7 @@
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.messages import held_text
+from tidelock.ledger.owners import occupants
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import BoundPod, Phase
@@ -18,16 +19,16 @@ class Occupancy:
         """Compare the pods inside a reservation with those reported before."""
         if entry.phase is not Phase.ACTIVE:
             return
-        if entry.sticky:
+        if entry.reservation.reusable:
             self._report_owner(entry, now)
-        if entry.borrowable:
+        if entry.reservation.borrowable:
             self._report_borrowers(entry, now)
 
     def _report_owner(self, entry: ReservationInfo, now: float) -> None:
-        first = next(iter(entry.inside), None)
+        first = next(iter(occupants.bound_occupants(entry)), None)
         before = entry.bound_pod
         if (first.uid if first else "") != (before.uid if before else ""):
-            entry.count_use(now, occupied=first is not None)
+            occupants.count_use(entry, now, occupied=first is not None)
             if first is not None:
                 entry.bound_pod = BoundPod(name=first.key.name, uid=first.uid)
                 text = f"pod {first.key} is in it, on {entry.node}"
@@ -39,7 +40,7 @@ class Occupancy:
         self._records.commit(entry)
 
     def _report_borrowers(self, entry: ReservationInfo, now: float) -> None:
-        borrowers = entry.inside
+        borrowers = occupants.bound_occupants(entry)
         was, _ = entry.transition_times.get("Lent", ("False", now))
         if was != str(bool(borrowers)):
             entry.transition_times["Lent"] = (str(bool(borrowers)), now)

@@ -146,14 +146,14 @@ class Ownership:
         loose: list[ReservationInfo] = []
         certain: list[ReservationInfo] = []
         for entry in own:
-            if not entry.sticky:
+            if not entry.reservation.reusable:
                 (loose if is_for_any(entry, pod) else certain).append(entry)
         chosen = self._groups.taken(certain, node_name)
         if named_only or not loose:
             return chosen
         if pod.claimed_reservations is not None:
             return sorted([*chosen, *loose], key=lambda entry: entry.key)
-        reused = (entry for entry in own if entry.sticky and entry.node == node_name)
+        reused = (entry for entry in own if entry.reservation.reusable and entry.node == node_name)
         uses = (entry.occupants[pod.uid].uses for entry in reused if pod.uid in entry.occupants)
         here = [entry for entry in chosen if entry.reserved and entry.node == node_name]
         needed = reduce(beyond, (*uses, self._holdings.released(here, node_name)), pod.requests)
@@ -176,7 +176,7 @@ class Ownership:
         """Choose the locks that fit best; all of them, where less would not release what they lend."""
         indexes = best_fit(needed, [entry.held for entry in offered], self._capacity(node_name))
         best = [offered[index] for index in indexes]
-        if not any(entry.borrowable for entry in offered):
+        if not any(entry.reservation.borrowable for entry in offered):
             return best
         there = self._holdings.released([*here, *offered], node_name)
         before = self._holdings.released(here, node_name)

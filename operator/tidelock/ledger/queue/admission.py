@@ -5,6 +5,7 @@ from collections.abc import Collection
 from tidelock.cluster.nominator import Nominator
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
+from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.queue.waiting import WaitingReservations
@@ -65,11 +66,11 @@ class Admission:
     def renew_expiry(self, entry: ReservationInfo) -> None:
         """Let a reservation that has begun end as its spec says, but later only if its quota allows that."""
         entry.resize_problem = ""
-        if entry.outlasting and (problem := self._quotas.problem(entry)):
+        if lifetime.wants_longer(entry) and (problem := self._quotas.problem(entry)):
             entry.resize_problem = problem
             self._waiting.park(entry)
         else:
-            entry.end_as_asked()
+            lifetime.apply_spec(entry)
 
     def renew_ceilings(self, namespace: str) -> None:
         """Apply the highest priority that the quotas of a namespace allow now to its reservations."""
@@ -103,5 +104,10 @@ class Admission:
             self._records.commit(entry)
         elif first:
             self._records.due.update(entry)
-        if first and entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
+        if (
+            first
+            and entry.phase is Phase.PENDING
+            and (due := deadlines.next_due(entry)) is not None
+            and due <= now
+        ):
             self._endings.give_up(entry, now)

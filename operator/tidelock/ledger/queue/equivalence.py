@@ -11,6 +11,7 @@ from itertools import islice
 from math import inf
 from operator import itemgetter
 
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import Order, ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -118,11 +119,11 @@ def scheduling_hash(entry: ReservationInfo) -> Hashable | None:
     already.
     """
     pod = entry.reservation.pod
-    if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.may_preempt:
+    if pod is None or entry.phase is Phase.ACTIVE or entry.reservation.reusable or pod.spec.may_preempt:
         return None
     if entry.earmark or (entry.plan is not None and entry.plan.under_way):
         return None  # what comes free there is for nobody else
-    if entry.begins_at is not None or entry.reservation.run_seconds < inf:
+    if lifetime.begins_at(entry) is not None or entry.reservation.run_seconds < inf:
         return None
     # Priority: whose nominations it has to yield to.
     return pod.spec.priority, pod.placement_key, pod.neighbour_key
@@ -130,7 +131,7 @@ def scheduling_hash(entry: ReservationInfo) -> Hashable | None:
 
 def capacity_demand(entry: ReservationInfo) -> Hashable:
     """Give a value that is equal for locks for which there is room alike; own for members of a group."""
-    alike = scheduling_hash(entry) if entry.membership is None else None
+    alike = scheduling_hash(entry) if entry.reservation.membership is None else None
     return entry.key if alike is None else alike
 
 
@@ -148,5 +149,5 @@ def quota_demand(entry: ReservationInfo) -> Hashable:
     """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
     if entry.reserved:
         return entry.key
-    rights = entry.wanted_priority, entry.preempts
-    return tuple(sorted(entry.reservation.requests.items())), entry.wanted_life, *rights
+    rights = entry.reservation.priority, entry.reservation.preempts
+    return tuple(sorted(entry.reservation.requests.items())), lifetime.wanted_seconds(entry), *rights

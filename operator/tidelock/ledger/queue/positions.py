@@ -95,7 +95,7 @@ class QueuePositions:
 
 def waits_for_capacity(entry: ReservationInfo) -> bool:
     """Whether a lock waits for its first room, from now on and by itself, and for nothing else."""
-    waits = entry.phase is Phase.PENDING and not entry.ahead and entry.membership is None
+    waits = entry.phase is Phase.PENDING and not entry.ahead and entry.reservation.membership is None
     return waits and entry.reason in _FOR_ROOM
 
 

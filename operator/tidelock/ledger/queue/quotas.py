@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidelock.cluster.lister import Lister
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -42,7 +43,7 @@ class Charge:
     def asked_for(cls, entry: ReservationInfo) -> "Charge":
         """Count a lock as it will count when it has what its spec asks for."""
         requests = entry.reservation.requests
-        return cls.of(requests, entry.wanted_life, requests)
+        return cls.of(requests, lifetime.wanted_seconds(entry), requests)
 
     def __add__(self, other: "Charge") -> "Charge":
         return Charge(
@@ -128,7 +129,7 @@ class Quotas:
         before = self._charges.get(entry.key, _NO_CHARGE)
         bound = entry.phase is Phase.BOUND
         room, unused = (before.reserved, before.unused) if bound else (entry.reserved, _unused(entry))
-        self._replace(entry.key, before, Charge.of(room, entry.life, unused))
+        self._replace(entry.key, before, Charge.of(room, lifetime.granted_seconds(entry), unused))
 
     def remove(self, entry: ReservationInfo) -> None:
         """Count a reservation that is gone no more."""
@@ -199,10 +200,10 @@ class Quotas:
 
 def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> Iterator[str]:
     """Say what a lock asks for that is refused because no quota of its namespace names it."""
-    if entry.wanted_priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
-        wanted = f"spec.priority {entry.wanted_priority}"
+    if entry.reservation.priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
+        wanted = f"spec.priority {entry.reservation.priority}"
         yield f"{wanted} needs a ReservationQuota with maxPriority, and there is none"
-    if entry.preempts and all(quota.spec.preemption_policy is None for quota in quotas):
+    if entry.reservation.preempts and all(quota.spec.preemption_policy is None for quota in quotas):
         yield (
             f"spec.preemptionPolicy {_PREEMPT} needs a ReservationQuota with preemptionPolicy {_PREEMPT},"
             " and there is none"
@@ -224,12 +225,16 @@ def _excesses(
         if units > max(limit, own.reserved.get(resource, 0)):
             text, most = format_quantity(resource, units), format_quantity(resource, limit)
             yield Excess(f"maxAmounts.{resource}", text, most)
-    longer = entry.wanted_life > entry.life or not own.reserved
-    if spec.max_life_seconds is not None and longer and entry.wanted_life > spec.max_life_seconds:
-        yield Excess("maxLifeSeconds", str(entry.wanted_life), str(spec.max_life_seconds))
-    if spec.max_priority is not None and entry.wanted_priority > spec.max_priority:
-        yield Excess("maxPriority", str(entry.wanted_priority), str(spec.max_priority))
-    if spec.preemption_policy == "Never" and entry.preempts:
+    longer = lifetime.wanted_seconds(entry) > lifetime.granted_seconds(entry) or not own.reserved
+    if (
+        spec.max_life_seconds is not None
+        and longer
+        and lifetime.wanted_seconds(entry) > spec.max_life_seconds
+    ):
+        yield Excess("maxLifeSeconds", str(lifetime.wanted_seconds(entry)), str(spec.max_life_seconds))
+    if spec.max_priority is not None and entry.reservation.priority > spec.max_priority:
+        yield Excess("maxPriority", str(entry.reservation.priority), str(spec.max_priority))
+    if spec.preemption_policy == "Never" and entry.reservation.preempts:
         yield Excess("preemptionPolicy", _PREEMPT, "Never")
 
 
@@ -264,4 +269,4 @@ def _text(name: str, excesses: list[Excess]) -> str:
 
 def _unused(entry: ReservationInfo) -> Resources:
     """Tell what no owner uses of a lock's room; who borrows of it is none, and maybe of another namespace."""
-    return entry.reserved if entry.borrowable else entry.held
+    return entry.reserved if entry.reservation.borrowable else entry.held

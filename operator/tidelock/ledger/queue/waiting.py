@@ -9,6 +9,7 @@ follows: at once, or at the latest when no other is left to be tried.
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_demand, question, quota_demand
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -61,7 +62,7 @@ class WaitingReservations:
     def update(self, entry: ReservationInfo) -> None:
         """Take over what a reservation wants now; one that begins to want capacity is untried."""
         key = entry.key
-        if not (entry.wanting or entry.outlasting):
+        if not (entry.wanting or lifetime.wants_longer(entry)):
             self._over_quota.discard(key)
         if not entry.wanting:
             self.untried.pop(key, None)
@@ -166,7 +167,7 @@ class WaitingReservations:
         )
 
     def _retry_parked(self, entries: list[ReservationInfo]) -> None:
-        self.outlasting.update({entry.key: entry for entry in entries if entry.outlasting})
+        self.outlasting.update({entry.key: entry for entry in entries if lifetime.wants_longer(entry)})
         self.retry(entries)
 
     def _go_on_after(self, key: Key) -> None:

@@ -32,7 +32,7 @@ class GroupKey(NamedTuple):
     @classmethod
     def of(cls, entry: ReservationInfo) -> "GroupKey | None":
         """Name the group of a lock, if it is in one."""
-        membership = entry.membership
+        membership = entry.reservation.membership
         return None if membership is None else cls(entry.key.namespace, membership.name, membership.uid)
 
 
@@ -176,14 +176,14 @@ class Groups:
 
     def update(self, entry: ReservationInfo) -> None:
         """Add a reservation that is new to its group, if it is in one, and have the group settled."""
-        if entry.membership is None:
+        if entry.reservation.membership is None:
             return
         if not entry.outside:
             self._join(entry)
         self._unsettle(self.of(entry.reservation))
 
     def _join(self, entry: ReservationInfo) -> None:
-        key, membership = GroupKey.of(entry), entry.membership
+        key, membership = GroupKey.of(entry), entry.reservation.membership
         if key is None or membership is None:
             return
         group = self._groups.get(key)

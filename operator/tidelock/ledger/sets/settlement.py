@@ -4,6 +4,7 @@ from functools import partial
 
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.lifecycle.transitions import Event
@@ -64,12 +65,12 @@ class GroupSettlement:
     def settle(self, group: Group, now: float) -> None:
         """Commit a group that is complete and stored, and break one up that is short."""
         for entry in group.late:  # it ends with the others, even if it never gets capacity
-            entry.begin(self._groups.begins(entry, now))
+            lifetime.begin(entry, self._groups.begins(entry, now))
             self._records.commit(entry)
             self._endings.expire_if_over(entry, now)
         if not group.complete:
             self._break_up(group, now)
-        elif not group.group_committed and any(entry.missed for entry in group.holding):
+        elif not group.group_committed and any(deadlines.missed(entry) for entry in group.holding):
             self._give_up_together(group, now)
         elif not group.group_committed and group.stored:
             group.give(given=True)

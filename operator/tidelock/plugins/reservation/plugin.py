@@ -199,7 +199,7 @@ class ReservationPlugin(
         if found is not None:
             return PostFilterResult(SUCCESS, *found)
         # Less locks beside what it has lent may be what it takes for evictions to do.
-        lends = own is not None and any(entry.borrowable for entry in own.entries)
+        lends = own is not None and any(entry.reservation.borrowable for entry in own.entries)
         return PostFilterResult(
             Status(Code.UNSCHEDULABLE),
             # A nomination of a pod that may not preempt was made here, and no other plugin takes it away.
@@ -301,7 +301,7 @@ def _reason(resource: str) -> str:
 
 def _serves(entry: ReservationInfo, pod: Pod) -> bool:
     """Whether a lock has any of what a pod asks for; in one for reuse others may use it."""
-    room = entry.reserved if entry.borrowable else entry.held
+    room = entry.reserved if entry.reservation.borrowable else entry.held
     return any(units and room.get(name) for name, units in pod.requests.items())
 
 

@@ -33,7 +33,9 @@ def reclaimed(
 ) -> tuple[str, Victims] | None:
     """Choose the node of one of a pod's own locks and who leaves it; None if that does not help anywhere."""
     found = []
-    for name in sorted({entry.node for entry in own.entries if entry.borrowable and entry.reserved}):
+    for name in sorted(
+        {entry.node for entry in own.entries if entry.reservation.borrowable and entry.reserved}
+    ):
         if snapshot.row(name) is not None and (borrowers := handle.ledger.holdings.borrowers_on(name)):
             trial = _Trial(handle, own.entries, state, pod, snapshot, filter_result, name)
             victims = trial.victims(borrowers)

@@ -13,6 +13,7 @@ from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.events import ObjectReference
 from tidelock.ledger.effects import Effects, Transition
 from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.output.audit import Record, record
 from tidelock.ledger.output.status import render_reservation
@@ -120,7 +121,7 @@ class StatusWriter(ObjectWriter):
         return wanted if wanted != entry.reservation.status else None
 
     def _removable(self, entry: ReservationInfo) -> bool:
-        removable_at = entry.removable_at()
+        removable_at = deadlines.removable_at(entry)
         return removable_at is not None and removable_at <= self._clock.now()
 
     async def _write_difference(self, key: Key) -> None:

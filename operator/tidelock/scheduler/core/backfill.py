@@ -19,6 +19,7 @@ from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.ledger.capacity.forecast import Forecast, Shortages
 from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.queue.positions import waits_for_capacity
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
@@ -164,7 +165,7 @@ class Backfill:
             self._left.clear()
             candidates = fits
         start = forecast.earliest_among(pod.requests, candidates)
-        if start is not None and start.at <= entry.given_up_at:
+        if start is not None and start.at <= deadlines.given_up_at(entry):
             return start.node
         least = shortages[candidates].min()
         return forecast.first_of((candidates & (shortages == least)).nonzero()[0])

@@ -15,7 +15,7 @@ def look_for_owner(ledger: Ledger, cache: Cache, entry: ReservationInfo, now: fl
     Not by the pod with the uid `but`, if one is given.
     """
     spec = entry.reservation.spec
-    if spec is None or entry.sticky or entry.phase in SETTLED:
+    if spec is None or entry.reservation.reusable or entry.phase in SETTLED:
         return
     for pod, node_name in _bound_owners(cache, entry, spec):
         if pod.uid == but:
@@ -23,7 +23,7 @@ def look_for_owner(ledger: Ledger, cache: Cache, entry: ReservationInfo, now: fl
         ledger.claims.claim_tentatively(pod, node_name, now)
         if is_for_any(entry, pod):
             continue  # each pod that others have bound chooses of such locks
-        if entry.membership is None or entry.phase is Phase.BOUND:
+        if entry.reservation.membership is None or entry.phase is Phase.BOUND:
             return  # else the pod has, or takes, another member of the group
 
 

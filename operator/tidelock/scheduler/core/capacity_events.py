@@ -45,7 +45,11 @@ class CapacityEvents:
         for shift in shifts:
             entry = shift.entry
             if shift.after and not covers(shift.before, shift.after):
-                event = RESERVATION_LENT if entry.borrowable and entry.occupants else RESERVATION_ACTIVE
+                event = (
+                    RESERVATION_LENT
+                    if entry.reservation.borrowable and entry.occupants
+                    else RESERVATION_ACTIVE
+                )
                 only = owner_names(entry.key, entry.reservation.spec)
                 self._queue.notify(event, None, entry, now, only=only)
             if claimed_by is not None and claimed_by.node_name == shift.node:

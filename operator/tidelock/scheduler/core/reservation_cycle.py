@@ -14,6 +14,7 @@ from tidelock.framework.api import Counts, Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.owners.matching import owner_names, owners_among
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, ReservationSpec
@@ -81,7 +82,7 @@ class ReservationCycle:
         if home is not None:
             return home
         return evaluation.choose(answers=answers) or evaluation.choose_between(
-            *entry.stay_from(evaluation.now), answers=answers
+            *lifetime.needed_from(entry, evaluation.now), answers=answers
         )
 
     def find_node(
@@ -141,7 +142,7 @@ class ReservationCycle:
 
     def _home(self, entry: ReservationInfo, evaluation: Evaluation) -> Node | None:
         """Return the node of owners of a reservation for reuse, if it fits beside what they use of it."""
-        if not entry.sticky or entry.ahead or entry.reservation.spec is None:
+        if not entry.reservation.reusable or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, kept = evaluation.snapshot, evaluation.nominated_above()
         placed = self._placed_owners(entry, entry.reservation.spec)

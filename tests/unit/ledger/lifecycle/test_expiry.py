@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import LedgerScene
@@ -116,16 +117,16 @@ def test_an_object_goes_at_its_time(
     ledger: LedgerScene, phase: Phase, spec: dict[str, Any], removable_at: float | None
 ) -> None:
     entry = ledger.reservation(**spec)
-    assert entry.removable_at() is None
+    assert deadlines.removable_at(entry) is None
     entry.phase, entry.finished_at = phase, END
-    assert entry.removable_at() == removable_at
-    assert entry.deadline() == removable_at
+    assert deadlines.removable_at(entry) == removable_at
+    assert deadlines.next_due(entry) == removable_at
 
 
 def test_an_object_whose_spec_was_never_readable_stays(ledger: LedgerScene) -> None:
     entry = ledger.reservation(owners=[])
-    assert (entry.phase, entry.finished_at, entry.removable_at()) == (Phase.REJECTED, NOW, None)
-    assert entry.expiry_from(NOW) is None
+    assert (entry.phase, entry.finished_at, deadlines.removable_at(entry)) == (Phase.REJECTED, NOW, None)
+    assert lifetime.expiry_from(entry, NOW) is None
 
 
 def test_a_tombstone_is_taken_up_when_it_may_go(ledger: LedgerScene) -> None:

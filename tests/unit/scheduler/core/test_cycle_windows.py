@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -179,7 +180,11 @@ def test_an_edit_plans_anew(core: Core) -> None:
     )
     core.step()
 
-    assert (entry.phase, entry.reserved["cpu"], entry.ends_at) == (Phase.PLANNED, 4000, NOW + HOUR + 60)
+    assert (entry.phase, entry.reserved["cpu"], lifetime.ends_at(entry)) == (
+        Phase.PLANNED,
+        4000,
+        NOW + HOUR + 60,
+    )
 
 
 def test_a_lock_that_finds_no_room_in_its_window_is_given_up_in_time(core: Core) -> None:
@@ -210,7 +215,11 @@ def test_the_next_process_knows_the_plan(core: Core) -> None:
     )
     after.step()
 
-    assert (again.phase, again.held, again.span) == (Phase.PLANNED, entry.held, entry.span)
+    assert (again.phase, again.held, lifetime.span(again)) == (
+        Phase.PLANNED,
+        entry.held,
+        lifetime.span(entry),
+    )
     assert render_reservation(again, NOW) == status
 
 

@@ -6,6 +6,7 @@ from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
@@ -37,7 +38,7 @@ def test_nothing_is_tried_before_all_members_are_there() -> None:
 def test_who_waits_for_members_is_not_given_up_whatever_was_tried_before() -> None:
     gang = Gang(cluster("1"), 2).come(pendingDeadlineSeconds=60)
     gang.settle()
-    assert gang[1].deadline() is not None
+    assert deadlines.next_due(gang[1]) is not None
     gang.drop(0)
     gang.settle()
     gang.core.clock.advance(60)
