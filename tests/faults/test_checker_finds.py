@@ -19,7 +19,7 @@ from tidelock.cluster.nominator import Nominator
 from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import ledger, reservation_info
-from tidelock.ledger.capacity import holdings
+from tidelock.ledger.capacity import sharing
 from tidelock.ledger.lifecycle import choices
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
@@ -130,7 +130,7 @@ def _all_of_a_set_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _owners_use_no_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holdings, "_shares_in", lambda *_: False)
+    monkeypatch.setattr(sharing, "_may_use", lambda *_: False)
 
 
 def _nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ class AdmissionCheck:
             for placed in self._cache.pods_on(name):
                 if placed.pod.uid in victims[name]:
                     judged.requested[index] -= judged.vector(placed.pod.requests)
-            for entry in self._ledger.holdings.occupied_on(name):
+            for entry in self._ledger.holdings.sharing.occupied_on(name):
                 for uid in entry.occupants.keys() & victims[name] if entry not in own else ():
                     judged.reserved[index] += judged.vector(entry.occupants[uid].uses)
         _, verdicts = self._judge(pod, judged)

@@ -60,4 +60,4 @@ def without_own_reservations(ledger: Ledger, pod: Pod, state: CycleState) -> Abs
     if own is None:
         own = OwnReservations(tuple(ledger.ownership.of(pod)))
         state.write(own)
-    return ledger.holdings.apart(own.entries)
+    return ledger.holdings.trials.without_reserve_pods(own.entries)

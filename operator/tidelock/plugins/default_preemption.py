@@ -328,10 +328,10 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
         """Give the places of the pods on some rows that are in a lock which is not below the pod."""
-        if not self.handle.ledger.holdings.reused:
+        if not self.handle.ledger.holdings.sharing:
             return
         for index, row in enumerate(rows.tolist()):
-            entries = self.handle.ledger.holdings.occupied_on(snapshot.nodes[row].name)
+            entries = self.handle.ledger.holdings.sharing.occupied_on(snapshot.nodes[row].name)
             safe = [
                 each
                 for each in entries

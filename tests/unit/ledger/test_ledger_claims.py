@@ -126,7 +126,7 @@ def test_what_is_kept_goes_with_its_node(ledger: LedgerScene) -> None:
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.drop_node("node-a")
     ledger.put_node("node-a")
-    assert (ledger.reserved(), ledger.ledger.holdings.holds_room) == (0, False)
+    assert (ledger.reserved(), ledger.ledger.holdings.holds_any) == (0, False)
 
 
 def test_the_lock_ends_if_it_expired_meanwhile(ledger: LedgerScene) -> None:

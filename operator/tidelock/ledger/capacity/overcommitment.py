@@ -29,7 +29,7 @@ def first_loser(
         crowd = holdings.timeline.crowd(name, shortfall)
         losers = [entry for entry in losers if lifetime.span(entry) is None or entry.key in crowd]
     if not losers:
-        shortfall = beyond(shortfall, holdings.evictable(name))
+        shortfall = beyond(shortfall, holdings.sharing.evictable(name))
         losers = [
             entry for entry in held if entry.reservation.borrowable and at_most(entry.reserved, shortfall)
         ]

@@ -103,7 +103,7 @@ class Placement:
         entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
         self._holdings.hold(entry, entry.reserved)
         self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
-        self._holdings.retell(entry)
+        self._holdings.announce(entry)
         self._displace_overcommitted(entry.node, now, None)
         self._choices.decide(entry, now)
 
@@ -259,7 +259,7 @@ class Placement:
     def _beside_borrowers(self, entry: ReservationInfo, amounts: Resources) -> Resources:
         """Return the part of these amounts that must be free on a reservation's node beside borrowers."""
         return (
-            minus(amounts, self._holdings.credit(entry, entry.node, amounts))
+            minus(amounts, self._holdings.sharing.credit(entry, entry.node, amounts))
             if entry.reservation.borrowable
             else amounts
         )

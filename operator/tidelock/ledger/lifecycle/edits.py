@@ -47,7 +47,7 @@ class Edits:
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
         priority = entry.priority
         if entry.reserved and before is not None and spec is not None and before.owners != spec.owners:
-            self._holdings.retell(entry)
+            self._holdings.announce(entry)
         entry.reservation, entry.problem = reservation, reservation.problem or entry.outside
         if not edited or entry.final:
             return

@@ -63,7 +63,7 @@ class Claims:
         claim = self.in_flight.get(pod_uid)
         reused = (
             each
-            for each in self._holdings.occupied_on(node_name)
+            for each in self._holdings.sharing.occupied_on(node_name)
             if each.reservation.reusable and pod_uid in each.occupants
         )
         return [*(claim.entries if claim is not None else ()), *reused]

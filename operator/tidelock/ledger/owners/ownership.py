@@ -156,7 +156,7 @@ class Ownership:
         reused = (entry for entry in own if entry.reservation.reusable and entry.node == node_name)
         uses = (entry.occupants[pod.uid].uses for entry in reused if pod.uid in entry.occupants)
         here = [entry for entry in chosen if entry.reserved and entry.node == node_name]
-        needed = reduce(beyond, (*uses, self._holdings.released(here, node_name)), pod.requests)
+        needed = reduce(beyond, (*uses, self._holdings.sharing.released(here, node_name)), pod.requests)
         offered = [entry for entry in loose if entry.reserved and entry.node == node_name]
         chosen += self._best(needed, offered, here, node_name)
         return sorted(chosen, key=lambda entry: entry.key)
@@ -178,10 +178,10 @@ class Ownership:
         best = [offered[index] for index in indexes]
         if not any(entry.reservation.borrowable for entry in offered):
             return best
-        there = self._holdings.released([*here, *offered], node_name)
-        before = self._holdings.released(here, node_name)
+        there = self._holdings.sharing.released([*here, *offered], node_name)
+        before = self._holdings.sharing.released(here, node_name)
         enough = at_most(needed, minus(there, before))
-        released = minus(self._holdings.released([*here, *best], node_name), before)
+        released = minus(self._holdings.sharing.released([*here, *best], node_name), before)
         return best if covers(released, enough) else offered
 
     def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[ReservationInfo]:
@@ -197,8 +197,8 @@ class Ownership:
             return NOTHING
         theirs = [entry for entry in self.on_node(pods, node_name) if entry not in besides]
         others = [entry for entry in besides if entry.reserved and entry.node == node_name]
-        released = self._holdings.released([*others, *theirs], node_name)
-        return minus(released, self._holdings.released(others, node_name))
+        released = self._holdings.sharing.released([*others, *theirs], node_name)
+        return minus(released, self._holdings.sharing.released(others, node_name))
 
     def _forget(self, key: Key) -> None:
         """Have the end of a lock not be remembered."""

@@ -97,11 +97,11 @@ class ReservationPlugin(
         if own is None:
             own = OwnReservations(tuple(ledger.ownership.of(pod)))
             state.write(own)
-        if not ledger.holdings.holds_room and not pod.requires_reservation:
+        if not ledger.holdings.holds_any and not pod.requires_reservation:
             return SKIP
         state.write(AllReservations(ledger))
         special = pod.requires_reservation or any(_serves(entry, pod) for entry in own.entries)
-        if ledger.holdings.lenders and pod.borrows:
+        if ledger.holdings.sharing.lenders and pod.borrows:
             state.write(self._lendable(pod, snapshot, own))
             special = True
         return SUCCESS if special else SUCCESS_ALIKE
@@ -253,7 +253,7 @@ class ReservationPlugin(
         name = snapshot.nodes[row].name
         own = [entry for entry in state.expect(OwnReservations).on_node.get(name, ()) if entry.reserved]
         if own:
-            free = free + snapshot.vector(self.handle.ledger.holdings.released(own, name))
+            free = free + snapshot.vector(self.handle.ledger.holdings.sharing.released(own, name))
         if (lendable := state.read(_Lendable)) is not None:
             free = free + lendable.amounts[snapshot.rows][row]
         return free
@@ -262,7 +262,7 @@ class ReservationPlugin(
         """Sum what locks have left to lend to a pod that is not their owner."""
         amounts = np.zeros((len(self.handle.columns), len(snapshot.resources)), np.int64)
         wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
-        for entry in self.handle.ledger.holdings.lenders.values():
+        for entry in self.handle.ledger.holdings.sharing.lenders.values():
             row = snapshot.row(entry.node)
             if row is not None and entry not in own and entry.lends_to(pod):
                 for resource, column in wanted:

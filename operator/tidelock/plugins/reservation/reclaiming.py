@@ -36,7 +36,9 @@ def reclaimed(
     for name in sorted(
         {entry.node for entry in own.entries if entry.reservation.borrowable and entry.reserved}
     ):
-        if snapshot.row(name) is not None and (borrowers := handle.ledger.holdings.borrowers_on(name)):
+        if snapshot.row(name) is not None and (
+            borrowers := handle.ledger.holdings.sharing.borrowers_on(name)
+        ):
             trial = _Trial(handle, own.entries, state, pod, snapshot, filter_result, name)
             victims = trial.victims(borrowers)
             if victims is not None:
@@ -107,7 +109,7 @@ class _Trial:
         return bool(whatif.judge().fits[0])
 
     def _would_hold(self, without: Collection[ReservationInfo], gone: Collection[str] = ()) -> Amounts:
-        held = self._handle.ledger.holdings.would_hold(self._name, without=without, gone=gone)
+        held = self._handle.ledger.holdings.sharing.would_hold(self._name, without=without, gone=gone)
         return self._snapshot.vector(held)
 
     def _takes(self, pods: Iterable[Pod]) -> Amounts:

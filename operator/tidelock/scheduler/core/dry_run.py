@@ -170,7 +170,7 @@ class DryRun:
         Only what is known counts: pods stay, and locks end when they end at the latest. A node for which
         pods are nominated is left out, as nobody knows when these come.
         """
-        if not self._ledger.holdings.holds_room:
+        if not self._ledger.holdings.holds_any:
             return None
         snapshot = evaluation.snapshot
         hopeful = sound & snapshot.free_for(wanted, beside_reservations=False)

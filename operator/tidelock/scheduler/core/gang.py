@@ -186,7 +186,7 @@ class GangScheduler:
         found: list[tuple[ReservationInfo, Node]] = []
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.spare
-        with self._ledger.holdings.trial() as count:
+        with self._ledger.holdings.trials.place() as count:
             for entry in group.waiting:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):

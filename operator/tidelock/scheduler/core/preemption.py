@@ -115,7 +115,7 @@ class Preemptor:
         leaving = {placed.pod.uid for placed in victims.pods}
         return [
             entry
-            for entry in self._ledger.holdings.occupied_on(attempt.node_name)
+            for entry in self._ledger.holdings.sharing.occupied_on(attempt.node_name)
             if not leaving.isdisjoint(entry.occupants)
             and entry not in own
             and not entry.lends_to(attempt.pod)

@@ -151,7 +151,7 @@ class ReservationCycle:
         for name in sorted(names, key=lambda name: (name != entry.node, name))[:_MOST_HOMES]:
             self.compared += _A_HOME
             row = snapshot.row(name)
-            credit = self._ledger.holdings.credit(entry, name, entry.reservation.requests)
+            credit = self._ledger.holdings.sharing.credit(entry, name, entry.reservation.requests)
             if row is None or not credit or row in kept:
                 continue
             if entry.moving and not snapshot.nodes[row].sound:

@@ -199,7 +199,9 @@ class PodEventHandler(_Sink):
         if new.uid in event_handlers.gone:
             return
         before = event_handlers.cache.get(new.uid)
-        there = event_handlers.ledger.holdings.occupied_on(new.node_name) if before is not None else ()
+        there = (
+            event_handlers.ledger.holdings.sharing.occupied_on(new.node_name) if before is not None else ()
+        )
         occupied = [entry for entry in there if new.uid in entry.occupants]
         event_handlers.cache.upsert(new)
         if new.node_name or new.leaving:

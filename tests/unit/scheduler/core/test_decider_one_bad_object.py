@@ -36,7 +36,7 @@ EVERY = PodCountQuery((Choice(frozenset({NAMESPACE}), Selection(())),))
 PARTS = (
     *("ownership.update", "ownership.remove", "groups.update", "groups.remove", "schedules.update"),
     *("schedules.remove", "quotas.update", "quotas.remove", "waiting_reservations.update"),
-    *("waiting_reservations.renew", "holdings.update", "holdings._stand", "holdings._keep_free"),
+    *("waiting_reservations.renew", "holdings.update", "holdings.sharing.update", "holdings._set_held"),
     *("_alternatives.update", "nominations.update", "records.due.update", "records.commit"),
     *("records.note", "records.step", "records.end", "placement._place", "placement.displace"),
     *("_edits.apply", "_choices.decide"),
