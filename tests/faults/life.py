@@ -59,7 +59,7 @@ from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
 from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
 from tidelock.scheduler.views.recent_decisions import RecentDecisions

@@ -32,7 +32,7 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond, covers, plus
 from tidelock.model.reservation import Reservation
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 
 
 class _Held(NamedTuple):

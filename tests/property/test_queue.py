@@ -41,7 +41,8 @@ from tidelock.framework.profile import (
 from tidelock.ledger.ledger import Ledger
 from tidelock.model.pods import Pod
 from tidelock.plugins.priority_sort import PrioritySort
-from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
 
 FLUSH_AFTER = 300.0
 NAMES = [f"web-{number}" for number in range(3)]

@@ -22,7 +22,7 @@ from tidelock.framework.api import (
     Scores,
     Status,
 )
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from unit.scheduler.machinery import Core
 
 POINTS = "scheduler_framework_extension_point_duration_seconds_count"

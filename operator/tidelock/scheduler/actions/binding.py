@@ -31,7 +31,7 @@ from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
 from tidelock.scheduler.core.outcomes import Consultation, Unschedulable
-from tidelock.scheduler.core.pod_queue import QueuedPodInfo
+from tidelock.scheduler.core.queued_pod import QueuedPodInfo
 from tidelock.telemetry import code_label
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.outcomes import Unschedulable
-from tidelock.scheduler.core.pod_queue import QueuedPodInfo, QueueName
+from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
 
 GATED = "SchedulingGated"
 """Reason of the condition PodScheduled of a gated pod, as the API server writes it."""

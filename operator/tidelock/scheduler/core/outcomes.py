@@ -9,7 +9,7 @@ from tidelock.framework.extension_point_timer import PluginError
 from tidelock.model.nodes import Node
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.diagnosis import Diagnosis
-from tidelock.scheduler.core.pod_queue import QueuedPodInfo
+from tidelock.scheduler.core.queued_pod import QueuedPodInfo
 
 
 @dataclass(frozen=True, slots=True)

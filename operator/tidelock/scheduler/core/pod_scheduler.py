@@ -17,7 +17,8 @@ from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.cycle import AssumedPod, PreemptionCandidates, SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.outcomes import Consultation, Outcome, Unschedulable, failure
-from tidelock.scheduler.core.pod_queue import QueuedPodInfo, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.queued_pod import QueuedPodInfo
 
 
 class PodScheduler:

@@ -11,7 +11,8 @@ from tidelock.ledger.ledger import Ledger
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU
 from tidelock.plugins.reservation.plugin import ReservationPlugin
-from tidelock.scheduler.core.pod_queue import QueueName, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.queued_pod import QueueName
 
 _MILLI = 1000
 

@@ -26,7 +26,7 @@ from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.model.api.reservation import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from unit.scheduler.machinery import CONFIGURATION, Shell, pod_path, turns
 
 WAIT = Status(Code.WAIT)

@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.model.api.reservation import Phase
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from unit.scheduler.machinery import HELD, Shell, pod_path, turns
 
 

@@ -7,7 +7,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Core

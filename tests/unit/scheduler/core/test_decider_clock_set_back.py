@@ -7,7 +7,8 @@ from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model.pods import assigned_to
 from tidelock.scheduler.core.backfill import BACKFILL_SECONDS, PATIENCE
-from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, QueueName
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
+from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.defrag.controller import PLAN_SECONDS as LOOK_FOR_MOVES
 from unit.scheduler.machinery import Core
 from unit.scheduler.moves import ask, fragmented, web

@@ -19,7 +19,7 @@ from tidelock.model.raw import keeping_raw
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.outcomes import Consultation
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from unit.kube.scripted import ScriptedServer, answers
 from unit.scheduler.machinery import Core, Shell, pod_path
 

@@ -8,7 +8,7 @@ from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, decode_pod
-from tidelock.scheduler.core.pod_queue import QueueName
+from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from tidelock.scheduler.informers.event_handlers import ObjectEventHandler
 from unit.scheduler.machinery import HELD, Core

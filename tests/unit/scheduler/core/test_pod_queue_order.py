@@ -5,7 +5,8 @@ from tidelock.framework.config import default_configuration
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import QueueName, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.queued_pod import QueueName
 
 GATE = [{"name": "example.com/quota"}]
 

@@ -16,7 +16,8 @@ from tidelock.framework.events import (
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, QueueName, SchedulingQueue
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, SchedulingQueue
+from tidelock.scheduler.core.queued_pod import QueueName
 
 UID = "uid-web-0"
 FIT = {"NodeResourcesFit"}

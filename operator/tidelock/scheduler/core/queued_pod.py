@@ -1,0 +1,62 @@
+"""A pod in the scheduling queue."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidelock.framework.profile import Profile
+from tidelock.model.pods import Pod
+
+PluginKey = tuple[str, str]
+"""The names of a profile and of one of its plugins."""
+
+
+class QueueName(StrEnum):
+    """The part of the queue in which a pod is. The names are those of the metric's label."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPodInfo:
+    """A pod in the queue, with its attempts. Instants are seconds of the queue's steady clock.
+
+    Attributes:
+        pod: the newest version.
+        profile: the profile of the pod's schedulerName.
+        added_at: when the pod was added.
+        place: the part of the queue.
+        since: when the pod was added, or when its last attempt ended.
+        attempts: number of attempts.
+        diagnoses: number of attempts that found the pod unschedulable.
+        errors_in_a_row: number of attempts since then that failed with an error.
+        due: end of the backoff.
+        plugins: the plugins that rejected the pod in its last attempt.
+        pending: the plugins that will say themselves when the pod can go on.
+        gated_by: the plugin that gates the pod.
+        message: the last message that was written to the pod.
+        told_from: the monotonic time from which a gated pod can get another message.
+        ask_again: when a failed gate is asked again, or 0.
+        indexed: the plugins under which the queue has indexed the pod.
+
+    """
+
+    pod: Pod
+    profile: Profile
+    added_at: float
+    place: QueueName
+    since: float = 0.0
+    attempts: int = 0
+    diagnoses: int = 0
+    errors_in_a_row: int = 0
+    due: float = 0.0
+    plugins: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    gated_by: str = ""
+    message: str = ""
+    told_from: float = 0.0
+    ask_again: float = 0.0
+    indexed: tuple[PluginKey, ...] = ()
