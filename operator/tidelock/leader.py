@@ -41,6 +41,7 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import background, until
 from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
@@ -91,6 +92,10 @@ class Leader:
         isolation: handles the faults that cost an object, or a part, and not the process.
         end_within: ends the process within so many seconds, by force if necessary; `main` sets it.
 
+    Raises:
+        ConfigurationError: a file that is named in the configuration can't be used.
+        ClientsError: the certificates of schedulers can't be used.
+
     """
 
     def __init__(
@@ -103,13 +108,6 @@ class Leader:
         clock: Clock,
         rng: Random,
     ) -> None:
-        """Put the parts together.
-
-        Raises:
-            ConfigurationError: a file that is named in the configuration can't be used.
-            ClientsError: the certificates of schedulers can't be used.
-
-        """
         self._connection, self._client, self._leadership = connection, client, leadership
         self._clock, self._rng = clock, rng
         self._instance = settings.instance
@@ -144,27 +142,8 @@ class Leader:
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
-        binder = Binder(context, decider, self._extenders)
-        self._gates = GateReporter(context, decider, binder)
-        self._loop = Loop(
-            decider,
-            binder,
-            Evictor(context, decider, settings.borrower_grace_seconds),
-            StatusWriter(context, decider.ledger, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
-            self._gates,
-            self.telemetry,
-            clock,
-            self.isolation,
-        )
-        self._event_handlers = EventHandlers(
-            decider.cache,
-            decider.ledger,
-            decider.queue,
-            decider.waiting_pods,
-            clock,
-            self._loop.wake,
-            {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)},
-        )
+        self._gates, self._loop = self._make_loop(context, settings.borrower_grace_seconds)
+        self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
         self._load = self._make_load()
@@ -174,6 +153,37 @@ class Leader:
         self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
         self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
         self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
+
+    def _make_loop(self, context: WriterContext, borrower_grace: int) -> tuple[GateReporter, Loop]:
+        """Make the decision loop with everything that carries decisions out."""
+        decider = self._decider
+        binder = Binder(context, decider, self._extenders)
+        gates = GateReporter(context, decider, binder)
+        loop = Loop(
+            decider,
+            Consultant(context, decider, self._extenders),
+            binder,
+            Evictor(context, decider, borrower_grace),
+            StatusWriter(context, decider.ledger, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
+            gates,
+            self.telemetry,
+            self._clock,
+            self.isolation,
+        )
+        return gates, loop
+
+    def _make_event_handlers(self) -> EventHandlers:
+        """Make the event handlers of all watches."""
+        decider = self._decider
+        return EventHandlers(
+            decider.cache,
+            decider.ledger,
+            decider.queue,
+            decider.waiting_pods,
+            self._clock,
+            self._loop.wake,
+            {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)},
+        )
 
     @property
     def alive(self) -> bool:

@@ -88,12 +88,15 @@ class Telemetry(MetricsRecorder):
         self.clock = clock
         self._rng = rng
         self.registry = CollectorRegistry()
-        self._scheduler_metrics()
-        self._tidelock_metrics()
+        self._add_attempt_metrics()
+        self._add_plugin_and_queue_metrics()
+        self._add_reservation_metrics()
+        self._add_binder_metrics()
+        self._add_operator_metrics()
         self._begin_at_nought()
         ProcessCollector(registry=self.registry)
 
-    def _scheduler_metrics(self) -> None:
+    def _add_attempt_metrics(self) -> None:
         self.schedule_attempts = Counter(
             "scheduler_schedule_attempts_total",
             "Attempts to schedule pods, by result.",
@@ -133,6 +136,8 @@ class Telemetry(MetricsRecorder):
             buckets=_exponential(0.001, 2, 15),
             registry=self.registry,
         )
+
+    def _add_plugin_and_queue_metrics(self) -> None:
         self._extension_points = Durations(
             "scheduler_framework_extension_point_duration_seconds",
             "Seconds of an extension point.",
@@ -153,7 +158,6 @@ class Telemetry(MetricsRecorder):
             ("queue", "event"),
             registry=self.registry,
         )
-
         self.preemption_attempts = Counter(
             "scheduler_preemption_attempts_total",
             "Attempts to free capacity by evictions, successful or not.",
@@ -166,7 +170,7 @@ class Telemetry(MetricsRecorder):
             registry=self.registry,
         )
 
-    def _tidelock_metrics(self) -> None:
+    def _add_reservation_metrics(self) -> None:
         self.transitions = Counter(
             "tidelock_reservation_transitions_total",
             "Transitions of Reservations, by event and the phase it led to.",
@@ -202,6 +206,22 @@ class Telemetry(MetricsRecorder):
             ("policy",),
             registry=self.registry,
         )
+        self.activation = Histogram(
+            "tidelock_reservation_activation_seconds",
+            "Seconds from first seeing a Reservation, or losing its capacity, to its stored Active=True, "
+            "by whether it had to wait for capacity.",
+            ("waited",),
+            buckets=_exponential(0.001, 2, 17),
+            registry=self.registry,
+        )
+        self.expiry_lag = Histogram(
+            "tidelock_expiry_lag_seconds",
+            "Seconds from the expiry, or the loss of the lease, to the release of the Reservation.",
+            buckets=_exponential(0.0005, 2, 14),
+            registry=self.registry,
+        )
+
+    def _add_binder_metrics(self) -> None:
         self.reviews = Counter(
             "tidelock_admission_reviews_total",
             "Reviewed bindings by other binders, by verdict.",
@@ -227,20 +247,8 @@ class Telemetry(MetricsRecorder):
             ("path",),
             registry=self.registry,
         )
-        self.activation = Histogram(
-            "tidelock_reservation_activation_seconds",
-            "Seconds from first seeing a Reservation, or losing its capacity, to its stored Active=True, "
-            "by whether it had to wait for capacity.",
-            ("waited",),
-            buckets=_exponential(0.001, 2, 17),
-            registry=self.registry,
-        )
-        self.expiry_lag = Histogram(
-            "tidelock_expiry_lag_seconds",
-            "Seconds from the expiry, or the loss of the lease, to the release of the Reservation.",
-            buckets=_exponential(0.0005, 2, 14),
-            registry=self.registry,
-        )
+
+    def _add_operator_metrics(self) -> None:
         self.api_errors = Counter(
             "tidelock_api_write_errors_total",
             "Writes that the API server refused or left unanswered, by kind of write and reason.",

@@ -46,6 +46,7 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
@@ -130,6 +131,7 @@ class Life:
         self._gates = GateReporter(context, self.decider, binder)
         self._loop = Loop(
             self.decider,
+            Consultant(context, self.decider, self._extenders),
             binder,
             Evictor(context, self.decider),
             self.publisher,
@@ -240,7 +242,10 @@ class Life:
         keepers = (self.groups, self.schedules)
         kept = [str(key) for keeper in keepers for key in keeper._kept if keeper.lags(key)]
         refused = [
-            str(key) for keeper in keepers for key, rest in keeper._rests.items() if rest.until > monotonic
+            str(key)
+            for keeper in keepers
+            for key, rest in keeper._creations._rests.items()
+            if rest.until > monotonic
         ]
         reasons = {
             "it has not listed everything": not self.event_handlers.ready,

@@ -20,7 +20,7 @@ from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import ledger, reservation_info
 from tidelock.ledger.capacity import sharing
-from tidelock.ledger.lifecycle import choices
+from tidelock.ledger.lifecycle import choices, deadlines
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
 from tidelock.ledger.queue.quotas import Quotas
@@ -89,7 +89,7 @@ def _kopf_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reservations_do_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservation_info.ReservationInfo, "deadline", lambda _: None)
+    monkeypatch.setattr(deadlines, "next_due", lambda _: None)
 
 
 def _deleted_reservations_stay(monkeypatch: pytest.MonkeyPatch) -> None:

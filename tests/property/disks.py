@@ -21,7 +21,7 @@ from storage import (
     storage_class,
     volume,
 )
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.framework.api import PreFilter
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from property.neighbours import DICE, Dice
 from property.oracles import inter_pod_affinity as oracle
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
 from tidelock.framework.cyclestate import CycleState

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from builders import node, pod
 from property.neighbours import DICE, HOSTNAME, ZONE, Dice, Json, World, without_none
 from property.oracles import pod_topology_spread as oracle
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
 from tidelock.framework.cyclestate import CycleState

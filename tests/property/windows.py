@@ -5,7 +5,7 @@ from functools import reduce
 from math import inf
 
 from property.process import Process
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.quantities import NOTHING, Resources, plus

@@ -1,4 +1,4 @@
-"""The pods that take room, and the nodes that give it.
+"""The nodes with their capacity, and the pods that use it.
 
 The life of a pod here:
 
@@ -7,21 +7,20 @@ The life of a pod here:
         |                   +--forget--> (absent)     |
         +-----------------upsert(bound)---------------+
 
-Every call states what is true now and is safe to repeat: events may come twice, late or in another order.
+Every call states the present state and can be repeated: events may come twice, late or in another order.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.affinity_terms import AffinityTerms
 from tidelock.cluster.index.images import Images
-from tidelock.cluster.index.pod_counts import PodCountQuery, PodCounts
-from tidelock.cluster.index.ports import Ports
+from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.row_counts import Counts
+from tidelock.cluster.node_totals import NodeTotals
 from tidelock.cluster.nominator import Nominator
+from tidelock.cluster.placed import Placed, PodMove
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.cluster.rollback import apply_all, undone_on_failure
 from tidelock.cluster.snapshot import Snapshot
@@ -31,50 +30,38 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A pod on a node, which is assumed, `since` an instant, until the API server has shown the binding."""
-
-    pod: Pod
-    node_name: str
-    assumed: bool
-    since: float = 0.0
-
-
-PodMove = Callable[[Placed, int], None]
-"""Called with a pod that has come to a node (1) or has left it (-1)."""
-
-
 class Follower:
-    """Keeps something by the rows of the columns; each method is called after the cache has changed."""
+    """Keeps its own data by the rows of the columns. Each method is called after a change of the cache."""
 
     def put_node(self, row: int, old: Node | None, new: Node) -> None:
-        """Take over a node that has come to this row, or is another there than it was."""
+        """Add the node of a row, or update it."""
 
     def drop_node(self, row: int, end: int) -> None:
-        """Forget the node of a row; that of the last row, `end`, has its place, if it is not the same."""
+        """Forget the node of a row. The node of the last row, `end`, takes its place."""
 
     def place(self, placed: Placed) -> None:
-        """Take over a pod that has come to a node, or is another there, as when its binding was seen."""
+        """Add a pod to a node, or update it, such as when its binding was seen."""
 
     def displace(self, placed: Placed) -> None:
-        """Forget a pod that has left its node."""
+        """Remove a pod from its node."""
 
 
 class Cache:
-    """Who is where; keeps the columns in step, and all that is counted by their rows.
+    """The nodes and the pods on them, with everything that is counted by the rows of the columns.
 
     Attributes:
-        nominator: who is nominated where, which ends when a pod is placed.
-        reserve_pods: the reserve pods of locks, which count as neighbours of pods, and take nothing.
-        evicting: uids of pods whose eviction is decided and has not failed, until they are gone.
+        nominator: nominated pods. A nomination ends when the pod is placed.
+        reserve_pods: reserve pods, which count as neighbours of pods and use no capacity.
+        evicting: UIDs of pods whose eviction was decided and has not failed, until they are gone.
 
     """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self.images = Images()
-        self.ports = Ports()
+        self._totals = totals = NodeTotals(columns)
+        self.ports, self.pod_counts = totals.ports, totals.pod_counts
+        self.affinity_terms = totals.affinity_terms
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
         self._snapshot: tuple[int, Snapshot] | None = None
@@ -84,30 +71,26 @@ class Cache:
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._by_key: dict[Key, Placed] = {}
-        self.pod_counts = PodCounts(columns)
-        self.affinity_terms = AffinityTerms(columns)
         self.reserve_pods = ReservePods(columns, self.affinity_terms, self.ports)
         self._listeners: list[PodMove] = []
         self._followers: list[Follower] = []
-        self._parts: tuple[PodMove, ...] = (
-            *(self._list, self._follow, self._request, self._tally, self._carry, self._open, self._moved),
-        )
+        self._parts: tuple[PodMove, ...] = (self._list, self._follow, *totals.parts, self._moved)
 
     def snapshot(self) -> Snapshot:
-        """View the columns as they are now; one snapshot serves as long as only what is taken changes."""
+        """Return a snapshot of the columns. The same one serves until nodes change."""
         version = self.columns.version
         if self._snapshot is None or self._snapshot[0] != version:
             self._snapshot = version, Snapshot.of(self.columns)
         return self._snapshot[1]
 
     def on_move(self, listener: PodMove) -> None:
-        """Have a function called with each pod that is placed already, and then with each that moves."""
+        """Call a function with each placed pod, and then with each pod that comes or leaves."""
         self._listeners.append(listener)
         for placed in self._placed.values():
             listener(placed, 1)
 
     def follow(self, follower: Follower) -> None:
-        """Tell a follower all that is there, and then all that changes."""
+        """Pass all nodes and pods to a follower, and then all changes."""
         self._followers.append(follower)
         for row, node in enumerate(self.columns.nodes):
             follower.put_node(row, None, node)
@@ -115,37 +98,37 @@ class Cache:
             follower.place(placed)
 
     def assume(self, pod: Pod, node_name: str, now: float = 0.0) -> None:
-        """Count a pod on a node before the API server knows."""
+        """Count a pod on a node before the API server knows of it."""
         self._place(Placed(pod, node_name, assumed=True, since=now))
 
     def forget(self, uid: str) -> bool:
-        """Undo assume; a pod whose binding has been seen stays, and the answer is False."""
+        """Undo `assume`. Return False, and change nothing, if the pod's binding was seen."""
         placed = self._placed.get(uid)
         if placed is None or not placed.assumed:
             return False
-        self._displace(placed)
+        apply_all(self._parts, placed, -1)
         return True
 
     def upsert(self, pod: Pod) -> None:
-        """Take over what the API server says of a pod; an assumed pod stays until it is seen bound."""
+        """Add or update a pod as the API server has it. An assumed pod stays until it is seen bound."""
         if pod.leaving:
             self.nominator.remove(pod.uid)
         placed = self._placed.get(pod.uid)
         if pod.node_name and not pod.finished:
             self._place(Placed(pod, pod.node_name, assumed=False))
         elif placed is not None and (pod.finished or not placed.assumed):
-            self._displace(placed)
+            apply_all(self._parts, placed, -1)
 
     def remove(self, uid: str) -> None:
-        """Drop a pod that is no more."""
+        """Remove a pod that is gone."""
         self.nominator.remove(uid)
         self.evicting.discard(uid)
         placed = self._placed.get(uid)
         if placed is not None:
-            self._displace(placed)
+            apply_all(self._parts, placed, -1)
 
     def put_node(self, node: Node) -> None:
-        """Add a node or its newer version, with the pods that were seen on it before it was."""
+        """Add or update a node, with the pods that were seen on it before the node was."""
         known = self.columns.row_of.get(node.name)
         old = None if known is None else self.columns.nodes[known]
         with undone_on_failure() as undo:
@@ -160,10 +143,10 @@ class Cache:
                 self._count_node(node.name, 1, undo)
 
     def drop_node(self, name: str) -> None:
-        """Take a node away; its pods are kept in mind in case it comes back.
+        """Remove a node. Its pods are kept in case it comes back.
 
         Raises:
-            StateLostError: that failed when it could not be undone any more.
+            StateLostError: the removal failed and could not be undone.
 
         """
         row = self.columns.row_of.get(name)
@@ -180,7 +163,7 @@ class Cache:
             raise StateLostError(f"node {name} can't be taken out of the columns: {error}") from error
 
     def _give_up_row(self, row: int, node: Node, last: Node) -> None:
-        """Free the row of a node of which nothing is counted any more; the last row takes its place."""
+        """Free the row of a node without counted pods. The last row takes its place."""
         self.columns.drop(node.name)
         if last is not node:  # it has moved to the free row
             end = len(self.columns)
@@ -195,32 +178,32 @@ class Cache:
             follower.drop_node(row, len(self.columns))
 
     def get(self, uid: str) -> Placed | None:
-        """Where a pod is, or None."""
+        """Return a placed pod, or None."""
         return self._placed.get(uid)
 
     def named(self, key: Key) -> Placed | None:
-        """Where the pod of this namespace and name is, or None."""
+        """Return the placed pod of a name, or None."""
         return self._by_key.get(key)
 
     def pods_on(self, node_name: str) -> Collection[Placed]:
-        """All pods that are placed on a node."""
+        """Return the pods on a node."""
         return self._on_node[node_name].values() if node_name in self._on_node else ()
 
     def neighbours(self, query: PodCountQuery) -> Counts:
-        """Count the pods of a query on each node, and the reserve pods; the array is not to be kept."""
+        """Return the number of a query's pods and reserve pods on each node. The array must not be kept."""
         counts = self.pod_counts.of(query)
         return counts + self.reserve_pods.pod_counts.of(query) if self.reserve_pods else counts
 
     def generations(self, node_names: Iterable[str]) -> list[int]:
-        """Give for each node a number that is another one whenever the pods there have changed.
+        """Return a number for each node that changes whenever its pods do.
 
-        No two nodes share one, but for 0: no pod was ever there.
+        Nodes never share a number, except 0 for nodes that never had a pod.
         """
         changed_at = self._changed_at
         return [changed_at.get(name, 0) for name in node_names]
 
     def pods_in(self, namespace: str) -> Collection[Placed]:
-        """All placed pods of a namespace."""
+        """Return the placed pods of a namespace."""
         return self._in_namespace[namespace].values() if namespace in self._in_namespace else ()
 
     def __len__(self) -> int:
@@ -231,9 +214,10 @@ class Cache:
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
             if _counts_as(earlier) == _counts_as(placed):
-                self._index(placed)
+                self._note(placed)
+                self._follow(placed, 1)
                 return
-            self._displace(earlier)
+            apply_all(self._parts, earlier, -1)
         try:
             apply_all(self._parts, placed, 1)
         except Exception:
@@ -241,41 +225,11 @@ class Cache:
                 apply_all(self._parts, earlier, 1)
             raise
 
-    def _displace(self, placed: Placed) -> None:
-        apply_all(self._parts, placed, -1)
-
-    def _index(self, placed: Placed) -> None:
-        """Take over a pod that counts as before."""
-        self._note(placed)
-        self._follow(placed, 1)
-
     def _list(self, placed: Placed, sign: int) -> None:
-        """Know a pod by its names, or no more."""
+        """List a pod under its names, or stop to."""
         if sign > 0:
             self._note(placed)
-        else:
-            self._unlist(placed)
-
-    def _note(self, placed: Placed) -> None:
-        uid = placed.pod.uid
-        self._note_change(placed.node_name)
-        self._placed[uid] = placed
-        self._on_node[placed.node_name][uid] = placed
-        self._in_namespace[placed.pod.meta.namespace][uid] = placed
-        self._by_key[placed.pod.key] = placed
-
-    def _follow(self, placed: Placed, sign: int) -> None:
-        """Tell those that know pods."""
-        if sign > 0:
-            self.pod_counts.place(placed)
-            for follower in self._followers:
-                follower.place(placed)
-        else:
-            self.pod_counts.displace(placed)
-            for follower in self._followers:
-                follower.displace(placed)
-
-    def _unlist(self, placed: Placed) -> None:
+            return
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
         self._note_change(placed.node_name)
         del self._placed[uid]
@@ -288,6 +242,25 @@ class Cache:
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
 
+    def _note(self, placed: Placed) -> None:
+        uid = placed.pod.uid
+        self._note_change(placed.node_name)
+        self._placed[uid] = placed
+        self._on_node[placed.node_name][uid] = placed
+        self._in_namespace[placed.pod.meta.namespace][uid] = placed
+        self._by_key[placed.pod.key] = placed
+
+    def _follow(self, placed: Placed, sign: int) -> None:
+        """Pass a pod on to everything that knows pods and not only their totals."""
+        if sign > 0:
+            self.pod_counts.place(placed)
+            for follower in self._followers:
+                follower.place(placed)
+        else:
+            self.pod_counts.displace(placed)
+            for follower in self._followers:
+                follower.displace(placed)
+
     def _moved(self, placed: Placed, sign: int) -> None:
         for listener in self._listeners:
             listener(placed, sign)
@@ -297,34 +270,16 @@ class Cache:
         self._changed_at[node_name] = self._changes
 
     def _count_node(self, name: str, sign: int, undo: Callable[[Callable[[], object]], None]) -> None:
-        """Count the pods of a node, and the reserve pods there, or no longer."""
-        parts = (self._request, self._tally, self._carry, self._open)
+        """Add the pods and reserve pods of a node to its totals, or subtract them."""
+        parts = self._totals.parts
         for placed in self._on_node.get(name, {}).values():
             apply_all(parts, placed, sign)
             undo(partial(apply_all, parts, placed, -sign))
         self.reserve_pods.count_node(name, sign)
 
-    def _request(self, placed: Placed, sign: int) -> None:
-        self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
-
-    def _tally(self, placed: Placed, sign: int) -> None:
-        row = self.columns.row_of.get(placed.node_name)
-        if row is not None:
-            self.pod_counts.count(placed.pod, row, sign)
-
-    def _carry(self, placed: Placed, sign: int) -> None:
-        row = self.columns.row_of.get(placed.node_name)
-        if row is not None:
-            self.affinity_terms.count(placed.pod, row, sign)
-
-    def _open(self, placed: Placed, sign: int) -> None:
-        row, ports = self.columns.row_of.get(placed.node_name), placed.pod.host_ports
-        if row is not None and ports:
-            (self.ports.add if sign > 0 else self.ports.remove)(ports, row)
-
 
 def _put_back(follower: Follower, row: int, node: Node, old: Node | None) -> None:
-    """Have a follower forget a node that is in the last row, or know its older version."""
+    """Restore the older version of a node for a follower, or remove a node that is in the last row."""
     if old is None:
         follower.drop_node(row, row)
     else:
@@ -332,7 +287,7 @@ def _put_back(follower: Follower, row: int, node: Node, old: Node | None) -> Non
 
 
 def _counts_as(placed: Placed) -> tuple[object, ...]:
-    """Give all that counts of a pod on its node: what it takes, and as what it is a neighbour."""
+    """Return everything by which a pod counts on its node: its requests, and its labels and terms."""
     pod = placed.pod
     return (
         placed.node_name,

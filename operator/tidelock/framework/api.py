@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.cache import Cache, Placed
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.objects import Objects
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState

@@ -6,8 +6,8 @@ Where too many budgets would have to be held against a pod, it counts as protect
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.index.budgets import Budgets
+from tidelock.cluster.placed import Placed
 from tidelock.model.meta import Key
 
 

@@ -54,7 +54,7 @@ class AllReservations:
 
 def without_own_reservations(ledger: Ledger, pod: Pod, state: CycleState) -> AbstractContextManager[None]:
     """Count the reserve pods of a pod's own locks as gone while it is decided, as it comes in their place."""
-    if not ledger.holdings.neighbourly:
+    if not ledger.holdings.reserve_pods:
         return nullcontext()
     own = state.read(OwnReservations)
     if own is None:

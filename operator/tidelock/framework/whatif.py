@@ -13,9 +13,9 @@ from operator import and_
 
 import numpy as np
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.nominator import Earmark, Nominator
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Counts, Filter, FilterResult, Mask, NodeView, PreFilter
 from tidelock.framework.cyclestate import CycleState
@@ -218,7 +218,7 @@ def filter_rows_with_nominated_pods(
         for place, others in enumerate(there):
             if not pod.borrows:  # who borrows would use what is held for them
                 whatif.unlock(place, ownership.kept_for(others, names[place], own))
-            if whatif.follows and reservations.ledger.holdings.neighbourly:
+            if whatif.follows and reservations.ledger.holdings.reserve_pods:
                 theirs = ownership.on_node(others, names[place])
                 whatif.remove(place, reserved([each for each in theirs if each not in own]))
     if whatif.follows:

@@ -127,6 +127,25 @@ def _is_another(old: ObjectMeta, new: ObjectMeta) -> bool:
 class Reflector(Generic[_T]):
     """Keeps an event handler and its own `store` equal to one resource on the server.
 
+    Args:
+        client: connection to the API server.
+        resource: the resource to follow.
+        decode: decodes an object from its JSON, and notes its unreadable parts in the metadata's
+            `faults`. Raises ValueError for JSON that is no object at all.
+        sink: the event handler that receives all changes.
+        rng: random generator, which spreads retries.
+        namespace: the only namespace to follow.
+        field_selector: required fields of the objects.
+        label_selector: required labels of the objects.
+        absent_if: refusals that count as a list, so nothing waits for the resource: NotFound as an empty
+            one, others as the list that is known, which is empty at first.
+        on_faults: called with each object if its faults have changed.
+        on_failure: takes the exceptions of the sink; by default they end `run`.
+        unusable: returns the replacement of an object for which the sink failed.
+        settings: times and sizes.
+        clock: monotonic seconds.
+        sleep: waits for some seconds.
+
     Attributes:
         resource: the resource that it follows.
         store: the objects as last delivered, by key.
@@ -158,28 +177,6 @@ class Reflector(Generic[_T]):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Prepare to follow a resource.
-
-        Args:
-            client: connection to the API server.
-            resource: the resource to follow.
-            decode: decodes an object from its JSON, and notes its unreadable parts in the metadata's
-                `faults`. Raises ValueError for JSON that is no object at all.
-            sink: the event handler that receives all changes.
-            rng: random generator, which spreads retries.
-            namespace: the only namespace to follow.
-            field_selector: required fields of the objects.
-            label_selector: required labels of the objects.
-            absent_if: refusals that count as a list, so nothing waits for the resource: NotFound as an empty
-                one, others as the list that is known, which is empty at first.
-            on_faults: called with each object if its faults have changed.
-            on_failure: takes the exceptions of the sink; by default they end `run`.
-            unusable: returns the replacement of an object for which the sink failed.
-            settings: times and sizes.
-            clock: monotonic seconds.
-            sleep: waits for some seconds.
-
-        """
         self._client = client
         self.resource = resource
         self._decode = decode

@@ -25,12 +25,12 @@ from itertools import islice
 
 from msgspec.structs import replace as replace_meta
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.affinity_terms import AffinityTerms
 from tidelock.cluster.index.ports import Ports
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Nominator
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.capacity.forecast import Forecast
 from tidelock.ledger.capacity.holdings import Holdings
@@ -108,50 +108,29 @@ class Ledger:
         self.shares = FairShares(columns, self.quotas)
         self.groups = Groups()
         self.schedules = Schedules()
-        self.waiting_reservations = WaitingReservations(self.groups)
-        self.holdings = Holdings(columns, reserve_pods, pods_on, records.in_change, records.commit)
-        self.ownership = Ownership(records.entries, self.groups, self.holdings, records.capacity)
+        self.waiting_reservations = waiting = WaitingReservations(self.groups)
+        self.holdings = holdings = Holdings(columns, reserve_pods, pods_on, records.in_change, records.commit)
+        self.ownership = Ownership(records.entries, self.groups, holdings, records.capacity)
         self.places = QueuePositions(
-            self.waiting_reservations, self.shares, self.forecast, lambda entry: records.publish(entry.key)
+            waiting, self.shares, self.forecast, lambda entry: records.publish(entry.key)
         )
         self._alternatives = Alternatives()
-        endings = Endings(records, self.holdings)
+        self._endings = endings = Endings(records, holdings)
         self._choices = choices = Choices(records, endings, self._alternatives)
-        self._endings = endings
-        self.placement = Placement(
-            records, columns, self.holdings, self.groups, endings, choices, pods_on, move_after
+        self.placement = placement = Placement(
+            records, columns, holdings, self.groups, endings, choices, pods_on, move_after
         )
         self.nominations = Nominations(records, nominator)
-        self.admission = Admission(
-            records, self.waiting_reservations, self.quotas, self.holdings, endings, nominator
-        )
-        self.claims = Claims(records, self.holdings, self.ownership, self.placement, endings, choices)
+        self.admission = Admission(records, waiting, self.quotas, holdings, endings, nominator)
+        self.claims = Claims(records, holdings, self.ownership, placement, endings, choices)
         self._occupancy = Occupancy(records)
         self._edits = Edits(
-            records,
-            self.holdings,
-            self.placement,
-            self.nominations,
-            self.admission,
-            self.waiting_reservations,
-            endings,
-            choices,
+            records, holdings, placement, self.nominations, self.admission, waiting, endings, choices
         )
-        self.recovery = Recovery(records, columns, self.placement, self.upsert, on_failure)
-        self._settlement = GroupSettlement(
-            records, self.groups, self.placement, endings, self.waiting_reservations, self.recovery
-        )
-        records.indexes = (
-            *records.indexes,
-            self.holdings,
-            self.ownership,
-            self.groups,
-            self.schedules,
-            self._alternatives,
-            self.quotas,
-            self.waiting_reservations,
-            self.nominations,
-        )
+        self.recovery = Recovery(records, columns, placement, self.upsert, on_failure)
+        self._settlement = GroupSettlement(records, self.groups, placement, endings, waiting, self.recovery)
+        records.indexes += (holdings, self.ownership, self.groups, self.schedules)
+        records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
         self.quotas.on_change(self.admission.renew_ceilings)
         self.quotas.on_room(self.waiting_reservations.try_parked)
         self.opened: list[ReservationInfo] = []

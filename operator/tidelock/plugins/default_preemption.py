@@ -23,9 +23,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.index.pods_by_importance import PodsByImportance, PodsOfNodes, rank, started
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Codes, Counts, Label, NodeLabels
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection, Term
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,

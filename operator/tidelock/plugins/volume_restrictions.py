@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SKIP,

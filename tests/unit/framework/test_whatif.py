@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from builders import node, pod
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,

@@ -1,6 +1,6 @@
 from builders import node, pod
 from storage import DRIVER, attachment, claim, csi_node, drop, put, storage_class, using, volume
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits

@@ -5,7 +5,7 @@ import pytest
 
 from builders import node, pod
 from storage import claim, put, using
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.plugins.volume_restrictions import VolumeRestrictions

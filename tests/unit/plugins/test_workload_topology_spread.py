@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from builders import NAMESPACE, node, pod
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Code
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.model.pods import Pod

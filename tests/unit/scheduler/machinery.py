@@ -25,6 +25,7 @@ from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
@@ -294,7 +295,8 @@ class Shell(Core):
         self.gates = GateReporter(context, self.decider, self.binder)
         self.evictor = Evictor(context, self.decider)
         self.publisher = StatusWriter(context, self.ledger)
-        acts = (self.binder, self.evictor, self.publisher, self.gates)
+        consultant = Consultant(context, self.decider, self.extenders)
+        acts = (consultant, self.binder, self.evictor, self.publisher, self.gates)
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.event_handlers.wake = self.loop.wake
 

@@ -13,8 +13,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.cache import Cache, Placed
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Amounts, Columns, Rows
+from tidelock.cluster.placed import Placed
 
 A = TypeVar("A", bound=np.generic)
 

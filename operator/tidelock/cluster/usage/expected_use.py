@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tidelock.cluster.cache import Follower, Placed
+from tidelock.cluster.cache import Follower
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.lister import Lister
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.usage.levels import UNITS, LevelArray, bridged, mean_use, means
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.cluster.usage.sums import SHAPE, Slots, Sums, UseRule

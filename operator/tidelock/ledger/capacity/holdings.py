@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.capacity.sharing import ByNode, Sharing, list_on_node
 from tidelock.ledger.capacity.timeline import Span, Timeline
@@ -49,6 +49,7 @@ class Holdings:
         sharing: the reservations whose capacity pods use.
         timeline: the capacity that is in use for a limited time.
         trials: contexts in which capacity is counted in another way.
+        reserve_pods: the reserve pods that other pods may notice.
         rests: capacity beside owners that are being bound, which their reservations get back on a failure.
 
     """
@@ -68,7 +69,7 @@ class Holdings:
         self.trials = Trials(columns, reserve_pods)
         self.sharing = Sharing(pods_on, self.held_on)
         self._columns = columns
-        self._reserve_pods = reserve_pods
+        self.reserve_pods = reserve_pods
         self._in_change = in_change
         self._renew = renew
         self._on_node: ByNode = defaultdict(dict)
@@ -193,11 +194,6 @@ class Holdings:
         """Whether any capacity is held, be it in a trial or as a rest."""
         return bool(self._on_node or self.trials or self.rests)
 
-    @property
-    def neighbourly(self) -> bool:
-        """Whether pods may notice any reservation by its reserve pod."""
-        return bool(self._reserve_pods)
-
     def ends(self) -> Iterator[tuple[str, Span]]:
         """Yield the node and span of everything with a known end: held amounts, and pods with a deadline."""
         for node_name, entries in self._on_node.items():
@@ -230,7 +226,7 @@ class Holdings:
             self._columns.reservation(entry.node, amounts, 1)
             entry.held = amounts
             self.update(entry)
-        count_reserve_pod(self._reserve_pods, entry)
+        count_reserve_pod(self.reserve_pods, entry)
         for listener in self._listeners:
             listener(entry)
 

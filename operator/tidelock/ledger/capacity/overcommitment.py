@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from math import inf
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.placed import Placed
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.placed import Placed
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.ledger.capacity.usage import Claimant, Occupant, left_of, shared_out
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo

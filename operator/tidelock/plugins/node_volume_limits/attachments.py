@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.cache import Cache, Placed
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.objects import Objects
+from tidelock.cluster.placed import Placed
 from tidelock.model.meta import Key
 from tidelock.model.storage import (
     CsiNode,

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Counts, Label
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.cluster.node_selection import required_of_nodes, tolerated_by
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,

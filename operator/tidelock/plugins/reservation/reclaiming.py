@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts
 from tidelock.cluster.index.pods_by_importance import rank
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import FilterResult, Handle, Victims
 from tidelock.framework.cyclestate import CycleState

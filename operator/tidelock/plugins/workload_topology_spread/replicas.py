@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from tidelock.cluster.cache import Follower, Placed
+from tidelock.cluster.cache import Follower
+from tidelock.cluster.placed import Placed
 
 _NOWHERE: Mapping[str, int] = {}
 

@@ -6,13 +6,11 @@ that fails frees the capacity again, and the pod returns to the queue.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from tidelock.framework import extender
-from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
+from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.extender import ExtenderAdviceData
 from tidelock.framework.extension_point_timer import ExtensionPointTimer, PluginError
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.waiting_pods import WaitingPod
@@ -20,17 +18,16 @@ from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from tidelock.kube.events import ObjectReference
 from tidelock.ledger.owners.claim import Claim
-from tidelock.model.failures import failure_text
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, claims_annotation, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
+from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
-from tidelock.scheduler.core.outcomes import Consultation, Unschedulable
+from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo
 from tidelock.telemetry import code_label
 
@@ -56,11 +53,6 @@ class Binder:
         self._decider = decider
         self._extenders = extenders
         self._unsettled: dict[str, AssumedPod] = {}  # by uid: those with an end unknown to the decider
-
-    def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        """Ask the extenders about a pod in the background. Call `answered` once the decider has advice."""
-        about = About("consultation", PODS, consultation.waiting.pod.meta)
-        self._tasks.spawn(self._consult(consultation, answered), about)
 
     def bind(self, assumed: AssumedPod, started: float) -> None:
         """Bind a pod in the background. `started` is the monotonic time at which its attempt began."""
@@ -127,39 +119,6 @@ class Binder:
             logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
             return isinstance(error, NotFound)
         return True
-
-    async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        with self._isolation.attempt("consultation", PODS, consultation.waiting.pod.meta) as attempt:
-            if consultation.victims is None:
-                advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
-            else:
-                advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
-        if attempt.error is not None:  # no other pod is decided before the answer
-            advice = ExtenderAdviceData(victims={}, error=failure_text(attempt.error))
-        self._decider.pod_scheduler.advised(consultation, advice)
-        answered()
-
-    async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:
-        """Ask extenders about victims. They know nothing of nodes with reservations as the only victims."""
-        cache = self._decider.cache
-        asked = {
-            name: extender.ExtenderVictims(tuple(placed.pod for placed in each.pods), each.violations)
-            for name, each in candidates.items()
-            if each.pods
-        }
-        try:
-            chosen = await self._extenders.preempt(
-                pod, asked, lambda node_name: [placed.pod for placed in cache.pods_on(node_name)]
-            )
-        except ExtenderError as error:
-            return ExtenderAdviceData(victims={}, error=str(error))
-        victims = {name: each for name, each in candidates.items() if not each.pods}
-        for name, left in chosen.items():
-            placed = (cache.get(each.uid) for each in left.pods)
-            there = tuple(each for each in placed if each is not None and each.node_name == name)
-            reservations = candidates[name].reservations if name in candidates else ()
-            victims[name] = Victims(there, reservations, left.violations)
-        return ExtenderAdviceData(victims=victims)
 
     async def _look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
         uids = claim.uids if claim.unwritten else None

@@ -10,6 +10,7 @@ from tidelock.kube.client import PODS
 from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.status_writer import StatusWriter
@@ -32,6 +33,7 @@ class Loop:
     def __init__(
         self,
         decider: Decider,
+        consultant: Consultant,
         binder: Binder,
         evictor: Evictor,
         publisher: StatusWriter,
@@ -41,6 +43,7 @@ class Loop:
         isolation: Isolation,
     ) -> None:
         self._decider = decider
+        self._consultant = consultant
         self._binder = binder
         self._evictor = evictor
         self._publisher = publisher
@@ -95,7 +98,7 @@ class Loop:
             uid = outcome.waiting.pod.uid
             if self._consulted is None or self._consulted[0] != uid:
                 self._consulted = (uid, started)
-            self._binder.consult(outcome, self.wake)
+            self._consultant.consult(outcome, self.wake)
             return
         if self._consulted is not None:
             uid, since = self._consulted

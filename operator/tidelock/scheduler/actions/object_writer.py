@@ -169,11 +169,8 @@ class ObjectWriter(ABC):
         )
 
     def _forget(self, key: Key) -> None:
-        """Drop the back-off and the rest of an object that is gone."""
-        self._reset(key)
+        """Drop the back-offs and the rest of an object that is gone, or is as it should be."""
         self._resting.pop(key, None)
-
-    def _reset(self, key: Key) -> None:
         self._passing.reset(key)
         self._refused.reset(key)
 
@@ -206,7 +203,7 @@ class ObjectWriter(ABC):
             await self._pause(key, error)
             return False
         if not self._differs(key):
-            self._reset(key)
+            self._forget(key)
             self._settled(key)
             return True
         known = self._stored(key)

@@ -19,12 +19,8 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter
 from tidelock.scheduler.actions.tasks import until_news
+from tidelock.scheduler.controllers.creations import Creations
 
-# Seconds for which a Reservation that was created may be unseen by the watch before it is created again.
-_UNSEEN_SECONDS = 10.0
-# Seconds after which a Reservation that was refused is asked for again: each time twice as many.
-_SHORTEST_REST = 1.0
-_LONGEST_REST = 60.0
 # Reservations that are created before the status says anything of their object: a namespace writes 8 at once.
 _FEW = 8
 # Seconds for which objects are compared in one turn of the event loop; the object under way is finished.
@@ -71,14 +67,6 @@ class DesiredState(NamedTuple):
 K = TypeVar("K", bound=OwnerObject)
 
 
-class _Rest(NamedTuple):
-    """Until when, by the monotonic clock, an object of a generation creates nothing, after so long a rest."""
-
-    until: float
-    seconds: float
-    generation: int
-
-
 class Reconciler(ObjectWriter, Generic[K]):
     """Takes objects of one kind in, as the event handler of their watch, and reconciles each."""
 
@@ -89,9 +77,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         self._ledger = ledger
         self._decode = decode
         self._kept: dict[Key, K] = {}
-        self._made: dict[Key, dict[str, float]] = {}
-        self._problems: dict[Key, str] = {}
-        self._rests: dict[Key, _Rest] = {}
+        self._creations = Creations()
         self._changed: dict[Key, None] = {}
         self._due: Timers[Key] = Timers()
         self._awake: Timers[Key] = Timers()  # by the monotonic clock
@@ -123,18 +109,15 @@ class Reconciler(ObjectWriter, Generic[K]):
         elif known is not None and known.meta.version > new.meta.version:
             return  # older than our own write
         if new.meta.deletion_timestamp is not None:
-            self._drop(new)
+            self.remove(new)
         self._kept[new.key] = new
         self._compare_later(new.key)
 
     def remove(self, last: K) -> None:
         """Forget an object: the API server deletes its Reservations with it."""
-        self._drop(last)
-
-    def _drop(self, last: K) -> None:
-        """Create nothing more for an object that is gone or going."""
-        for known in (self._kept, self._made, self._problems, self._rests, self._changed):
-            known.pop(last.key, None)
+        self._kept.pop(last.key, None)
+        self._changed.pop(last.key, None)
+        self._creations.forget(last.key)
         self._forget(last.key)
         self._due.set(last.key, None)
         self._awake.set(last.key, None)
@@ -184,16 +167,21 @@ class Reconciler(ObjectWriter, Generic[K]):
         return self._kept.get(key)
 
     def _differs(self, key: Key) -> bool:
-        kept = self._kept.get(key)
-        return kept is not None and self._is_unmet(kept, self._ask(kept))
+        if (kept := self._kept.get(key)) is None:
+            return False
+        demand = self._ask(kept)
+        if demand.surplus or demand.removable:
+            return True
+        may_create = not self._creations.is_resting(kept.meta, self._clock.monotonic())
+        return bool(may_create and self._missing(kept, demand)) or self._status(kept, demand) != kept.status
 
     def _settled(self, key: Key) -> None:
         if (kept := self._kept.get(key)) is None:
             return
         # An instant that has come may be ahead again, if the clock was set back.
         self._due.set(key, self._ask(kept).next_look)
-        if made := self._made.get(key):
-            self._awake.set(key, min(made.values()) + _UNSEEN_SECONDS)
+        if (due := self._creations.next_due(key)) is not None:
+            self._awake.set(key, due)
 
     def _ended(self) -> None:
         self._news.set()
@@ -222,7 +210,8 @@ class Reconciler(ObjectWriter, Generic[K]):
         if (kept := self._kept.get(key)) is None:
             return
         demand = self._ask(kept)
-        missing = [] if self._rests_now(kept) else self._missing(kept, demand)
+        resting = self._creations.is_resting(kept.meta, self._clock.monotonic())
+        missing = [] if resting else self._missing(kept, demand)
         if len(missing) > _FEW and kept.status.get("observedGeneration") != kept.meta.generation:
             async with self.turn(kept.meta):  # before the Reservations, which take seconds
                 await self._replace_status(kept.meta, self._status(kept, demand))
@@ -230,7 +219,10 @@ class Reconciler(ObjectWriter, Generic[K]):
         problem = await self._make_all(kept, missing)
         left = self._ask(kept)
         while left.surplus:  # computed again each time, as a request may take long
-            await self._unmake(kept, left.surplus[0])
+            entry = left.surplus[0]
+            async with self.turn(kept.meta):  # it fails if the Reservation has changed meanwhile
+                await self._delete(entry.reservation.meta, RESERVATIONS)
+            self._ledger.note_deletion(entry)
             left = self._ask(kept)
         status = self._status(kept, left)
         if status != kept.status:
@@ -250,33 +242,16 @@ class Reconciler(ObjectWriter, Generic[K]):
             return None
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
         problem = next((error for error in errors if error is not None), None)
-        self._problems[kept.key] = str(problem or "")
+        self._creations.problems[kept.key] = str(problem or "")
         if isinstance(problem, Forbidden | Invalid):
-            self._rest(kept)
+            self._awake.set(kept.key, self._creations.rest(kept.meta, self._clock.monotonic()))
             return None  # the same would be refused again
-        self._rests.pop(kept.key, None)
+        self._creations.end_rest(kept.key)
         return problem
 
-    def _rest(self, kept: K) -> None:
-        """Create no Reservation for a while after one was refused, for longer than the last time."""
-        before = self._rests.get(kept.key)
-        seconds = _SHORTEST_REST if before is None else min(2 * before.seconds, _LONGEST_REST)
-        until = self._clock.monotonic() + seconds
-        self._rests[kept.key] = _Rest(until, seconds, kept.meta.generation)
-        self._awake.set(kept.key, until)
-
-    def _rests_now(self, kept: K) -> bool:
-        rest = self._rests.get(kept.key)
-        if rest is not None and rest.generation != kept.meta.generation:
-            del self._rests[kept.key]
-            return False
-        return rest is not None and self._clock.monotonic() < rest.until
-
     def _try_refused_again(self, namespace: str) -> None:
-        """Shorten the rests of a namespace whose quotas changed. The API server may be a moment later."""
-        for key in [key for key in self._rests if key.namespace == namespace]:
-            until = self._clock.monotonic() + _SHORTEST_REST
-            self._rests[key] = self._rests[key]._replace(until=until, seconds=_SHORTEST_REST / 2)
+        """Try refused creations of a namespace again soon, as its quotas have changed."""
+        for key, until in self._creations.shorten_rests(namespace, self._clock.monotonic()):
             self._awake.set(key, until)
             self._news.set()
 
@@ -295,27 +270,12 @@ class Reconciler(ObjectWriter, Generic[K]):
         except ApiError as error:
             return error
         if self._kept.get(kept.key) is not None:
-            self._made.setdefault(kept.key, {})[name] = self._clock.monotonic()
+            self._creations.note(kept.key, name, self._clock.monotonic())
         return None
 
-    async def _unmake(self, kept: K, entry: ReservationInfo) -> None:
-        """Delete a Reservation, if it has not changed meanwhile."""
-        async with self.turn(kept.meta):
-            await self._delete(entry.reservation.meta, RESERVATIONS)
-        self._ledger.note_deletion(entry)
-
-    def _is_unmet(self, kept: K, demand: DesiredState) -> bool:
-        if demand.surplus or demand.removable or (self._missing(kept, demand) and not self._rests_now(kept)):
-            return True
-        return self._status(kept, demand) != kept.status
-
     def _missing(self, kept: K, demand: DesiredState) -> list[str]:
-        """Name the Reservations that must be created: those that neither exist nor are on their way to us."""
-        made, oldest = self._made.get(kept.key, {}), self._clock.monotonic() - _UNSEEN_SECONDS
-        there = {key.name for key in demand.there}
-        for name in [name for name in made if made[name] <= oldest or name in there]:
-            del made[name]
-        return [name for name in demand.names if name not in made and name not in there]
+        return self._creations.missing(kept.key, demand.names, demand.there, self._clock.monotonic())
 
     def _status(self, kept: K, demand: DesiredState) -> dict[str, Any]:
-        return demand.status(self._problems.get(kept.key, "") if self._missing(kept, demand) else "")
+        problem = self._creations.problems.get(kept.key, "")
+        return demand.status(problem if self._missing(kept, demand) else "")

@@ -78,7 +78,7 @@ class CapacityEvents:
         if shift.after and not shift.before:
             self._queue.notify(ASSIGNED_POD_ADD, None, pod, now)
             refusers = self._ledger.waiting_reservations.refusers
-            if not refusers.isdisjoint(self._queue.hearers(ASSIGNED_POD_ADD)):
+            if not refusers.isdisjoint(self._queue.hints.hearers(ASSIGNED_POD_ADD)):
                 self._cache.columns.freed += 1  # one that goes frees its capacity anyway
         elif shift.before and not shift.after:
             heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == shift.node else None

@@ -1,6 +1,7 @@
 """Tells the ledger of pods that come and go: owners of locks for reuse, and who is there for a time alone."""
 
-from tidelock.cluster.cache import Follower, Placed
+from tidelock.cluster.cache import Follower
+from tidelock.cluster.placed import Placed
 from tidelock.ledger.ledger import Ledger
 
 

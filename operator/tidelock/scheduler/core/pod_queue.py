@@ -74,6 +74,7 @@ class SchedulingQueue:
         on_failure: handles exceptions of gates, hints and sort plugins.
 
     Attributes:
+        hints: the events that plugins have registered.
         gated: pods by UID that were gated since `GateReporter` looked last.
 
     """
@@ -92,7 +93,7 @@ class SchedulingQueue:
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
         self._flush_after = flush_after
-        self._hints = QueueingHints(profiles, on_failure)
+        self.hints = QueueingHints(profiles, on_failure)
         self._in_flight = InFlightEvents()
         self._gates = PodGates(self._is_known, recorder, on_failure, initial_backoff)
         order = PodOrder(on_failure)
@@ -123,13 +124,13 @@ class SchedulingQueue:
             return
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
-            change = QueueEvent(self._hints.listeners(event), old, pod)
+            change = QueueEvent(self.hints.listeners(event), old, pod)
             if waiting.place is QueueName.IN_FLIGHT:
                 self._in_flight.add(change)
             elif waiting.place is QueueName.GATED:
                 self._wake(waiting, QueueingHint.AFTER_BACKOFF, now, event.label)
             elif waiting.place is QueueName.UNSCHEDULABLE:
-                self._wake(waiting, self._hints.hint(waiting, waiting.indexed, change), now, event.label)
+                self._wake(waiting, self.hints.hint(waiting, waiting.indexed, change), now, event.label)
 
     def remove(self, uid: str) -> None:
         """Remove a pod that is bound, finished or gone."""
@@ -181,8 +182,8 @@ class SchedulingQueue:
         waiting.diagnoses += 1
         waiting.errors_in_a_row = 0
         waiting.since, waiting.due = now, now + self._backoff.seconds(waiting.diagnoses)
-        rejectors = self._hints.rejectors(waiting)
-        hints = (self._hints.hint(waiting, rejectors, event) for event in self._in_flight.since(uid))
+        rejectors = self.hints.rejectors(waiting)
+        hints = (self.hints.hint(waiting, rejectors, event) for event in self._in_flight.since(uid))
         hint = max(hints, default=QueueingHint.SKIP) if rejectors else QueueingHint.AFTER_BACKOFF
         self.done(uid)
         if hint is QueueingHint.SKIP:
@@ -224,7 +225,7 @@ class SchedulingQueue:
         """
         if not self._in_flight and not self._by_plugin:
             return  # as for most of the events of a quiet cluster
-        listeners = self._hints.listeners(event)
+        listeners = self.hints.listeners(event)
         if not listeners:
             return
         change = QueueEvent(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
@@ -253,10 +254,6 @@ class SchedulingQueue:
             self._requeue(waiting, QueueingHint.IMMEDIATELY, self._steady.at(now), FORCE_ACTIVATE)
 
     # Queries.
-
-    def hearers(self, event: ClusterEvent) -> set[str]:
-        """Return the names of the plugins that have registered an event."""
-        return {plugin for _, plugin in self._hints.listeners(event)}
 
     def next_due(self) -> float | None:
         """Return when a pod becomes ready at the earliest: 0 for at once, None if that needs an event."""
@@ -309,7 +306,7 @@ class SchedulingQueue:
                 waiting = wave.pods.pop()
                 left -= _cost(waiting)
                 if self._pods.get(waiting.pod.uid) is waiting:
-                    hint = self._hints.hint(waiting, waiting.indexed, wave.event)
+                    hint = self.hints.hint(waiting, waiting.indexed, wave.event)
                     self._wake(waiting, hint, now, wave.label)
             if not wave.pods:
                 self._waves.popleft()

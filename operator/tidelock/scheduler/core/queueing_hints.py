@@ -74,6 +74,10 @@ class QueueingHints:
             found = self._listeners[event] = {plugin: some for plugin, some in hints.items() if some}
         return found
 
+    def hearers(self, event: ClusterEvent) -> set[str]:
+        """Return the names of the plugins that have registered an event, in any profile."""
+        return {plugin for _, plugin in self.listeners(event)}
+
     def rejectors(self, waiting: QueuedPodInfo) -> tuple[PluginKey, ...]:
         """Return the plugins that have rejected a pod and registered events, by name."""
         profile = waiting.profile.scheduler_name

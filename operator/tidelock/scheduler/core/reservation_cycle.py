@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from tidelock.cluster.cache import Cache, Placed
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Label
+from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Counts, Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons

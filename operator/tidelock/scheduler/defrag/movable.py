@@ -8,7 +8,7 @@ other controller. "false" keeps a pod where it is, and so does the annotation th
 
 from math import inf
 
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Handle
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import OwnerReference

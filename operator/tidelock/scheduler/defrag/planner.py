@@ -17,8 +17,8 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import Handle, Mask, PreFilter
 from tidelock.framework.cyclestate import CycleState

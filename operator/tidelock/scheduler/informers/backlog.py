@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
-from tidelock.cluster.cache import Cache, Placed
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.placed import Placed
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.matching import owner_names
 from tidelock.scheduler.core.bound_owners import look_for_owner

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tidelock.clock import Clock
-from tidelock.cluster.cache import Cache, Placed
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.lister import Lister, Named
+from tidelock.cluster.placed import Placed
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -123,7 +124,7 @@ class EventHandlers:
         """Report an event to the queue. Reservations are retried if a plugin that refused one awaits it."""
         self.queue.notify(event, old, new, self.clock.now())
         refusers = self.ledger.waiting_reservations.refusers
-        if refusers and not refusers.isdisjoint(self.queue.hearers(event)):
+        if refusers and not refusers.isdisjoint(self.queue.hints.hearers(event)):
             self.cache.columns.freed += 1
 
     def settle(

@@ -1,8 +1,8 @@
 """Of thousands of budgets few are held against a pod."""
 
 from builders import budget, encode, pod
-from tidelock.cluster.cache import Placed
 from tidelock.cluster.index.budgets import Budgets
+from tidelock.cluster.placed import Placed
 from tidelock.framework.disruptions import permitted, violating
 from tidelock.model.budgets import PodDisruptionBudget, decode_budget
 from tidelock.model.pods import Pod

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, pod
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.ledger.capacity.forecast import Start
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import Resources

@@ -276,7 +276,7 @@ def test_a_queueing_hint_that_fails_wakes_its_pod_and_is_told_of_it(
         raise LookupError("a hint's bug")
 
     listeners = {(SCHEDULER, "NodeResourcesFit"): (fails,)}
-    monkeypatch.setattr(core.queue._hints, "listeners", lambda _event: listeners)
+    monkeypatch.setattr(core.queue.hints, "listeners", lambda _event: listeners)
     for _ in range(5):
         core.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
         core.event_handlers.nodes.remove(node("node-b", cpu="1"))
