@@ -10,7 +10,8 @@ from typing import Any
 
 from bench.decisions import NAMESPACE, SCHEDULER
 from bench.scenarios import Json, node_name, pod_object
-from tidelock.model.api.reservation import MOST_CONDITIONS, MOST_MEMBERS
+from tidelock.model.api.owners import MOST_CONDITIONS
+from tidelock.model.api.reservation import MOST_MEMBERS
 from tidelock.model.pod_limits import (
     CLAIM_CONDITIONS,
     CLAIMS,

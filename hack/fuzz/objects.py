@@ -23,13 +23,7 @@ from tidelock.kube.client import (
 )
 from tidelock.model.lenient import Reader
 from tidelock.model.nodes import Node
-from tidelock.model.pods import (
-    BORROWS,
-    CLAIMED_RESERVATIONS,
-    REQUIRE_RESERVATION,
-    RUN_SECONDS,
-    Pod,
-)
+from tidelock.model.pods import BORROWS, CLAIMED_RESERVATIONS, REQUIRE_RESERVATION, RUN_SECONDS, Pod
 from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE
 from tidelock.scheduler.informers.informers import OTHERS
 

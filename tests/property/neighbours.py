@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from builders import node, pod
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, ReservePod, reserve_pod_of
+from tidelock.model.pods import Pod
+from tidelock.model.reserve_pod import ReservePod, reserve_pod_of
 from unit.plugins.scene import Scene
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -18,7 +18,8 @@ from tidelock.cluster.index import labels, selection
 from tidelock.cluster.index.affinity_terms import AffinityTerm
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
-from tidelock.model.pods import Pod, ReservePod, reserve_pod_of
+from tidelock.model.pods import Pod
+from tidelock.model.reserve_pod import ReservePod, reserve_pod_of
 from tidelock.model.selectors import LabelSelector, Requirement
 
 SELECTIONS = [

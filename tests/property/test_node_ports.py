@@ -11,7 +11,8 @@ from property.oracles import node_ports as oracle
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
 from tidelock.framework.cyclestate import CycleState
-from tidelock.model.pods import Pod, reserve_pod_of
+from tidelock.model.pods import Pod
+from tidelock.model.reserve_pod import reserve_pod_of
 from tidelock.plugins.node_ports import NodePorts
 from unit.plugins.scene import Scene
 

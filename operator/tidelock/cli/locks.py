@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from tidelock.ledger.lifecycle.migration import MigrationPlan, read_plan
 from tidelock.model.api.migration import MovePlan
-from tidelock.model.api.reservation import Phase, owner_text
+from tidelock.model.api.owners import owner_text
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.quantities import (
     NOTHING,

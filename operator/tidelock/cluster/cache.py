@@ -231,7 +231,8 @@ class Cache:
             self._note(placed)
             return
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
-        self._note_change(placed.node_name)
+        self._changes += 1
+        self._changed_at[placed.node_name] = self._changes
         del self._placed[uid]
         del self._on_node[placed.node_name][uid]
         del self._in_namespace[namespace][uid]
@@ -244,7 +245,8 @@ class Cache:
 
     def _note(self, placed: Placed) -> None:
         uid = placed.pod.uid
-        self._note_change(placed.node_name)
+        self._changes += 1
+        self._changed_at[placed.node_name] = self._changes
         self._placed[uid] = placed
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
@@ -264,10 +266,6 @@ class Cache:
     def _moved(self, placed: Placed, sign: int) -> None:
         for listener in self._listeners:
             listener(placed, sign)
-
-    def _note_change(self, node_name: str) -> None:
-        self._changes += 1
-        self._changed_at[node_name] = self._changes
 
     def _count_node(self, name: str, sign: int, undo: Callable[[Callable[[], object]], None]) -> None:
         """Add the pods and reserve pods of a node to its totals, or subtract them."""

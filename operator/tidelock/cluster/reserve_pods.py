@@ -15,7 +15,8 @@ from tidelock.cluster.index.affinity_terms import AffinityTerms
 from tidelock.cluster.index.pod_counts import PodCounts
 from tidelock.cluster.index.ports import Ports
 from tidelock.cluster.rollback import apply_all, undone_on_failure
-from tidelock.model.pods import Pod, ReservePod
+from tidelock.model.pods import Pod
+from tidelock.model.reserve_pod import ReservePod
 
 
 @dataclass(frozen=True, slots=True)

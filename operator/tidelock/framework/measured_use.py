@@ -10,7 +10,7 @@ from tidelock.cluster.usage.expected_use import ExpectedUse, UseEstimate
 from tidelock.cluster.usage.levels import LevelArray, NodeLevels
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation import Owner
+from tidelock.model.api.owners import Owner
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey
 

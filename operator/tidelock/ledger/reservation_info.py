@@ -12,9 +12,10 @@ from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED, Event, 
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, ReservePod
+from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers
 from tidelock.model.reservation import Reservation
+from tidelock.model.reserve_pod import ReservePod
 
 Order = tuple[int, float, Key]
 """Sort key of the reservations of a namespace: smaller ones come first."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from math import inf, nan
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +11,7 @@ from tidelock.model.api.wire import YEAR_SECONDS
 from tidelock.model.instants import from_datetime
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.pod_volumes import ClaimUse, Volume, claims_of, disks_of
 from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
     Allocation,
@@ -134,95 +134,6 @@ class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
     match_label_keys: tuple[str, ...] = ()
 
 
-class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
-    """The claim of a volume."""
-
-    claim_name: str = ""
-    read_only: bool = False
-
-
-class ImageVolume(msgspec.Struct, frozen=True):
-    """The image that a volume contains."""
-
-    reference: str = ""
-
-
-class GcePersistentDisk(msgspec.Struct, frozen=True, rename="camel"):
-    """A disk of Google's cloud."""
-
-    pd_name: str = ""
-    read_only: bool = False
-
-
-class AwsElasticBlockStore(msgspec.Struct, frozen=True):
-    """A disk of Amazon's cloud."""
-
-    volume_id: str = msgspec.field(default="", name="volumeID")
-
-
-class IscsiDisk(msgspec.Struct, frozen=True, rename="camel"):
-    """A disk behind iSCSI."""
-
-    iqn: str = ""
-    read_only: bool = False
-
-
-class RbdImage(msgspec.Struct, frozen=True, rename="camel"):
-    """An image of Ceph."""
-
-    monitors: tuple[str, ...] = ()
-    pool: str = ""
-    image: str = ""
-    read_only: bool = False
-
-
-class CsiVolume(msgspec.Struct, frozen=True):
-    """A volume that a CSI driver creates for the pod alone."""
-
-    driver: str = ""
-
-
-class EphemeralVolume(msgspec.Struct, frozen=True):
-    """A volume with a claim that is created for the pod, from a template that scheduling need not read."""
-
-
-class Volume(msgspec.Struct, frozen=True, rename="camel"):
-    """A volume. A generic ephemeral one has a claim named after the pod and the volume."""
-
-    name: str = ""
-    image: ImageVolume | None = None
-    persistent_volume_claim: ClaimReference | None = None
-    ephemeral: EphemeralVolume | None = None
-    csi: CsiVolume | None = None
-    gce_persistent_disk: GcePersistentDisk | None = None
-    aws_elastic_block_store: AwsElasticBlockStore | None = None
-    iscsi: IscsiDisk | None = None
-    rbd: RbdImage | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether the volume has no effect on the choice of a node."""
-        return self == Volume(self.name)
-
-
-class ClaimUse(NamedTuple):
-    """A claim that a pod needs. An ephemeral claim is created for the pod."""
-
-    name: str
-    ephemeral: bool
-
-
-class Disk(NamedTuple):
-    """A disk that a pod mounts without a claim, and whether it only reads."""
-
-    identity: tuple[str, ...]
-    read_only: bool
-
-    def conflicts(self, other: "Disk") -> bool:
-        """Return whether two pods on one node can't both mount these disks."""
-        return self.identity == other.identity and not (self.read_only and other.read_only)
-
-
 class SchedulingGate(msgspec.Struct, frozen=True):
     """A named reason not to schedule a pod yet."""
 
@@ -320,13 +231,6 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return self.finished or self.metadata.deletion_timestamp is not None
 
     @property
-    def preempted(self) -> bool:
-        """Whether a scheduler has asked the pod to end, for a pod of higher priority."""
-        return self.metadata.deletion_timestamp is not None and any(
-            (each.type, each.status, each.reason) == PREEMPTED for each in self.status.conditions
-        )
-
-    @property
     def requires_reservation(self) -> bool:
         """Whether the pod may only take capacity that is reserved for it."""
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
@@ -411,7 +315,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return float(total.get(CPU, 0)) or nan, float(total.get(MEMORY, 0)) or nan
 
     @cached_property
-    def _template(self) -> "_Template":
+    def template(self) -> "PodTemplate":
         """Values derived from the fields of the spec by which nodes are chosen, except for neighbours.
 
         The node that a pod names, or is on, is not among these fields, so placed pods of a template also
@@ -445,34 +349,24 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def nonzero(self) -> tuple[int, int]:
         """Cpu and memory for scoring once it is placed. A container without requests has a default weight."""
         if self._report.empty:
-            return self._template.nonzero
+            return self.template.nonzero
         return nonzero_requests(self.spec, self._report)
 
     @property
     def container_weights(self) -> tuple[int, int]:
         """Cpu and memory for scoring before it is placed, without the requests of the pod as a whole."""
-        return self._template.container_weights
+        return self.template.container_weights
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The ports that the pod takes on its node."""
-        return self._template.host_ports
+        return self.template.host_ports
 
     @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
         """The claims that its volumes need, without duplicates."""
         volumes = self.spec.volumes
-        return tuple(dict.fromkeys(_claims(self.meta.name, volumes))) if volumes else ()
-
-    @property
-    def disks(self) -> tuple[Disk, ...]:
-        """The disks that it mounts without a claim. An image of Ceph counts at each of its monitors."""
-        return self._template.disks
-
-    @property
-    def needed_features(self) -> tuple[str, ...]:
-        """The features that its node must declare, of those in Kubernetes 1.36 (KEP-5328)."""
-        return self._template.needed_features
+        return tuple(dict.fromkeys(claims_of(self.meta.name, volumes))) if volumes else ()
 
     @cached_property
     def placement_key(self) -> tuple[object, ...]:
@@ -482,20 +376,30 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """
         return (
             self.spec.node_name,
-            self._template.demands,
+            self.template.demands,
             tuple(sorted(self.requests.items())),
             (self.meta.namespace, self.claims) if self.claims else (),
         )
 
 
-class _Template:
-    """Values common to the pods of one template, computed for the first of them."""
+class PodTemplate:
+    """Values common to the pods of one template, computed for the first of them.
+
+    Attributes:
+        nonzero: cpu and memory for scoring, with defaults for containers without requests.
+        container_weights: the same without the requests of the pod as a whole.
+        host_ports: the ports that the pod takes on its node.
+        disks: the disks that it mounts without a claim.
+        needed_features: the features that its node must declare, of those in Kubernetes 1.36 (KEP-5328).
+        demands: a key that is equal for templates with the same demands on a node.
+
+    """
 
     def __init__(self, spec: PodSpec) -> None:
         self.nonzero = nonzero_requests(spec)
         self.container_weights = self.nonzero if spec.resources is None else container_weights(spec)
         self.host_ports = host_ports(spec, host_network=spec.host_network)
-        self.disks = tuple(dict.fromkeys(disk for volume in spec.volumes for disk in _disks(volume)))
+        self.disks = tuple(dict.fromkeys(disk for volume in spec.volumes for disk in disks_of(volume)))
         self.needed_features = tuple(_needed_features(spec))
         self.demands = (
             self.container_weights,
@@ -523,17 +427,9 @@ _SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 
 @lru_cache(maxsize=4096)
-def _template(spec: bytes) -> _Template:
+def _template(spec: bytes) -> PodTemplate:
     """Read an encoded spec. Bytes are a faster cache key than the decoded spec."""
-    return _Template(_SPEC_DECODER.decode(spec))
-
-
-def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:
-    for volume in volumes:
-        if volume.persistent_volume_claim is not None:
-            yield ClaimUse(volume.persistent_volume_claim.claim_name, ephemeral=False)
-        elif volume.ephemeral is not None:
-            yield ClaimUse(f"{pod_name}-{volume.name}", ephemeral=True)
+    return PodTemplate(_SPEC_DECODER.decode(spec))
 
 
 def _needed_features(spec: PodSpec) -> Iterator[str]:
@@ -544,18 +440,6 @@ def _needed_features(spec: PodSpec) -> Iterator[str]:
         yield _RESTARTS_ALL
     if spec.host_network and spec.host_users is False:
         yield _OWN_USERS_IN_HOST_NETWORK
-
-
-def _disks(volume: Volume) -> Iterator[Disk]:
-    if (gce := volume.gce_persistent_disk) is not None:
-        yield Disk(("gce", gce.pd_name), gce.read_only)
-    if (aws := volume.aws_elastic_block_store) is not None:
-        yield Disk(("aws", aws.volume_id), read_only=False)  # one pod a node, even if all only read
-    if (iscsi := volume.iscsi) is not None:
-        yield Disk(("iscsi", iscsi.iqn), iscsi.read_only)
-    if (rbd := volume.rbd) is not None:
-        for monitor in rbd.monitors:
-            yield Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only)
 
 
 def _check_quantities(pod: Pod) -> None:
@@ -579,40 +463,8 @@ decode_pod = Reader(
 """Decode a pod from its JSON, as far as it can be read. Raises ValueError if it has no name."""
 
 
-class ReservePod(Pod, frozen=True, dict=True):
-    """The pod in place of a reservation: it is placed as that pod, and runs nothing."""
-
-    @cached_property
-    def neighbourly(self) -> bool:
-        """Whether other pods can notice it: by a label, a term of its affinity to pods, or a host port."""
-        affinity, spec = self.spec.affinity, self.spec
-        if self.metadata.labels or (affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)):
-            return True
-        return any(each.ports for each in (*spec.containers, *spec.init_containers)) and bool(self.host_ports)
-
-    @cached_property
-    def neighbour_key(self) -> bytes:
-        """A key that is equal for reserve pods of a namespace with the same relation to neighbours."""
-        affinity = self.spec.affinity
-        near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
-        labels = sorted(self.metadata.labels.items())
-        return _ENCODER.encode((labels, near, far, self.spec.topology_spread_constraints))
-
-
-def reserve_pod_of(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> ReservePod:
-    """Return the pod that a reservation is placed as, with these requests instead of the containers'."""
-    pod = ReservePod(metadata=meta, spec=spec)
-    pod.__dict__["requests"] = requests
-    return pod
-
-
 def assigned_to(pod: Pod, node_name: str) -> Pod:
     """Return the pod as it is on a node to which it is bound or about to be bound."""
     if pod.node_name == node_name:
         return pod
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
-
-
-def pinned_to(pod: ReservePod, node_name: str) -> ReservePod:
-    """Return the same reserve pod, restricted to one node."""
-    return reserve_pod_of(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)

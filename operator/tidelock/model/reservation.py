@@ -13,9 +13,10 @@ from tidelock.model.label_keys import with_label_keys
 from tidelock.model.lenient import Reader, convert
 from tidelock.model.meta import Key, ObjectMeta, StoredObject
 from tidelock.model.pod_limits import excess
-from tidelock.model.pods import PodSpec, ReservePod, reserve_pod_of
+from tidelock.model.pods import PodSpec
 from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
 from tidelock.model.requests import Container, ResourceRequirements, total_requests
+from tidelock.model.reserve_pod import ReservePod, reserve_pod_of
 
 
 @dataclass(frozen=True, slots=True)

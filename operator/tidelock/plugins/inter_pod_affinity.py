@@ -39,7 +39,8 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm, ReservePod
+from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.selectors import Labels
 
 _AFFINITY = "node(s) didn't match pod affinity rules"

@@ -33,11 +33,11 @@ class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that need nothing."""
-        return SUCCESS if pod.needed_features else SKIP_ALIKE
+        return SUCCESS if pod.template.needed_features else SKIP_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that declare all that the pod needs."""
-        needed = frozenset(pod.needed_features)
+        needed = frozenset(pod.template.needed_features)
         declared = (needed.issubset(node.declared_features) for node in snapshot.nodes)
         return np.fromiter(declared, np.bool_, len(snapshot))
 

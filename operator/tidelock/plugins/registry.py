@@ -4,7 +4,7 @@ from tidelock.framework.api import Plugin
 from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
-from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.dynamic_load import DynamicLoad
 from tidelock.plugins.dynamic_resources import DynamicResources
 from tidelock.plugins.image_locality import ImageLocality

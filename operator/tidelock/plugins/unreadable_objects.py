@@ -26,7 +26,8 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pod_limits import excess
-from tidelock.model.pods import ClaimUse, Pod
+from tidelock.model.pod_volumes import ClaimUse
+from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiNode
 
 _CHANGES = Action.ADD | Action.UPDATE

@@ -66,7 +66,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Look who has the pod's disks and claims; skip pods that share none with anybody."""
-        if not pod.claims and not pod.disks:
+        if not pod.claims and not pod.template.disks:
             return SKIP_ALIKE
         single = set()
         for use in pod.claims:
@@ -84,11 +84,11 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
             for uid, user in self._claims.get(key, {}).items()
             if snapshot.row(user.node_name) is not None
         }
-        if not pod.disks and not of_claims:
+        if not pod.template.disks and not of_claims:
             return SKIP
         of_disks = {
             uid: user.node_name
-            for disk in pod.disks
+            for disk in pod.template.disks
             for uid, user in self._disks.get(disk.identity, {}).items()
             if _clash(pod, user.pod)
         }
@@ -128,11 +128,11 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
         return (_DISK_CONFLICT if mounted else _CLAIM_CONFLICT,)
 
     def _move(self, placed: Placed, sign: int) -> None:
-        if not placed.pod.claims and not placed.pod.disks:
+        if not placed.pod.claims and not placed.pod.template.disks:
             return
         for users, key in (
             *((self._claims, key) for key in _claims(placed.pod)),
-            *((self._disks, disk.identity) for disk in placed.pod.disks),
+            *((self._disks, disk.identity) for disk in placed.pod.template.disks),
         ):
             if sign > 0:
                 users[key][placed.pod.uid] = placed
@@ -156,4 +156,4 @@ def _claims(pod: Pod) -> list[Key]:
 
 
 def _clash(pod: Pod, other: Pod) -> bool:
-    return any(mine.conflicts(theirs) for mine in pod.disks for theirs in other.disks)
+    return any(mine.conflicts(theirs) for mine in pod.template.disks for theirs in other.template.disks)

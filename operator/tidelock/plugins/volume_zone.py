@@ -26,7 +26,8 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.model.pods import ClaimUse, Pod
+from tidelock.model.pod_volumes import ClaimUse
+from tidelock.model.pods import Pod
 from tidelock.model.storage import PersistentVolume
 
 _REASON = "node(s) had no available volume zone"

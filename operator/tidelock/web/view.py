@@ -21,7 +21,8 @@ from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.output.status import shown_resources
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation import Phase, owner_text
+from tidelock.model.api.owners import owner_text
+from tidelock.model.api.reservation import Phase
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources

@@ -2,7 +2,8 @@
 
 from property.disks import World
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, Volume
+from tidelock.model.pod_volumes import Volume
+from tidelock.model.pods import Pod
 
 NO_DISK = "node(s) had no available disk"
 IN_USE = (

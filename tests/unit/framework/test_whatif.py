@@ -21,7 +21,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import ExtensionPointTimer, MetricsRecorder
 from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.pods import Pod
-from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from unit.plugins.scene import Scene
 
 

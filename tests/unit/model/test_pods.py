@@ -9,13 +9,8 @@ import builders
 from builders import NOW, encode, pod_json
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
-from tidelock.model.pods import (
-    CLAIMED_RESERVATIONS,
-    Pod,
-    decode_pod,
-    pinned_to,
-    reserve_pod_of,
-)
+from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod, decode_pod
+from tidelock.model.reserve_pod import pinned_to, reserve_pod_of
 
 
 def test_a_pod_is_known_by_namespace_name_and_uid() -> None:
@@ -179,7 +174,7 @@ def test_claims_are_named_once_and_ephemeral_ones_after_the_pod() -> None:
         ],
     )
     assert pod.claims == (("mine", False), ("web-0-tmp", True))
-    assert pod.disks == ()
+    assert pod.template.disks == ()
 
 
 def test_disks_are_known_by_what_they_are_not_by_their_volumes_names() -> None:
@@ -191,7 +186,7 @@ def test_disks_are_known_by_what_they_are_not_by_their_volumes_names() -> None:
             {"name": "d", "rbd": {"monitors": ["m", "n"], "image": "x", "pool": "p", "readOnly": True}},
         ]
     )
-    assert pod.disks == (
+    assert pod.template.disks == (
         (("gce", "x"), True),
         (("aws", "x"), False),
         (("iscsi", "x"), False),

@@ -5,7 +5,7 @@ import pytest
 
 import builders
 from builders import Json
-from tidelock.model.api.reservation import PodOwner
+from tidelock.model.api.owners import PodOwner
 from tidelock.model.meta import Key
 from tidelock.model.pods import Affinity, Pod
 from tidelock.model.reservation import Reservation

@@ -12,7 +12,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
-from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from unit.plugins.scene import Scene

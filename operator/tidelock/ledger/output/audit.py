@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation import Phase, owner_text
+from tidelock.model.api.owners import owner_text
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, format_resources
 

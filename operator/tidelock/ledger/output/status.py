@@ -14,7 +14,8 @@ from tidelock.ledger.lifecycle.two_phase import TwoPhaseState, commit_token
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
-from tidelock.model.api.reservation import Phase, owner_text
+from tidelock.model.api.owners import owner_text
+from tidelock.model.api.reservation import Phase
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import NOTHING, PODS, Resources, format_resources, plus

@@ -11,7 +11,8 @@ from math import floor
 from typing import NamedTuple
 
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation import ControllerOwner, Owner, ReservationSpec
+from tidelock.model.api.owners import ControllerOwner, Owner
+from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Labelled

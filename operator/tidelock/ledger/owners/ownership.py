@@ -18,9 +18,10 @@ from tidelock.ledger.sets.groups import Groups
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, ReservePod
+from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, covers, minus
 from tidelock.model.reservation import Reservation
+from tidelock.model.reserve_pod import ReservePod
 
 # Most reservations that are remembered after their end, for pods that wait for them.
 _MOST_FORMER = 1024

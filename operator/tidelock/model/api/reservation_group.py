@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tidelock.model.api.owners import Owners
 from tidelock.model.api.reservation import (
     MOST_MEMBERS,
     ONE_END,
     CapacityRequest,
     EndOfLife,
-    Owners,
     Phase,
     Priority,
     Topology,

@@ -9,9 +9,7 @@ Volumes of in-tree drivers are taken as they are written, not as their migration
 Scores by storage capacity, which are off by default upstream, are left out.
 """
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -25,7 +23,6 @@ from tidelock.framework.api import (
     SKIP,
     SKIP_ALIKE,
     SUCCESS,
-    Api,
     Code,
     EnqueueExtensions,
     Filter,
@@ -39,18 +36,17 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.plugin_args import read_args
-from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pod_limits import excess_of_claims
-from tidelock.model.pods import ClaimUse, Pod
+from tidelock.model.pod_volumes import ClaimUse
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import Requirement
 from tidelock.model.storage import (
-    BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
     ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
+from tidelock.plugins.volume_binding.binder import PodVolumes, VolumeBinder
 from tidelock.plugins.volume_binding.label_rows import LabelRows
 from tidelock.plugins.volume_binding.volumes import Volumes
 
@@ -61,8 +57,6 @@ _REASONS = {
     _NO_SPACE: "node(s) did not have enough free storage",
     _VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
-
-_LONGEST_WAIT = 1.0  # seconds; pods and nodes that go while volumes are bound are noticed within it
 
 _Problems = npt.NDArray[np.uint8]
 
@@ -91,20 +85,6 @@ class _Findings:
     provided: tuple[PersistentVolumeClaim, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What was decided: volumes with their claims, and claims for which a volume is to be made."""
-
-    bindings: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...]
-    provisions: tuple[PersistentVolumeClaim, ...]
-
-    @property
-    def claims(self) -> Iterator[PersistentVolumeClaim]:
-        """All claims."""
-        yield from (claim for _, claim in self.bindings)
-        yield from self.provisions
-
-
 class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
 
@@ -113,14 +93,12 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `bindTimeoutSeconds`; raises ValueError for what it can't be."""
-        self._timeout = read_args(self.name, args, _Args).bind_timeout_seconds
+        timeout = read_args(self.name, args, _Args).bind_timeout_seconds
         super().__init__(handle, {})
         self._objects = handle.objects
         self._volumes = Volumes(handle.objects)
         self._labels = LabelRows(handle.columns)
-        self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
-        handle.objects.persistent_volume_claims.on_change(self._claim_changed)
-        handle.objects.persistent_volumes.on_change(self._volume_changed)
+        self._binder = VolumeBinder(handle, self._volumes, timeout)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the volume of each claim for each node; skip pods that any node will do for."""
@@ -179,12 +157,12 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
             self._volumes.owners.make(volume.key, owner, pod.uid)
         for claim in provisions:
             self._volumes.nodes.make(claim.key, node_name, pod.uid)
-        state.write(_Work(tuple(bindings), tuple(provisions)))
+        state.write(PodVolumes(tuple(bindings), tuple(provisions)))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take back what was promised; what has been written stays, for the API server has it."""
-        work = state.read(_Work)
+        work = state.read(PodVolumes)
         if work is None:
             return
         for volume, _ in work.bindings:
@@ -194,27 +172,11 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Write what was promised, and wait until every claim is bound; raises ApiError if it can't write."""
-        work = state.read(_Work)
+        work = state.read(PodVolumes)
         if work is None or not (work.bindings or work.provisions):
             return SUCCESS
-        api = self.handle.api
-        if api is None:
-            raise RuntimeError("volumes can't be bound where decisions are only tried out")
-        versions: dict[Key, int] = {}  # what the listers must have come to, by volume and claim
-        for volume, claim in work.bindings:
-            problem = await self._write_owner(api, volume.key, claim, versions)
-            if problem:
-                return _failed(problem)
-        for claim in work.provisions:
-            problem = await self._write_node(api, claim.key, node_name, versions)
-            if problem:
-                return _failed(problem)
-        try:
-            async with asyncio.timeout(self._timeout):
-                problem = await self._until_bound(pod, node_name, work, versions)
-        except TimeoutError:
-            problem = "context deadline exceeded"
-        return _failed(problem) if problem else SUCCESS
+        problem = await self._binder.bind(pod, node_name, work)
+        return Status(Code.ERROR, (f"binding volumes: {problem}",)) if problem else SUCCESS
 
     def _claim(self, pod: Pod, use: ClaimUse) -> PersistentVolumeClaim | str:
         """Give a claim, or say why it can't be used."""
@@ -324,136 +286,6 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
                 enough[self._labels.of_label_selector(capacity.node_topology)] = True
         return enough
 
-    async def _write_owner(
-        self, api: Api, key: Key, claim: PersistentVolumeClaim, versions: dict[Key, int]
-    ) -> str:
-        """Set a volume aside for a claim, unless it is already; gives what speaks against that."""
-        volume = self._objects.persistent_volumes.get(key.name)
-        if volume is None:
-            return f'persistentvolume "{key.name}" not found'
-        owner = volume.spec.claim_ref
-        if owner is not None and not owner.names(claim.meta):
-            return f'volume "{key.name}" already bound to a different claim.'
-        versions[key] = volume.meta.version
-        if owner is not None and owner.uid:
-            return ""
-        reference = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "namespace": claim.meta.namespace,
-            "name": claim.meta.name,
-            "uid": claim.meta.uid,
-            "resourceVersion": claim.meta.resource_version,
-        }
-        # A volume that a user has set aside stays the user's doing.
-        annotations = {BOUND_BY_CONTROLLER: "yes"} if owner is None else {}
-        body = {"metadata": _unchanged(volume.meta, annotations), "spec": {"claimRef": reference}}
-        answer = await api.patch(f"/api/v1/persistentvolumes/{key.name}", body)
-        versions[key] = _version(answer)
-        self._volumes.owners.wrote(key, versions[key])
-        return ""
-
-    async def _write_node(self, api: Api, key: Key, node_name: str, versions: dict[Key, int]) -> str:
-        """Ask for a claim's volume to be made for a node; gives what speaks against that."""
-        claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
-        if claim is None:
-            return f'persistentvolumeclaim "{key.name}" not found'
-        versions[key] = claim.meta.version
-        if claim.selected_node == node_name:
-            return ""
-        body = {"metadata": _unchanged(claim.meta, {SELECTED_NODE: node_name})}
-        path = f"/api/v1/namespaces/{key.namespace}/persistentvolumeclaims/{key.name}"
-        versions[key] = _version(await api.patch(path, body))
-        self._volumes.nodes.wrote(key, versions[key])
-        return ""
-
-    async def _until_bound(self, pod: Pod, node_name: str, work: _Work, versions: dict[Key, int]) -> str:
-        """Wait until all claims are bound; gives what speaks against that, empty if they are."""
-        event = asyncio.Event()
-        for claim in work.claims:
-            self._waiting[claim.key].add(event)
-        try:
-            while (filter_result := self._look(pod, node_name, work, versions)) is None:
-                event.clear()
-                handle = asyncio.get_running_loop().call_later(_LONGEST_WAIT, event.set)
-                try:
-                    await event.wait()
-                finally:
-                    handle.cancel()
-            return filter_result
-        finally:
-            for claim in work.claims:
-                self._waiting[claim.key].discard(event)
-                if not self._waiting[claim.key]:
-                    del self._waiting[claim.key]
-
-    def _look(self, pod: Pod, node_name: str, work: _Work, versions: dict[Key, int]) -> str | None:
-        """Say why the claims won't be bound, or that they are by saying nothing; None while that is open."""
-        if self.handle.cache.get(pod.uid) is None:
-            return f'pod does not exist any more: pod "{pod.meta.name}" not found'
-        row = self.handle.columns.row_of.get(node_name)
-        if row is None:
-            return f'failed to get node "{node_name}": node "{node_name}" not found'
-        verdicts = [self._look_at_binding(binding, row, versions) for binding in work.bindings]
-        verdicts += [self._look_at_provision(claim.key, row, versions) for claim in work.provisions]
-        return next(filter(None, verdicts), None if None in verdicts else "")
-
-    def _look_at_binding(
-        self, binding: tuple[PersistentVolume, PersistentVolumeClaim], row: int, versions: dict[Key, int]
-    ) -> str | None:
-        key, claim_key = binding[0].key, binding[1].key
-        volume = self._objects.persistent_volumes.get(key.name)
-        claim = self._objects.persistent_volume_claims.get(claim_key.name, claim_key.namespace)
-        if volume is None:
-            return f'failed to check binding: persistentvolume "{key.name}" not found'
-        if claim is None:
-            return f'failed to check binding: persistentvolumeclaim "{claim_key}" not found'
-        if volume.meta.version < versions[key]:
-            return None
-        if not self._reaches(volume, row):
-            return self._unreachable(volume, row)
-        if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-            return f'ClaimRef got reset for pv "{key.name}"'
-        return "" if claim.bound else None
-
-    def _look_at_provision(self, key: Key, row: int, versions: dict[Key, int]) -> str | None:
-        claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
-        if claim is None:
-            return f'failed to check provisioning pvc: persistentvolumeclaim "{key}" not found'
-        if claim.meta.version < versions[key]:
-            return None
-        if claim.selected_node != self.handle.columns.nodes[row].name:
-            return f'provisioning failed for PVC "{key.name}"'
-        if claim.spec.volume_name:
-            volume = self._objects.persistent_volumes.get(claim.spec.volume_name)
-            if volume is None:
-                return None
-            if not self._reaches(volume, row):
-                return self._unreachable(volume, row)
-        return "" if claim.bound else None
-
-    def _reaches(self, volume: PersistentVolume, row: int) -> bool:
-        labels = self.handle.columns.nodes[row].meta.labels
-        return volume.affinity is None or volume.affinity.matches("", labels)
-
-    def _unreachable(self, volume: PersistentVolume, row: int) -> str:
-        names = f'"{volume.meta.name}"', f'"{self.handle.columns.nodes[row].name}"'
-        return "pv {} node affinity doesn't match node {}: no matching NodeSelectorTerms".format(*names)
-
-    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        claim = new or old
-        if claim is not None:
-            self._wake(claim.key)
-
-    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        for volume in (old, new):
-            if volume is not None and (owner := volume.spec.claim_ref) is not None:
-                self._wake(Key(owner.namespace, owner.name))
-
-    def _wake(self, claim: Key) -> None:
-        for event in self._waiting.get(claim, ()):
-            event.set()
-
     def events_to_register(self) -> Sequence[Registration]:
         """Hope for all that claims are met by, and for volumes that another pod has given back."""
         changes = Action.ADD | Action.UPDATE
@@ -467,20 +299,3 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
             Registration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changes)),
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
         )
-
-
-def _unchanged(meta: ObjectMeta, annotations: dict[str, str]) -> dict[str, object]:
-    """Give the metadata of a patch that is refused if the object has changed since it was seen."""
-    return {"uid": meta.uid, "resourceVersion": meta.resource_version, "annotations": annotations}
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-
-
-def _version(answer: bytes) -> int:
-    return msgspec.json.decode(answer, type=_Answer).metadata.version
-
-
-def _failed(problem: str) -> Status:
-    return Status(Code.ERROR, (f"binding volumes: {problem}",))

@@ -22,7 +22,7 @@ from tidelock.ledger.queue.quotas import Quotas
 from tidelock.model.failures import OnFailure, log_failure, raise_failure
 from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
-from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.scheduler.core.backfill import Backfill
 from tidelock.scheduler.core.capacity_events import CapacityEvents
 from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle

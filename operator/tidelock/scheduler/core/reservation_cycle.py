@@ -20,7 +20,8 @@ from tidelock.ledger.owners.matching import owner_names, owners_among
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, ReservePod, pinned_to
+from tidelock.model.pods import Pod
+from tidelock.model.reserve_pod import ReservePod, pinned_to
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.core.diagnosis import Diagnosis

@@ -7,7 +7,8 @@ import pytest
 from builders import NAMESPACE, Json, pod, reservation
 from tidelock.ledger.owners import matching
 from tidelock.ledger.owners.matching import OwnerIndex, owns
-from tidelock.model.api.reservation import Owner, ReservationSpec
+from tidelock.model.api.owners import Owner
+from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 

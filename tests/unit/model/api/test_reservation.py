@@ -5,17 +5,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tidelock.model.api.owners import ControllerOwner, Owner, PodOwner, owner_text
 from tidelock.model.api.reservation import (
     BoundPod,
     Condition,
-    ControllerOwner,
     LabelSelector,
-    Owner,
     Phase,
-    PodOwner,
     ReservationSpec,
     ReservationStatus,
-    owner_text,
     spec_problems,
 )
 

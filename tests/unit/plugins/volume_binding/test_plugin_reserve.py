@@ -307,7 +307,7 @@ async def test_news_from_before_the_write_decide_nothing() -> None:
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert not binding.plugin._waiting
+    assert not binding.plugin._binder._waiting
 
 
 async def test_a_pod_or_node_that_is_gone_ends_the_wait() -> None:
@@ -334,7 +334,7 @@ async def test_the_wait_has_an_end() -> None:
     judged = binding.reserve(wanting("p", "one"), "node-a")
     status = await binding.plugin.pre_bind(judged.state, judged.pod, "node-a")
     assert status == failure("context deadline exceeded")
-    assert not binding.plugin._waiting
+    assert not binding.plugin._binder._waiting
 
 
 async def test_what_was_written_is_not_given_to_others_before_it_is_seen() -> None:

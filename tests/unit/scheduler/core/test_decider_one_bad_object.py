@@ -458,7 +458,7 @@ def test_a_node_that_can_only_half_be_taken_away_ends_the_process() -> None:
         core.event_handlers.nodes.remove(node("bad"))
 
 
-@pytest.mark.parametrize("part", ["images.drop", "reserve_pods._count", "_tally"])
+@pytest.mark.parametrize("part", ["images.drop", "reserve_pods._count", "pod_counts.count"])
 def test_a_node_that_cannot_be_taken_away_stays_as_it_was(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="4"), node("node-b", cpu="4"))
     core.add(pod("a", node_name="node-a", requests={"cpu": "1"}))

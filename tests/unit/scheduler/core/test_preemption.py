@@ -9,7 +9,7 @@ from builders import node, pod
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
-from tidelock.plugins import default_preemption
+from tidelock.plugins.default_preemption import plugin as default_preemption
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from unit.scheduler.machinery import Core

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.pods_by_importance import PodsByImportance, PodsOfNodes, rank, started
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
@@ -32,7 +32,6 @@ from tidelock.framework.api import (
     Code,
     FilterResult,
     Handle,
-    Mask,
     PostFilter,
     PostFilterResult,
     Status,
@@ -45,16 +44,14 @@ from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args
 from tidelock.framework.whatif import (
     WhatIf,
-    count_reasons_of_views,
     filter_rows_with_nominated_pods,
-    reserved,
 )
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pod_limits import looks_around
-from tidelock.model.pods import Pod
+from tidelock.model.pods import PREEMPTED, Pod
+from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, Tenants, Trial
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
-_NO_VICTIMS = "No preemption victims found for incoming pod"
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _LATER = "Preemption is tried on in a later attempt"
 _BY_POLICY = "not eligible due to preemptionPolicy=Never."
@@ -72,39 +69,6 @@ _WORK, _EACH = 30_000, 4
 _REMEMBERED = 1_024
 _NONE: npt.NDArray[np.float64] = np.zeros((0, 5))
 
-_Matrix = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class _Tenants:
-    """Who might have to go from T nodes, in the order in which they are spared: T x M arrays.
-
-    First come pods that a budget protects, then other pods, then locks, each kind by importance.
-
-    Attributes:
-        who: the pods of each node, then its locks.
-        place: which of them it is.
-        there: whether there is anybody.
-        priority: their priorities.
-        started: seconds since the epoch; infinite for what has not started.
-        guarded: whether an eviction violates a budget.
-        amounts: T x M x 2R + 2, what each takes, for `WhatIf.shift`.
-
-    """
-
-    who: Sequence[Sequence[Placed | ReservationInfo]]
-    place: npt.NDArray[np.intp]
-    there: _Matrix
-    priority: npt.NDArray[np.int64]
-    started: npt.NDArray[np.float64]
-    guarded: _Matrix
-    amounts: Amounts
-
-    def pods(self, index: int, column: int) -> Iterator[Placed]:
-        """Give the pod in a place; for a lock its reserve pod, if others may notice it."""
-        tenant = self.who[index][self.place[index, column]]
-        yield from (tenant,) if isinstance(tenant, Placed) else reserved((tenant,))
-
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
@@ -119,8 +83,8 @@ class _Candidates:
 
     snapshot: Snapshot
     rows: Rows
-    tenants: _Tenants
-    gone: _Matrix
+    tenants: Tenants
+    gone: Matrix
     indexes: Rows
     harms: npt.NDArray[np.float64]
 
@@ -176,7 +140,7 @@ class DefaultPreemption(PostFilter):
         rows = self._possible(state, pod, snapshot, filter_result)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
         if pod.spec.priority <= min(self._residents.lowest, self.handle.ledger.holdings.lowest()):
-            counts[_NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
+            counts[NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         all_rows, rows = rows, self._some(pod, rows)
         counts[_LATER] = len(all_rows) - len(rows)
         found: list[_Candidates] = []
@@ -228,7 +192,7 @@ class DefaultPreemption(PostFilter):
             return ""
         going = any(
             placed.pod.spec.priority < pod.spec.priority
-            and (placed.pod.uid in cache.evicting or placed.pod.preempted)
+            and (placed.pod.uid in cache.evicting or _is_preempted(placed.pod))
             for placed in cache.pods_on(node_name)
         )
         return _BY_TERMINATING if going else ""
@@ -273,7 +237,7 @@ class DefaultPreemption(PostFilter):
         """Try evictions on some rows; count the reasons why they don't help on others, and note whose."""
         filters = filter_result.filters
         tenants = self._tenants(pod, snapshot, rows, state.read(OwnReservations))
-        trial = _Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
+        trial = Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
         crowd = filter_rows_with_nominated_pods(filters, state, pod, snapshot, rows, filter_result.rivals)
         if crowd is not None:
             trial.add_world(*crowd)
@@ -282,10 +246,10 @@ class DefaultPreemption(PostFilter):
         indexes = np.flatnonzero(gone.any(axis=1))
         counts += reasons
         obstacles |= trial.obstacles
-        counts[_NO_VICTIMS] += int(fits.sum()) - len(indexes)
+        counts[NO_VICTIMS] += int(fits.sum()) - len(indexes)
         return _Candidates(snapshot, rows, tenants, gone, indexes, _harms(tenants, gone)[indexes])
 
-    def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None) -> _Tenants:
+    def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None) -> Tenants:
         """Lay out who might have to go from some nodes."""
         crew, width = self._residents.of(rows), len(snapshot.resources)
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
@@ -314,7 +278,7 @@ class DefaultPreemption(PostFilter):
         place = np.argsort(order, axis=1, kind="stable")
         place = place[:, : int((order < _NOBODY).sum(axis=1).max(initial=0))]
         order = np.take_along_axis(order, place, axis=1)
-        return _Tenants(
+        return Tenants(
             who=who,
             place=place,
             there=order < _NOBODY,
@@ -363,7 +327,7 @@ class DefaultPreemption(PostFilter):
                 found[index] = entries
         return found
 
-    def _guarded(self, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, below: _Matrix) -> _Matrix:
+    def _guarded(self, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, below: Matrix) -> Matrix:
         """Tell whose eviction, after that of the more important on its node, would violate a budget."""
         guarded = np.zeros(below.shape, np.bool_)
         budgets = self.handle.objects.pod_disruption_budgets
@@ -379,76 +343,7 @@ class DefaultPreemption(PostFilter):
         return guarded
 
 
-@dataclass(frozen=True, slots=True)
-class _World:
-    """What would be on the nodes of these indexes, and what their tenants take, as in `_Tenants`."""
-
-    whatif: WhatIf
-    indexes: Rows
-    amounts: Amounts
-
-
-class _Trial:
-    """Evictions tried out on some nodes at once, in one or two worlds: a pod fits where it does in all.
-
-    `obstacles` are the filters that rule nodes out though all possible victims have gone.
-    """
-
-    def __init__(self, tenants: _Tenants, plain: WhatIf) -> None:
-        """Take the possible victims of each node, and these nodes as they are."""
-        self.obstacles: set[str] = set()
-        self._tenants = tenants
-        self._worlds = [_World(plain, np.arange(len(tenants.who)), tenants.amounts)]
-
-    def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
-        """Have the pod fit in another world too, which has the nodes of these indexes, in ascending order."""
-        self._worlds.insert(0, _World(whatif, indexes, self._tenants.amounts[indexes]))
-
-    def evict(self, pod: Pod) -> tuple[Mask, Counter[str]]:
-        """Take all possible victims away; tells where the pod fits then, and counts why not elsewhere."""
-        there = self._tenants.there
-        fits: Mask = np.logical_or.reduce(there, axis=1)
-        reasons = Counter({_NO_VICTIMS: int((~fits).sum())})
-        for world in self._worlds:
-            world.whatif.shift(world.amounts.sum(axis=1), -1)
-            if world.whatif.follows:
-                for place, index in enumerate(world.indexes.tolist()):
-                    for column in np.flatnonzero(there[index]).tolist():
-                        world.whatif.remove(place, self._tenants.pods(index, column))
-            filter_result = world.whatif.judge()
-            for plugin, mask in filter_result.ruled_out:
-                still = mask & fits[world.indexes]
-                if still.any():
-                    self.obstacles.add(plugin.name)
-                    reasons += count_reasons_of_views(plugin, pod, world.whatif.views(still))
-            fits[world.indexes] &= filter_result.fits
-        return fits, reasons
-
-    def reprieve(self, where: Mask) -> _Matrix:
-        """Give back one victim after the other as long as the pod fits; tells who of each node may stay."""
-        spared = np.zeros(self._tenants.there.shape, np.bool_)
-        for column, there in enumerate(self._tenants.there.T):
-            tried = where & there
-            self._move(tried, column, 1)
-            fits = tried.copy()
-            for world in self._worlds:
-                fits[world.indexes] = world.whatif.still_fit(fits[world.indexes])
-            self._move(tried & ~fits, column, -1)
-            spared[:, column] = fits
-        return spared
-
-    def _move(self, which: Mask, column: int, sign: int) -> None:
-        """Give the victims in a column back to these nodes, or take them away again."""
-        for world in self._worlds:
-            here = which[world.indexes]
-            world.whatif.shift(world.amounts[:, column] * here[:, np.newaxis], sign)
-            if world.whatif.follows:
-                move = world.whatif.add if sign > 0 else world.whatif.remove
-                for place in np.flatnonzero(here).tolist():
-                    move(place, self._tenants.pods(int(world.indexes[place]), column))
-
-
-def _harms(tenants: _Tenants, gone: _Matrix) -> npt.NDArray[np.float64]:
+def _harms(tenants: Tenants, gone: Matrix) -> npt.NDArray[np.float64]:
     """Weigh the victims of each node; the first column in which nodes differ decides, and less is better.
 
     The columns: violated budgets, the highest priority, the sum of the priorities, how many there are, and
@@ -510,6 +405,13 @@ def _resolvable(
         plugin.preemption_may_help(view.state, pod, view.snapshot, int(view.rows[0]))
         for plugin, mask in filter_result.ruled_out
         if mask[row]
+    )
+
+
+def _is_preempted(pod: Pod) -> bool:
+    """Return whether a scheduler has asked a pod to end, for a pod of higher priority."""
+    return pod.meta.deletion_timestamp is not None and any(
+        (each.type, each.status, each.reason) == PREEMPTED for each in pod.status.conditions
     )
 
 

@@ -1,0 +1,119 @@
+"""Tries evictions on many nodes at once."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.placed import Placed
+from tidelock.framework.api import Mask
+from tidelock.framework.whatif import WhatIf, count_reasons_of_views, reserved
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.pods import Pod
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
+Matrix = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Who might have to go from T nodes, in the order in which they are spared: T x M arrays.
+
+    First come pods that a budget protects, then other pods, then locks, each kind by importance.
+
+    Attributes:
+        who: the pods of each node, then its locks.
+        place: which of them it is.
+        there: whether there is anybody.
+        priority: their priorities.
+        started: seconds since the epoch; infinite for what has not started.
+        guarded: whether an eviction violates a budget.
+        amounts: T x M x 2R + 2, what each takes, for `WhatIf.shift`.
+
+    """
+
+    who: Sequence[Sequence[Placed | ReservationInfo]]
+    place: npt.NDArray[np.intp]
+    there: Matrix
+    priority: npt.NDArray[np.int64]
+    started: npt.NDArray[np.float64]
+    guarded: Matrix
+    amounts: Amounts
+
+    def pods(self, index: int, column: int) -> Iterator[Placed]:
+        """Give the pod in a place; for a lock its reserve pod, if others may notice it."""
+        tenant = self.who[index][self.place[index, column]]
+        yield from (tenant,) if isinstance(tenant, Placed) else reserved((tenant,))
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What would be on the nodes of these indexes, and what their tenants take, as in `Tenants`."""
+
+    whatif: WhatIf
+    indexes: Rows
+    amounts: Amounts
+
+
+class Trial:
+    """Evictions tried out on some nodes at once, in one or two worlds: a pod fits where it does in all.
+
+    `obstacles` are the filters that rule nodes out though all possible victims have gone.
+    """
+
+    def __init__(self, tenants: Tenants, plain: WhatIf) -> None:
+        """Take the possible victims of each node, and these nodes as they are."""
+        self.obstacles: set[str] = set()
+        self._tenants = tenants
+        self._worlds = [_World(plain, np.arange(len(tenants.who)), tenants.amounts)]
+
+    def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
+        """Have the pod fit in another world too, which has the nodes of these indexes, in ascending order."""
+        self._worlds.insert(0, _World(whatif, indexes, self._tenants.amounts[indexes]))
+
+    def evict(self, pod: Pod) -> tuple[Mask, Counter[str]]:
+        """Take all possible victims away; tells where the pod fits then, and counts why not elsewhere."""
+        there = self._tenants.there
+        fits: Mask = np.logical_or.reduce(there, axis=1)
+        reasons = Counter({NO_VICTIMS: int((~fits).sum())})
+        for world in self._worlds:
+            world.whatif.shift(world.amounts.sum(axis=1), -1)
+            if world.whatif.follows:
+                for place, index in enumerate(world.indexes.tolist()):
+                    for column in np.flatnonzero(there[index]).tolist():
+                        world.whatif.remove(place, self._tenants.pods(index, column))
+            filter_result = world.whatif.judge()
+            for plugin, mask in filter_result.ruled_out:
+                still = mask & fits[world.indexes]
+                if still.any():
+                    self.obstacles.add(plugin.name)
+                    reasons += count_reasons_of_views(plugin, pod, world.whatif.views(still))
+            fits[world.indexes] &= filter_result.fits
+        return fits, reasons
+
+    def reprieve(self, where: Mask) -> Matrix:
+        """Give back one victim after the other as long as the pod fits; tells who of each node may stay."""
+        spared = np.zeros(self._tenants.there.shape, np.bool_)
+        for column, there in enumerate(self._tenants.there.T):
+            tried = where & there
+            self._move(tried, column, 1)
+            fits = tried.copy()
+            for world in self._worlds:
+                fits[world.indexes] = world.whatif.still_fit(fits[world.indexes])
+            self._move(tried & ~fits, column, -1)
+            spared[:, column] = fits
+        return spared
+
+    def _move(self, which: Mask, column: int, sign: int) -> None:
+        """Give the victims in a column back to these nodes, or take them away again."""
+        for world in self._worlds:
+            here = which[world.indexes]
+            world.whatif.shift(world.amounts[:, column] * here[:, np.newaxis], sign)
+            if world.whatif.follows:
+                move = world.whatif.add if sign > 0 else world.whatif.remove
+                for place in np.flatnonzero(here).tolist():
+                    move(place, self._tenants.pods(int(world.indexes[place]), column))
