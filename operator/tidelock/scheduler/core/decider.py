@@ -164,17 +164,18 @@ class Decider:
         if not self.ledger.advance(now):
             return None  # no decision is made while reservations that have ended still hold capacity
         parts, reservations, events = self._parts, self.reservation_scheduler, self._capacity_events
+        skipped = bool(parts)  # a part that was skipped may be tried again
         reservations.look_for_owners(now)
         reservations.wake_rested(now)
-        if reservations.pending or parts:
+        if reservations.pending or skipped:
             parts.run("line", reservations.place_some, now)
-        if events.pending or parts:
+        if events.pending or skipped:
             parts.run("rooms", events.notify, now)
         if reservations.queued:
             return None  # reservations come first: they were promised an answer at once
-        if not self.moving.idle or parts:
+        if not self.moving.idle or skipped:
             parts.run("moves", self.moving.step, now)
-        if not self._backfill.idle or parts:
+        if not self._backfill.idle or skipped:
             parts.run("earmarks", self._backfill.step, now)
         if reservations.searching:
             parts.run("search", reservations.continue_search, now)
