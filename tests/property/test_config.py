@@ -83,7 +83,7 @@ def build(document: object, builtins: Builtins) -> Any:
     """Go all the way from the text to the profiles."""
     configuration = read_configuration(json.dumps(document), builtins, load)
     columns = Columns()
-    handle = Handle(Ledger(columns), Cache(columns))
+    handle = Handle(Ledger(columns).plugin_view, Cache(columns))
     return build_profiles(configuration.profiles, configuration.registry, handle)
 
 

@@ -57,7 +57,7 @@ class Cluster:
         self.cache = Cache(Columns(capacity=2))
         self.ledger = Ledger(self.cache.columns)
         settings = ProfileSettings("mine", DEFAULT_PLUGINS, args=LIMITED)
-        self.profile = build_profile(settings, REGISTRY, Handle(self.ledger, self.cache))
+        self.profile = build_profile(settings, REGISTRY, Handle(self.ledger.plugin_view, self.cache))
         self.cycle = pod_cycle(self.cache, self.ledger)
         self.pods: list[Pod] = []
         self.made = 0

@@ -81,7 +81,7 @@ STEPS = st.one_of(
 
 
 def narrowed(core: Core, left: frozenset[str]) -> Profile:
-    plugin = Narrowing(Handle(core.ledger, core.cache), {})
+    plugin = Narrowing(Handle(core.ledger.plugin_view, core.cache), {})
     plugin.left = left
     profile = core.decider.profile
     return replace(profile, pre_filter=(*profile.pre_filter, plugin), filter=(*profile.filter, plugin))

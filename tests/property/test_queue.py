@@ -124,7 +124,7 @@ def made_profile() -> Profile:
     kinds = (PrioritySort, Gate, Silent, Careful, Hopeful)
     made = ProfileSettings(SCHEDULER, tuple(Enabled(kind.name) for kind in kinds))
     registry: dict[str, PluginFactory] = {kind.name: kind for kind in kinds}
-    return build_profile(made, registry, Handle(Ledger(columns), Cache(columns)))
+    return build_profile(made, registry, Handle(Ledger(columns).plugin_view, Cache(columns)))
 
 
 @dataclass

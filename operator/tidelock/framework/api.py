@@ -23,8 +23,8 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
+from tidelock.framework.reservations import Reservations
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -99,7 +99,7 @@ class Api(Protocol):
 class Handle:
     """What plugins may use of the scheduler; `api` is None where decisions are only tried out."""
 
-    ledger: Ledger
+    reservations: Reservations
     cache: Cache
     objects: Objects = field(default_factory=Objects)
     api: Api | None = None

@@ -102,7 +102,7 @@ def follow_expected_use(
             residents.release(entry.uid)
 
     handle.cache.follow(residents)
-    handle.ledger.holdings.on_hold(told)
+    handle.reservations.on_hold(told)
     return residents
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from tidelock.framework.cyclestate import CycleState
-from tidelock.ledger.ledger import Ledger
+from tidelock.framework.reservations import Reservations
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 
@@ -47,17 +47,19 @@ class ClaimedReservations:
 
 @dataclass(frozen=True, slots=True)
 class AllReservations:
-    """The ledger, for whoever asks what locks hold for others; written where any lock holds room."""
+    """All reservations; written if any capacity is held."""
 
-    ledger: Ledger
+    reservations: Reservations
 
 
-def without_own_reservations(ledger: Ledger, pod: Pod, state: CycleState) -> AbstractContextManager[None]:
-    """Count the reserve pods of a pod's own locks as gone while it is decided, as it comes in their place."""
-    if not ledger.holdings.reserve_pods:
+def without_own_reservations(
+    reservations: Reservations, pod: Pod, state: CycleState
+) -> AbstractContextManager[None]:
+    """Count the reserve pods of own reservations as gone while a pod is decided: it takes their place."""
+    if not reservations.noticeable:
         return nullcontext()
     own = state.read(OwnReservations)
     if own is None:
-        own = OwnReservations(tuple(ledger.ownership.of(pod)))
+        own = OwnReservations(tuple(reservations.own(pod)))
         state.write(own)
-    return ledger.holdings.trials.without_reserve_pods(own.entries)
+    return reservations.without_reserve_pods(own.entries)

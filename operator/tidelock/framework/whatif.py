@@ -212,14 +212,14 @@ def filter_rows_with_nominated_pods(
     whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
     whatif.shift(_room_of(snapshot, there), 1)
     names = [node.name for node in whatif.snapshot.nodes]
-    reservations = state.read(AllReservations)
-    if reservations is not None:
-        own, ownership = state.expect(OwnReservations).entries, reservations.ledger.ownership
+    everything = state.read(AllReservations)
+    if everything is not None:
+        own, reservations = state.expect(OwnReservations).entries, everything.reservations
         for place, others in enumerate(there):
             if not pod.borrows:  # who borrows would use what is held for them
-                whatif.unlock(place, ownership.kept_for(others, names[place], own))
-            if whatif.follows and reservations.ledger.holdings.reserve_pods:
-                theirs = ownership.on_node(others, names[place])
+                whatif.unlock(place, reservations.kept_for(others, names[place], own))
+            if whatif.follows and reservations.noticeable:
+                theirs = reservations.nominated_on(others, names[place])
                 whatif.remove(place, reserved([each for each in theirs if each not in own]))
     if whatif.follows:
         for place, others in enumerate(there):

@@ -47,6 +47,7 @@ from tidelock.ledger.messages import held_text, planned_text
 from tidelock.ledger.owners.claims import Claims
 from tidelock.ledger.owners.occupancy import Occupancy
 from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.plugin_view import PluginView
 from tidelock.ledger.queue.admission import Admission
 from tidelock.ledger.queue.fair_share import FairShares
 from tidelock.ledger.queue.positions import QueuePositions
@@ -123,6 +124,7 @@ class Ledger:
         self.nominations = Nominations(records, nominator)
         self.admission = Admission(records, waiting, self.quotas, holdings, endings, nominator)
         self.claims = Claims(records, holdings, self.ownership, placement, endings, choices)
+        self.plugin_view = PluginView(holdings, self.ownership, self.claims)
         self._occupancy = Occupancy(records)
         self._edits = Edits(
             records, holdings, placement, self.nominations, self.admission, waiting, endings, choices

@@ -91,7 +91,7 @@ def read(text: str, builtins: Builtins = TOY) -> Configuration:
 
 def profiles(text: str, builtins: Builtins = TOY) -> list[Profile]:
     configuration, columns = read(text, builtins), Columns()
-    handle = Handle(Ledger(columns), Cache(columns))
+    handle = Handle(Ledger(columns).plugin_view, Cache(columns))
     return list(build_profiles(configuration.profiles, configuration.registry, handle).values())
 
 

@@ -23,12 +23,12 @@ def test_the_ready_made_outcomes_have_no_reasons() -> None:
 def test_a_filter_that_has_no_numbers_tells_none() -> None:
     columns = Columns()
     columns.put(node(cordoned=True))
-    plugin = NodeUnschedulable(Handle(Ledger(columns), Cache(columns)), {})
+    plugin = NodeUnschedulable(Handle(Ledger(columns).plugin_view, Cache(columns)), {})
     assert plugin.detail(CycleState(), pod(), Snapshot.of(columns), 0) == ""
 
 
 def test_args_that_a_plugin_has_not_are_named() -> None:
     columns = Columns()
-    handle = Handle(Ledger(columns), Cache(columns))
+    handle = Handle(Ledger(columns).plugin_view, Cache(columns))
     with pytest.raises(ValueError, match=r"^pluginConfig of NodeUnschedulable: unknown args \['a', 'b'\]$"):
         NodeUnschedulable(handle, {"b": 1, "a": 2})

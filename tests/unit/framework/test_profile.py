@@ -36,7 +36,7 @@ KNOWN: dict[str, PluginFactory] = {**REGISTRY, "Backwards": Backwards, "Patient"
 
 def build(*names: str, args: dict[str, dict[str, Any]] | None = None) -> Profile:
     columns = Columns()
-    handle = Handle(Ledger(columns), Cache(columns))
+    handle = Handle(Ledger(columns).plugin_view, Cache(columns))
     return build_profile(ProfileSettings("mine", tuple(map(Enabled, names)), args=args or {}), KNOWN, handle)
 
 
@@ -69,7 +69,9 @@ def test_wrong_args_are_refused_by_the_plugin() -> None:
 def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     columns = Columns()
     profile = build_profile(
-        ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(Ledger(columns), Cache(columns))
+        ProfileSettings("mine", DEFAULT_PLUGINS),
+        REGISTRY,
+        Handle(Ledger(columns).plugin_view, Cache(columns)),
     )
 
     assert profile.scheduler_name == "mine"
@@ -84,7 +86,9 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
 def test_a_lock_outweighs_all_other_scores_together() -> None:
     columns = Columns()
     profile = build_profile(
-        ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(Ledger(columns), Cache(columns))
+        ProfileSettings("mine", DEFAULT_PLUGINS),
+        REGISTRY,
+        Handle(Ledger(columns).plugin_view, Cache(columns)),
     )
     weights = {plugin.name: weight for plugin, weight in profile.score}
 
@@ -96,4 +100,4 @@ def test_a_factory_that_makes_something_else_is_refused() -> None:
     odd: dict[str, PluginFactory] = {**REGISTRY, "Odd": SchedulingGates}
     settings = ProfileSettings("mine", (Enabled("PrioritySort"), Enabled("Odd")))
     with pytest.raises(ValueError, match=r"^profile mine: Odd makes .*, which is no plugin of that name$"):
-        build_profile(settings, odd, Handle(Ledger(columns), Cache(columns)))
+        build_profile(settings, odd, Handle(Ledger(columns).plugin_view, Cache(columns)))

@@ -50,7 +50,7 @@ class Scene:
 
     @property
     def handle(self) -> Handle:
-        return Handle(self.ledger, self.cache, self.objects, measurements=self.measurements)
+        return Handle(self.ledger.plugin_view, self.cache, self.objects, measurements=self.measurements)
 
     def reservation(self, name: str, node_name: str = "node-a", **spec: Any) -> ReservationInfo:
         """Hold a lock on a node, as if it had just been placed there."""

@@ -139,7 +139,7 @@ class DefaultPreemption(PostFilter):
             return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, filter_result)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
-        if pod.spec.priority <= min(self._residents.lowest, self.handle.ledger.holdings.lowest()):
+        if pod.spec.priority <= min(self._residents.lowest, self.handle.reservations.lowest_priority()):
             counts[NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         all_rows, rows = rows, self._some(pod, rows)
         counts[_LATER] = len(all_rows) - len(rows)
@@ -167,10 +167,10 @@ class DefaultPreemption(PostFilter):
         """Choose among what extenders have left of the candidates."""
         if error:
             return _refused(error)
-        cache, ledger = self.handle.cache, self.handle.ledger
+        cache = self.handle.cache
         left = {}
         for node_name, victims in candidates.items():
-            here = {entry.uid for entry in ledger.holdings.held_on(node_name)}
+            here = {entry.uid for entry in self.handle.reservations.held_on(node_name)}
             placed = (cache.get(each.pod.uid) for each in victims.pods)
             pods = tuple(each for each in placed if each is not None and each.node_name == node_name)
             reservations = tuple(entry for entry in victims.reservations if entry.uid in here)
@@ -292,10 +292,10 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
         """Give the places of the pods on some rows that are in a lock which is not below the pod."""
-        if not self.handle.ledger.holdings.sharing:
+        if not self.handle.reservations.shared:
             return
         for index, row in enumerate(rows.tolist()):
-            entries = self.handle.ledger.holdings.sharing.occupied_on(snapshot.nodes[row].name)
+            entries = self.handle.reservations.shared.occupied_on(snapshot.nodes[row].name)
             safe = [
                 each
                 for each in entries
@@ -312,12 +312,12 @@ class DefaultPreemption(PostFilter):
         """List the locks below a pod on each of some rows where there are any, the most important first."""
         found = {}
         for index in np.flatnonzero(snapshot.reserved[rows].any(axis=1)).tolist():
-            holdings, name = self.handle.ledger.holdings, snapshot.nodes[rows[index]].name
-            if holdings.timeline.shares(name):
+            reservations, name = self.handle.reservations, snapshot.nodes[rows[index]].name
+            if reservations.shares_windows(name):
                 continue  # what one gives up may be another's at that time
             entries = [
                 entry
-                for entry in holdings.held_on(name)
+                for entry in reservations.held_on(name)
                 if entry.priority < pod.spec.priority
                 and entry not in own
                 and not entry.lends_to(pod)  # it is free room to the pod as it is

@@ -50,7 +50,6 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import AllReservations, ClaimedReservations, OwnReservations
 from tidelock.framework.plugin_args import IgnoredResources, read_args
-from tidelock.ledger.owners.awaited import awaited_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
@@ -84,24 +83,24 @@ class ReservationPlugin(
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Gate a pod that requires its reservation until one of its locks is active."""
-        own = self.handle.ledger.ownership.of(pod) if pod.requires_reservation else []
+        own = self.handle.reservations.own(pod) if pod.requires_reservation else []
         if not pod.requires_reservation or any(_serves(entry, pod) for entry in own):
             return SUCCESS
-        text = awaited_text(self.handle.ledger.ownership, pod)
+        text = self.handle.reservations.waiting_text(pod)
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
-        ledger = self.handle.ledger
+        reservations = self.handle.reservations
         own = state.read(OwnReservations)
         if own is None:
-            own = OwnReservations(tuple(ledger.ownership.of(pod)))
+            own = OwnReservations(tuple(reservations.own(pod)))
             state.write(own)
-        if not ledger.holdings.holds_any and not pod.requires_reservation:
+        if not reservations.any_held and not pod.requires_reservation:
             return SKIP
-        state.write(AllReservations(ledger))
+        state.write(AllReservations(reservations))
         special = pod.requires_reservation or any(_serves(entry, pod) for entry in own.entries)
-        if ledger.holdings.sharing.lenders and pod.borrows:
+        if reservations.shared.lenders and pod.borrows:
             state.write(self._lendable(pod, snapshot, own))
             special = True
         return SUCCESS if special else SUCCESS_ALIKE
@@ -172,7 +171,7 @@ class ReservationPlugin(
         for resource, (needed, free) in self._shortages(state, pod, snapshot, row).items():
             lockers = [
                 entry
-                for entry in self.handle.ledger.holdings.held_on(snapshot.nodes[row].name)
+                for entry in self.handle.reservations.held_on(snapshot.nodes[row].name)
                 if entry.held.get(resource) and entry not in own and not entry.lends_to(pod)
             ]
             reserved = sum(entry.held[resource] for entry in lockers)
@@ -223,21 +222,20 @@ class ReservationPlugin(
             serving = [entry for entry in entries if _serves(entry, pod)]
             row = snapshot.position(name) if serving else None
             if row is not None:
-                misfit = self.handle.ledger.ownership.misfit(pod, serving, name)
+                misfit = self.handle.reservations.misfit(pod, serving, name)
                 mine[row] = MAX_NODE_SCORE if misfit is None else _FITTING * (1 - min(misfit, 1) / 2)
         return mine[rows]
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Release the locks that the pod takes there."""
-        claim = self.handle.ledger.claims.claim(pod, node_name, now)
-        for_workloads = self.handle.ledger.ownership.used_by_workloads(pod.meta.namespace)
-        if claim is not None or for_workloads:
-            state.write(ClaimedReservations(tuple(claim.uids if claim is not None else ()), for_workloads))
+        uids, must_name = self.handle.reservations.claim(pod, node_name, now)
+        if uids or must_name:
+            state.write(ClaimedReservations(tuple(uids), must_name))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take the locks back."""
-        self.handle.ledger.claims.unclaim(pod.uid, now)
+        self.handle.reservations.unclaim(pod.uid, now)
 
     def _wanted(self, pod: Pod, snapshot: Snapshot) -> Wanted:
         return snapshot.wanted(self._ignored.counted(pod.requests))
@@ -253,7 +251,7 @@ class ReservationPlugin(
         name = snapshot.nodes[row].name
         own = [entry for entry in state.expect(OwnReservations).on_node.get(name, ()) if entry.reserved]
         if own:
-            free = free + snapshot.vector(self.handle.ledger.holdings.sharing.released(own, name))
+            free = free + snapshot.vector(self.handle.reservations.shared.released(own, name))
         if (lendable := state.read(_Lendable)) is not None:
             free = free + lendable.amounts[snapshot.rows][row]
         return free
@@ -262,7 +260,7 @@ class ReservationPlugin(
         """Sum what locks have left to lend to a pod that is not their owner."""
         amounts = np.zeros((len(self.handle.columns), len(snapshot.resources)), np.int64)
         wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
-        for entry in self.handle.ledger.holdings.sharing.lenders.values():
+        for entry in self.handle.reservations.shared.lenders.values():
             row = snapshot.row(entry.node)
             if row is not None and entry not in own and entry.lends_to(pod):
                 for resource, column in wanted:

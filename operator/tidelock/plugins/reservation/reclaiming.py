@@ -36,9 +36,7 @@ def reclaimed(
     for name in sorted(
         {entry.node for entry in own.entries if entry.reservation.borrowable and entry.reserved}
     ):
-        if snapshot.row(name) is not None and (
-            borrowers := handle.ledger.holdings.sharing.borrowers_on(name)
-        ):
+        if snapshot.row(name) is not None and (borrowers := handle.reservations.shared.borrowers_on(name)):
             trial = _Trial(handle, own.entries, state, pod, snapshot, filter_result, name)
             victims = trial.victims(borrowers)
             if victims is not None:
@@ -95,7 +93,7 @@ class _Trial:
 
     def _fits(self, gone: Sequence[Placed], rivals: Sequence[Pod]) -> bool:
         """Whether the pod fits without some borrowers, and beside its rivals in their own locks."""
-        theirs = self._handle.ledger.ownership.on_node(rivals, self._name)
+        theirs = self._handle.reservations.nominated_on(rivals, self._name)
         locked = self._would_hold([*self._own, *theirs], {placed.pod.uid for placed in gone})
         whatif = WhatIf(self._filters, self._state, self._pod, self._snapshot, np.array([self._row]))
         taken = self._takes(rivals) - self._takes(placed.pod for placed in gone)
@@ -109,7 +107,7 @@ class _Trial:
         return bool(whatif.judge().fits[0])
 
     def _would_hold(self, without: Collection[ReservationInfo], gone: Collection[str] = ()) -> Amounts:
-        held = self._handle.ledger.holdings.sharing.would_hold(self._name, without=without, gone=gone)
+        held = self._handle.reservations.shared.would_hold(self._name, without=without, gone=gone)
         return self._snapshot.vector(held)
 
     def _takes(self, pods: Iterable[Pod]) -> Amounts:

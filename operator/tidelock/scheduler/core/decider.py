@@ -98,7 +98,8 @@ class Decider:
         self.ledger = _make_ledger(self.cache, self.objects, epoch, move_after, on_failure)
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()
-        handle = Handle(self.ledger, self.cache, self.objects, api, self.waiting_pods, self.measurements)
+        view = self.ledger.plugin_view
+        handle = Handle(view, self.cache, self.objects, api, self.waiting_pods, self.measurements)
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
         self.profile: Profile = next(iter(self.profiles.values()))
         self.queue = SchedulingQueue(

@@ -152,7 +152,7 @@ class Evaluation:
         self._pipeline = pipeline
         self._class = pipeline.classes.of(profile, pod)
         self._rejection: tuple[PreFilter, tuple[str, ...], Code] | None = None
-        self._apart = without_own_reservations(pipeline.ledger, pod, self.state)
+        self._apart = without_own_reservations(pipeline.ledger.plugin_view, pod, self.state)
         self.timer = ExtensionPointTimer(profile.scheduler_name, recorder)
         self.state.write(self.timer)
 

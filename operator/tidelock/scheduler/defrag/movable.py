@@ -41,9 +41,9 @@ def may_be_moved(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool
         return False
     if not _agrees(handle, placed, entry):
         return False
-    shared = handle.ledger.holdings.sharing.occupied_on(placed.node_name)
+    shared = handle.reservations.shared.occupied_on(placed.node_name)
     in_a_reservation = any(pod.uid in each.occupants for each in shared)
-    return not in_a_reservation and not handle.ledger.ownership.of(pod)
+    return not in_a_reservation and not handle.reservations.own(pod)
 
 
 def _agrees(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool:

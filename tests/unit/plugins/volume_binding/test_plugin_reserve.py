@@ -49,7 +49,7 @@ class Binding:
         self.scene = Scene(*(node(name, labels={HOST: name}) for name in ("node-a", "node-b")))
         self.objects = self.scene.objects
         self.api = Api()
-        handle = Handle(self.scene.ledger, self.scene.cache, self.objects, self.api)
+        handle = Handle(self.scene.ledger.plugin_view, self.scene.cache, self.objects, self.api)
         self.plugin = VolumeBinding(handle, args)
         put(self.objects, storage_class(), storage_class("fast", provisioner=DRIVER))
 

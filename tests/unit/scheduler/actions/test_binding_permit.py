@@ -98,7 +98,7 @@ class PermitShell(Shell):
     def __init__(self, configuration: Configuration = CONFIGURATION) -> None:
         super().__init__(node("node-a", cpu="1"), configuration=configuration)
         self.notes: list[str] = []
-        self.handle = Handle(self.ledger, self.cache, waiting_pods=self.decider.waiting_pods)
+        self.handle = Handle(self.ledger.plugin_view, self.cache, waiting_pods=self.decider.waiting_pods)
         self.store_reservation()
         self.step()
         self.store_pod()

@@ -245,7 +245,7 @@ class Noting(Reserve):
 
 def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() -> None:
     core, notes = Core(node("node-a")), list[str]()
-    handle = Handle(core.ledger, core.decider.cache)
+    handle = Handle(core.ledger.plugin_view, core.decider.cache)
     diagnosis = Status(Code.UNSCHEDULABLE, ("no volume", "no port"))
     plugins = (
         Noting(handle, "first", notes),

@@ -183,7 +183,7 @@ class OnlyNodeA(PreFilter, Filter):
 def test_a_plugin_that_narrows_the_nodes_rules_the_others_out() -> None:
     """The decision heeds `allowed`, and `why` called the other nodes fit."""
     core = Core(node("node-a", cpu="2"), node("node-b", cpu="8"))
-    plugin = OnlyNodeA(Handle(core.ledger, core.cache), {})
+    plugin = OnlyNodeA(Handle(core.ledger.plugin_view, core.cache), {})
     profile = core.decider.profile
     profile = replace(profile, pre_filter=(*profile.pre_filter, plugin), filter=(*profile.filter, plugin))
 
@@ -209,7 +209,7 @@ def test_a_plugin_that_fails_to_say_why_is_named() -> None:
     """The command ended with a traceback."""
     core = Core(node("node-a"), node("node-b"))
     profile = core.decider.profile
-    plugin = Speechless(Handle(core.ledger, core.cache), {})
+    plugin = Speechless(Handle(core.ledger.plugin_view, core.cache), {})
     profile = replace(profile, pre_filter=(*profile.pre_filter, plugin), filter=(*profile.filter, plugin))
 
     with pytest.raises(PluginError, match='running Filter plugin "OnlyNodeA": ValueError: no words'):
