@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from builders import NOW
 from property.neighbours import DICE, HOSTNAME, NAMES, ZONE, Dice
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index import labels, selection
+from tidelock.cluster.index import selection
 from tidelock.cluster.index.affinity_terms import AffinityTerm
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
@@ -102,7 +103,7 @@ def reserve_pod(dice: Dice, name: str) -> ReservePod:
     return reserve_pod_of(of.metadata, of.spec, of.requests)
 
 
-def by_name(cache: Cache, counts: labels.Counts) -> dict[str, int]:
+def by_name(cache: Cache, counts: Counts) -> dict[str, int]:
     """Give counts by node, which a rebuild has in other rows."""
     assert len(counts) == len(cache.columns)
     return {each.name: int(count) for each, count in zip(cache.columns.nodes, counts, strict=True) if count}

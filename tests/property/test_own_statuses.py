@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from builders import NAMESPACE, NOW, Json, encode, node, reservation_json
 from property.foreign import changed, locations
-from tidelock.ledger.output.group_status import missed, render_group, render_leaving_group
+from tidelock.ledger.output.group_status import missed_deadline, render_group, render_leaving_group
 from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_schedule, render_schedule
 from tidelock.ledger.output.status import render_quota, render_reservation
 from tidelock.ledger.queue.quotas import Charge
@@ -71,7 +71,7 @@ def _use_reservation(reservation: Reservation) -> None:
 def _use_group(group: ReservationGroup) -> None:
     assert group.spec is not None
     assert not group.problem
-    missed(group, None, NOW)
+    missed_deadline(group, None, NOW)
     assert group.removable_at is None or group.removable_at >= 0
     for status in (render_group(group, None, NOW), render_leaving_group(group, NOW)):
         assert isinstance(status, dict)

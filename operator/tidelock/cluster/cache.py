@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.images import Images
 from tidelock.cluster.index.pod_counts import PodCountQuery
-from tidelock.cluster.index.row_counts import Counts
 from tidelock.cluster.node_totals import NodeTotals
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.placed import Placed, PodMove

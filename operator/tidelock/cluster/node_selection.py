@@ -1,8 +1,8 @@
 """Which nodes a pod's node selector, node affinity and tolerations admit, as masks over a snapshot."""
 
 import numpy as np
-import numpy.typing as npt
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import (
@@ -13,8 +13,6 @@ from tidelock.model.selectors import (
     Requirement,
     untolerated,
 )
-
-Mask = npt.NDArray[np.bool_]
 
 
 def required_of_nodes(pod: Pod, snapshot: Snapshot) -> Mask | None:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.arrays import Counts as Counts  # noqa: PLC0414 -- plugins import it from here
+from tidelock.cluster.arrays import Mask as Mask  # noqa: PLC0414 -- plugins import it from here
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.objects import Objects
@@ -29,9 +31,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
-Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import Mask
 from tidelock.framework.api import Filter, PreFilter
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from tidelock.ledger.reservation_info import ReservationInfo
 
 
-class Index(Protocol):
+class LedgerIndex(Protocol):
     """A structure that follows from the records alone.
 
     `Records.commit` updates every index after each change, so no change can forget one. Updating an index

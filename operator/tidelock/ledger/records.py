@@ -6,7 +6,7 @@ exception has cut short is still in `in_change`, so `Recovery` finds it.
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.effects import Effects, Transition
-from tidelock.ledger.indexes import Index
+from tidelock.ledger.indexes import LedgerIndex
 from tidelock.ledger.lifecycle.due import DueTimes
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event, after
 from tidelock.ledger.owners import occupants
@@ -41,7 +41,7 @@ class Records:
         self.effects = Effects()
         self.epoch = epoch
         self.due = DueTimes()
-        self.indexes: tuple[Index, ...] = (self.due,)
+        self.indexes: tuple[LedgerIndex, ...] = (self.due,)
         self._columns = columns
 
     def find(self, key: Key) -> ReservationInfo | None:

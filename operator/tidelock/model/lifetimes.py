@@ -14,14 +14,14 @@ _NOW_SECONDS = 1
 _FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 
-def expiry_from(spec: Spec, start: float) -> float | None:
+def spec_expiry(spec: Spec, start: float) -> float | None:
     """Return when a reservation that becomes active at `start` ends."""
     if spec.expire_at is not None:
         return from_datetime(spec.expire_at)
     return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None
 
 
-def too_late_at(since: float, deadline_seconds: int) -> float:
+def latest_decision(since: float, deadline_seconds: int) -> float:
     """Return the instant after which it is too late for the first decision on a request for capacity.
 
     A manager that asked at `since`, and waits for `deadline_seconds`, has asked elsewhere by then.
@@ -29,7 +29,7 @@ def too_late_at(since: float, deadline_seconds: int) -> float:
     return since + max(deadline_seconds, _NOW_SECONDS) + _WHOLE_SECOND
 
 
-def removable_at(spec: Spec, phase: str, finished_at: float) -> float | None:
+def removal_time(spec: Spec, phase: str, finished_at: float) -> float | None:
     """Return when an object may be deleted: at its end, after its time to live, or never."""
     retained, fulfilled = spec.retention == "Retain", phase in _FULFILLED
     if spec.ttl_seconds_after_finished is not None and (retained or not fulfilled):
@@ -37,4 +37,4 @@ def removable_at(spec: Spec, phase: str, finished_at: float) -> float | None:
     if retained:
         return None
     # A failed object stays visible for as long as it would have lived.
-    return finished_at if fulfilled else expiry_from(spec, finished_at)
+    return finished_at if fulfilled else spec_expiry(spec, finished_at)

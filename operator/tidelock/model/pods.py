@@ -29,7 +29,7 @@ from tidelock.model.requests import (
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Toleration
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
-PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
+PREEMPTED_CONDITION = ("DisruptionTarget", "True", "PreemptionByScheduler")
 """Type, status and reason of the condition that a scheduler sets on its victims."""
 _SCHEDULED = ("PodScheduled", "True")
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")

@@ -11,7 +11,7 @@ from tidelock.model.api.reservation_group import ReservationGroupSpec, Reservati
 from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.instants import stored_instant
 from tidelock.model.lenient import Reader
-from tidelock.model.lifetimes import removable_at, too_late_at
+from tidelock.model.lifetimes import latest_decision, removal_time
 from tidelock.model.meta import Key, ObjectMeta, StoredObject, controlled_by
 
 _API_VERSION = "tidelock.dev/v1alpha1"
@@ -49,14 +49,14 @@ class ReservationGroup:
         finished_at, spec = self.finished_at, self.spec
         if finished_at is None or spec is None:
             return None
-        return removable_at(spec, str(self.status.get("phase")), finished_at)
+        return removal_time(spec, str(self.status.get("phase")), finished_at)
 
     @property
     def too_late_at(self) -> float:
         """The instant after which it is too late to create members of a group that was never active."""
         if self.spec is None or not self.meta.created:
             return inf
-        return too_late_at(self.meta.created, self.spec.pending_deadline_seconds)
+        return latest_decision(self.meta.created, self.spec.pending_deadline_seconds)
 
     def waited(self, now: float) -> int:
         """Return the whole seconds for which the group has certainly existed."""

@@ -15,8 +15,9 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.index.labels import Codes, Counts, Label, NodeLabels
+from tidelock.cluster.index.labels import Codes, Label, NodeLabels
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection, Term
 from tidelock.cluster.placed import Placed

@@ -14,16 +14,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import (
-    MEASURED_RESOURCES,
-    NEVER,
-    WINDOWS,
-    LevelArray,
-    Mask,
-    NodeLevels,
-)
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray, NodeLevels
 from tidelock.cluster.usage.sums import Slots, Sums
 from tidelock.framework.api import (
     MAX_NODE_SCORE,

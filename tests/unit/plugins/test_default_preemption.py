@@ -18,7 +18,7 @@ from tidelock.plugins.reservation.plugin import ReservationPlugin
 from unit.plugins.scene import Scene
 
 BOTH = "preemption: 0/2 nodes are available: "
-PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+PREEMPTED_CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
 
 def crowd(*nodes: str) -> Scene:
@@ -158,7 +158,7 @@ def test_a_policy_of_never_evicts_nobody_and_leaves_the_nomination() -> None:
 @pytest.mark.parametrize("way", ["told", "decided"])
 def test_a_pod_waits_for_the_victims_that_are_going(way: str) -> None:
     scene = crowd("node-a", "node-b")
-    put(scene, "low", "4", deleted=way == "told", status={"conditions": [PREEMPTED]})
+    put(scene, "low", "4", deleted=way == "told", status={"conditions": [PREEMPTED_CONDITION]})
     put(scene, "other", "4", 0, "node-b")
     scene.cache.evicting.update({"uid-low"} if way == "decided" else ())
     scene.cache.nominator.nominate(high(), "node-a")
@@ -175,9 +175,9 @@ def test_a_pod_waits_for_the_victims_that_are_going(way: str) -> None:
     "fields",
     [
         {"deleted": True},
-        {"status": {"conditions": [PREEMPTED]}},
-        {"deleted": True, "priority": 10, "status": {"conditions": [PREEMPTED]}},
-        {"deleted": True, "status": {"conditions": [PREEMPTED | {"status": "False"}]}},
+        {"status": {"conditions": [PREEMPTED_CONDITION]}},
+        {"deleted": True, "priority": 10, "status": {"conditions": [PREEMPTED_CONDITION]}},
+        {"deleted": True, "status": {"conditions": [PREEMPTED_CONDITION | {"status": "False"}]}},
     ],
     ids=["deleted by others", "not deleted", "not below", "condition is false"],
 )

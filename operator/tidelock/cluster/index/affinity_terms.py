@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.index.row_counts import Counts, RowCounts
+from tidelock.cluster.index.row_counts import RowCounts
 from tidelock.cluster.index.selection import Index, Term
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Labels

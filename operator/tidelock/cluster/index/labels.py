@@ -14,11 +14,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.arrays import Counts, Mask
 from tidelock.model.nodes import Node
 
 Codes = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
-Counts = npt.NDArray[np.int64]
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 

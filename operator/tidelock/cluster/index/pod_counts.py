@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.pod_labels import LabelledPod, PodLabels
-from tidelock.cluster.index.row_counts import Counts, RowCounts
+from tidelock.cluster.index.row_counts import RowCounts
 from tidelock.cluster.index.selection import Choice, Index
 from tidelock.model.pods import Pod
 

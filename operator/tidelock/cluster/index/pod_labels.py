@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.index.selection import Choice
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Requirement
 
-Codes = npt.NDArray[np.int32]
-Mask = npt.NDArray[np.bool_]
+LabelCodes = npt.NDArray[np.int32]
 
 # How many keys are kept; the one that has not been asked for the longest goes first.
 _KEYS = 256
@@ -173,7 +173,7 @@ class _Coded:
     def __init__(self, value_of: Callable[[LabelledPod], str | None], slots: int = 0) -> None:
         self._value_of = value_of
         self.code_of: dict[str, int] = {}
-        self.codes: Codes = np.full(slots, -1, np.int32)
+        self.codes: LabelCodes = np.full(slots, -1, np.int32)
         self.times = 0  # that all pods were coded
 
     def put(self, slot: int, value: str) -> None:

@@ -1,9 +1,8 @@
 """A count for each row of the columns."""
 
 import numpy as np
-import numpy.typing as npt
 
-Counts = npt.NDArray[np.int64]
+from tidelock.cluster.arrays import Counts
 
 
 class RowCounts:

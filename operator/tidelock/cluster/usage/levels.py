@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.cache import Follower
 from tidelock.cluster.columns import Rows
 from tidelock.model.nodes import Node
@@ -26,7 +27,6 @@ from tidelock.model.usage_annotations import (
 )
 
 LevelArray = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 WINDOWS: tuple[WindowName, ...] = ("15m", "1h", "1d")
 MEASURED_RESOURCES: tuple[Measured, ...] = ("cpu", "memory")

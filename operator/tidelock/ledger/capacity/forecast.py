@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.columns import NO_ROW, Amounts, Columns, Rows
-from tidelock.cluster.usage.levels import Mask
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.timeline import running_sums
 from tidelock.model.quantities import Resources

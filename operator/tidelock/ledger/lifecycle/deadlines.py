@@ -19,7 +19,9 @@ def given_up_at(entry: ReservationInfo) -> float:
 def too_late_at(entry: ReservationInfo) -> float:
     """Return the instant after which it is too late for the first decision."""
     spec = entry.reservation.spec
-    return inf if spec is None else lifetimes.too_late_at(entry.pending_since, spec.pending_deadline_seconds)
+    return (
+        inf if spec is None else lifetimes.latest_decision(entry.pending_since, spec.pending_deadline_seconds)
+    )
 
 
 def missed(entry: ReservationInfo) -> bool:
@@ -40,7 +42,7 @@ def removable_at(entry: ReservationInfo) -> float | None:
         or meta.deletion_timestamp is not None
     ):
         return None
-    return lifetimes.removable_at(spec, entry.phase, entry.finished_at)
+    return lifetimes.removal_time(spec, entry.phase, entry.finished_at)
 
 
 def next_due(entry: ReservationInfo) -> float | None:

@@ -28,7 +28,7 @@ def ends_at(entry: ReservationInfo) -> float | None:
 def expiry_from(entry: ReservationInfo, start: float) -> float | None:
     """Return the instant at which a reservation ends that begins at `start`."""
     spec = entry.reservation.spec
-    return None if spec is None else lifetimes.expiry_from(spec, start)
+    return None if spec is None else lifetimes.spec_expiry(spec, start)
 
 
 def begin(entry: ReservationInfo, at: float) -> None:

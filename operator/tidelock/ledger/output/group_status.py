@@ -63,7 +63,7 @@ def has_begun(stored: ReservationGroup, group: Group | None) -> bool:
     return "activatedAt" in stored.status or (group is not None and group.began is not None)
 
 
-def missed(stored: ReservationGroup, group: Group | None, now: float) -> bool:
+def missed_deadline(stored: ReservationGroup, group: Group | None, now: float) -> bool:
     """Whether the deadline of a group has passed before all of its members were made."""
     count = 0 if group is None else len(group.members)
     late = count < len(stored.members) and now > stored.too_late_at
@@ -72,7 +72,7 @@ def missed(stored: ReservationGroup, group: Group | None, now: float) -> bool:
 
 def _phase(stored: ReservationGroup, group: Group | None, now: float) -> Phase:
     """Sum up the phases of the members; a group is over when all of them are."""
-    late = missed(stored, group, now)
+    late = missed_deadline(stored, group, now)
     if group is None:
         return Phase.REJECTED if late else Phase.PENDING
     phases = [entry.phase for entry in group.members.values()]

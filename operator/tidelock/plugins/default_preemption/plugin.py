@@ -48,7 +48,7 @@ from tidelock.framework.whatif import (
 )
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pod_limits import looks_around
-from tidelock.model.pods import PREEMPTED, Pod
+from tidelock.model.pods import PREEMPTED_CONDITION, Pod
 from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, Tenants, Trial
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -411,7 +411,7 @@ def _resolvable(
 def _is_preempted(pod: Pod) -> bool:
     """Return whether a scheduler has asked a pod to end, for a pod of higher priority."""
     return pod.meta.deletion_timestamp is not None and any(
-        (each.type, each.status, each.reason) == PREEMPTED for each in pod.status.conditions
+        (each.type, each.status, each.reason) == PREEMPTED_CONDITION for each in pod.status.conditions
     )
 
 

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.index.labels import Counts, Label
+from tidelock.cluster.index.labels import Label
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.cluster.node_selection import required_of_nodes, tolerated_by

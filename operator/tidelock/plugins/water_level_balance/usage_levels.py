@@ -10,17 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
+from tidelock.cluster.arrays import Mask
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.expected_use import ExpectedUse
-from tidelock.cluster.usage.levels import (
-    MEASURED_RESOURCES,
-    NEVER,
-    WINDOWS,
-    LevelArray,
-    Mask,
-    NodeLevels,
-)
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray, NodeLevels
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.cluster.usage.sums import Sums, own_use, uncovered
 from tidelock.framework.own_reservations import OwnReservations

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.index.labels import Counts, Label
+from tidelock.cluster.index.labels import Label
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (

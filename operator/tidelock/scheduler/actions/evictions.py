@@ -22,7 +22,7 @@ from tidelock.kube.errors import (
 )
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import ObjectMeta
-from tidelock.model.pods import PREEMPTED, Pod, decode_pod
+from tidelock.model.pods import PREEMPTED_CONDITION, Pod, decode_pod
 from tidelock.scheduler.actions.binding import pod_reference
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
@@ -170,7 +170,7 @@ class Evictor:
 
         A deletion can't prove its leadership, so any later write to the victim makes it void.
         """
-        kind, status, reason = PREEMPTED
+        kind, status, reason = PREEMPTED_CONDITION
         cause = (
             "an owner of the room that it borrows"
             if attempt.borrowers

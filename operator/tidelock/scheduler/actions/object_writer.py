@@ -38,7 +38,7 @@ from tidelock.scheduler.actions.tasks import LONGEST_RETRY, About
 logger = logging.getLogger(__name__)
 
 
-class StoredObject(Protocol):
+class WritableObject(Protocol):
     """One version of an object, as the API server stores it."""
 
     @property
@@ -92,7 +92,7 @@ class ObjectWriter(ABC):
     # For the controller of a kind.
 
     @abstractmethod
-    def _stored(self, key: Key) -> StoredObject | None:
+    def _stored(self, key: Key) -> WritableObject | None:
         """Return the newest version of an object, or None if there is nothing to write of it."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class ObjectWriter(ABC):
         if attempt.error is not None:
             self._spawn(key, stored, attempt)
 
-    def _spawn(self, key: Key, stored: StoredObject, failure: Attempt | None = None) -> None:
+    def _spawn(self, key: Key, stored: WritableObject, failure: Attempt | None = None) -> None:
         """Write an object in the background, or its status alone after a fault."""
         self._writing.add(key)
         self._tasks.spawn(self._write(key, failure), About(self._step, self._resource, stored.meta))
@@ -246,7 +246,7 @@ class ObjectWriter(ABC):
         except ApiError as error:
             self._count_failure(key, error, seconds)  # the next fault is written again
 
-    async def _write_fault(self, stored: StoredObject, fault: Exception) -> None:
+    async def _write_fault(self, stored: WritableObject, fault: Exception) -> None:
         """Name a fault in the status. An object that has finished keeps the status of its end."""
         meta, note = stored.meta, failure_note(fault)
         status = failed(stored.status, meta.generation, reasons.INTERNAL_ERROR, note, self._clock.now())

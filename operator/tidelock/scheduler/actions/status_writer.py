@@ -23,7 +23,7 @@ from tidelock.model.failures import Attempt
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.object_writer import ObjectWriter, StoredObject
+from tidelock.scheduler.actions.object_writer import ObjectWriter, WritableObject
 
 audit = logging.getLogger("tidelock.audit")
 
@@ -153,7 +153,7 @@ class StatusWriter(ObjectWriter):
     def _acknowledge(self, written: bytes) -> None:
         self._ledger.acknowledge(decode_reservation(written))
 
-    async def _write_fault(self, stored: StoredObject, fault: Exception) -> None:
+    async def _write_fault(self, stored: WritableObject, fault: Exception) -> None:
         """Write nothing: a Reservation's status is a promise, which is never written in part."""
 
     def _tell(self, change: Transition, life: Record | None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.ledger.ledger import Ledger
-from tidelock.ledger.output.group_status import has_begun, missed, render_group, render_leaving_group
+from tidelock.ledger.output.group_status import has_begun, missed_deadline, render_group, render_leaving_group
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model.api.reservation import Phase
@@ -23,7 +23,7 @@ class GroupController(Reconciler[ReservationGroup]):
 
     def _demand(self, kept: ReservationGroup) -> DesiredState:
         group, now = self._group(kept), self._clock.now()
-        over = kept.finished_at is not None or missed(kept, group, now)
+        over = kept.finished_at is not None or missed_deadline(kept, group, now)
         return DesiredState(
             names=() if over else list(kept.members),
             there=group.members if group is not None else (),
