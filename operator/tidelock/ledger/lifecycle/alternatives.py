@@ -1,6 +1,6 @@
-"""Sets of locks, alternatives of one namespace that name the same set: once one is chosen all others end.
+"""Sets of alternatives: reservations of a namespace that name the same set. Once one is chosen, all others end.
 
-What tells that one was chosen is in its own status, so a next process finds the same.
+The status of the chosen one says so. Another process therefore finds the same.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from tidelock.model.reservation import Reservation
 
 
 class Alternatives:
-    """All sets, by what their locks say."""
+    """All sets, as the specs of their members name them."""
 
     def __init__(self) -> None:
         self._sets: defaultdict[tuple[str, str], dict[Key, ReservationInfo]] = defaultdict(dict)
@@ -24,9 +24,9 @@ class Alternatives:
         return key in self._set_of
 
     def problem(self, reservation: Reservation) -> str:
-        """Return why a lock that the ledger has just met can't be in the set that its spec names, or nothing.
+        """Return why a new reservation can't be in the set that its spec names, or an empty text.
 
-        Each change of a lock has its set be looked at, and one that is chosen ends all others in one step.
+        Each change of a member is a look at the whole set, and a choice ends all others in one step.
         """
         name = reservation.spec.any_of if reservation.spec is not None else None
         count = 0 if name is None else len(self._sets.get((reservation.key.namespace, name), ()))
@@ -57,12 +57,12 @@ class Alternatives:
                 del self._sets[name]
 
     def chosen(self, entry: ReservationInfo) -> ReservationInfo | None:
-        """Give the lock of an entry's set that was chosen, the first if several were."""
+        """Return the chosen reservation of a set, the first if several were chosen."""
         chosen = (each for each in self._members(entry) if each.chosen_at is not None)
         return min(chosen, key=lambda each: (each.chosen_at, each.key), default=None)
 
     def others(self, entry: ReservationInfo) -> list[ReservationInfo]:
-        """Give all other locks of an entry's set, by name."""
+        """Return all other reservations of the set, by name."""
         return sorted((each for each in self._members(entry) if each is not entry), key=lambda each: each.key)
 
     def _members(self, entry: ReservationInfo) -> list[ReservationInfo]:

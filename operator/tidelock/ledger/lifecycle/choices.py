@@ -42,7 +42,7 @@ class Choices:
         return sorted(known, key=lambda entry: entry.order)
 
     def decide(self, entry: ReservationInfo, now: float) -> None:
-        """Commit a reservation whose spec has the token of its hold, and end those that it supersedes."""
+        """Commit a reservation if its spec has the token of its hold, and end those that it supersedes."""
         self._end_superseded(entry, now)
         if entry.hold is None or entry.phase not in GIVEN:
             return
@@ -54,7 +54,7 @@ class Choices:
             self._end_superseded(entry, now)
 
     def _end_superseded(self, entry: ReservationInfo, now: float) -> None:
-        """End all other reservations of a set; one that is being claimed ends only if that fails."""
+        """End all other reservations of a set. One that is being claimed ends only if the claim fails."""
         chosen = self._alternatives.chosen(entry)
         if chosen is None:
             return

@@ -1,4 +1,4 @@
-"""Edits of a spec: what a newer version of a Reservation changes for the reservation that the ledger has."""
+"""Edits of a spec: the effects of a newer version of a Reservation on its record."""
 
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
@@ -41,7 +41,7 @@ class Edits:
         self._choices = choices
 
     def apply(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
-        """Take over a newer version; the caller commits the change."""
+        """Take over a newer version. The caller commits the change."""
         self._records.in_change[entry.key] = entry
         edited = reservation.meta.generation != entry.reservation.meta.generation
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
@@ -67,7 +67,7 @@ class Edits:
         self._admission.offer_if_lowered(entry, before)
 
     def _follow_request(self, entry: ReservationInfo, now: float) -> None:
-        """Try, place, resize or end a reservation anew, as its spec asks for something else now."""
+        """Try, place, resize or end a reservation because its spec has changed."""
         asked_at = entry.reservation.asked_at or None
         if entry.phase is Phase.PLANNED:
             self._placement.displace(entry, reasons.WAITING, "the spec was edited", now, asked_at)

@@ -20,7 +20,7 @@ class Endings:
         self._holdings = holdings
 
     def expire_if_over(self, entry: ReservationInfo, now: float) -> bool:
-        """End a reservation whose time is over; return whether it was."""
+        """End a reservation if its time is over. Return whether it was."""
         over = ending(entry, now)
         if over is not None:
             self._expire(entry, over, now)
@@ -31,7 +31,7 @@ class Endings:
         self._records.end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, given_up_text(entry), now)
 
     def reject_if_unreadable(self, entry: ReservationInfo, now: float) -> None:
-        """Reject a reservation that waits with a spec that can't be read; one with capacity keeps it."""
+        """Reject a waiting reservation with an unreadable spec. One with capacity keeps it."""
         if entry.reservation.failure:
             return
         if entry.problem and entry.phase is Phase.PENDING:
@@ -49,7 +49,7 @@ class Endings:
             self._records.note(entry, Event.RENEW, reasons.RENEWED, "the lease was renewed", now, now)
 
     def lapse(self, entry: ReservationInfo, now: float) -> None:
-        """Begin the grace of a lease that was not renewed; the reservation stays as it is until then."""
+        """Begin the grace period of a lease that was not renewed. The reservation stays as it is meanwhile."""
         if entry.lease is not None:
             due, entry.lease = entry.lease.due, entry.lease.lapsed()
             self._records.note(entry, Event.LAPSE, reasons.NOT_RENEWED, entry.lease.text, now, due)

@@ -1,4 +1,4 @@
-"""When the time of a lock is over, and why: of its expiry and what its holder failed to do the first."""
+"""When the time of a reservation is over, and why: it expires, or its holder misses a duty before that."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 
 
 class Ending(NamedTuple):
-    """What ends a lock, and at which instant."""
+    """The cause of an end, and its instant."""
 
     due: float
     event: Event
@@ -19,7 +19,7 @@ class Ending(NamedTuple):
 
 
 def ending(entry: ReservationInfo, now: float) -> Ending | None:
-    """Give what has ended a lock by now, if anything has."""
+    """Return the first end of a reservation by now, or None."""
     due = (each for each in _endings(entry, now) if each.due <= now)
     return min(due, key=lambda each: each.due, default=None)
 

@@ -1,9 +1,10 @@
-"""How a lock's lease stands: renewed, lapsed, or lost.
+"""The state of a reservation's lease: renewed, lapsed, or lost.
 
-A renewal counts from when the operator sees another `renewTime` than before, as the holder's clock may be
-wrong by any amount. The status keeps that instant, so the next process continues to count. The grace begins
-when the lease lapses, and its end is announced in the status. A lease that ran out, with its grace, while no
-operator was there is lost at first sight; a renewal that was stored meanwhile counts from then.
+A renewal counts from when the operator sees another `renewTime` than before, because the holder's clock may
+be wrong by any amount. The status keeps that instant, so another process continues to count. The grace
+period begins when the lease lapses, and the status announces its end. A lease that ran out, with its grace
+period, while no operator was there is lost at first sight. A renewal that was stored meanwhile counts from
+then.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from tidelock.model.reservation import Reservation
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The state of a lease; instants are seconds since the epoch, `grace` is in seconds.
+    """The state of a lease. Instants are seconds since the epoch, and `grace` is in seconds.
 
     `lost_at` is set while the lease has lapsed.
     """
@@ -33,12 +34,12 @@ class LeaseState:
 
     @property
     def text(self) -> str:
-        """Say since when it has not been renewed, and until when it may be."""
+        """Since when it was not renewed, and until when it can be."""
         since = f"not renewed since {format_instant(self.renewed_at)}"
         return since if self.lost_at is None else f"{since}, lost at {format_instant(self.lost_at)}"
 
     def lapsed(self) -> "LeaseState":
-        """Begin the grace, at the instant at which it was to be renewed."""
+        """Begin the grace period at the instant at which the renewal was due."""
         return replace(self, lost_at=round(self.renew_by + self.grace, 3))
 
 
@@ -55,7 +56,7 @@ def lease_of(status: wire.ReservationLeaseStatus | None) -> LeaseState | None:
 
 
 def lease_followed(known: LeaseState | None, reservation: Reservation, now: float) -> LeaseState | None:
-    """Bring a lease in line with its spec: a lease that is new, or has been renewed, counts from now."""
+    """Return the lease for a spec. A lease that is new, or was renewed, counts from now."""
     asked = reservation.spec.lease if reservation.spec is not None else None
     if asked is None:
         return None
@@ -70,7 +71,7 @@ def lease_followed(known: LeaseState | None, reservation: Reservation, now: floa
 
 
 def ask_the_same(before: Reservation, after: Reservation) -> bool:
-    """Whether two versions of a lock ask for the same: its holder has renewed or committed it at most."""
+    """Return whether two versions ask for the same, apart from a renewal or a commit by the holder."""
     if before.spec is None or after.spec is None or before.problem != after.problem:
         return False
     said = {"lease": after.spec.lease, "commit": after.spec.commit}

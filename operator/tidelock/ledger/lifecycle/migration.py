@@ -1,11 +1,11 @@
-"""How a lock stands for which pods may be moved: with no plan, with one that is shown, or with one under way.
+"""The migration plan of a reservation for which pods may move: none, a published one, or one under way.
 
-    no plan --found--> shown --approved, or automatically--> under way --room--> the lock is active
-       ^                 |                                       |
-       +-- holds no more +----------------- given up ------------+
+    no plan --found--> published --approved, or automatic--> under way --capacity--> the reservation is active
+       ^                   |                                     |
+       +-- no longer valid +---------------- given up -----------+
 
-A token names the evictions themselves, and no attempt: whoever plans the same, be it after a failover, gives
-it the same token. What is begun is stored before anybody is evicted, so a next process goes on with it.
+A token names the evictions, and not an attempt: the same plan has the same token, even after a failover. A
+plan under way is stored before the first eviction, so another process continues it.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _TOKEN_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A pod that is to be evicted, and the node that has room for its replacement."""
+    """A pod to evict, and the node that has capacity for its replacement."""
 
     key: Key
     uid: str
@@ -31,9 +31,9 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """Evictions that make room on a node.
+    """Evictions that free capacity on a node.
 
-    `begun_at`, in seconds since the epoch, is set once it is under way. `tried` are the uids of pods that
+    `begun_at`, in seconds since the epoch, is set once it is under way. `tried` are the UIDs of pods that
     were evicted by it, or may have been.
     """
 
@@ -50,13 +50,13 @@ class MigrationPlan:
 
     @property
     def text(self) -> str:
-        """Say who would leave the node for which other."""
+        """Describe which pods would leave the node, and for which other nodes."""
         moves = ", ".join(f"{move.key} to {move.to}" for move in self.moves)
         pods = "1 pod" if len(self.moves) == 1 else f"{len(self.moves)} pods"
         return f"{pods} of {self.node}: {moves}"
 
     def begun(self, now: float) -> "MigrationPlan":
-        """Have it be under way from now on."""
+        """Return the plan as it is under way from now on."""
         return replace(self, begun_at=round(now, 3))
 
     def trying(self, uid: str) -> "MigrationPlan":
@@ -69,30 +69,30 @@ class MigrationPlan:
 
 
 def token_of(reservation_uid: str, node_uid: str, pod_uids: Iterable[str]) -> str:
-    """Name the eviction of these pods from this node for this lock."""
+    """Return the token of the eviction of these pods from this node for this reservation."""
     text = "\n".join((reservation_uid, node_uid, *sorted(pod_uids)))
     return sha256(text.encode()).hexdigest()[:_TOKEN_DIGITS]
 
 
 def migration_asked(reservation: Reservation) -> MayMove | None:
-    """Give what a spec says of pods that may be moved, if anything."""
+    """Return the part of a spec about pods that may move, if there is one."""
     return reservation.spec.may_move if reservation.spec is not None else None
 
 
 def approved(reservation: Reservation, plan: MigrationPlan) -> bool:
-    """Whether the spec has this plan be carried out."""
+    """Return whether the spec approves a plan."""
     asks = migration_asked(reservation)
     return asks is not None and (asks.automatically is True or asks.approve == plan.token)
 
 
 def migration_is_stored(reservation: Reservation, plan: MigrationPlan) -> bool:
-    """Whether the stored status tells of the plan, and that it is under way if it is."""
+    """Return whether the stored status has the plan, with its beginning if it is under way."""
     told, wanted = reservation.status.get("plan"), render_plan(plan)
     return isinstance(told, dict) and all(told.get(name) == wanted.get(name) for name in ("token", "begunAt"))
 
 
 def read_plan(status: MovePlan | None) -> MigrationPlan | None:
-    """Read a plan from a status; of one that is under way, any pod may have been evicted."""
+    """Read a plan from a status. If it is under way, any of its pods may have been evicted."""
     if status is None:
         return None
     moves = tuple(Migration(Key(each.namespace, each.name), each.uid, each.to) for each in status.evictions)

@@ -25,7 +25,7 @@ class SteadyClock:
         return self._at
 
     def at(self, now: float) -> float:
-        """Return the steady time of an instant, which is now; both in seconds, of whole milliseconds."""
+        """Return the steady time of an instant, which is now. Both are seconds, in whole milliseconds."""
         if now < self._last:
             self.ahead = round(self.ahead + self._last - now, 3)
         if now != self._last:
@@ -33,5 +33,5 @@ class SteadyClock:
         return self._at
 
     def instant(self, at: float) -> float:
-        """Return the time of day at which a steady time comes, unless the clock is set anew before."""
+        """Return the time of day at which a steady time comes, unless the clock is set before."""
         return at - self.ahead

@@ -11,10 +11,10 @@ _FEW = 64
 
 
 class Timers(Generic[K]):
-    """One instant for each key; setting another replaces it.
+    """One instant for each key. Setting another one replaces it.
 
-    Replaced instants stay in the heap until they surface, or until they are most of it: a lock may live for
-    a day by its deadline, and be gone in a second. So a call takes O(log n) on average.
+    Replaced instants stay in the heap until they surface, or until they are most of it: a reservation with a
+    deadline of a day may be gone in a second. So a call takes O(log n) on average.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Timers(Generic[K]):
         self._sequence = 0
 
     def set(self, key: K, instant: float | None) -> None:
-        """Set when the key is due; None clears it."""
+        """Set when the key is due, or clear it with None."""
         if instant is None:
             self._due.pop(key, None)
         elif self._due.get(key) != instant:

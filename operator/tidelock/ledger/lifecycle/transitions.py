@@ -1,12 +1,12 @@
-"""The life of a lock: phases, what happens to it, and where that leads.
+"""The phases of a reservation, the events of its life, and the phases to which they lead.
 
     Pending --ADMIT--> Active --CLAIM--> Bound --OWNER_BOUND--> Consumed
        |                ^ ^                |
        +---> Planned ---+ +----RETURN------+
 
-A lock is held in the phase Active alone; one that is Planned will be, from an instant to come. Bound means
-that its room has gone to its owner, whose binding is under way. Consumed, Expired, Lost and Terminating are
-final. A lock for reuse is Active with and without an owner in it.
+A reservation holds capacity in the phase Active. A planned one will hold it from a later instant. In the phase
+Bound its owner has the capacity, and the binding is under way. Consumed, Expired, Lost and Terminating are
+final. A reusable reservation is Active with and without an owner.
 """
 
 from enum import StrEnum, auto
@@ -15,24 +15,24 @@ from tidelock.model.api.reservation import Phase
 
 
 class Event(StrEnum):
-    """What can happen to a lock."""
+    """An event in the life of a reservation."""
 
     ADMIT = auto()
     """Room was found, or found again after the owner's binding failed."""
     PLAN = auto()
-    """Room was found for the window of a lock that begins later."""
+    """Capacity was found for a window that begins later."""
     CLAIM = auto()
     """The owner was reserved on some node."""
     RETURN = auto()
-    """The owner's binding failed and the room that the lock had is gone: it waits again."""
+    """The owner's binding failed and the capacity is gone: the reservation waits again."""
     OWNER_BOUND = auto()
     """The owner is bound."""
     OCCUPY = auto()
-    """An owner is in a lock that is for reuse, or another one than before."""
+    """An owner uses a reusable reservation, or another owner than before."""
     VACATE = auto()
-    """No owner is in a lock for reuse any more."""
+    """No owner uses a reusable reservation any more."""
     LEND = auto()
-    """The first pod borrows of a borrowable lock."""
+    """The first pod borrows from a borrowable reservation."""
     REPAY = auto()
     """No pod borrows of it any more."""
     EXPIRE = auto()
@@ -44,27 +44,27 @@ class Event(StrEnum):
     FORFEIT = auto()
     """The lease was not renewed within its grace either."""
     COMMIT = auto()
-    """A lock in two phases was committed with the token of its hold."""
+    """A two-phase reservation was committed with the token of its hold."""
     ABORT = auto()
-    """A lock in two phases was not committed in time, or another lock of its set was chosen."""
+    """A two-phase reservation was not committed in time, or another one of its set was chosen."""
     PLAN_MOVES = auto()
-    """Pods were found whose move makes room for a lock that may ask for that, or others than before."""
+    """A migration plan was found, or another one than before."""
     MOVE = auto()
-    """A plan of moves was approved: its room is set aside, and its pods are evicted."""
+    """A migration plan was approved: its capacity is kept, and its pods are evicted."""
     DROP_MOVES = auto()
     """A plan of moves does not hold any more."""
     EARMARK = auto()
-    """It has waited for long, and is the first in line of those: room is kept for it on a node."""
+    """After a long wait, the first of the queue gets capacity of a node kept as it comes free."""
     GIVE_UP = auto()
-    """No room was found before the deadline."""
+    """No capacity was found before the deadline."""
     LOSE_NODE = auto()
-    """The node that the lock names is gone, or another has taken its name."""
+    """The node that the spec names is gone, or another one has its name."""
     DISPLACE = auto()
-    """The room is gone: the node shrank, was overrun, or is gone under a lock for any node."""
+    """The capacity is gone: the node shrank, was overcommitted, or is gone."""
     VIOLATE = auto()
-    """A pod that was not decided here took room of the lock, which keeps what is left."""
+    """A pod of another binder took reserved capacity. The reservation keeps the rest."""
     RESTORE = auto()
-    """All the room of a violated lock is back."""
+    """A violated reservation has all of its capacity again."""
     DELETE = auto()
     """The object is being deleted, and a finalizer keeps it for now."""
     REVISE = auto()
@@ -127,20 +127,20 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
 }
 
 GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
-"""Phases in which a lock has its room, or has passed it to its owner."""
+"""Phases in which a reservation has its capacity, or has passed it to its owner."""
 
 FINAL = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.TERMINATING})
 """Phases that no event leads out of."""
 
 SETTLED = FINAL | {Phase.REJECTED}
-"""Phases in which a lock wants nothing any more, unless its spec is edited."""
+"""Phases in which a reservation wants nothing unless its spec is edited."""
 
 
 def after(phase: Phase, event: Event) -> Phase:
-    """Give the phase that an event leads to.
+    """Return the phase to which an event leads.
 
     Raises:
-        ValueError: the event cannot happen in that phase, so the caller's book-keeping is wrong.
+        ValueError: the event is impossible in that phase, so the caller has an error.
 
     """
     try:

@@ -1,12 +1,12 @@
-"""How a lock in two phases stands: prepared with a token, committed with that token, or neither.
+"""The state of a two-phase reservation: prepared with a token, committed with that token, or neither.
 
-    no room --admitted--> held, due at an instant --token--> committed
-       ^                            |                            |
-       +--------- room lost --------+----------------------------+
+    no capacity --admitted--> held, due at an instant --token--> committed
+         ^                            |                              |
+         +------- capacity lost ------+------------------------------+
 
-Each time that it is admitted, the hold is another one with a token of its own: a commit that names an earlier
-one commits nothing. A commit counts if the operator sees it before the hold is due. That instant is in the
-status, so whoever looks later comes to the same end.
+Each admission begins another hold with a token of its own. A commit that names an earlier one commits nothing.
+A commit counts if the operator sees it before the hold is due. That instant is in the status, so another
+process comes to the same end.
 """
 
 from dataclasses import dataclass, replace
@@ -18,10 +18,13 @@ from tidelock.model.reservation import Reservation
 
 @dataclass(frozen=True, slots=True)
 class TwoPhaseState:
-    """The room that a lock has got last; instants are seconds since the epoch.
+    """The latest hold of a reservation. Instants are seconds since the epoch.
 
-    `number` counts how many times it got room, after it had none. `due` is set from then until that room is
-    lost; `committed_at` is when the operator saw the commit.
+    Attributes:
+        number: how many times it has got capacity.
+        due: when it must be committed, from the admission until the capacity is lost.
+        committed_at: when the operator saw the commit.
+
     """
 
     uid: str
@@ -31,27 +34,27 @@ class TwoPhaseState:
 
     @property
     def token(self) -> str:
-        """What commits this hold, and no other of this lock or of another."""
+        """The token that commits this hold and no other."""
         return f"{self.uid}.{self.number}"
 
     @property
     def commit_due(self) -> float | None:
-        """The instant at which it ends unless it is committed; None if it is, or there is no room."""
+        """When it ends unless it is committed, or None if it is, or without capacity."""
         return self.due if self.committed_at is None else None
 
     @property
     def text(self) -> str:
-        """Say how to commit it, or that there is nothing to commit."""
+        """How to commit it, or that there is nothing to commit."""
         if self.due is None:
             return "no room is held that could be committed"
         return f"to be committed with spec.commit.token {self.token} by {format_instant(self.due)}"
 
     def begun(self, within_seconds: int, now: float) -> "TwoPhaseState":
-        """Hold room that was got now."""
+        """Return the hold for capacity that is granted now."""
         return TwoPhaseState(self.uid, self.number + 1, round(now + within_seconds, 3))
 
     def lost(self) -> "TwoPhaseState":
-        """Hold no room any more."""
+        """Return the state without capacity."""
         return TwoPhaseState(self.uid, self.number)
 
     def committed(self, token: str | None, now: float) -> "TwoPhaseState":
@@ -62,13 +65,13 @@ class TwoPhaseState:
 
 
 def commit_token(reservation: Reservation) -> str | None:
-    """Give the token that a spec commits with, if it has one."""
+    """Return the token of the commit in a spec, if there is one."""
     spec = reservation.spec
     return spec.commit.token if spec is not None and spec.commit is not None else None
 
 
 def two_phase_of(reservation: Reservation, status: CommitStatus | None) -> TwoPhaseState | None:
-    """Read how a lock stood from its status; None for one that has no second phase."""
+    """Read the state from a status, or return None for a reservation without a second phase."""
     spec = reservation.spec
     if (spec.commit if spec is not None else status) is None:
         return None
@@ -83,7 +86,7 @@ def two_phase_of(reservation: Reservation, status: CommitStatus | None) -> TwoPh
 
 
 def two_phase_begun(hold: TwoPhaseState | None, reservation: Reservation, now: float) -> TwoPhaseState | None:
-    """Hold room that was got now, if its lock has a second phase."""
+    """Return the hold for capacity that is granted now, if there is a second phase."""
     spec = reservation.spec
     if spec is None or spec.commit is None:
         return hold

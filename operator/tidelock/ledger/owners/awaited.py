@@ -29,7 +29,7 @@ def awaited_text(ownership: Ownership, pod: Pod) -> str:
 
 
 def told_by(text: str, earlier: str) -> bool:
-    """Whether an earlier text says all of a text; how a reservation ended is known to one process alone."""
+    """Return whether an earlier text implies a text. Only one process knows how a reservation ended."""
     return earlier == text or (text == MISSING and earlier.startswith(f"{MISSING}: "))
 
 

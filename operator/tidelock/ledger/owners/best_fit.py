@@ -1,10 +1,10 @@
-"""Which of the locks on a node a pod takes, if none of them is for it alone.
+"""The reservations on a node that a pod takes, if none of them is for the pod alone.
 
-One lock that covers what the pod needs is enough: the one with the smallest excess. Otherwise the largest
-lock comes first, until one covers what is left, and of those that do the one with the smallest excess; then
-those go that the others make needless. What all of them together lack is not theirs to cover.
+One reservation that covers the pod's needs is enough: the one with the smallest excess. Otherwise the largest
+reservation comes first, until one covers the rest: again the one with the smallest excess. Then those are
+dropped that the others make needless.
 
-The work is O(n log n) for n locks. An exact search for the smallest excess would be exponential.
+The work is O(n log n) for n reservations. An exact search for the smallest excess would be exponential.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def best_fit(needed: Resources, offers: Sequence[Resources], capacity: Resources
 
 
 def misfit(needed: Resources, offers: Sequence[Resources], capacity: Resources) -> float:
-    """Return by how much what a pod takes exceeds its needs or falls short of them, as shares of the node."""
+    """Return the excess and the shortfall of taken amounts against the needs, as shares of the node."""
     taken = reduce(plus, (offers[index] for index in best_fit(needed, offers, capacity)), NOTHING)
     return _share(beyond(taken, needed), capacity) + _share(beyond(needed, taken), capacity)
 

@@ -93,10 +93,9 @@ class Claims:
     def claim_tentatively(self, pod: Pod, node_name: str, now: float) -> None:
         """Let a pod that a watch reports as bound claim its reservations until that is verified.
 
-        The watch of pods may be behind the watch of Reservations: a reservation may be for a pod that is
-        still to be created, while its namesake is gone already. A pod that another scheduler has bound
-        chooses once among the reservations for any pod of its workload, when it is first seen; it may choose
-        none.
+        The watch of pods may be behind the watch of Reservations: a reservation may be for the next pod of a
+        name, while the former one is gone already. A pod that another scheduler has bound chooses once
+        among the reservations for any pod of its workload, when it is first seen. It may choose none.
         """
         if _names_reservations(pod):
             self.has_chosen.discard(pod.uid)
@@ -115,7 +114,7 @@ class Claims:
                 self.has_chosen.add(pod.uid)
 
     def resolve_claim(self, claim: Claim, node_name: str, now: float) -> None:
-        """End the reservations of a claim whose pod is bound to a node, and take back all others."""
+        """End the claimed reservations on the node to which the pod is bound, and restore all others."""
         asked = [each for each in self._unverified.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
         if asked:
             self._unverified[claim.pod.uid] = asked
@@ -138,7 +137,7 @@ class Claims:
                 self._placement.take_back(entry, held, claim.failure, now)
 
     def lose_owner(self, uid: str, now: float) -> None:
-        """Take reservations back whose owner is gone before its binding was known to have succeeded."""
+        """Restore the reservations of an owner that is gone before its binding was confirmed."""
         self.unclaim(uid, now)
         for claim in tuple(self._unverified.get(uid, ())):
             self.resolve_claim(claim, "", now)
@@ -149,7 +148,7 @@ class Claims:
         self.has_chosen.discard(uid)
 
     def _chooses(self, pod: Pod) -> bool:
-        """Return whether a pod that another scheduler has bound has yet to choose its reservations."""
+        """Return whether a pod that another scheduler has bound has not chosen its reservations."""
         if not pod.node_name or _names_reservations(pod):
             return False
         if pod.uid in self.has_chosen or pod.uid in self.in_flight:

@@ -1,8 +1,8 @@
-"""Which locks are a pod's own.
+"""Finds the reservations of which a pod is an owner.
 
-The owner terms of a lock are ORed, the fields of a term ANDed, and only pods of the lock's own namespace
-count. Locks are found by the name of a pod or controller, by one label or by the ServiceAccount; those that
-select by expressions alone are tried one by one, a namespace at a time.
+The owner terms of a reservation are ORed, and the fields of a term ANDed. Only pods of the same namespace
+count. Reservations are indexed by the name of a pod or controller, by one label or by the ServiceAccount.
+Those that select by expressions only are compared one by one within a namespace.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ POD_TEMPLATE_HASH = "pod-template-hash"
 
 
 def owns(spec: ReservationSpec, pod: Pod) -> bool:
-    """Whether any owner term matches the pod, namespaces aside."""
+    """Return whether any owner term matches the pod, whatever its namespace."""
     return any(_term_matches(term, pod) for term in spec.owners)
 
 
@@ -43,20 +43,20 @@ def owners_among(spec: ReservationSpec, pods: Collection[Pod]) -> set[str]:
 
 
 def is_owner(pod: Pod, key: Key, spec: ReservationSpec | None) -> bool:
-    """Whether a pod is an owner of the lock of this name; nobody is, if its spec is lost."""
+    """Return whether a pod is an owner of a reservation. Without a readable spec there are no owners."""
     return spec is not None and key.namespace == pod.meta.namespace and owns(spec, pod)
 
 
 def names(spec: ReservationSpec | None, pod: Pod) -> bool:
-    """Whether an owner term that matches the pod names it, so that the lock is for no other pod."""
+    """Return whether a matching owner term names the pod, so the reservation is for no other pod."""
     return spec is not None and any(term.pod is not None and _term_matches(term, pod) for term in spec.owners)
 
 
 def is_for_any(entry: ReservationInfo, pod: Pod) -> bool:
-    """Whether a lock of which a pod is an owner is as much for others of its workload.
+    """Return whether an own reservation of a pod is for any pod of its workload.
 
-    Of such locks a pod takes the best fit where it goes. Members of groups and locks for reuse have rules
-    of their own.
+    Of such reservations a pod takes the best fit on its node. Members of groups and reusable reservations
+    have rules of their own.
     """
     spec = entry.reservation.spec
     return spec is not None and _is_for_any(spec, pod)
@@ -67,12 +67,12 @@ def _is_for_any(spec: ReservationSpec, pod: Pod) -> bool:
 
 
 def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
-    """Whether a pod that matches the owners of a lock can take it.
+    """Return whether a pod that matches the owners of a reservation can take it.
 
-    One that is leaving has had its day, and the lock is for the next of its name; unless its binding says
-    that it took this very lock, as when the operator ended before it could tell. One that was bound before
-    the lock's window is of an earlier day, too. A lock for any pod of a workload is for the next one: a pod
-    that was bound before the lock was made, or whose binding does not name it, runs elsewhere.
+    A pod that is being deleted can't: the reservation is for the next pod of its name. The exception is a
+    binding that names this reservation, which a former operator could not record. A pod that was bound
+    before the reservation's window can't take it either. A reservation for any pod of a workload is not for
+    a pod that was bound before its creation, or whose binding does not name it.
     """
     if entry.ahead:
         return False
@@ -81,7 +81,7 @@ def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
         return True
     if pod.node_name:
         begun, made = entry.reservation.start_at, entry.reservation.meta.created
-        if begun is not None and pod.bound_at < floor(begun):  # it is told in whole seconds
+        if begun is not None and pod.bound_at < floor(begun):  # creation times are whole seconds
             return False
         if (claimed is not None or pod.bound_at < floor(made)) and is_for_any(entry, pod):
             return False
@@ -89,7 +89,7 @@ def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
 
 
 def owner_names(key: Key, spec: ReservationSpec | None) -> list[Key] | None:
-    """List the pods that a lock's owner terms name; None if not all of them name one."""
+    """Return the pods that the owner terms name, or None if a term names no pod."""
     terms = spec.owners if spec is not None else []
     names = [Key(key.namespace, term.pod.name) for term in terms if term.pod is not None]
     return names if spec is not None and len(names) == len(terms) else None
@@ -110,10 +110,9 @@ def _matches_besides_labels(term: Owner, pod: Pod) -> bool:
 
 
 def _controls(owner: ControllerOwner, pod: Pod) -> bool:
-    """Whether the pod's controller is the one named, or a ReplicaSet that this Deployment made.
+    """Return whether the pod's controller is the named one, or a ReplicaSet of the named Deployment.
 
-    A Deployment names its ReplicaSets after itself and the hash that their pods carry as a label, so the
-    pod alone tells.
+    The name of a ReplicaSet is that of its Deployment with the hash that its pods have as a label.
     """
     controller = pod.meta.controller
     if controller is None:
@@ -132,7 +131,7 @@ def _controls(owner: ControllerOwner, pod: Pod) -> bool:
 
 
 _Owners = tuple[str, ...]
-"""A namespace, and the owner terms of locks in it as text."""
+"""A namespace, and the owner terms of reservations in it as text."""
 
 _Place = tuple[str, ...]
 """A namespace, and something that pods there may have."""
@@ -152,11 +151,11 @@ class _Alike(NamedTuple):
 
 
 class OwnerIndex:
-    """Finds the locks whose owner a pod is, without trying all locks of its namespace.
+    """Finds the reservations of a pod without comparing all of its namespace.
 
-    Those of a namespace that have the same owners, and are shared alike, are tried once. Where a namespace
-    has many, the result is kept until one comes or goes: a pod's gate asks for it four times, and all pods of
-    a workload are alike.
+    Reservations of a namespace with the same owners are compared once. In a namespace with many of them the
+    result is cached until one comes or goes: a pod's gate asks for it four times, and the pods of a workload
+    have the same result.
     """
 
     def __init__(self) -> None:
@@ -166,7 +165,7 @@ class OwnerIndex:
         self._kept: defaultdict[str, dict[object, list[_Owners]]] = defaultdict(dict)
 
     def put(self, key: Key, spec: ReservationSpec) -> None:
-        """Add a lock, or replace its owners."""
+        """Add a reservation, or replace its owners."""
         shared = f"{spec.reuse} {spec.group is not None}"
         owners = (key.namespace, shared, *(term.model_dump_json(exclude_none=True) for term in spec.owners))
         if self._owners.get(key) == owners:
@@ -182,7 +181,7 @@ class OwnerIndex:
         self._alike[owners].keys[key] = None
 
     def discard(self, key: Key) -> None:
-        """Drop a lock; one that is not there is ignored."""
+        """Remove a reservation, if it is there."""
         owners = self._owners.pop(key, None)
         if owners is None:
             return
@@ -203,7 +202,7 @@ class OwnerIndex:
         return min(places, key=lambda place: len(self._places.get(place, ())))
 
     def of(self, pod: Pod, *, special_only: bool = False) -> list[Key]:
-        """Keys of the pod's own locks, sorted; if asked, without those for any pod of its workload."""
+        """Return the keys of the pod's own reservations, sorted. `special_only` omits those for workloads."""
         if not special_only:
             return sorted(key for owners in self._matching(pod) for key in self._alike[owners].keys)
         return sorted(
@@ -214,11 +213,11 @@ class OwnerIndex:
         )
 
     def for_any(self, pod: Pod) -> Iterator[Iterable[Key]]:
-        """Keys of the pod's own locks for any pod of its workload, those with the same owners at once."""
+        """Yield the keys of own reservations for any pod of the workload, by owners."""
         return (keys for spec, keys, _ in self._candidates(pod) if _is_for_any(spec, pod) and owns(spec, pod))
 
     def _matching(self, pod: Pod) -> dict[_Owners, None]:
-        """Find the owners of which a pod is one: by its name, and by what pods that are alike share."""
+        """Return the owner terms that match a pod: by its name, and by the fields that equal pods share."""
         if not self._owners:
             return {}
         named: dict[_Owners, None] = {}
@@ -260,7 +259,7 @@ def _kind_of(pod: Pod) -> object:
 
 
 def _places_for(term: Owner) -> list[tuple[str, ...]]:
-    """Say where in a namespace a term may be kept: by something that each pod which matches it has."""
+    """Return the key under which a term is indexed: a property of each pod that matches it."""
     if term.pod is not None:
         return [("pod", term.pod.name)]
     if term.controller is not None:
@@ -274,7 +273,7 @@ def _places_for(term: Owner) -> list[tuple[str, ...]]:
 
 
 def _places_of(pod: Pod) -> Iterator[tuple[str, ...]]:
-    """Say where the terms that match a pod may be kept."""
+    """Yield the keys under which terms that match a pod may be indexed."""
     yield ()
     yield ("pod", pod.meta.name)
     if pod.meta.controller is not None:

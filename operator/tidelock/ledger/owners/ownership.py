@@ -1,6 +1,6 @@
-"""Whose locks are whose: which a pod owns, which it takes when it is bound, and what they keep for it.
+"""The reservations that a pod owns, those that it takes when it is bound, and the capacity that they hold.
 
-What is asked here changes nothing; what a pod's coming does to its locks is up to the book.
+Queries change nothing. `Claims` carries out the effects of a pod on its reservations.
 """
 
 from collections import OrderedDict
@@ -28,13 +28,13 @@ _MOST_FORMER = 1024
 
 
 class Ownership:
-    """The pods' own locks.
+    """Reservations by their owners.
 
     Args:
-        entries: all locks, as the book has them.
-        groups: of which a pod takes one member.
-        rooms: what the locks hold.
-        capacity: gives the allocatable amounts of a node.
+        entries: all reservations of the ledger.
+        groups: the groups. A pod takes one member of a group.
+        holdings: the held amounts.
+        capacity: returns the allocatable amounts of a node.
 
     """
 
@@ -52,12 +52,12 @@ class Ownership:
         self._index = OwnerIndex()
         self._former = OwnerIndex()
         self._ends: OrderedDict[Key, str] = OrderedDict()
-        self._indexed: dict[Key, Reservation] = {}  # the versions whose owners are in the index
+        self._indexed: dict[Key, Reservation] = {}  # the versions with owners in the index
         self._for_workloads: set[str] = set()
         self._key_of: dict[str, Key] = {}
 
     def update(self, entry: ReservationInfo) -> None:
-        """Take over the owners in the spec of a reservation; one that is over has none."""
+        """Index a reservation by the owners in its spec, or remove it if it has ended."""
         if entry.phase in SETTLED:
             self.remove(entry)
             return
@@ -79,7 +79,7 @@ class Ownership:
         return dict(self._key_of)
 
     def remove(self, entry: ReservationInfo) -> None:
-        """Remove the owners of a reservation that is over; its end is remembered unless a pod took it."""
+        """Remove a reservation from the index. Its end is remembered unless a pod took it."""
         self._indexed.pop(entry.key, None)
         self._index.discard(entry.key)
         self._key_of.pop(entry.uid, None)
@@ -93,18 +93,18 @@ class Ownership:
             self._forget(next(iter(self._ends)))
 
     def naming(self, pod: Pod) -> list[ReservationInfo]:
-        """Return the locks that name a pod as an owner and are not over, by name; some may begin later."""
+        """Return the reservations that name a pod as an owner and have not ended, by name."""
         return [self._entries[key] for key in self._index.of(pod)]
 
     def former(self, pod: Pod) -> str:
-        """Return how the last lock ended that named a pod as an owner; empty if none is remembered."""
+        """Return how the last reservation ended that named a pod as an owner, or an empty text."""
         keys = self._former.of(pod)
         return next((text for key, text in reversed(self._ends.items()) if key in keys), "") if keys else ""
 
     def of(self, pod: Pod, among: Iterable[ReservationInfo] | None = None) -> list[ReservationInfo]:
-        """All locks of which the pod is an owner and which are not over, by name; of a group one a node.
+        """Return a pod's own reservations that have not ended, by name; of a group one for each node.
 
-        Thousands may be for any pod of its workload: with `among` only these of them.
+        Thousands may be for any pod of its workload. `among` restricts the result to some of these.
         """
         if isinstance(pod, ReservePod):
             return []  # it owns nothing
@@ -121,25 +121,25 @@ class Ownership:
         return self._groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
 
     def of_workload(self, pod: Pod) -> bool:
-        """Whether any lock of a pod's own is for any pod of its workload."""
+        """Return whether an own reservation of a pod is for any pod of its workload."""
         keys = chain.from_iterable(self._index.for_any(pod))
         return any(may_claim(self._entries[key], pod) for key in keys)
 
     def _owns(self, pod: Pod, entry: ReservationInfo) -> bool:
-        """Whether a pod is an owner of a lock that is not over."""
+        """Return whether a pod is an owner of a reservation that has not ended."""
         is_known = self._entries.get(entry.key) is entry and entry.phase not in SETTLED
         return is_known and is_owner(pod, entry.key, entry.reservation.spec)
 
     def used_by_workloads(self, namespace: str) -> bool:
-        """Whether there is, or was, a lock in a namespace that does not name its owners."""
+        """Return whether a namespace has, or had, a reservation for any pod of a workload."""
         return namespace in self._for_workloads
 
     def taken(self, pod: Pod, node_name: str, *, named_only: bool = False) -> list[ReservationInfo]:
-        """Return the locks of a pod's own that end when it is bound to a node, by name.
+        """Return the own reservations that end when a pod is bound to a node, by name.
 
-        All that name it, wherever they are, and a member of each group; and of the locks on the node that are
-        for any pod of its workload those that fit best what it needs beside these. Where its binding says
-        which it took, those. With `named_only` it takes none of these.
+        These are all that name the pod, on any node, and a member of each group. Of the reservations on the
+        node for any pod of its workload, those are added that fit the remaining needs best, or those that
+        the binding names. `named_only` leaves them out.
         """
         own = self.of(pod, self._holdings.held_on(node_name))
         if not own:
@@ -163,9 +163,11 @@ class Ownership:
         return sorted(chosen, key=lambda entry: entry.key)
 
     def misfit(self, pod: Pod, entries: Sequence[ReservationInfo], node_name: str) -> float | None:
-        """Return by how much a pod's own locks on a node miss what it needs, as shares of the node.
+        """Return by how much own reservations on a node miss the pod's needs, as shares of the node.
 
-        None if one of them is for this pod alone, as it names the pod or as the pod stands in for it.
+        Returns:
+            None if one of them is for this pod alone: it names the pod, or the pod is its reserve pod.
+
         """
         if not all(is_for_any(entry, pod) and entry.uid != pod.uid for entry in entries):
             return None
@@ -174,7 +176,7 @@ class Ownership:
     def _best(
         self, needed: Resources, offered: list[ReservationInfo], here: list[ReservationInfo], node_name: str
     ) -> list[ReservationInfo]:
-        """Choose the locks that fit best; all of them, where less would not release what they lend."""
+        """Return the reservations that fit best, or all if fewer would not release what they lend."""
         indexes = best_fit(needed, [entry.held for entry in offered], self._capacity(node_name))
         best = [offered[index] for index in indexes]
         if not any(entry.reservation.borrowable for entry in offered):
@@ -186,14 +188,14 @@ class Ownership:
         return best if covers(released, enough) else offered
 
     def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[ReservationInfo]:
-        """Give the locks on a node of pods, or reserve pods, that are nominated there."""
+        """Return the reservations on a node of pods, or reserve pods, that are nominated there."""
         own = (entry for pod in nominated for entry in self.of(pod))
         return list(dict.fromkeys(entry for entry in own if entry.reserved and entry.node == node_name))
 
     def kept_for(
         self, pods: Iterable[Pod], node_name: str, besides: Collection[ReservationInfo]
     ) -> Resources:
-        """Tell what locks hold on a node for pods that are nominated there, some other locks left out."""
+        """Return what is held on a node for pods that are nominated there, without some reservations."""
         if not self._holdings.any_on(node_name):
             return NOTHING
         theirs = [entry for entry in self.on_node(pods, node_name) if entry not in besides]
@@ -202,7 +204,7 @@ class Ownership:
         return minus(released, self._holdings.sharing.released(others, node_name))
 
     def _forget(self, key: Key) -> None:
-        """Have the end of a lock not be remembered."""
+        """Forget how a reservation ended."""
         self._former.discard(key)
         self._ends.pop(key, None)
 

@@ -14,7 +14,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 
-# Reasons for which a reservation has lost its capacity; a refusal doesn't overwrite them.
+# Reasons for which a reservation has lost its capacity; a later refusal doesn't overwrite them.
 _CAPACITY_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
@@ -40,7 +40,7 @@ class Admission:
     def refuse(
         self, entry: ReservationInfo, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
-        """Record why a waiting reservation gets no capacity; it is tried again when some is freed."""
+        """Record why a waiting reservation gets no capacity. It is tried again when capacity is freed."""
         self._refuse(entry, reason, message, now, plugins)
         self._waiting.set_aside(entry)
 
@@ -52,7 +52,7 @@ class Admission:
             self.refuse(entry, reason, message, now, plugins)
 
     def within_quota(self, entry: ReservationInfo, now: float) -> bool:
-        """Return whether a reservation is within its quotas; otherwise it waits for them to change."""
+        """Return whether a reservation is within its quotas. Otherwise it waits until they change."""
         problem = self._quotas.problem(entry)
         if not problem:
             self._waiting.note_within_quota(entry)
@@ -83,14 +83,14 @@ class Admission:
                 self.offer_if_lowered(entry, before)
 
     def offer_if_lowered(self, entry: ReservationInfo, before: int) -> None:
-        """Offer the capacity of a reservation whose priority fell to pods that may preempt it now."""
+        """Offer the capacity of a reservation with a lower priority to pods that may preempt it now."""
         if entry.priority < before and entry.held:
             self._holdings.offer(entry)
 
     def _refuse(
         self, entry: ReservationInfo, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
-        """Record a refusal, at most as often as statuses are renewed; give up at the deadline."""
+        """Record a refusal, at most as often as statuses are renewed, or give up at the deadline."""
         first, entry.tried = not entry.tried, True
         self._waiting.refusers.update(plugins)
         at = self._waiting.steady.at(now)

@@ -1,7 +1,7 @@
-"""Locks that were refused, kept out of the line until there may be room, or quota, for them.
+"""Equivalence classes of refused reservations, which wait until capacity or quota may suffice.
 
-The answer is the same for locks that ask for the same, so of those the first in line is tried for all, and
-the others follow one by one as long as it is given: thousands of locks that wait cost nothing.
+Reservations that ask for the same get the same answer. So the first of them is tried for all, and the others
+follow one by one as long as each fits: thousands of waiting reservations cost nothing.
 """
 
 from bisect import bisect_left, insort
@@ -19,17 +19,17 @@ from tidelock.model.meta import Key
 _Lines = defaultdict[Hashable, list[tuple[Order, ReservationInfo]]]
 _ORDER = itemgetter(0)
 _Class = tuple[str, Hashable]
-"""A namespace, and what is asked for."""
+"""A namespace, and a key of the request."""
 
 
 class EquivalenceClasses:
-    """Parked locks in their order, by namespace and by what they ask for.
+    """Refused reservations in their order, by namespace and equivalence class.
 
-    A lock is parked when it is refused, which answers for its whole class. A class of which one is taken out
-    is open until one is parked again: until then nothing is known of the others.
+    A refused reservation answers for its whole class. A class with a reservation under trial is open until
+    one is refused again: until then nothing is known of the others.
 
     Args:
-        demand: gives a value that is equal for locks that are answered alike.
+        demand: returns a key that is equal for reservations of one class.
 
     """
 
@@ -38,18 +38,18 @@ class EquivalenceClasses:
         self._places: dict[Key, tuple[Hashable, Order]] = {}
         self._lines: defaultdict[str, _Lines] = defaultdict(lambda: defaultdict(list))
         self._open: dict[_Class, None] = {}
-        self._class_of: dict[Key, _Class] = {}  # of those that were taken out and have no answer yet
+        self._class_of: dict[Key, _Class] = {}  # taken out without an answer yet
 
     def __contains__(self, key: Key) -> bool:
         return key in self._places
 
     @property
     def open(self) -> bool:
-        """Whether there is a class for which the last one that was taken out gave no answer."""
+        """Whether there is an open class."""
         return bool(self._open)
 
     def put(self, entry: ReservationInfo) -> None:
-        """Park a lock that was refused, and all alike with it."""
+        """Add a refused reservation, which answers for its class."""
         self.discard(entry.key)
         namespace = entry.key.namespace
         demand, order = self._places[entry.key] = self._demand(entry), entry.order
@@ -58,7 +58,7 @@ class EquivalenceClasses:
         self._class_of.pop(entry.key, None)
 
     def discard(self, key: Key) -> bool:
-        """Take a lock out that is answered for by others; whether it was parked."""
+        """Remove a reservation. Return whether it was there."""
         place = self._places.pop(key, None)
         if place is None:
             return False
@@ -74,20 +74,20 @@ class EquivalenceClasses:
         return True
 
     def take_first(self, namespace: str) -> list[ReservationInfo]:
-        """Take out the first lock of each class of a namespace."""
+        """Take out the first reservation of each class of a namespace."""
         lines = self._lines[namespace].values() if namespace in self._lines else ()
         return self._take([line[0][1] for line in lines])
 
     def take_first_of_all(self) -> list[ReservationInfo]:
-        """Take out the first lock of each class of each namespace."""
+        """Take out the first reservation of each class of each namespace."""
         return [entry for namespace in tuple(self._lines) for entry in self.take_first(namespace)]
 
     def take_open(self) -> list[ReservationInfo]:
-        """Take out the first lock of each class that is open."""
+        """Take out the first reservation of each open class."""
         return self._take([self._lines[namespace][demand][0][1] for namespace, demand in self._open])
 
     def take_after(self, key: Key) -> list[ReservationInfo]:
-        """Take out the next lock after one that gave no answer and will give none, if its class is open."""
+        """Take out the next reservation of an open class, after one that gives no answer."""
         asked = self._class_of.pop(key, None)
         if asked is None or asked not in self._open:
             return []
@@ -113,32 +113,35 @@ class EquivalenceClasses:
 
 
 def scheduling_hash(entry: ReservationInfo) -> Hashable | None:
-    """Give a value that is equal for locks of a namespace of which all or none fit.
+    """Return a key that is equal for reservations of a namespace of which all fit or none.
 
-    While nothing is freed, what was refused to one is refused to all alike. None for one that may have room
-    already.
+    Without freed capacity, a refusal of one holds for all with the same key.
+
+    Returns:
+        None for a reservation that may have capacity already.
+
     """
     pod = entry.reservation.pod
     if pod is None or entry.phase is Phase.ACTIVE or entry.reservation.reusable or pod.spec.may_preempt:
         return None
     if entry.earmark or (entry.plan is not None and entry.plan.under_way):
-        return None  # what comes free there is for nobody else
+        return None  # capacity that comes free there is for no other
     if lifetime.begins_at(entry) is not None or entry.reservation.run_seconds < inf:
         return None
-    # Priority: whose nominations it has to yield to.
+    # The priority decides to which nominations it yields.
     return pod.spec.priority, pod.placement_key, pod.neighbour_key
 
 
 def capacity_demand(entry: ReservationInfo) -> Hashable:
-    """Give a value that is equal for locks for which there is room alike; own for members of a group."""
+    """Return a key that is equal for reservations that fit alike. A member of a group has its own."""
     alike = scheduling_hash(entry) if entry.reservation.membership is None else None
     return entry.key if alike is None else alike
 
 
 def question(entry: ReservationInfo) -> Hashable:
-    """Give a value that changes whenever a lock that waits asks for something else than before.
+    """Return a key that changes whenever a waiting reservation asks for something else.
 
-    The spec is left out, as an edit of it asks anew by itself: its holder may renew or commit it any time.
+    The spec is left out, because each edit leads to a new trial anyway.
     """
     moves = entry.plan is not None and entry.plan.under_way
     where = entry.node if entry.reserved else ""
@@ -146,7 +149,7 @@ def question(entry: ReservationInfo) -> Hashable:
 
 
 def quota_demand(entry: ReservationInfo) -> Hashable:
-    """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
+    """Return a key that is equal for reservations that a quota treats alike. One with capacity is alone."""
     if entry.reserved:
         return entry.key
     rights = entry.reservation.priority, entry.reservation.preempts

@@ -1,9 +1,9 @@
-"""What each namespace has of the cluster, as a weighted dominant share.
+"""The weighted dominant share that each namespace has of the cluster.
 
-The dominant share of a namespace is the largest part that its locks hold of any resource: the maximum over
-resources r of held_r / allocatable_r, with allocatable_r summed over all nodes. It is divided by the weight
-of the namespace, the largest of its ReservationQuotas'. Whoever gives room to the smallest share first raises
-the smallest as high as it goes, which is dominant resource fairness (Ghodsi et al., NSDI 2011).
+The dominant share of a namespace is the largest part that its reservations hold of any resource: the maximum
+over resources r of held_r / allocatable_r, with allocatable_r summed over all nodes. It is divided by the
+weight of the namespace, the largest of its ReservationQuotas. Serving the smallest share first raises the
+smallest as high as possible, which is dominant resource fairness (Ghodsi et al., NSDI 2011).
 """
 
 from collections import defaultdict
@@ -29,11 +29,11 @@ class FairShares:
         self._totals: tuple[int, Resources] = (-1, {})
 
     def of(self, namespace: str) -> float:
-        """Give the weighted dominant share of a namespace; 0 if none of its locks has room."""
+        """Return the weighted dominant share of a namespace, or 0 without reserved capacity."""
         return self.share(self._quotas.used(namespace).reserved, namespace)
 
     def share(self, held: Resources, namespace: str) -> float:
-        """Give the share that a namespace would have with this room; what no node has counts as nothing."""
+        """Return the share of a namespace with these amounts. A resource that no node has does not count."""
         if not held:
             return 0.0
         totals = self._cluster()
@@ -41,10 +41,10 @@ class FairShares:
         return max(parts, default=0.0) / self._quotas.weight(namespace)
 
     def in_order(self, entries: Iterable[ReservationInfo]) -> list[ReservationInfo]:
-        """Order locks as they would be given room if there were enough for one after the other.
+        """Return reservations in the order in which they get capacity if each of them fits.
 
-        The next lock of a namespace comes when that has the smallest share, all its locks before that one
-        included: so they are sorted by priority, then by that share, then by age.
+        The next reservation of a namespace comes when the namespace has the smallest share, with all its
+        reservations before that one. So they are sorted by priority, then by that share, then by age.
         """
         queues: defaultdict[str, list[ReservationInfo]] = defaultdict(list)
         for entry in entries:
@@ -61,7 +61,7 @@ class FairShares:
         return [entry for *_, entry in ranked]
 
     def _shares_before(self, namespace: str, queue: list[ReservationInfo], totals: _Totals) -> list[float]:
-        """Give the share that a namespace will have when it is the turn of each of its locks."""
+        """Yield the share that a namespace has at the turn of each of its reservations."""
         columns = self._columns
         asked = np.array([columns.vector(entry.reservation.requests) for entry in queue])
         before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).reserved)
@@ -69,12 +69,12 @@ class FairShares:
         return shares
 
     def _cluster_row(self) -> _Totals:
-        """Sum what all nodes have, in the order of the columns; infinite for what no node has."""
+        """Return the sums over all nodes by column, infinite for a resource that no node has."""
         cluster = self._cluster()
         return np.array([cluster.get(name) or np.inf for name in self._columns.resources])
 
     def _cluster(self) -> Resources:
-        """Sum what all nodes have."""
+        """Return the sums over all nodes."""
         columns = self._columns
         if self._totals[0] != columns.version:
             sums = columns.allocatable[: len(columns)].sum(axis=0).tolist()

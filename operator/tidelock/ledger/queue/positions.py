@@ -1,11 +1,12 @@
-"""The places of locks in line: how many others are to be given room before each, and when it may have room.
+"""The queue positions of reservations: how many others come before each, and when it may get capacity.
 
-A place assumes that each lock before it is given room. One that is refused leaves the share of its namespace
-as it is, and the next of that namespace comes sooner than it was told. Which of them fit is not known before.
+A position assumes that each reservation before it gets capacity. A refused one leaves the share of its
+namespace as it is, so the next of that namespace comes sooner than published. Which of them fit is not known
+before.
 
-They change with each lock that comes or goes, and each place that is told is a write. So they are found anew
-at most once a second, and told as refusals are: to each lock at most every ten seconds, and to so many locks
-a second.
+Positions change with each reservation that comes or goes, and each published position is a write. So they
+are computed at most once a second. Each reservation gets a new one at most every ten seconds, and a limited
+number of reservations gets one each second.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,24 +18,24 @@ from tidelock.ledger.queue.waiting import RENEWALS_A_SECOND, WaitingReservations
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model.api.reservation import Phase
 
-# Seconds between two looks, and how many locks may wait for each second of it: a look at 10,000 takes 20 ms.
+# Seconds between two looks, and how many reservations may wait for each second: 10,000 take 20 ms.
 _PAUSE = 1.0
 _LOOKED_AT_A_SECOND = 2000
 
-# Only who waits for room alone can have an estimate that goes by room alone.
+# An estimate by free amounts only holds for a reservation that waits for amounts only.
 _FOR_ROOM = frozenset(
     {reasons.INSUFFICIENT_CAPACITY, reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED}
 )
 
 
 class QueuePositions:
-    """Keeps the places that locks have been told.
+    """Keeps the published queue positions.
 
     Args:
-        waitlist: who waits.
-        shares: in which order.
-        forecast: gives what is known of the time from now on.
-        tell: called with each lock whose place is another than it was told.
+        waitlist: the waiting reservations.
+        shares: their order.
+        forecast: returns the known ends of capacity in use.
+        tell: called with each reservation with another position than the published one.
 
     """
 
@@ -53,7 +54,7 @@ class QueuePositions:
 
     @property
     def due(self) -> float | None:
-        """When places are to be found anew, if they are."""
+        """When positions must be computed again, if ever."""
         return (
             self._waiting_reservations.steady.instant(self._next)
             if self._waiting_reservations.moved
@@ -61,14 +62,14 @@ class QueuePositions:
         )
 
     def line(self) -> list[ReservationInfo]:
-        """Give all that have been tried and wait for their first room, as they would be given it."""
+        """Return all that were tried and wait for their first capacity, in the order in which they get it."""
         waiting = self._waiting_reservations.waiting.values()
         return self._shares.in_order(
             [entry for entry in waiting if entry.tried and entry.phase is Phase.PENDING]
         )
 
     def renew(self, now: float) -> None:
-        """Find the places anew if that is due, and tell those that are others than they were told."""
+        """Compute the positions if that is due, and publish those that have changed."""
         if self.due is None or now < self.due:
             return
         line, at = self.line(), self._waiting_reservations.steady.at(now)
@@ -94,13 +95,13 @@ class QueuePositions:
 
 
 def waits_for_capacity(entry: ReservationInfo) -> bool:
-    """Whether a lock waits for its first room, from now on and by itself, and for nothing else."""
+    """Return whether a reservation waits for its first capacity from now on, alone and for nothing more."""
     waits = entry.phase is Phase.PENDING and not entry.ahead and entry.reservation.membership is None
     return waits and entry.reason in _FOR_ROOM
 
 
 def _news(line: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
-    """Give those whose place is another than they were told, or was told before their last refusal."""
+    """Yield reservations with another position than the published one, or with a newer refusal."""
     for position, entry in enumerate(line, 1):
         known = entry.place
         if known is None or known[:2] != (position, len(line)) or entry.refused_at > entry.placed_at:
@@ -108,7 +109,7 @@ def _news(line: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
 
 
 def _estimate(entry: ReservationInfo, forecast: Forecast) -> float | None:
-    """Tell when a lock may have room at the earliest, if that can be told by amounts alone."""
+    """Return when a reservation may get capacity at the earliest, if the amounts alone decide that."""
     pod = entry.reservation.pod
     if pod is None or not waits_for_capacity(entry):
         return None

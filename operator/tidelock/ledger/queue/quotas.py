@@ -1,13 +1,12 @@
-"""What the locks of each namespace take of its ReservationQuotas, and whether one may be given more.
+"""The use of each namespace's ReservationQuotas, and whether a reservation may get more.
 
-A lock that has room counts with that room, and with that room times its life; while its owner is being
-bound it counts as before, as it may come back. One for reuse counts as a whole whoever is in it, but where
-pods are counted as well, without what they use of it. A life is whole, from its beginning to the latest end
-that the lock was given, so what is used shrinks when a lock ends, or its spec asks for less, and not with
-time.
+A reservation with capacity counts with its amounts, and with its amounts times its lifetime. While its owner
+is being bound it counts as before, because it may come back. A reusable one counts as a whole. Where pods
+count as well, the amounts that they use of it are left out. A lifetime goes from the beginning to the latest
+granted end. So the use shrinks when a reservation ends or its spec asks for less, and not with time.
 
-A priority above 0 and preemption take room from other namespaces, so they need a quota that names them. This
-is the rule of ResourceQuota for what an administrator lists in `limitedResources`, such as PriorityClasses.
+A priority above 0 and preemption take capacity from other namespaces, so a quota must allow them. This is the
+rule of ResourceQuota for everything in `limitedResources`, such as PriorityClasses.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,9 +24,9 @@ from tidelock.model.quotas import ReservationQuota, ResourceQuota
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a lock, or all of a namespace, counts with: room, and room times seconds.
+    """The use of one reservation or of a namespace: amounts, and amounts times seconds.
 
-    `unused` is the part of the room that no owner uses, who would be counted for it as a pod.
+    `unused` are the amounts that no owner uses. An owner counts for the rest as a pod.
     """
 
     reserved: Resources = field(default_factory=dict)
@@ -36,12 +35,12 @@ class Charge:
 
     @classmethod
     def of(cls, room: Resources, life: int, unused: Resources) -> "Charge":
-        """Count room that a lock has for a life in seconds."""
+        """Return the use of amounts for a lifetime in seconds."""
         return cls(room, {name: units * life for name, units in room.items()}, unused) if room else _NO_CHARGE
 
     @classmethod
     def asked_for(cls, entry: ReservationInfo) -> "Charge":
-        """Count a lock as it will count when it has what its spec asks for."""
+        """Return the use of a reservation once it has everything that its spec asks for."""
         requests = entry.reservation.requests
         return cls.of(requests, lifetime.wanted_seconds(entry), requests)
 
@@ -53,12 +52,12 @@ class Charge:
         )
 
     def covers(self, other: "Charge") -> bool:
-        """Whether the other has no more of anything."""
+        """Return whether the other use is not larger in any part."""
         return covers(self.reserved, other.reserved) and covers(self.seconds, other.seconds)
 
 
 class Excess(NamedTuple):
-    """What a quota does not allow, as texts."""
+    """A violated limit of a quota, as texts."""
 
     what: str
     asked: str
@@ -73,14 +72,14 @@ _Listener = Callable[[str], None]
 
 
 class Quotas:
-    """The quotas of all namespaces, and what their locks use of them.
+    """The quotas of all namespaces, and their use by reservations.
 
     Args:
-        quotas: the ReservationQuotas that there are.
-        resource_quotas: the ResourceQuotas that there are.
+        quotas: all ReservationQuotas.
+        resource_quotas: all ResourceQuotas.
 
     Attributes:
-        changed: namespaces whose quotas, or whose use of them, have changed, for their status.
+        changed: namespaces whose quotas, or their use, have changed since `QuotaController` looked last.
 
     """
 
@@ -96,32 +95,32 @@ class Quotas:
         resource_quotas.on_change(self._resource_quota_changed)
 
     def on_change(self, listener: _Listener) -> None:
-        """Have a function called with each namespace whose quotas have changed."""
+        """Call a function with each namespace after a change of its quotas."""
         self._on_change.append(listener)
 
     def on_room(self, listener: _Listener) -> None:
-        """Have a function called with each namespace that may be allowed more than before."""
+        """Call a function with each namespace that may use more than before."""
         self._on_room.append(listener)
 
     def of(self, namespace: str) -> list[ReservationQuota]:
-        """Give the quotas of a namespace, by name."""
+        """Return the quotas of a namespace, by name."""
         return sorted(self._quotas.of(namespace), key=lambda quota: quota.meta.name)
 
     def used(self, namespace: str) -> Charge:
-        """Give what the locks of a namespace count with."""
+        """Return the use of a namespace's reservations."""
         return self._used.get(namespace, _NO_CHARGE)
 
     def ceiling(self, namespace: str) -> int:
-        """Return the highest priority that locks of a namespace may have; 0 if no quota names one."""
+        """Return the highest priority of reservations in a namespace, or 0 if no quota names one."""
         ceilings = (quota.spec.max_priority for quota in self._quotas.of(namespace))
         return min((ceiling for ceiling in ceilings if ceiling is not None), default=0)
 
     def weight(self, namespace: str) -> int:
-        """Give the weight with which a namespace takes part in the order of those that wait."""
+        """Return the weight of a namespace in the fair order of the queue."""
         return max((quota.spec.weight or 1 for quota in self._quotas.of(namespace)), default=1)
 
     def counts(self, entry: ReservationInfo) -> bool:
-        """Whether a lock counts with anything."""
+        """Return whether a reservation uses quota."""
         return entry.key in self._charges
 
     def update(self, entry: ReservationInfo) -> None:
@@ -136,13 +135,13 @@ class Quotas:
         self._replace(entry.key, self._charges.get(entry.key, _NO_CHARGE), _NO_CHARGE)
 
     def contents(self) -> Mapping[Any, object]:
-        """Return what each reservation counts with, and what each namespace uses."""
+        """Return the use of each reservation and of each namespace."""
         return dict[Any, object](self._charges) | self._used
 
     def problem(self, entry: ReservationInfo, beside: Charge = _NO_CHARGE) -> str:
-        """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more.
+        """Return why quotas forbid what a spec asks for, or an empty text.
 
-        Others of its namespace may be about to be given something `beside` it.
+        `beside` is the use of other reservations of the namespace that get capacity in the same step.
         """
         namespace = entry.key.namespace
         if not self._quotas.of(namespace):
@@ -199,7 +198,7 @@ class Quotas:
 
 
 def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> Iterator[str]:
-    """Say what a lock asks for that is refused because no quota of its namespace names it."""
+    """Return what is refused because no quota of the namespace allows it, or an empty text."""
     if entry.reservation.priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
         wanted = f"spec.priority {entry.reservation.priority}"
         yield f"{wanted} needs a ReservationQuota with maxPriority, and there is none"
@@ -213,7 +212,7 @@ def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> It
 def _excesses(
     quota: ReservationQuota, entry: ReservationInfo, asked: Charge, own: Charge, used: Charge
 ) -> Iterator[Excess]:
-    """Give what a lock asks for beyond a quota; what it counts with already is not asked for."""
+    """Yield the limits of a quota that a request exceeds, beyond what the reservation uses already."""
     if quota.problem:
         yield Excess("a lock", "1", f"a quota that can be read ({quota.problem})")
         return
@@ -249,7 +248,7 @@ def _sums(
 
 
 def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charge) -> Iterator[Excess]:
-    """Give what a lock asks for beyond a ResourceQuota, of which pods and locks use something."""
+    """Yield the limits of a ResourceQuota that a request exceeds, beside pods and other reservations."""
     for name, resource, hard, by_pods in quota.limits:
         more = asked.reserved.get(resource, 0) - own.reserved.get(resource, 0)
         in_use = by_pods + used.unused.get(resource, 0)
@@ -258,7 +257,7 @@ def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charg
 
 
 def _text(name: str, excesses: list[Excess]) -> str:
-    """Say what exceeds a quota in the words in which the API server does."""
+    """Describe an exceeded quota in the words of the API server."""
     asked = ",".join(f"{each.what}={each.asked}" for each in excesses)
     used = ",".join(f"{each.what}={each.used}" for each in excesses if each.used)
     limited = ",".join(f"{each.what}={each.limit}" for each in excesses)
@@ -268,5 +267,5 @@ def _text(name: str, excesses: list[Excess]) -> str:
 
 
 def _unused(entry: ReservationInfo) -> Resources:
-    """Tell what no owner uses of a lock's room; who borrows of it is none, and maybe of another namespace."""
+    """Return the amounts that no owner uses. A borrower is no owner, and may be of another namespace."""
     return entry.reserved if entry.reservation.borrowable else entry.held

@@ -1,9 +1,9 @@
-"""The locks that wait, for room or for their namespace's quota, and which of them are to be tried when.
+"""The reservations that wait for capacity or quota, and which of them must be tried.
 
-A lock that is new, or that something happened to, is untried. When it is refused it is set aside, until room
-comes free, or parked, until its quota allows more. Of those that are alike the first is tried for all. When
-it is refused again, all are. Whatever else becomes of it answers nothing for the others, and the next one
-follows: at once, or at the latest when no other is left to be tried.
+A reservation that is new or has changed is untried. A refused one is set aside until capacity comes free, or
+until its quota allows more. Of equal reservations the first is tried for all. If it is refused again, all
+are. Any other result answers nothing for the others, and the next one follows: at once, or when no other is
+left to be tried.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -16,28 +16,28 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
 
-# A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
-# busy cluster would rewrite the status of every waiting lock; and of many that wait, so many a second.
+# The numbers of a waiting reservation are renewed at most this often (seconds): each event of a busy cluster
+# would otherwise rewrite the status of every waiting one. Of many that wait, so many are renewed a second.
 REFUSAL_RENEWAL = 10.0
 RENEWALS_A_SECOND = 50
-# Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
+# Of equal reservations the first is tried for all. So many others at a time have their numbers renewed.
 _RENEWED = 16
 
 
 class WaitingReservations:
-    """All locks that want something.
+    """All reservations that want something.
 
     Args:
-        groups: whose members are tried together.
+        groups: the groups. Members of a group are tried together.
 
     Attributes:
-        waiting: locks that want room: their first, more, or some elsewhere.
-        untried: those of them that are to be tried now.
-        outlasting: locks with room for which it is to be asked now whether they may live longer.
-        refusers: plugins that have refused locks since all that wait were last tried.
-        moved: whether a lock that was tried has begun or ceased to wait, or what it waits for was found anew.
-        steady: the time by which it counts for how long locks wait, and what they are told.
-        since: when those that wait began to, as this process saw it, by that time.
+        waiting: reservations that want capacity: their first, more, or on another node.
+        untried: the waiting reservations that must be tried now.
+        outlasting: reservations with capacity that may live longer if their quota allows it.
+        refusers: plugins that have refused reservations since all that wait were tried last.
+        moved: whether positions must be computed again.
+        steady: the clock of waiting times and published texts.
+        since: when each reservation began to wait, as this process saw it, by that clock.
 
     """
 
@@ -52,15 +52,15 @@ class WaitingReservations:
         self._groups = groups
         self._over_quota = EquivalenceClasses(quota_demand)
         self._roomless = EquivalenceClasses(capacity_demand)
-        self._asked: dict[Key, Hashable] = {}  # what those asked for that wait, as they were tried last
+        self._asked: dict[Key, Hashable] = {}  # the request when it was tried last
 
     @property
     def renewal(self) -> float:
-        """Seconds after which what a lock that waits was told may be told anew."""
+        """Seconds after which the text of a waiting reservation may be renewed."""
         return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
 
     def update(self, entry: ReservationInfo) -> None:
-        """Take over what a reservation wants now; one that begins to want capacity is untried."""
+        """Note what a reservation wants now. One that begins to want capacity is untried."""
         key = entry.key
         if not (entry.wanting or lifetime.wants_longer(entry)):
             self._over_quota.discard(key)
@@ -75,10 +75,10 @@ class WaitingReservations:
             self.waiting[key] = self.untried[key] = entry
             self.since[key] = self.steady.last
         elif key in self._asked and self._asked[key] != question(entry):
-            self.renew(entry)  # what was refused to it says nothing of what it asks for now
+            self.renew(entry)  # the last refusal says nothing about the new request
 
     def contents(self) -> Mapping[Any, object]:
-        """Return which reservations wait; which are tried next depends on what has happened."""
+        """Return which reservations wait. The rest depends on the history."""
         return dict.fromkeys(self.waiting)
 
     def remove(self, entry: ReservationInfo) -> None:
@@ -90,11 +90,11 @@ class WaitingReservations:
         self._unpark(entry)
 
     def over_quota(self, entry: ReservationInfo) -> bool:
-        """Whether a lock is parked until its namespace's quota allows more."""
+        """Return whether a reservation waits until its quota allows more."""
         return entry.key in self._over_quota
 
     def park(self, entry: ReservationInfo) -> None:
-        """Have a lock wait until its namespace's quota allows more: room for it, or a longer life."""
+        """Have a reservation wait until its quota allows more: capacity, or a longer life."""
         self._over_quota.put(entry)
         if entry.wanting:
             self._asked[entry.key] = question(entry)
@@ -102,59 +102,59 @@ class WaitingReservations:
             self._go_on_after(entry.key)
 
     def set_aside(self, entry: ReservationInfo) -> None:
-        """Have a lock wait until room comes free."""
+        """Have a reservation wait until capacity comes free."""
         if entry.key in self.waiting and not self.over_quota(entry):
             self._asked[entry.key] = question(entry)
             self._roomless.put(entry)
             self._go_on_after(entry.key)
 
     def leave_out(self, entry: ReservationInfo) -> None:
-        """Have a lock that waits not be tried, for itself or for others, until it is renewed."""
+        """Leave a waiting reservation out of all trials until it is renewed."""
         self.untried.pop(entry.key, None)
         self._roomless.discard(entry.key)
         self._go_on_after(entry.key)
 
     def renew(self, entry: ReservationInfo) -> None:
-        """Have a lock that waits be tried again as if it were new: it asks for something else than before."""
+        """Try a waiting reservation again as if it were new, because its request has changed."""
         if entry.key in self.waiting:
             self._unpark(entry)
             self.untried[entry.key] = entry
 
     def retry(self, entries: Iterable[ReservationInfo]) -> None:
-        """Have those of these locks that wait be tried again."""
+        """Try those of some reservations again that wait."""
         for entry in entries:
             if entry.key in self.waiting:
                 self._roomless.discard(entry.key)
                 self.untried[entry.key] = entry
 
     def forget(self) -> None:
-        """Forget who was refused, so that all that wait are tried again; no answer changes by it."""
+        """Forget all refusals, so everything that waits is tried again. No answer changes by that."""
         for entry in self.waiting.values():
             self.renew(entry)
 
     def try_parked(self, namespace: str) -> None:
-        """Have locks tried again that wait for their namespace's quota."""
+        """Try the reservations of a namespace again that wait for quota."""
         self._retry_parked(self._over_quota.take_first(namespace))
         self.retry(self._groups.over_quota(namespace))
 
     def note_within_quota(self, entry: ReservationInfo) -> None:
-        """Note that a lock is within its quota: the next of those for which it was tried follows."""
+        """Note that a reservation is within its quota, so the next of its class follows."""
         self._retry_parked(self._over_quota.take_after(entry.key))
 
     @property
     def unanswered(self) -> bool:
-        """Whether any lock was tried for others and gave no answer that holds for them."""
+        """Whether any class has no answer."""
         return self._roomless.open or self._over_quota.open
 
     def try_unanswered(self) -> None:
-        """Have the next lock tried of all kinds for which the last one gave no answer."""
+        """Try the next reservation of each class without an answer."""
         self.retry(self._roomless.take_open())
         self._retry_parked(self._over_quota.take_open())
 
     def take(self, *, untried_only: bool) -> list[ReservationInfo]:
-        """Take out the locks that are to be tried, in their order: those that came or changed meanwhile.
+        """Take out the reservations that must be tried, in their order: those that are new or have changed.
 
-        As room came free, also the first of those that are alike, and a few others for their numbers.
+        If capacity came free, also the first of each class, and a few others to renew their numbers.
         """
         if not untried_only:
             self.retry(self._roomless.take_first_of_all())
@@ -171,12 +171,12 @@ class WaitingReservations:
         self.retry(entries)
 
     def _go_on_after(self, key: Key) -> None:
-        """Have the next lock be tried after one that was tried for others, and gave no answer for them."""
+        """Try the next reservation of a class after one without an answer for the others."""
         self.retry(self._roomless.take_after(key))
         self._retry_parked(self._over_quota.take_after(key))
 
     def _unpark(self, entry: ReservationInfo) -> None:
-        """Have a lock wait for nothing any more."""
+        """Stop waiting for anything."""
         self._asked.pop(entry.key, None)
         self._over_quota.discard(entry.key)
         self._roomless.discard(entry.key)

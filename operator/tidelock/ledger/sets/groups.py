@@ -1,12 +1,12 @@
-"""Groups of locks: as many members as a group needs have room, or had it until a pod took it, or none has.
+"""Groups of reservations: enough members have capacity, or had it until their pods took it, or none has.
 
-    short --as many as it needs find room in one step--> held --stored, each with its node--> given
-      ^                                                                                         |
-      +---------------- a member loses its room, and too few are left --------------------------+
+    short --enough members fit in one step--> held --all are stored, each with its node--> committed
+      ^                                                                                        |
+      +---------------- a member loses its capacity, and too few are left ---------------------+
 
-What a lock says of its group is in its own spec, so the locks alone tell all. A member is told to be active
-once its group is given: a process that ends before that leaves locks behind that nobody was promised, and
-the next one finds either as many of them as the group needs, or waits for room again with all.
+The spec of each member describes its group, so the members are the only source. A member reports Active once
+its group is committed. A process that ends before that has promised nothing. The next one finds enough
+members with capacity, or waits for capacity again with all members.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from tidelock.model.reservation import Reservation
 
 
 class GroupKey(NamedTuple):
-    """What tells a group from all others, namesakes included."""
+    """The identity of a group, which a later group of the same name does not share."""
 
     namespace: str
     name: str
@@ -31,17 +31,21 @@ class GroupKey(NamedTuple):
 
     @classmethod
     def of(cls, entry: ReservationInfo) -> "GroupKey | None":
-        """Name the group of a lock, if it is in one."""
+        """Return the group of a reservation, if it is a member of one."""
         membership = entry.reservation.membership
         return None if membership is None else cls(entry.key.namespace, membership.name, membership.uid)
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The members of a group that there are, of `size`; `least` of them are to have room, or none.
+    """The members of a group that exist.
 
-    It is `over_quota` if a quota on what they take together was among the reasons why it was refused last.
-    `fault` says that the operator failed to settle it.
+    Attributes:
+        size: number of members in the spec.
+        least: number of members that must have capacity, or none may have.
+        over_quota: whether a quota on their sum was among the reasons of the last refusal.
+        fault: an error of the operator when it settled the group.
+
     """
 
     key: GroupKey
@@ -56,49 +60,49 @@ class Group:
 
     @property
     def agreement(self) -> tuple[int, int, Topology | None]:
-        """What all members say of their group alike."""
+        """The description of the group, which all members share."""
         return self.size, self.least, self.topology
 
     @property
     def waiting(self) -> list[ReservationInfo]:
-        """Members without room that wait for it, in their order."""
+        """Members that wait for capacity, in their order."""
         waiting = (entry for entry in self.members.values() if entry.phase is Phase.PENDING)
         return sorted(waiting, key=lambda entry: entry.order)
 
     @property
     def holding(self) -> list[ReservationInfo]:
-        """Members that hold room, in their order."""
+        """Members with capacity, in their order."""
         holding = (entry for entry in self.members.values() if entry.phase is Phase.ACTIVE)
         return sorted(holding, key=lambda entry: entry.order)
 
     @property
     def served(self) -> int:
-        """How many members have room, or had it until their pods took it."""
+        """Number of members that have capacity, or had it until their pods took it."""
         return sum(entry.phase in _SERVED for entry in self.members.values())
 
     @property
     def nodes(self) -> list[str]:
-        """Names of the nodes where members have room or had it, one for each."""
+        """The node of each member that has capacity or had it."""
         return [entry.node for entry in self.members.values() if entry.phase in _SERVED and entry.node]
 
     @property
     def complete(self) -> bool:
-        """Whether so many have room as the group needs."""
+        """Whether enough members have capacity."""
         return self.served >= self.least
 
     @property
     def doomed(self) -> bool:
-        """Whether too many members are over for the group to be complete again."""
+        """Whether too many members have ended for the group to be complete again."""
         return sum(entry.phase in _FAILED for entry in self.members.values()) > self.size - self.least
 
     @property
     def spare(self) -> int:
-        """How many of the waiting members the group can do without; negative while members are missing."""
+        """Number of waiting members that the group does not need; negative while members are missing."""
         return self.served + len(self.waiting) - self.least
 
     @property
     def stored(self) -> bool:
-        """Whether the API server knows all that a next process needs to find the group complete."""
+        """Whether the stored statuses suffice for another process to find the group complete."""
         return all(_stored(entry) for entry in self.members.values() if entry.phase in _SERVED)
 
     @property
@@ -109,28 +113,28 @@ class Group:
 
     @property
     def late(self) -> list[ReservationInfo]:
-        """Members whose time does not count yet though that of others does."""
+        """Members without a lifetime while that of others has begun."""
         if self.began is None:
             return []
         return [entry for entry in self.waiting if entry.activated_at is None]
 
     @property
     def standing(self) -> tuple[int, int]:
-        """What decides whether a group that is short can be placed, beside the room that there is."""
+        """A key of everything that decides, besides free capacity, whether the group can be placed."""
         return self.served, len(self.members)
 
     def give(self, *, given: bool) -> None:
-        """Note whether members may be told to be active."""
+        """Note whether members may report Active."""
         self.group_committed = given
         for entry in self.members.values():
             entry.group_committed = given
 
 
 class Groups:
-    """All groups, by what their members say.
+    """All groups, as their members describe them.
 
     Attributes:
-        unsettled: groups of which a member has changed, for the ledger to look at.
+        unsettled: groups with a member that has changed, which `GroupSettlement` looks at next.
 
     """
 
@@ -143,24 +147,24 @@ class Groups:
         return len(self._groups)
 
     def on_change(self, listener: Callable[[Key], None]) -> None:
-        """Have a function called with the namespace and name of each group of which a member has changed."""
+        """Call a function with the namespace and name of each group with a member that has changed."""
         self._listeners.append(listener)
 
     def get(self, key: GroupKey) -> Group | None:
-        """Give a group, if any of its members is there."""
+        """Return a group, if any of its members exists."""
         return self._groups.get(key)
 
     def of(self, reservation: Reservation) -> Group | None:
-        """Give the group of a Reservation, by what its spec says."""
+        """Return the group that a Reservation's spec names."""
         membership = reservation.spec.group if reservation.spec is not None else None
         if not self._groups or membership is None:
             return None
         return self._groups.get(GroupKey(reservation.key.namespace, membership.name, membership.uid))
 
     def problem(self, reservation: Reservation) -> str:
-        """Tell why a lock that the ledger has just met can't be in the group that its spec names.
+        """Return why a new reservation can't be a member of the group that its spec names, or an empty text.
 
-        The operator makes no such member; whoever writes one could else have any number be tried in one step.
+        The operator creates no such member. A user who did could have any number be tried in one step.
         """
         group, membership = (
             self.of(reservation),
@@ -232,23 +236,23 @@ class Groups:
             listener(Key(group.key.namespace, group.key.name))
 
     def over_quota(self, namespace: str) -> list[ReservationInfo]:
-        """Give the first waiting member of each group of a namespace that is short, and over its quota.
+        """Yield the first waiting member of each group of a namespace that is short and over its quota.
 
-        Who waits beside a group that has as many as it needs is tried alone, and parked if it is over quota.
+        A member that waits beside a complete group is tried alone.
         """
         short = (group for group in self._groups.values() if group.over_quota and not group.complete)
         groups = (group for group in short if group.key.namespace == namespace)
         return [waiting[0] for group in groups if (waiting := group.waiting)]
 
     def take_unsettled(self) -> list[Group]:
-        """Give the groups of which a member has changed since the last call."""
+        """Return the groups with a member that has changed since the last call."""
         keys, self.unsettled = self.unsettled, {}
         return [group for key in keys if (group := self._groups.get(key)) is not None]
 
     def open_to(self, pod: Pod, own: list[ReservationInfo]) -> list[ReservationInfo]:
-        """Leave of the locks whose owner a pod is those that it can take: of a group one for each node.
+        """Return the own reservations that a pod can take: of a group one for each node.
 
-        Who has taken a member takes no other of the group, be it that its binding alone tells of that one.
+        A pod that has taken a member takes no other one, even if only its binding names the first.
         """
         if not self._groups:
             return own
@@ -262,7 +266,7 @@ class Groups:
         return sorted(chosen, key=lambda entry: entry.key)
 
     def taken(self, own: Iterable[ReservationInfo], node_name: str) -> list[ReservationInfo]:
-        """Tell which of these a pod takes when it is bound to a node: of a group one, there if it can."""
+        """Return the reservations that a pod takes on a node: of a group one, there if possible."""
         chosen: dict[object, ReservationInfo] = {}
         for entry in own:
             key = GroupKey.of(entry) or entry.key
@@ -272,7 +276,7 @@ class Groups:
 
 
 def _choices(group: Group, pod: Pod, entries: list[ReservationInfo]) -> list[ReservationInfo]:
-    """Give the members of a group that a pod can take, one for each node: one that is large enough."""
+    """Yield the members of a group that a pod can take, one for each node: one that is large enough."""
     took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
     if took:
         return [entry for entry in entries if entry in took]

@@ -1,4 +1,4 @@
-"""Windows of schedules: which locks a schedule has made, as their owner references tell."""
+"""Windows of schedules: the reservations that a schedule has created, by their owner references."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from tidelock.model.reservation_schedule import SCHEDULE_KIND
 
 
 class Schedules:
-    """All schedules that have locks, by their uids."""
+    """All schedules with reservations, by UID."""
 
     def __init__(self) -> None:
         self._windows: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
@@ -18,11 +18,11 @@ class Schedules:
         self._listeners: list[Callable[[OwnerReference, ReservationInfo], None]] = []
 
     def on_change(self, listener: Callable[[OwnerReference, ReservationInfo], None]) -> None:
-        """Have a function called with each lock of a schedule that has changed or goes, and its schedule."""
+        """Call a function with each reservation of a schedule that has changed or goes, and the schedule."""
         self._listeners.append(listener)
 
     def windows(self, uid: str) -> list[ReservationInfo]:
-        """Give the locks that a schedule has made."""
+        """Return the reservations that a schedule has created."""
         return list(self._windows[uid].values()) if uid in self._windows else []
 
     def update(self, entry: ReservationInfo) -> None:
@@ -47,13 +47,13 @@ class Schedules:
                 del self._windows[uid]
 
     def note_all(self) -> None:
-        """Tell of all locks that schedules have made."""
+        """Return the reservations of each schedule."""
         for windows in tuple(self._windows.values()):
             for entry in windows.values():
                 self.note(entry)
 
     def note(self, entry: ReservationInfo) -> None:
-        """Tell of a lock that has changed."""
+        """Call the listeners with a reservation that has changed."""
         schedule = self._schedule_of.get(entry.key)
         if schedule is not None:
             for listener in self._listeners:

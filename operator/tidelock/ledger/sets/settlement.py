@@ -1,4 +1,4 @@
-"""Groups whose members have changed: each is committed, or gives its capacity back, as a whole."""
+"""Settles groups after changes of their members: each is committed, or gives its capacity back, as a whole."""
 
 from functools import partial
 
@@ -41,7 +41,7 @@ class GroupSettlement:
         return self._retries.next()
 
     def settle_all(self, now: float) -> None:
-        """Settle the groups that have changed, and those that change by it; each fails at most once."""
+        """Settle the groups that have changed, and those that change by that. Each fails at most once."""
         for key in self._retries.pop_due(now):
             self._groups.unsettled[key] = None
         failed: set[GroupKey] = set()
@@ -51,7 +51,7 @@ class GroupSettlement:
                     failed.add(group.key)
 
     def _attempt(self, group: Group, now: float) -> bool:
-        """Settle a group, or try again later; return whether that succeeded."""
+        """Settle a group, or try again later. Return whether that succeeded."""
         meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
         self._recovery.checkpoint()
         with Attempt(partial(self._recovery.on_failure, "due", "ReservationGroup", meta)) as attempt:
