@@ -1,4 +1,4 @@
-"""Changes of the ledger that are made as a whole, or not at all."""
+"""Changes of the ledger that are made as a whole or not at all."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 class Changing(Protocol):
-    """What changes a ledger."""
+    """An object that changes a ledger."""
 
     @property
     def ledger(self) -> Ledger:
@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Changing)
 
 
 def atomic(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """Have the locks that a method was changing made anew when it raises, and the error go on."""
+    """Rebuild the records that a method was changing when it raises, and let the exception pass."""
 
     @wraps(change)
     def complete(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:

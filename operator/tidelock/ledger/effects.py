@@ -11,7 +11,7 @@ from tidelock.model.meta import Key, ObjectMeta
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A transition of a reservation, for events and metrics; `due` is when it was to happen."""
+    """A transition of a reservation, for events and metrics. `due` is when it should have happened."""
 
     meta: ObjectMeta
     event: Event
@@ -28,7 +28,7 @@ class Effects:
 
     Attributes:
         transitions: to record as events and metrics.
-        statuses: names of reservations whose stored status may differ from the record.
+        statuses: names of reservations with a stored status that may differ from the record.
         ended: reservations that have ended, or were deleted before their end, to record in the audit log.
         claims: claims of pods that a watch reports as bound, to verify with the API server.
         namespaces: namespaces in which a reservation has changed or gone: pods may wait for it.

@@ -10,14 +10,14 @@ class LedgerIndex(Protocol):
     """A structure that follows from the records alone.
 
     `Records.commit` updates every index after each change, so no change can forget one. Updating an index
-    again with the same record changes nothing, and an index that is made anew from the records is equal.
+    again with the same record changes nothing, and an index that is rebuilt from the records is equal.
     """
 
     def update(self, entry: ReservationInfo) -> None:
-        """Derive what follows from a record that is new or has changed."""
+        """Add a new record, or update it."""
 
     def remove(self, entry: ReservationInfo) -> None:
-        """Drop what followed from a record that is gone; an unknown record is no error."""
+        """Remove a record. An unknown record is no error."""
 
     def contents(self) -> Mapping[Any, object]:
-        """Return a copy of what is derived, by what it is kept by."""
+        """Return a copy of the index, for comparisons."""

@@ -2,17 +2,17 @@
 
 The scheduling cycle decides which node a reservation gets. The ledger keeps the record of each reservation,
 the capacity that it holds and the queue of those that wait, and ends each when its time is over. It does no
-I/O and has no clock: instants (`now`) are seconds since the epoch. Every call states what is true now, and
+I/O and has no clock: instants (`now`) are seconds since the epoch. Every call states the present state, and
 can be repeated.
 
 A change goes one way: a feature's module changes a record, `Records.commit` updates every index, and the
 effects go to the driver. The modules in order of the packages:
 
-    records, indexes, effects   all records, what is derived from them, and work for the driver
+    records, indexes, effects   all records, the indexes that follow from them, and work for the driver
     lifecycle                   phases, expiry, leases, two-phase commits, alternatives, edits, due times
-    capacity                    what reservations hold, where they are placed, what is kept for waiting ones
-    owners                      which pods own a reservation, claim it, or are inside
-    queue                       which reservations wait, in which order, and what quotas allow
+    capacity                    held amounts, placements, and capacity that is kept for waiting reservations
+    owners                      the pods that own a reservation, claim it, or use it
+    queue                       the waiting reservations, their order, and the quotas
     sets                        groups and schedules
     output                      statuses and audit records
     restore, recovery           records made from stored objects: after a start, and after a failure
@@ -80,12 +80,12 @@ class Ledger:
     Args:
         columns: where held amounts are counted.
         nominator: keeps capacity for reservations that wait.
-        reserve_pods: where reservations count as neighbours of pods, as their pods will.
-        quotas: what namespaces may hold; without it none are limited.
+        reserve_pods: the reserve pods, which count as neighbours of pods.
+        quotas: the quotas of namespaces. Without it there are none.
         pods_on: returns the pods of a node, which may be inside its reservations.
         epoch: number of this leadership.
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
-        on_failure: called with the exceptions that are isolated; by default none are.
+        on_failure: called with isolated exceptions. By default none are isolated.
 
     """
 
@@ -138,7 +138,7 @@ class Ledger:
         self.opened: list[ReservationInfo] = []
         self._columns = columns
         self._forecast: Forecast | None = None
-        self._places_from = 0.0  # by steady time; later after a fault
+        self._places_from = 0.0  # by steady time, and later after a fault
         self._ahead = 0.0
 
     @property
@@ -152,13 +152,13 @@ class Ledger:
         return self.records.effects
 
     def lead(self, epoch: int) -> None:
-        """Begin a leadership, whose number is written with every reservation that gets capacity."""
+        """Begin a leadership. Its number is written with every reservation that gets capacity."""
         self.records.epoch = epoch
 
     # Objects as the API server has them.
 
     def upsert(self, reservation: Reservation, now: float) -> None:
-        """Take over a version of a Reservation; one that is being deleted holds nothing any more."""
+        """Take over a version of a Reservation. One that is being deleted holds nothing any more."""
         self.waiting_reservations.steady.at(now)
         entry = self.records.find(reservation.key)
         if entry is not None and entry.uid != reservation.meta.uid:
@@ -236,7 +236,7 @@ class Ledger:
             self.records.due.update(entry)
 
     def note_deletion(self, entry: ReservationInfo) -> None:
-        """Note that the API server has accepted the deletion of a reservation; the watch will confirm it."""
+        """Note that the API server has accepted the deletion of a reservation. The watch will confirm it."""
         entry.deleted = True
 
     def note_start(self, entry: ReservationInfo, *, unacknowledged: bool) -> None:
@@ -254,7 +254,7 @@ class Ledger:
         self.waiting_reservations.retry(entry for entry in own if entry.reservation.reusable)
 
     def _let_go(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
-        """Free the capacity of a reservation that is being deleted; its status says so while it exists."""
+        """Free the capacity of a reservation that is being deleted. Its status says so while it exists."""
         if self.entries.get(entry.key) is entry:
             self.records.drop(entry)
         entry.reservation, entry.deleted = reservation, False
@@ -271,7 +271,7 @@ class Ledger:
         return self._forecast
 
     def next_deadline(self) -> float | None:
-        """Return the earliest instant at which `advance` has something to do; 0 for at once."""
+        """Return the earliest instant at which `advance` has something to do, or 0 for at once."""
         at_once = (
             self._choices.undecided
             or self.waiting_reservations.outlasting
@@ -288,9 +288,11 @@ class Ledger:
         )
 
     def advance(self, now: float) -> bool:
-        """Do what is due: expiries, deadlines, moves and removals, in the order of their instants.
+        """Do everything that is due: expiries, deadlines, moves and removals, in the order of their instants.
 
-        Returns whether that was all: if many reservations are due, only the first are looked at.
+        Returns:
+            whether that was all. Of many due reservations only the first are looked at.
+
         """
         self.waiting_reservations.steady.at(now)
         self._follow_clock()
@@ -317,7 +319,7 @@ class Ledger:
         return left is None or left > now
 
     def _do_due(self, entry: ReservationInfo, now: float) -> None:
-        """Do what is due for a reservation; the first that applies, as it is due again for the next."""
+        """Do the first thing that is due for a reservation. It is due again for the next one."""
         if entry.phase in SETTLED:
             self.records.publish(entry.key)  # its object may be removed
         elif self._endings.expire_if_over(entry, now):

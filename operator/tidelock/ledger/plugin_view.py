@@ -74,7 +74,7 @@ class PluginView:
     def kept_for(
         self, pods: Iterable[Pod], node_name: str, without: Collection[ReservationInfo]
     ) -> Resources:
-        """Return what is held on a node for pods that are nominated there, without some reservations."""
+        """Return the amounts held for pods that are nominated on a node, without some reservations."""
         return self._ownership.kept_for(pods, node_name, without)
 
     def without_reserve_pods(self, entries: Iterable[ReservationInfo]) -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ class Records:
 
     Attributes:
         entries: reservations that exist.
-        leaving: reservations that are being deleted, and that a finalizer keeps; they hold nothing.
+        leaving: reservations that are being deleted and that a finalizer keeps. They hold nothing.
         in_change: reservations with a change that has begun and is not complete.
         effects: work for the driver.
         due: when each reservation is due.
@@ -54,7 +54,7 @@ class Records:
         return None if row is None else self._columns.nodes[row]
 
     def capacity(self, node_name: str) -> Resources:
-        """Return the allocatable amounts of a node; nothing for an unknown one."""
+        """Return the allocatable amounts of a node. An unknown node has none."""
         node = self.node(node_name)
         return NOTHING if node is None else node.allocatable
 
@@ -76,7 +76,7 @@ class Records:
         now: float,
         due: float | None = None,
     ) -> None:
-        """Carry out a transition whose reason and message the status gives from now on."""
+        """Carry out a transition. The status has its reason and message from now on."""
         self.note(entry, event, reason, message, now, now if due is None else due)
         entry.reason, entry.message = reason, message
         if entry.phase not in (Phase.ACTIVE, Phase.PLANNED):
@@ -93,7 +93,7 @@ class Records:
         now: float,
         due: float | None = None,
     ) -> None:
-        """Carry out the transition that ends a reservation; its capacity has been freed before."""
+        """Carry out the transition that ends a reservation. Its capacity was freed before."""
         self.in_change[entry.key] = entry
         occupants.count_use(entry, now, occupied=False)
         entry.finished_at = now
@@ -116,7 +116,7 @@ class Records:
         self.in_change.pop(key, None)
 
     def publish(self, key: Key) -> None:
-        """Have a status compared with its record, and written if they differ."""
+        """Schedule the comparison of a stored status with its record."""
         self.effects.statuses[key] = None
 
     def drop(self, entry: ReservationInfo) -> None:

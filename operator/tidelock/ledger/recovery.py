@@ -1,7 +1,7 @@
 """Isolation of failures: an exception costs the reservation that was being changed, and nothing else.
 
-A change that an exception has cut short leaves a record, and what is derived from it, in any state. So the
-record is forgotten everywhere and made anew from the object as it is stored, as the next process would do.
+A change that an exception has cut short leaves a record and its indexes in any state. So the record is
+dropped everywhere and rebuilt from the stored object, as another process would do.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,14 +24,14 @@ from tidelock.model.unusable import unusable
 
 
 class Recovery:
-    """Makes records anew whose change was cut short.
+    """Rebuilds records after a change that was cut short.
 
     Args:
         records: the reservations.
         columns: the nodes' amounts.
         placement: displaces a reservation whose capacity is no longer free.
         upsert: takes over an object as one that is new.
-        on_failure: called with each exception that is isolated; returns seconds to wait before a new attempt.
+        on_failure: called with each isolated exception. Returns the seconds to wait before a new attempt.
 
     """
 
@@ -49,16 +49,16 @@ class Recovery:
         self._placement = placement
         self._upsert = upsert
         self._retries: Timers[Key] = Timers()
-        self._unmade: dict[Key, Reservation] = {}  # as stored, until their records are made anew
+        self._unmade: dict[Key, Reservation] = {}  # as stored, until their records are rebuilt
 
     def checkpoint(self) -> None:
         """Note that all changes that have begun are complete."""
         self._records.in_change.clear()
 
     def recover(self, now: float) -> None:
-        """Make the records anew whose change an exception has cut short, from the objects as they are stored.
+        """Rebuild the records with a change that an exception has cut short, from their stored objects.
 
-        A next process would come to the same records, with one exception: such a reservation gets no
+        Another process would come to the same records, with one exception: such a reservation gets no
         capacity back that is not free any more, so no other reservation pays for it.
         """
         cut_short = dict(self._records.in_change)
@@ -70,7 +70,7 @@ class Recovery:
         self.checkpoint()
 
     def rebuild(self, entry: ReservationInfo, reservation: Reservation | None, now: float) -> None:
-        """Forget a record in every index, and make it anew from a version of its object, if there is one."""
+        """Drop a record from every index, and rebuild it from a version of its object, if there is one."""
         self._forget(entry)
         if reservation is None:
             return
@@ -88,7 +88,7 @@ class Recovery:
         return self._retries.next()
 
     def rebuild_due(self, now: float) -> None:
-        """Make the records anew for which that failed some time ago."""
+        """Rebuild the records for which that failed some time ago."""
         for key in self._retries.pop_due(now):
             entry, reservation = self._records.find(key), self._unmade.pop(key)
             if entry is None or entry.uid != reservation.meta.uid or not entry.reservation.failure:
@@ -102,7 +102,7 @@ class Recovery:
     def isolated(
         self, step: str, kind: str, meta: ObjectMeta, now: float, anew: ReservationInfo | None = None
     ) -> Iterator[Attempt]:
-        """Isolate a step; if it fails, the records that it was changing are made anew, and `anew`."""
+        """Isolate a step. If it fails, the records that it was changing are rebuilt, and `anew`."""
         self.checkpoint()
         with Attempt(partial(self.on_failure, step, kind, meta)) as attempt:
             yield attempt
@@ -112,7 +112,7 @@ class Recovery:
             self.recover(now)
 
     def shield(self, entry: ReservationInfo, now: float, work: Callable[[], object]) -> None:
-        """Do work that is due for a reservation; if it fails, the record is made anew and due again later."""
+        """Do work that is due for a reservation. If it fails, the record is rebuilt and due again later."""
         with self.isolated("due", "Reservation", entry.reservation.meta, now, entry) as attempt:
             work()
         if attempt.error is not None:
@@ -121,14 +121,14 @@ class Recovery:
                 self._records.due.postpone(entry.key, now + attempt.pause)
 
     def note_fault(self, key: Key, error: Exception | None) -> None:
-        """Have a status say that a step about its reservation failed, until a step does not."""
+        """Have a status say that a step about its reservation failed, until another one succeeds."""
         entry, fault = self._records.entries.get(key), "" if error is None else failure_note(error)
         if entry is not None and entry.fault != fault:
             entry.fault = fault
             self._records.publish(key)
 
     def _make(self, reservation: Reservation, now: float) -> Exception | None:
-        """Make a record from an object, or none; return the error if there is none."""
+        """Make a record from an object. Return the error if that fails."""
         with Attempt(lambda _error: 0.0) as attempt:
             self._upsert(reservation, now)
             made = self._records.entries.get(reservation.key)

@@ -58,7 +58,7 @@ class ReservationInfo:
         earmark: node on which capacity that comes free is kept, after a long wait.
         activated_at: when the reservation became active.
         expires_at: when it expires.
-        lease: state of the lease that its holder renews.
+        lease: state of the lease.
         hold: state of a two-phase reservation.
         superseded_by: the reservation of its set that was chosen instead.
         plan: the migration plan under way.
@@ -70,7 +70,7 @@ class ReservationInfo:
         move_at: when the reservation leaves a node that takes no pods.
         moving: whether it looks for capacity on another node.
         resize_problem: why a larger request can't be granted.
-        violation: who has taken reserved capacity, until the reservation has all of it again.
+        violation: the pods that took reserved capacity, until the reservation has all of it again.
         fault: an error of the operator in a step about the reservation.
         deleted: whether the API server has accepted the deletion, which the watch will confirm.
         group_committed: False for a member of a group until the whole group has capacity.

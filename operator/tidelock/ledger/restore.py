@@ -1,7 +1,7 @@
-"""How an object that the ledger has not met becomes an entry: the rebuild after a start, object by object.
+"""Makes the record of an object that is new to the ledger, such as after a start.
 
-What a status says of a lock that is held, that waits or that has ended is believed; what it does not say of
-the spec as it is now starts anew.
+The stored status is trusted about capacity, waiting times and ends. Everything that it does not say about the
+present spec starts from the beginning.
 """
 
 from pydantic import ValidationError
@@ -19,14 +19,14 @@ from tidelock.model.reservation import Reservation
 
 
 def restore(reservation: Reservation, now: float) -> ReservationInfo:
-    """Make the entry of an object that is seen for the first time."""
+    """Return the record of an object that is seen for the first time."""
     since = reservation.meta.created or now
     entry = ReservationInfo(
         reservation, seen_waiting_at=now, pending_since=since, problem=reservation.problem
     )
     status = _readable(reservation)
     if status is None or status.phase is None:
-        # What was never looked at has been waiting, and not been active, from its beginning.
+        # A reservation without a status has been waiting since its creation.
         entry.transition_times = {"Active": ("False", since), "Reconciling": ("True", since)}
     else:
         _resume(entry, status, now)
@@ -49,7 +49,7 @@ def _readable(reservation: Reservation) -> ReservationStatus | None:
     try:
         return ReservationStatus.model_validate(reservation.status)
     except ValidationError:
-        return None  # written by no version of Tidelock: the lock starts anew
+        return None  # written by no version of Tidelock: the reservation starts from the beginning
 
 
 def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> None:
@@ -68,7 +68,7 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
             entry.expires_at = lifetime.expiry_from(entry, entry.activated_at)
             if status.phase in GIVEN and entry.expires_at is not None:
                 entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
-    # A member of a group that was not given yet has a node, and yet is pending.
+    # A member of a group that is not committed has a node, and is pending.
     placed = status.phase in GIVEN or (
         status.phase is Phase.PENDING and entry.reservation.membership is not None
     )
@@ -87,7 +87,7 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
 
 
 def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: float) -> None:
-    """Hold what is to be committed, or was; room that is held but was never told to be is so from now on."""
+    """Restore the two-phase state. Held capacity that no status has announced is announced from now on."""
     hold = two_phase.two_phase_of(entry.reservation, status.commit if status is not None else None)
     if hold is not None and entry.phase is Phase.ACTIVE and hold.due is None:
         hold = two_phase.two_phase_begun(hold, entry.reservation, now)
@@ -106,7 +106,7 @@ def _held(status: ReservationStatus) -> Resources:
 
 
 def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resources) -> None:
-    """Hold what was held; what is asked less of since then is shrunk at once."""
+    """Restore held capacity, except for the part that the spec no longer asks for."""
     entry.ahead = status.phase is Phase.PLANNED
     entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
     entry.reserved = entry.kept_of(held)

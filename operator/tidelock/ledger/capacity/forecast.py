@@ -1,8 +1,8 @@
-"""When what is known to end leaves room: locks by their expiry, and pods that have a deadline.
+"""Forecasts free capacity by known ends: the expiry of reservations, and the deadlines of pods.
 
-Only amounts count. The first of these instants at which a node has enough of each resource is the earliest at
-which something may start there; what comes meanwhile may delay it, and what ends early, or is deleted, may
-bring it forward. What ought to be gone by now may stay for ever.
+Only amounts count. The first of these instants at which a node has enough of each resource is the earliest
+possible start. Newcomers may delay it, and early ends may bring it forward. A pod or reservation beyond its
+end counts as there for ever.
 """
 
 from math import inf
@@ -24,19 +24,19 @@ Shortages = npt.NDArray[np.float64]
 
 
 class Start(NamedTuple):
-    """An instant, in seconds since the epoch, and the node on which there is room then."""
+    """An instant, in seconds since the epoch, and the node with enough capacity then."""
 
     at: float
     node: str
 
 
 class Forecast:
-    """The nodes as they are at one instant, and the known ends of what is on them.
+    """The nodes at one instant, and the known ends on them.
 
     Args:
-        columns: what nodes have, and what is taken of it.
-        rooms: the locks that hold some, and the timeline of what is there for a time alone.
-        now: the instant; what ends up to it has no end that is known.
+        columns: the capacity of nodes, and its use.
+        rooms: the held amounts, and the timeline of capacity in use for a limited time.
+        now: the instant. Ends up to it do not count.
 
     """
 
@@ -65,13 +65,15 @@ class Forecast:
         self._known: dict[tuple[object, str], Start | None] = {}
 
     def is_of(self, now: float) -> bool:
-        """Whether it is about these nodes, and of an instant or a moment before it."""
+        """Return whether the forecast still holds at an instant."""
         return self._version == self._columns.version and self._now <= now < self._now + _MOMENT
 
     def earliest(self, requests: Resources, node_name: str = "") -> Start | None:
-        """Tell when and where so much is free first, on a node of this name or on any that takes pods.
+        """Return when and where these amounts are free first, on a named node or on any that takes pods.
 
-        If several nodes have it at one instant, it is the first by name; None if it is never known to be.
+        Returns:
+            the first node by name if there are several at one instant, or None without a known instant.
+
         """
         key = tuple(requests.items()), node_name
         if key not in self._known:
@@ -84,12 +86,12 @@ class Forecast:
         return self._known[key]
 
     def to_come(self, requests: Resources, node_name: str = "") -> float | None:
-        """Tell when so much is free first, if it is not now and will be at an instant that is known."""
+        """Return when these amounts are free first, unless they are free now or no instant is known."""
         start = self.earliest(requests, node_name)
         return None if start is None or start.at <= self._now else start.at
 
     def shortages(self, requests: Resources) -> Shortages:
-        """Tell for each node how much of a request is not free now: 0 if none, 1 if all of some resource."""
+        """Return the missing share of a request on each node: 1 if all of a resource is missing."""
         shortages: Shortages = np.zeros(len(self._free))
         for name, units in requests.items():
             if units:
@@ -98,7 +100,7 @@ class Forecast:
         return shortages
 
     def earliest_among(self, requests: Resources, eligible: Mask) -> Start | None:
-        """Tell when and where so much is free first, on some of the nodes."""
+        """Return when and where these amounts are free first, on some of the nodes."""
         column_of = self._columns.column_of
         wanted = [(column_of.get(name, NO_ROW), units) for name, units in requests.items() if units]
         fits = eligible.copy()
@@ -115,13 +117,13 @@ class Forecast:
         return Start(at, self.first_of(self._rows[later & (self._ends == at)]))
 
     def first_of(self, rows: Rows) -> str:
-        """Give the first of some nodes by name."""
+        """Return the first of some rows by the names of nodes."""
         names: list[str] = [self._columns.nodes[row].name for row in rows.tolist()]
         return min(names)
 
 
 def _sums(rows: Rows, amounts: Amounts) -> Amounts:
-    """Give for each line what it adds up to with all lines before it of the same row."""
+    """Return for each line its sum with all lines before it of the same row."""
     _, firsts, sums, before = running_sums(rows, amounts)
     counts = np.diff(np.append(firsts, len(rows)))
     totals: Amounts = sums - np.repeat(before, counts, axis=0)

@@ -46,7 +46,7 @@ class Holdings:
     Attributes:
         shifts: changes of held amounts that the pod queue does not know yet.
         visited: reservations whose occupants have come or gone since `Occupancy` looked last.
-        sharing: the reservations whose capacity pods use.
+        sharing: the reservations that pods use.
         timeline: the capacity that is in use for a limited time.
         trials: contexts in which capacity is counted in another way.
         reserve_pods: the reserve pods that other pods may notice.
@@ -144,7 +144,7 @@ class Holdings:
             self._divide(node_name)
 
     def announce(self, entry: ReservationInfo) -> None:
-        """Announce capacity as new, including what borrowers use: owners have a right to it."""
+        """Announce capacity as new, including the amounts of borrowers: owners have a right to it."""
         self.shifts.append(HoldingChange(entry, entry.node, NOTHING, entry.reserved))
 
     def offer(self, entry: ReservationInfo) -> None:
@@ -212,7 +212,7 @@ class Holdings:
         return self._lowest
 
     def _end_rest(self, entry: ReservationInfo) -> None:
-        """Free what was kept while an owner of a reservation was being bound."""
+        """Free the amounts that were kept while an owner was being bound."""
         if entry.key in self.rests:
             shift = self.rests.pop(entry.key)
             self._columns.reservation(shift.node, shift.before, -1)
@@ -231,9 +231,9 @@ class Holdings:
             listener(entry)
 
     def _divide(self, node_name: str, moved: ReservationInfo | None = None) -> None:
-        """Have the shared reservations of a node hold what no pod uses.
+        """Have the shared reservations of a node hold the amounts that no pod uses.
 
-        A reservation whose capacity has changed is announced in any case.
+        The reservation that has `moved` is announced in any case.
         """
         entries = self.sharing.on(node_name)
         if not entries:

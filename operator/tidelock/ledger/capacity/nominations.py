@@ -1,6 +1,6 @@
 """Capacity that is kept for reservations that wait: on the node of a migration plan, and by backfill.
 
-The nominator keeps it, as it does for pods that preempt. Which reservation has what follows from the records.
+The nominator keeps it, as it does for pods that preempt. The amounts follow from the records.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ class Nominations:
         entry.plan = plan
 
     def note_plan(self, entry: ReservationInfo) -> None:
-        """Let the defragmentation controller look at a reservation whose object was just stored."""
+        """Let the defragmentation controller look at a reservation after a write of its object."""
         if entry.plan is not None:
             self.planned[entry.key] = entry
 
@@ -88,7 +88,7 @@ class Nominations:
             self._records.commit(entry)
 
     def renew_earmark(self, entry: ReservationInfo) -> None:
-        """Keep the same capacity for a reservation whose priority was edited."""
+        """Keep the same capacity for a reservation with another priority."""
         kept = self._nominator.earmark
         if entry.earmark and kept is not None and kept.pod.uid == entry.uid:
             self._keep(entry, kept.node_name, kept.at)
@@ -107,7 +107,7 @@ class Nominations:
         if entry.phase is not Phase.PENDING:
             self._nominator.end_earmark(entry.uid)
         if not entry.wanting:
-            self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
+            self._nominator.remove(entry.uid)  # never as placed: held capacity is no pod on the node
 
     def remove(self, entry: ReservationInfo) -> None:
         """Keep nothing for a reservation that is gone."""

@@ -1,4 +1,4 @@
-"""Who loses room on a node that can't hold all its pods and locks, and which pod is taken to be why."""
+"""Chooses the reservation that loses capacity on an overcommitted node, and the pod that is the cause."""
 
 from collections.abc import Collection, Iterable
 from math import inf
@@ -15,10 +15,14 @@ from tidelock.model.quantities import Resources, at_most, beyond
 def first_loser(
     columns: Columns, holdings: Holdings, name: str, preferred: Collection[ReservationInfo] = ()
 ) -> tuple[ReservationInfo, Resources] | None:
-    """Return the lock that loses room first, and what the node lacks: the lowest priority, then the newest.
+    """Return the reservation that loses capacity first, and the shortfall of the node.
 
-    It is one of the preferred ones if any of them has such room. None if the locks of the node are not what
-    it has too much of.
+    The lowest priority comes first, then the newest. It is one of the preferred reservations if any of them
+    holds a missing resource.
+
+    Returns:
+        None if no reservation of the node holds a missing resource.
+
     """
     held = list(holdings.held_on(name))
     if not held:
@@ -40,13 +44,13 @@ def first_loser(
 
 
 def likely_intruder(placed: Iterable[Placed], held: Iterable[ReservationInfo]) -> Pod | None:
-    """Give the newest pod of a node if it was made after one of the locks that are held there."""
+    """Return the newest pod of a node if it was created after one of the reservations there."""
     since = min(map(_since, held))
     pods = (each.pod for each in placed)
-    later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
+    later = [pod for pod in pods if pod.meta.created > since - 1]  # creation times are whole seconds
     return max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
 
 
 def _since(entry: ReservationInfo) -> float:
-    """When a lock became active; what is planned is newer than all that is."""
+    """Return when a reservation became active. A planned one is newer than all others."""
     return inf if entry.activated_at is None else entry.activated_at

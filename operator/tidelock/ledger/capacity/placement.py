@@ -30,8 +30,8 @@ class Placement:
         records: the reservations.
         columns: the nodes' amounts.
         holdings: the capacity that reservations hold.
-        groups: whose members share one lifetime.
-        endings: ends reservations whose node is gone.
+        groups: the groups. Members share one lifetime.
+        endings: ends reservations of nodes that are gone.
         choices: commits reservations that have got capacity.
         pods_on: returns the pods of a node, which may be the cause of a shortage.
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
@@ -61,7 +61,7 @@ class Placement:
     # Decisions.
 
     def admit(self, entry: ReservationInfo, node: Node, now: float) -> None:
-        """Give a waiting reservation the capacity of a node on which it fits: its first, more, or elsewhere.
+        """Reserve capacity on a node where a waiting reservation fits: its first, more, or on another node.
 
         A reservation that begins later is planned there.
         """
@@ -108,7 +108,7 @@ class Placement:
         self._choices.decide(entry, now)
 
     def take_back(self, entry: ReservationInfo, held: Resources, failure: str, now: float) -> None:
-        """Give a reservation the capacity back that its owner didn't take, if its node still has it."""
+        """Give a reservation its capacity back after a failed binding, if its node still has it."""
         node = self._records.node(entry.node)
         held = entry.kept_of(held)  # the spec may have shrunk meanwhile
         if not held:
@@ -119,7 +119,7 @@ class Placement:
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
             self._place(entry, node, held, now)
             self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
-            if entry.violation:  # what others took before the claim is still missing
+            if entry.violation:  # the amounts that other pods took before the claim are still missing
                 entry.reason, entry.message = reasons.VIOLATED, entry.violation
             self.resize(entry, now)
         else:
@@ -129,7 +129,7 @@ class Placement:
     # Edits.
 
     def resize(self, entry: ReservationInfo, now: float) -> None:
-        """Free at once what an edited spec asks less for; more waits for admission."""
+        """Free the amounts at once that an edited spec no longer requests. A larger request must wait."""
         spec = entry.reservation.spec
         if spec is not None and spec.node_name not in (None, entry.node):
             self.displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
@@ -212,7 +212,7 @@ class Placement:
         self._choices.look_later(entry)  # another of its set may be chosen now
 
     def _lose(self, entry: ReservationInfo, now: float) -> None:
-        """Take the capacity of a reservation whose node is gone; one that names the node ends."""
+        """Take the capacity of a reservation on a node that is gone. One that names the node ends."""
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
         if entry.reservation.pinned:
             self._holdings.hold(entry, NOTHING)
@@ -239,7 +239,7 @@ class Placement:
                 self._violate(loser, intruder, shortfall, now)
 
     def _violate(self, entry: ReservationInfo, intruder: Pod, shortfall: Resources, now: float) -> None:
-        """Give up capacity that a pod has taken; the reservation keeps the rest of its capacity, or moves."""
+        """Give up capacity that a pod has taken. The reservation keeps the rest of its capacity, or moves."""
         taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
         left = minus(entry.reserved, taken)
         text = f"pod {intruder.key} took {amounts_text(taken)} locked on {entry.node}"
@@ -279,7 +279,7 @@ class Placement:
         entry.node = entry.node_uid = ""
 
     def _note_problem(self, entry: ReservationInfo, node: Node, now: float) -> None:
-        """Note why a node takes no pods; a reservation for any node leaves it if that lasts for long."""
+        """Note why a node takes no pods. A reservation for any node leaves it if that lasts for long."""
         problem = _node_problem(node)
         if problem is None:
             entry.move_at, entry.moving = None, False

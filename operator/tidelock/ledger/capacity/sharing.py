@@ -48,7 +48,7 @@ class Sharing:
         return bool(self._by_node)
 
     def update(self, entry: ReservationInfo) -> bool:
-        """Add or remove a reservation whose capacity has changed. Return whether it is shared, or was."""
+        """Add or remove a reservation after a change of its capacity. Return whether it is shared, or was."""
         was_shared = entry.node in self._by_node and entry.key in self._by_node[entry.node]
         shares = bool(entry.reserved) and entry.shared
         list_on_node(self._by_node, entry, there=shares)
@@ -64,7 +64,7 @@ class Sharing:
         return sorted(there, key=lambda entry: entry.key)
 
     def occupied_on(self, node_name: str) -> list[ReservationInfo]:
-        """Return the reservations of a node with occupants, by name. They get back what an occupant frees."""
+        """Return the reservations of a node with occupants, by name. They get back freed amounts."""
         return [entry for entry in self.on(node_name) if entry.occupants]
 
     def credit(self, entry: ReservationInfo, node_name: str, amounts: Resources) -> Resources:

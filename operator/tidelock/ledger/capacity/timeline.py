@@ -1,12 +1,12 @@
-"""What is on each node for a time alone: locks that are planned, and locks and pods that are known to end.
+"""Capacity in use for a limited time: planned reservations, and reservations and pods with a known end.
 
-A node's locks and pods may not exceed it at any time. Those without bounds count at every time; of the others
-it is their peak, the largest sum at any instant. The columns count all of them as if they were there at once,
-and the timeline takes back from `reserved` what windows share. Whoever may stay for ever is decided on over
-the columns alone, as if there were no times; who comes or goes at a known instant finds in `relief` what
-need not be free for it.
+The reservations and pods of a node must not exceed it at any time. Those without bounds count at every time.
+The others count with their peak, the largest sum at any instant. The columns count all of them as if they
+were there at once, and the timeline subtracts from `reserved` the amounts that windows share. A pod that may
+stay for ever is decided over the columns alone. For one with a known begin or end, `relief` has the amounts
+that need not be free.
 
-All instants are seconds since the epoch, and no clock is asked: what ought to be gone, and is not, is noticed
+All instants are seconds since the epoch, and there is no clock: a pod that stays beyond its end is noticed
 when the next window begins.
 """
 
@@ -25,7 +25,7 @@ _FEW = 64
 
 
 class Span(NamedTuple):
-    """So much of a node, from one instant until before another; either may be infinite."""
+    """Amounts of a node from one instant until before another. Both may be infinite."""
 
     start: float
     end: float
@@ -36,7 +36,7 @@ class Timeline:
     """The spans of all nodes.
 
     Args:
-        columns: where spans are counted as if they were there at once, but for what is shared.
+        columns: where spans are counted as if they were there at once, without the shared amounts.
 
     """
 
@@ -58,7 +58,7 @@ class Timeline:
         self._free = list(range(_FEW))
 
     def __bool__(self) -> bool:
-        """Whether there is any span."""
+        """Return whether there is any span."""
         return bool(self._place_of)
 
     def put(self, key: Hashable, node_name: str, span: Span) -> None:
@@ -68,7 +68,7 @@ class Timeline:
             return
         self._lay_out()
         if before is not None:
-            self._columns.freed += 1  # who leaves earlier than was known makes room
+            self._columns.freed += 1  # an earlier end frees capacity
         if key in self._place_of and (left := self._take(key)) != node_name:
             self._share(left)
         self._spans[node_name][key] = span
@@ -88,26 +88,26 @@ class Timeline:
             self._share(self._take(key))
 
     def recount(self, node_name: str) -> None:
-        """Take back what windows share on a node that has just come to be known."""
+        """Subtract the shared amounts of a node that has just become known."""
         self._columns.reservation(node_name, self._shared.get(node_name, NOTHING), -1)
 
     def spans(self) -> Iterator[tuple[Hashable, str, Span]]:
-        """Give the keys of all spans, each with its node and span."""
+        """Yield the keys of all spans with node and span."""
         for node_name, spans in self._spans.items():
             for key, span in spans.items():
                 yield key, node_name, span
 
     @property
     def shared(self) -> Mapping[str, Resources]:
-        """What windows share of each node."""
+        """Return the amounts that windows share on each node."""
         return self._shared
 
     def shares(self, node_name: str) -> bool:
-        """Whether windows share room of a node, so that what one gives up may not be free for others."""
+        """Return whether windows share capacity of a node, so one's end may free nothing for others."""
         return node_name in self._shared
 
     def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
-        """Tell whose spans are at instants at which a node is exceeded, as its peak is by so much."""
+        """Return the keys of spans at instants at which a node with this shortfall is exceeded."""
         spans = self._spans.get(node_name, {})
         levels = {start: _level(spans.values(), start) for start in {span.start for span in spans.values()}}
         crowded = set()
@@ -117,13 +117,13 @@ class Timeline:
         return {key for key, span in spans.items() if any(span.start <= at < span.end for at in crowded)}
 
     def relief(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
-        """Tell what of each node need not be free for who is there from one instant until before another.
+        """Return the amounts of each node that need not be free from one instant until before another.
 
-        Who ought to be gone by now may stay for ever.
+        A span beyond its end counts as there for ever.
 
         Returns:
-            the K rows of nodes where that is anything, and K x R amounts that the columns count of them and
-            that are of before or after.
+            the K rows of nodes with such amounts, and K x R amounts that the columns count although they
+            are in use only before or after.
 
         """
         self._lay_out()
@@ -135,7 +135,7 @@ class Timeline:
         return rows[helped], relief[helped]
 
     def _known_rows(self) -> Rows:
-        """Give the row of each node that ever had a span, by its id here; -1 if it is not known now."""
+        """Return the row of each node that ever had a span, by its id here, or -1 if it is not known now."""
         state = self._columns.version, len(self._ids)
         if self._rows[0] != state:
             row_of = self._columns.row_of
@@ -143,7 +143,7 @@ class Timeline:
         return self._rows[1]
 
     def _peaks(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
-        """Give the ids of nodes with spans in a window, ascending, and the largest sums of these."""
+        """Return the ids of nodes with spans in a window, ascending, and their largest sums."""
         leaves = np.where((self._start == -inf) & (self._end <= now), inf, self._end)
         there = ((self._node >= 0) & (self._start < end) & (leaves > begin)).nonzero()[0]
         starts, ends, nodes = np.maximum(self._start[there], begin), leaves[there], self._node[there]
@@ -152,7 +152,7 @@ class Timeline:
         instants = np.concatenate((starts, ends[leave]))
         comes = np.concatenate((np.ones(len(there)), np.zeros(np.count_nonzero(leave))))
         at = np.concatenate((nodes, nodes[leave]))
-        order = np.lexsort((comes, instants, at))  # at one instant, who leaves does so first
+        order = np.lexsort((comes, instants, at))  # at one instant, ends come before begins
         ids, firsts, sums, before = running_sums(at[order], np.concatenate((amounts, -amounts[leave]))[order])
         if not len(ids):
             return ids, sums
@@ -160,7 +160,7 @@ class Timeline:
         return ids, peaks
 
     def _take(self, key: Hashable) -> str:
-        """Take out a span that is there; gives its node, of which is to be told anew what windows share."""
+        """Remove a span. Return its node, for which the shared amounts must be computed again."""
         node_name, slot = self._place_of.pop(key)
         self._sum[self._node[slot]] -= self._amounts[slot]
         self._node[slot] = -1
@@ -173,7 +173,7 @@ class Timeline:
         return node_name
 
     def _share(self, node_name: str) -> None:
-        """Have the columns count what windows share on a node but once."""
+        """Have the columns count the amounts that windows share on a node only once."""
         index = self._ids[node_name]
         if not self._beginning[node_name] and node_name not in self._shared:
             self._peak[index] = self._sum[index]  # all are there now, as on a node of jobs that end
@@ -193,7 +193,7 @@ class Timeline:
             self._columns.reservation(node_name, shared, -1)
 
     def _id(self, node_name: str) -> int:
-        """Give the number of a node here, which it keeps."""
+        """Return the id of a node here, which it keeps."""
         index = self._ids.setdefault(node_name, len(self._ids))
         if index == len(self._peak):
             self._sum = np.concatenate((self._sum, np.zeros_like(self._sum)))
@@ -227,11 +227,11 @@ class Timeline:
 
 
 def running_sums(groups: Rows, amounts: Amounts) -> tuple[Rows, Rows, Amounts, Amounts]:
-    """Sum up lines that are sorted by their group.
+    """Return running sums of lines that are sorted by their group.
 
     Returns:
         the G groups, the line with which each begins, N x R sums of each line and all before it, and G x R
-        sums of what is before each group, which are to be taken away from those of its lines.
+        sums before each group, which must be subtracted from those of its lines.
 
     """
     sums: Amounts = amounts.cumsum(axis=0)
@@ -252,6 +252,6 @@ def _level(spans: Iterable[Span], instant: float) -> Resources:
 
 
 def _peak(spans: Collection[Span]) -> Resources:
-    """Give the most that spans sum up to at any instant, which is when one begins."""
+    """Return the largest sum of spans at any instant, which is when one begins."""
     levels = [_level(spans, start) for start in {span.start for span in spans}]
     return {name: max(level.get(name, 0) for level in levels) for name in _together(spans)}

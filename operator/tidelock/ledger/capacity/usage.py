@@ -1,12 +1,12 @@
-"""Who is in the locks that are kept for reuse, and how much of each their owners use.
+"""Divides the amounts of pods among the shared reservations that they may use.
 
-A lock with `reuse: Always` keeps its room when an owner comes, and goes on to hold what those who are there
-do not use: so the room counts once, as the pod's or as the lock's. All owners on the lock's node use it, as
-far as it goes. Where locks share owners, as much as possible of what these take is in locks of their own,
-which is a maximum flow from pods to locks for each resource: only then is what a pod's own locks hold really
-there for it.
+A reusable reservation keeps its capacity when an owner comes, and holds the amounts that no owner uses. So
+capacity counts once, as the pod's or as the reservation's. All owners on the node use the reservation, as far
+as it goes. If reservations share owners, as much as possible of the pods' amounts is in reservations of their
+own. That is a maximum flow from pods to reservations for each resource. Only then is everything that a pod's
+own reservations hold available to it.
 
-It follows from the objects alone, so every process finds the same.
+The result follows from the objects alone, so every process finds the same.
 """
 
 from collections import defaultdict
@@ -19,9 +19,9 @@ from tidelock.model.quantities import Resources
 
 
 class Occupant(NamedTuple):
-    """An owner on a lock's node, and what it uses of the lock; `assumed` until it is seen bound there.
+    """A pod that uses a reservation, and the amounts that it uses. It is `assumed` until it is seen bound.
 
-    `ends_at` is the end of its grace period in seconds since the epoch, if it has been asked to end.
+    `ends_at` is the end of its grace period in seconds since the epoch, if it is being deleted.
     """
 
     key: Key
@@ -32,18 +32,18 @@ class Occupant(NamedTuple):
 
 
 class Claimant(NamedTuple):
-    """What a pod takes of its node, and which of the locks there are its own."""
+    """The requests of a pod, and the indexes of the reservations that it may use."""
 
     takes: Resources
     reservations: Sequence[int]
 
 
 Uses = list[dict[int, dict[str, int]]]
-"""For each lock what each claimant uses of it, by the claimant's index."""
+"""For each reservation the amounts of each claimant, by the claimant's index."""
 
 
 def shared_out(holdings: Sequence[Resources], claimants: Sequence[Claimant]) -> Uses:
-    """Tell what each claimant uses of each lock; the first ones use what they can of their first locks."""
+    """Return the use of each reservation. The first claimants use as much as possible of their first ones."""
     uses: Uses = [defaultdict(dict) for _ in holdings]
     for resource in dict.fromkeys(name for room in holdings for name in room):
         flow = _Flow([room.get(resource, 0) for room in holdings], [each.reservations for each in claimants])
@@ -57,13 +57,13 @@ def shared_out(holdings: Sequence[Resources], claimants: Sequence[Claimant]) -> 
 
 
 def left_of(room: Resources, uses: Mapping[int, Resources]) -> dict[str, int]:
-    """Give what nobody uses of a lock."""
+    """Return the amounts of a reservation that no claimant uses."""
     used = {name: sum(each.get(name, 0) for each in uses.values()) for name in room}
     return {name: units - used[name] for name, units in room.items() if units > used[name]}
 
 
 class _Flow:
-    """A maximum flow of one resource from pods to locks, by augmenting paths (Ford and Fulkerson)."""
+    """A maximum flow of one resource from pods to reservations, by augmenting paths (Ford and Fulkerson)."""
 
     def __init__(self, left: list[int], reservations_of: Sequence[Sequence[int]]) -> None:
         self.taken: list[dict[int, int]] = [{} for _ in left]
@@ -71,12 +71,12 @@ class _Flow:
         self._reservations_of = reservations_of
 
     def add(self, pod: int, units: int) -> None:
-        """Let a pod take as much of its locks as it can and wants."""
+        """Let a pod use as much of its reservations as it can."""
         while units and (moved := self._push(pod, units, set())):
             units -= moved
 
     def _push(self, pod: int, units: int, seen: set[int]) -> int:
-        """Let a pod take something of a lock not seen yet; others turn to other locks of theirs for it."""
+        """Let a pod use more of an unvisited reservation. Other pods move to other reservations for it."""
         for reservation in self._reservations_of[pod]:
             if reservation in seen:
                 continue

@@ -1,4 +1,4 @@
-"""Sets of alternatives: reservations of a namespace that name the same set. Once one is chosen, all others end.
+"""Sets of alternatives: reservations of a namespace with the same set. Once one is chosen, all others end.
 
 The status of the chosen one says so. Another process therefore finds the same.
 """

@@ -10,7 +10,7 @@ from tidelock.model.meta import Key
 
 
 class DueTimes:
-    """An index of the ledger: the next instant at which each reservation is due, in seconds since the epoch."""
+    """An index of the ledger: when each reservation is due next, in seconds since the epoch."""
 
     def __init__(self) -> None:
         self._timers: Timers[Key] = Timers()

@@ -49,7 +49,7 @@ class Endings:
             self._records.note(entry, Event.RENEW, reasons.RENEWED, "the lease was renewed", now, now)
 
     def lapse(self, entry: ReservationInfo, now: float) -> None:
-        """Begin the grace period of a lease that was not renewed. The reservation stays as it is meanwhile."""
+        """Begin the grace period of a lease that was not renewed. The reservation stays meanwhile."""
         if entry.lease is not None:
             due, entry.lease = entry.lease.due, entry.lease.lapsed()
             self._records.note(entry, Event.LAPSE, reasons.NOT_RENEWED, entry.lease.text, now, due)

@@ -4,9 +4,9 @@
        |                ^ ^                |
        +---> Planned ---+ +----RETURN------+
 
-A reservation holds capacity in the phase Active. A planned one will hold it from a later instant. In the phase
-Bound its owner has the capacity, and the binding is under way. Consumed, Expired, Lost and Terminating are
-final. A reusable reservation is Active with and without an owner.
+A reservation holds capacity in the phase Active. A planned one will hold it from a later instant. In the
+phase Bound its owner has the capacity, and the binding is under way. Consumed, Expired, Lost and Terminating
+are final. A reusable reservation is Active with and without an owner.
 """
 
 from enum import StrEnum, auto

@@ -4,7 +4,7 @@
          ^                            |                              |
          +------- capacity lost ------+------------------------------+
 
-Each admission begins another hold with a token of its own. A commit that names an earlier one commits nothing.
+Each admission begins another hold with a token of its own. A commit that names an earlier one has no effect.
 A commit counts if the operator sees it before the hold is due. That instant is in the status, so another
 process comes to the same end.
 """

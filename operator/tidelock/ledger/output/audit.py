@@ -1,4 +1,4 @@
-"""The life of a lock in short, as it is told once, at its end."""
+"""The summary of a reservation's life, which is recorded once, at its end."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, format_resources
 
 DELETED = "Deleted"
-"""The outcome of a lock that was deleted before its end."""
+"""The outcome of a reservation that was deleted before its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Who asked for a lock and what became of it; instants are texts, durations in seconds.
+    """The requester of a reservation, and its use. Instants are texts, and durations are in seconds.
 
     Attributes:
-        asked_by: field manager that was the first to write the spec; empty if that is not known.
-        waited: from when it was first seen until it was active, or until its end if it never was.
-        idle: from when it was active to its end, without the time for which an owner was in it.
-        occupied: for how long an owner was in it; 0 for one that ends when its owner is bound.
+        asked_by: the field manager that wrote the spec first, or empty if it is unknown.
+        waited: from the first sight until it was active, or until its end if it never was.
+        idle: from its activation to its end, without the time with an owner.
+        occupied: the time with an owner, or 0 for one that ends when its owner is bound.
         outcome: its last phase, or `Deleted`.
-        pod: the last owner that was in it, or took it; empty if none came.
+        pod: the last owner, or empty if none came.
 
     """
 
@@ -51,7 +51,7 @@ class Record:
 
     @property
     def text(self) -> str:
-        """The durations and who asked, in a line."""
+        """The durations and the requester in a line."""
         told = [f"waited {self.waited:g}s"]
         if self.active_at:
             told.append(f"idle {self.idle:g}s")
@@ -63,7 +63,7 @@ class Record:
 
 
 def record(entry: ReservationInfo, now: float) -> Record:
-    """Tell the life of a lock that has ended, or has been deleted."""
+    """Return the record of a reservation that has ended or was deleted."""
     reservation, ended = entry.reservation, entry.phase in SETTLED - {Phase.TERMINATING}
     end = entry.finished_at if ended and entry.finished_at is not None else now
     began = entry.activated_at

@@ -1,4 +1,4 @@
-"""The status that a ReservationGroup ought to have, as plain JSON values."""
+"""Renders the status of a ReservationGroup as plain JSON values."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ _OVER = SETTLED - {Phase.TERMINATING}
 def render_group(
     stored: ReservationGroup, group: Group | None, now: float, problem: str = ""
 ) -> dict[str, Any]:
-    """Write the status of a group; `problem` is why not all of its members could be made.
+    """Render the status of a group. `problem` says why not all of its members could be created.
 
-    What was told at its end stays, whatever becomes of its members.
+    The status of its end stays, whatever happens to its members.
     """
     if stored.finished_at is not None:
         return stored.status
@@ -45,7 +45,7 @@ def render_group(
 
 
 def render_leaving_group(stored: ReservationGroup, now: float) -> dict[str, Any]:
-    """Write the status of a group that is being deleted; what was told at its end stays."""
+    """Render the status of a group that is being deleted. The status of its end stays."""
     deleted_at = stored.meta.deletion_timestamp
     if deleted_at is None or stored.status.get("phase") in _OVER:
         return stored.status
@@ -59,19 +59,19 @@ def render_leaving_group(stored: ReservationGroup, now: float) -> dict[str, Any]
 
 
 def has_begun(stored: ReservationGroup, group: Group | None) -> bool:
-    """Whether a group has been active before, as far as it or its members tell."""
+    """Return whether a group was active before, by its status or by its members."""
     return "activatedAt" in stored.status or (group is not None and group.began is not None)
 
 
 def missed_deadline(stored: ReservationGroup, group: Group | None, now: float) -> bool:
-    """Whether the deadline of a group has passed before all of its members were made."""
+    """Return whether the deadline of a group has passed before all of its members were created."""
     count = 0 if group is None else len(group.members)
     late = count < len(stored.members) and now > stored.too_late_at
     return late and not stored.problem and not has_begun(stored, group)
 
 
 def _phase(stored: ReservationGroup, group: Group | None, now: float) -> Phase:
-    """Sum up the phases of the members; a group is over when all of them are."""
+    """Return the phase of a group by those of its members. It has ended once all of them have."""
     late = missed_deadline(stored, group, now)
     if group is None:
         return Phase.REJECTED if late else Phase.PENDING
@@ -90,7 +90,7 @@ def _phase(stored: ReservationGroup, group: Group | None, now: float) -> Phase:
 def _cause(
     stored: ReservationGroup, phase: Phase, members: Sequence[ReservationInfo], problem: str
 ) -> tuple[str, str]:
-    """Say why the group is what it is: in the words of a member that is the cause."""
+    """Return reason and message of the phase: those of the member that is the cause."""
     count, size = len(members), len(stored.members)
     taken = sum(entry.phase is Phase.CONSUMED for entry in members)
     if phase is Phase.ACTIVE:
@@ -118,7 +118,7 @@ def _cause(
 def _instants(
     phase: Phase, group: Group | None, members: Sequence[ReservationInfo], now: float
 ) -> dict[str, str]:
-    """Tell when the group began, ends and ended."""
+    """Return when the group began, ends and ended."""
     ends = max((end for end in map(lifetime.ends_at, members) if end is not None), default=None)
     finished = max((entry.finished_at for entry in members if entry.finished_at is not None), default=now)
     over = phase not in (Phase.PENDING, Phase.ACTIVE)
@@ -131,7 +131,7 @@ def _instants(
 
 
 def _aspects(phase: Phase, reason: str, message: str) -> Iterator[Aspect]:
-    """State what holds of a group, as of a lock: one that has served its purpose is at rest."""
+    """Return the conditions of a group. One that has served its purpose is ready."""
     active = phase is Phase.ACTIVE
     yield Aspect("Active", str(active), reason, message)
     if phase not in (Phase.CONSUMED, Phase.EXPIRED):

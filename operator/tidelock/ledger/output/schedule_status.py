@@ -1,4 +1,4 @@
-"""Which windows a ReservationSchedule wants, and the status that it ought to have, as plain JSON values."""
+"""The windows that a ReservationSchedule wants, and its status as plain JSON values."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
@@ -18,9 +18,9 @@ _NEVER = (
 
 
 class WindowPlan(NamedTuple):
-    """How a schedule stands at an instant: names of the windows that it wants, and locks that are to go.
+    """The names of the windows that a schedule wants at an instant, and the reservations to delete.
 
-    `last` is the start of the last window that has begun and was made, `next` that of the next one.
+    `last` is the start of the last window that has begun and was created, `next` that of the next one.
     """
 
     wanted: list[str]
@@ -32,11 +32,11 @@ class WindowPlan(NamedTuple):
 def plan_windows(
     schedule: ReservationSchedule, windows: Collection[ReservationInfo], begun: float, now: float
 ) -> WindowPlan:
-    """Compare a schedule with the locks that it has made.
+    """Compare a schedule with the reservations that it has created.
 
-    A window that has begun is made once: `begun` is the start of the last of them that has been seen, and the
-    status tells of earlier ones. A window that is to come is there as long as the schedule says so, and is
-    made anew when the template is another.
+    A window that has begun is created once. `begun` is the start of the last one that was seen. The status
+    has earlier ones. A window that has not begun exists as long as the schedule wants it, and is created
+    again when the template has changed.
     """
     starts = (entry.reservation.start_at or 0.0 for entry in windows if not _ahead(entry, now))
     last = max((schedule.last_start(now), begun, *starts))
@@ -59,7 +59,7 @@ def render_schedule(
     now: float,
     problem: str = "",
 ) -> dict[str, Any]:
-    """Write the status of a schedule; `problem` is why not all of its windows could be made."""
+    """Render the status of a schedule. `problem` says why not all of its windows could be created."""
     there = sorted(
         (entry for entry in windows if not entry.deleted and entry.phase not in SETTLED),
         key=lambda entry: (entry.reservation.start_at or 0.0, entry.key),
@@ -78,7 +78,7 @@ def render_schedule(
 
 
 def render_leaving_schedule(stored: ReservationSchedule, now: float) -> dict[str, Any]:
-    """Write the status of a schedule that is being deleted: what it told of its windows stays."""
+    """Render the status of a schedule that is being deleted. The part about its windows stays."""
     status = {name: value for name, value in stored.status.items() if name != "nextStart"}
     aspect = Aspect(
         "Ready", "False", reasons.TERMINATING, "the object is being deleted: no more windows are made"
@@ -104,7 +104,7 @@ def _window(entry: ReservationInfo) -> dict[str, str]:
 
 
 def _aspects(schedule: ReservationSchedule, plan: WindowPlan, planned: int, problem: str) -> Iterator[Aspect]:
-    """State what holds of a schedule: one that is suspended is as it was asked to be."""
+    """Return the conditions of a schedule. A suspended one is ready."""
     if schedule.problem:
         yield Aspect("Ready", "False", reasons.INVALID_SPEC, schedule.problem)
         yield Aspect("Stalled", "True", reasons.INVALID_SPEC, schedule.problem)

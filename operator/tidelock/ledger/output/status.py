@@ -1,4 +1,4 @@
-"""The status that a lock, or a quota on locks, ought to have, as plain JSON values."""
+"""Renders the status of a reservation, or of a quota, as plain JSON values."""
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
@@ -24,12 +24,12 @@ from tidelock.model.quotas import ReservationQuota
 # One condition before its times are known: type, status, reason, message.
 _Aspect = tuple[str, bool, str, str]
 
-# Nobody has to wait for these to be ready: they have served their purpose, or their time has not come.
+# Clients need not wait for these: they have served their purpose, or their time has not come.
 _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.PLANNED})
 
 
 def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
-    """Write the status of a lock; a condition keeps its transition time for as long as its status lasts."""
+    """Render the status of a reservation. A condition keeps its transition time while its status lasts."""
     spec = entry.reservation.spec
     aspects = _aspects(entry) if _told(entry) else _expectations(entry)
     conditions = [_condition(entry, aspect, now) for aspect in aspects]
@@ -69,13 +69,13 @@ def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
 
 
 def _moves(entry: ReservationInfo) -> dict[str, Any]:
-    """Tell which pods are to move for a lock, and how many have."""
+    """Return the migration plan, and the number of pods that have moved."""
     told: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
     return told if entry.plan is None else told | {"plan": render_plan(entry.plan)}
 
 
 def _queue(entry: ReservationInfo, place: QueuePosition) -> dict[str, Any]:
-    """Tell where in line a lock stands, when it may have room, and where some is kept for it."""
+    """Return the queue position, the earliest possible start, and the node with kept capacity."""
     told: dict[str, Any] = {
         "position": place.position,
         "length": place.length,
@@ -87,7 +87,7 @@ def _queue(entry: ReservationInfo, place: QueuePosition) -> dict[str, Any]:
 
 
 def _use(entry: ReservationInfo) -> dict[str, Any]:
-    """Tell what those use who are in a shared lock."""
+    """Return the amounts that occupants of a shared reservation use."""
     if not entry.occupants or not (used := occupants.used(entry)):
         return {}
     if entry.reservation.borrowable:
@@ -100,7 +100,7 @@ def _shown(resources: Resources) -> dict[str, str]:
 
 
 def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str, Any]:
-    """Write the status of a quota: what it limits, and what the locks of its namespace use of that."""
+    """Render the status of a quota: its limits, and their use by the reservations of its namespace."""
     generation = quota.meta.generation
     status: dict[str, Any] = {"observedGeneration": generation}
     if quota.problem:
@@ -121,14 +121,14 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
 
 
 def shown_resources(entry: ReservationInfo) -> Resources:
-    """Give what a lock holds, or is to hold once it has room."""
+    """Return the reserved amounts, or those that a waiting reservation asks for."""
     if entry.reserved:
         return entry.reserved
     return entry.reservation.pod.requests if entry.reservation.pod is not None else {}
 
 
 def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
+    """Return the conditions as kstatus reads them. A reservation that has served its purpose is ready."""
     active = entry.phase is Phase.ACTIVE and not entry.violation
     lapsed = _lapsed_text(entry)
     commitment = _commitment(entry)
@@ -155,19 +155,19 @@ def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 
 def _expectations(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """State of a lock that holds room, and is not given before its whole group is, that it waits."""
+    """Return the reason and message of a member with capacity whose group is not committed."""
     text = f"{entry.message}, and waits until all locks of its group are stored"
     for name in ("Active", "Ready", "Reconciling"):
         yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
 
 
 def _told(entry: ReservationInfo) -> bool:
-    """Whether a lock may be told to be active, if it is: not while its group might come to nothing yet."""
+    """Return whether a reservation may report Active: not before its group is committed."""
     return entry.group_committed or entry.phase is not Phase.ACTIVE
 
 
 def _awaited(entry: ReservationInfo) -> tuple[str, str] | None:
-    """Say what a lock waits for, if for anything: room, the end of a binding, a resize, its commit."""
+    """Return the cause of the wait: capacity, the end of a binding, a resize, a commit."""
     if entry.phase in (Phase.PENDING, Phase.BOUND):
         return entry.reason, entry.message
     if entry.growing or lifetime.wants_longer(entry):
@@ -179,7 +179,7 @@ def _awaited(entry: ReservationInfo) -> tuple[str, str] | None:
 
 
 def _obstacle(entry: ReservationInfo) -> tuple[str, str] | None:
-    """Say why nothing will become of a lock by itself, or not for now."""
+    """Return why a reservation makes no progress by itself, or not for now."""
     if entry.problem and not entry.final:
         failed = entry.reservation.failure
         return reasons.INTERNAL_ERROR if failed else reasons.INVALID_SPEC, entry.problem
@@ -189,7 +189,7 @@ def _obstacle(entry: ReservationInfo) -> tuple[str, str] | None:
 
 
 def _readiness(entry: ReservationInfo) -> tuple[bool, str, str]:
-    """Say of a lock that is active whether its node, its lease and its commit are well, too."""
+    """Return whether an active reservation is ready: so are its node, its lease and its commit."""
     if entry.node_problem is not None:
         return False, *entry.node_problem
     if lapsed := _lapsed_text(entry):
@@ -202,7 +202,7 @@ def _readiness(entry: ReservationInfo) -> tuple[bool, str, str]:
 
 
 def _commitment(entry: ReservationInfo) -> tuple[bool, str, str] | None:
-    """Say of a lock in two phases whether it is committed, and if not, why not and how it would be."""
+    """Return whether a two-phase reservation is committed, and otherwise how to commit it."""
     hold, token = entry.hold, commit_token(entry.reservation)
     if hold is None:
         return None
@@ -216,7 +216,7 @@ def _commitment(entry: ReservationInfo) -> tuple[bool, str, str] | None:
 
 
 def _planned_moves(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Say of a lock for which pods may be moved which these are, and how that is approved."""
+    """Return the migration plan of a reservation, and how to approve it."""
     plan, asks = entry.plan, migration_asked(entry.reservation)
     if asks is None or not entry.may_move:
         return
@@ -237,7 +237,7 @@ def _planned_moves(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 
 def _occupancy(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Say of a lock for reuse who is in it."""
+    """Return the owners that use a reusable reservation."""
     if not entry.reservation.reusable or entry.phase is not Phase.ACTIVE:
         return
     if entry.bound_pod is None:
@@ -250,7 +250,7 @@ def _occupancy(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 
 def _lending(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Say of a borrowable lock who uses its room."""
+    """Return the borrowers of a reservation."""
     if not entry.reservation.borrowable or entry.phase is not Phase.ACTIVE:
         return
     noted, _ = entry.transition_times.get("Lent", ("False", 0.0))
@@ -268,7 +268,7 @@ def _lending(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 
 def _ending_text(entry: ReservationInfo, ending: Sequence[Occupant]) -> str:
-    """Say what borrowers that are ending still use of a lock, and until when at the least."""
+    """Describe the amounts of borrowers that are being deleted, and until when these are in use at least."""
     used = _shown(reduce(plus, (each.uses for each in ending), NOTHING))
     amounts = ", ".join(f"{name} {amount}" for name, amount in used.items())
     last, others = ending[0], len(ending) - 1
@@ -281,7 +281,7 @@ def _ending_text(entry: ReservationInfo, ending: Sequence[Occupant]) -> str:
 
 
 def _lapsed_text(entry: ReservationInfo) -> str:
-    """Say how the lease of a lock has lapsed; empty if it has not, or the lock is over."""
+    """Describe how the lease has lapsed, or return an empty text."""
     lease = entry.lease
     return (
         lease.text if lease is not None and lease.lost_at is not None and entry.phase not in SETTLED else ""
@@ -289,7 +289,7 @@ def _lapsed_text(entry: ReservationInfo) -> str:
 
 
 def _kept_up(entry: ReservationInfo) -> dict[str, Any]:
-    """Say how what its holder has to keep up stands: its lease, its commit."""
+    """Describe the duties of the holder: the lease, and the commit."""
     status: dict[str, Any] = {}
     if entry.lease is not None:
         status["lease"] = _lease(entry.lease)

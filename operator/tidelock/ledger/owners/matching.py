@@ -72,7 +72,7 @@ def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
     A pod that is being deleted can't: the reservation is for the next pod of its name. The exception is a
     binding that names this reservation, which a former operator could not record. A pod that was bound
     before the reservation's window can't take it either. A reservation for any pod of a workload is not for
-    a pod that was bound before its creation, or whose binding does not name it.
+    a pod that was bound before its creation, or with a binding that does not name it.
     """
     if entry.ahead:
         return False
@@ -136,7 +136,7 @@ _Owners = tuple[str, ...]
 _Place = tuple[str, ...]
 """A namespace, and something that pods there may have."""
 
-# With more candidates than that, the result of comparing them is kept for pods that are alike; of a namespace
+# With more candidates than that, the result of comparing them is kept for equal pods; of a namespace
 # for so many kinds of pods.
 _FEW = 64
 _MOST_KEPT = 1024

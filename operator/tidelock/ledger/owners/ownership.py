@@ -176,7 +176,7 @@ class Ownership:
     def _best(
         self, needed: Resources, offered: list[ReservationInfo], here: list[ReservationInfo], node_name: str
     ) -> list[ReservationInfo]:
-        """Return the reservations that fit best, or all if fewer would not release what they lend."""
+        """Return the reservations that fit best, or all if fewer would not release the lent amounts."""
         indexes = best_fit(needed, [entry.held for entry in offered], self._capacity(node_name))
         best = [offered[index] for index in indexes]
         if not any(entry.reservation.borrowable for entry in offered):
@@ -195,7 +195,7 @@ class Ownership:
     def kept_for(
         self, pods: Iterable[Pod], node_name: str, besides: Collection[ReservationInfo]
     ) -> Resources:
-        """Return what is held on a node for pods that are nominated there, without some reservations."""
+        """Return the amounts held for pods that are nominated on a node, without some reservations."""
         if not self._holdings.any_on(node_name):
             return NOTHING
         theirs = [entry for entry in self.on_node(pods, node_name) if entry not in besides]

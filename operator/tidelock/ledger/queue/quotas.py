@@ -139,7 +139,7 @@ class Quotas:
         return dict[Any, object](self._charges) | self._used
 
     def problem(self, entry: ReservationInfo, beside: Charge = _NO_CHARGE) -> str:
-        """Return why quotas forbid what a spec asks for, or an empty text.
+        """Return why quotas forbid a request, or an empty text.
 
         `beside` is the use of other reservations of the namespace that get capacity in the same step.
         """
@@ -198,7 +198,7 @@ class Quotas:
 
 
 def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> Iterator[str]:
-    """Return what is refused because no quota of the namespace allows it, or an empty text."""
+    """Return the part of a spec that needs a quota and has none, or an empty text."""
     if entry.reservation.priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
         wanted = f"spec.priority {entry.reservation.priority}"
         yield f"{wanted} needs a ReservationQuota with maxPriority, and there is none"
@@ -212,7 +212,7 @@ def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> It
 def _excesses(
     quota: ReservationQuota, entry: ReservationInfo, asked: Charge, own: Charge, used: Charge
 ) -> Iterator[Excess]:
-    """Yield the limits of a quota that a request exceeds, beyond what the reservation uses already."""
+    """Yield the limits of a quota that a request exceeds, beyond the present use."""
     if quota.problem:
         yield Excess("a lock", "1", f"a quota that can be read ({quota.problem})")
         return

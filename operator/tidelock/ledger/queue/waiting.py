@@ -60,7 +60,7 @@ class WaitingReservations:
         return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
 
     def update(self, entry: ReservationInfo) -> None:
-        """Note what a reservation wants now. One that begins to want capacity is untried."""
+        """Note whether a reservation wants capacity now. One that begins to is untried."""
         key = entry.key
         if not (entry.wanting or lifetime.wants_longer(entry)):
             self._over_quota.discard(key)

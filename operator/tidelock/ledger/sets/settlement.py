@@ -1,4 +1,4 @@
-"""Settles groups after changes of their members: each is committed, or gives its capacity back, as a whole."""
+"""Settles groups after changes of members: each is committed, or gives its capacity back, as a whole."""
 
 from functools import partial
 
