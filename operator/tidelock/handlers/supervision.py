@@ -2,7 +2,7 @@
 
 Kopf ends with the first error of a watch other than 410: a missing right, a kind that was deleted, an error
 of the API server. It leaves the watches of its other kinds behind, and `kopf.run_tasks` then cancels every
-task that is younger than Kopf, the scheduler's included. So each kind has an operator of its own, whose tasks
+task that is younger than Kopf, the scheduler's included. So each kind has an operator of its own. Its tasks
 are ended here, and no others.
 """
 

@@ -52,7 +52,7 @@ class Evictor:
         self._moving: set[MigrationTask] = set()
 
     def begin(self, preemptions: Iterable[PreemptionAttempt], migrations: Iterable[MigrationTask]) -> None:
-        """Begin to carry out what a step leaves. A migration that is under way already is left alone."""
+        """Begin to carry out the evictions of a step. A migration under way is left alone."""
         for attempt in preemptions:
             self._telemetry.preemption_attempts.inc()
             if attempt.chosen:

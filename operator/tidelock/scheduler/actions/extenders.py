@@ -51,7 +51,7 @@ class ExtenderError(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """An extender with what a call needs: seconds, and how to speak TLS."""
+    """An extender with its timeout in seconds and its TLS context."""
 
     settings: Extender
     timeout: float
@@ -60,10 +60,10 @@ class _Endpoint:
 
 
 class Extenders:
-    """All extenders, in the order in which they are asked; use it as an async context manager."""
+    """All extenders, in the order in which they are asked. It is an async context manager."""
 
     def __init__(self, extenders: Sequence[Extender]) -> None:
-        """Load the certificates; raises ConfigurationError if that can't be done."""
+        """Load the certificates. Raises ConfigurationError if that fails."""
         self._endpoints = tuple(map(_endpoint, extenders))
         self._session: aiohttp.ClientSession
 
@@ -99,10 +99,10 @@ class Extenders:
         return ExtenderAdviceData(frozenset(left), failed, scores)
 
     async def bind(self, pod: Pod, node_name: str) -> bool:
-        """Have the pod bound by the extender that binds such pods; False if there is none.
+        """Let the extender for such pods bind a pod. Return False if there is none.
 
         Raises:
-            ExtenderError: it did not, as far as is known.
+            ExtenderError: it failed, or did not answer.
 
         """
         for endpoint in self._of(pod, lambda extender: extender.bind_verb):
@@ -120,15 +120,15 @@ class Extenders:
     async def preempt(
         self, pod: Pod, victims: Mapping[str, ExtenderVictims], pods_on: Callable[[str], Iterable[Pod]]
     ) -> Mapping[str, ExtenderVictims]:
-        """Ask which of the nodes may be preempted on, and by evicting whom.
+        """Ask on which of the nodes the pod may preempt, and which victims.
 
         Args:
-            pod: the pod that needs room.
+            pod: the pod that preempts.
             victims: the candidates, by node.
-            pods_on: gives the pods of a node, among which an extender may choose others.
+            pods_on: returns the pods of a node, among which an extender may choose others.
 
         Raises:
-            ExtenderError: one that may not be ignored failed, or names a node without victims.
+            ExtenderError: an extender failed that is not ignorable, or it names a node without victims.
 
         """
         for endpoint in self._of(pod, lambda extender: extender.preempt_verb):
@@ -143,7 +143,7 @@ class Extenders:
         return victims
 
     def _of(self, pod: Pod, verb: Callable[[Extender], str]) -> Iterator[_Endpoint]:
-        """Give the extenders that have a verb and an interest in the pod."""
+        """Yield the extenders with a verb that are interested in the pod."""
         for endpoint in self._endpoints:
             if verb(endpoint.settings) and is_interested(endpoint.settings, pod):
                 yield endpoint
@@ -155,7 +155,7 @@ class Extenders:
         return await self._call(endpoint, settings.filter_verb, request, read)
 
     async def _prioritize(self, pod: Pod, nodes: Mapping[str, Node]) -> Counter[str]:
-        """Sum the priorities; an extender that fails has none."""
+        """Return the sums of the priorities. An extender that fails has none."""
         endpoints = tuple(self._of(pod, lambda extender: extender.prioritize_verb))
         total: Counter[str] = Counter()
         for scores in await asyncio.gather(*(self._priorities(each, pod, nodes) for each in endpoints)):
@@ -192,7 +192,7 @@ class Extenders:
         return {name: each for name, each in chosen.items() if each.pods}
 
     async def _call(self, endpoint: _Endpoint, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
-        """Post a request and read the answer; all that may go wrong with it is an ExtenderError."""
+        """Post a request and read the answer. Every failure is an ExtenderError."""
         url = f"{endpoint.settings.url_prefix.rstrip('/')}/{verb}"
         try:
             async with self._session.post(

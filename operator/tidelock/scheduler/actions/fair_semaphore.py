@@ -60,7 +60,7 @@ class FairSemaphore(AbstractAsyncContextManager[None]):
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Hand what is free to the tenants that have had no turn for longest."""
+        """Give free turns to the tenants that have had none for longest."""
         while self._free and (tenant := self._next()) is not None:
             lines = self._lines.pop(tenant)
             name = next(iter(lines))

@@ -27,7 +27,7 @@ GATED = "SchedulingGated"
 # Seconds between two looks, and between two texts to one pod.
 _PAUSE = 1.0
 _PAUSE_OF_ONE = 10.0
-# Most pods of a look whose gates are asked, which takes some 10 ms, and most pods that are written.
+# Most gates that a look asks, which takes some 10 ms, and most pods that it writes.
 _MOST_ASKED = 1000
 _MOST_WRITTEN = 50
 # Seconds of a look, and of one namespace in it: a pod beside thousands of selectors takes 0.1 s.

@@ -1,4 +1,4 @@
-"""The decision loop: the one place where pods and locks are decided, one after the other."""
+"""The decision loop: the one place where pods and reservations are decided, one after the other."""
 
 import asyncio
 from functools import partial
@@ -59,7 +59,7 @@ class Loop:
         self.last_turn = clock.monotonic()
 
     def wake(self) -> None:
-        """Have the loop look again: something has changed."""
+        """Wake the loop because something has changed."""
         self._event.set()
 
     async def run(self, event_handlers: EventHandlers) -> NoReturn:
@@ -78,7 +78,7 @@ class Loop:
                 await self._sleep(due)
 
     def _work(self, event_handlers: EventHandlers) -> None:
-        """Decide until nothing is due, or for the length of a slice, and hand on what each step leaves."""
+        """Decide until nothing is due, or for the length of a slice, and hand each step on."""
         self.last_turn = start = started = self._clock.monotonic()
         for step in due_steps(self._decider, self._clock.now):
             if step.outcome is not None:

@@ -73,7 +73,7 @@ class ObjectWriter(ABC):
             context: what all writes need.
             resource: the kind of the objects.
             step: names the work in the metric and the event of a fault.
-            tenant: takes turns with the namespaces; None if each object takes those of its own namespace.
+            tenant: takes turns with the namespaces. With None each object takes those of its namespace.
 
         """
         self._client = context.client

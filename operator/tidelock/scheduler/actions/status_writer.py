@@ -1,7 +1,7 @@
-"""Writes Reservations: the status that the ledger says, the removal after the end, events and the audit log.
+"""Writes Reservations: statuses, removals after the end, events and the audit log.
 
-`ObjectWriter` has the policy of the writes. What is written follows from the ledger: each object's stored
-status is compared with the rendered one, and an object whose retention is over is deleted.
+`ObjectWriter` has the policy of the writes. The ledger decides their contents: the stored status of each
+object is compared with the rendered one, and an object is deleted after its retention.
 """
 
 import logging
@@ -44,7 +44,7 @@ class StatusWriter(ObjectWriter):
     """Writes the Reservations that have changed in the ledger.
 
     Attributes:
-        unwritten: names of Reservations whose stored status may differ from the ledger.
+        unwritten: names of Reservations with a stored status that may differ from the ledger.
 
     """
 

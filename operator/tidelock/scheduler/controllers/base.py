@@ -23,7 +23,7 @@ from tidelock.scheduler.controllers.creations import Creations
 
 # Reservations that are created before the status says anything of their object: a namespace writes 8 at once.
 _FEW = 8
-# Seconds for which objects are compared in one turn of the event loop; the object under way is finished.
+# Seconds for which objects are compared in one turn of the event loop. The last one is finished.
 _TURN_SECONDS = 0.05
 
 
@@ -140,9 +140,11 @@ class Reconciler(ObjectWriter, Generic[K]):
                 await asyncio.sleep(0)
 
     def look(self) -> bool:
-        """Reconcile the objects that something happened to, and those whose time has come.
+        """Reconcile the objects that have changed or are due.
 
-        Returns whether some are left for the next turn of the event loop: a tenant may have thousands.
+        Returns:
+            whether some are left for the next turn of the event loop: a tenant may have thousands.
+
         """
         end = self._clock.monotonic() + _TURN_SECONDS
         due = self._due.pop_due(self._clock.now()), self._awake.pop_due(self._clock.monotonic())
@@ -204,7 +206,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         """Create and delete Reservations, and write the status or delete the object.
 
         Raises:
-            ApiError: not all could be written; the status says why a Reservation is missing.
+            ApiError: not all could be written. The status says why a Reservation is missing.
 
         """
         if (kept := self._kept.get(key)) is None:
@@ -237,7 +239,7 @@ class Reconciler(ObjectWriter, Generic[K]):
             raise problem
 
     async def _make_all(self, kept: K, missing: Sequence[str]) -> ApiError | None:
-        """Create Reservations; return an error after which another try may help."""
+        """Create Reservations. Return an error after which another try may help."""
         if not missing:
             return None
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))

@@ -75,7 +75,7 @@ class Creations:
         return rest is not None and now < rest.until
 
     def shorten_rests(self, namespace: str, now: float) -> Iterator[tuple[Key, float]]:
-        """Shorten the rests of a namespace whose quotas changed. Yield the objects, and until when they rest.
+        """Shorten the rests of a namespace with changed quotas. Yield the objects, and until when they rest.
 
         The API server may learn of the change a moment later.
         """

@@ -1,6 +1,6 @@
-"""Which plugins of a profile are asked about pods of one kind, once it is known which have nothing to say.
+"""The plugins of a profile that are active for pods of one kind: those that did not skip it.
 
-Plans are few, though kinds of pods are many: what follows from a profile and who skips is worked out once.
+Pods of many kinds share few sets of active plugins. Each set is computed once.
 """
 
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ class ActiveFilters:
 
     Attributes:
         asked: all of them, in the order of the profile.
-        sharing: those whose answer the pod shares with its equals.
+        sharing: the filters with an answer that equal pods share.
         others: the rest.
-        judging: those that judge hypothetical nodes: not extenders, as in kube-scheduler.
+        judging: the filters that judge hypothetical nodes: not extenders, as in kube-scheduler.
 
     """
 
@@ -36,7 +36,7 @@ class ActiveScores:
     """The scorers that did not skip a pod, with their weights.
 
     Attributes:
-        summed: those whose points the pod shares with its equals, and that need no other node's.
+        summed: the scorers with points that equal pods share and that need no other node.
         others: the rest.
 
     """
@@ -64,7 +64,7 @@ class ActivePlugins:
         self._scorers: dict[Names, ActiveScores] = {}
 
     def without(self, filters: Names = (), scorers: Names = ()) -> "ActivePlugins":
-        """Give the plan for pods of which these filters, and these scorers, have nothing to say."""
+        """Return the active plugins for pods that these filters and scorers skip."""
         narrower = self._narrower.get((filters, scorers))
         if narrower is None:
             profile = self._profile
@@ -80,7 +80,7 @@ class ActivePlugins:
         return narrower
 
     def filters(self, skipped: Names, sharing: Names) -> ActiveFilters:
-        """Give the filters without those that skipped a pod; some share their verdict on this one."""
+        """Return the filters without those that skipped a pod. Some share their answer among equal pods."""
         found = self._filters.get((skipped, sharing))
         if found is None:
             asked = [each for each in self._profile.filter if each.name not in skipped]
@@ -93,7 +93,7 @@ class ActivePlugins:
         return found
 
     def scorers(self, skipped: Names) -> ActiveScores:
-        """Give the scorers without those that skipped a pod."""
+        """Return the scorers without those that skipped a pod."""
         found = self._scorers.get(skipped)
         if found is None:
             asked = [each for each in self._profile.score if each[0].name not in skipped]

@@ -1,11 +1,11 @@
-"""Keeps room for a lock that has waited for long, so that a stream of smaller ones does not starve it.
+"""Keeps capacity for a reservation that has waited for long, so a stream of smaller ones does not starve it.
 
-This is EASY backfilling (Lifka, 1995) with one reservation, here called an earmark: the first lock in line
-that has waited for a while has what comes free on one node kept for it. Others that are not above it are
-given room around it, and on that node too if they are known to be gone by when there is to be enough.
+This is EASY backfilling (Lifka, 1995) with one backfill reservation, here called an earmark. The first
+reservation of the queue that has waited for a while gets the capacity of one node that comes free. Others of
+at most its priority are placed on other nodes, and on that node only if they will be gone in time.
 
-When there will be enough is known where locks and pods are known to end. Where nothing is known, the node
-that lacks least is chosen; if no more of it has come free for long, another one has its turn.
+The time is known where reservations and pods have known ends. Otherwise the node with the smallest shortfall
+is chosen. If no capacity of it has come free for long, another node has its turn.
 """
 
 from collections.abc import Iterable
@@ -25,18 +25,18 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 
-# Seconds between two looks, of which one takes 1 ms on 5,000 nodes and 6 ms if 10,000 locks wait; between two
-# locks of which one fits no node; and after how many without more room another node has its turn.
+# Seconds between two looks, which take 1 ms on 5,000 nodes and 6 ms with 10,000 waiting reservations; between
+# two reservations if one fits no node; and without freed capacity until another node has its turn.
 BACKFILL_SECONDS = 5.0
 _PAUSE = 0.5
 PATIENCE = 300.0
 
 
 class Backfill:
-    """Keeps the earmark, of which there is one at most.
+    """Keeps the one earmark.
 
     Args:
-        after: seconds for which a lock has to wait before room is kept for it.
+        after: seconds after which capacity is kept for a waiting reservation.
 
     """
 
@@ -49,25 +49,25 @@ class Backfill:
         self._profile = profile
         self._after = after
         self._steady = ledger.waiting_reservations.steady
-        self._next = 0.0  # this and what follows in steady time
+        self._next = 0.0  # this and the following by steady time
         self._entry: ReservationInfo | None = None
         self._shortage = inf
         self._progress_at = 0.0
-        self._left: set[str] = set()  # nodes on which room was kept for it in vain
+        self._left: set[str] = set()  # nodes on which capacity was kept in vain
         self._hopeless: set[ReservationInfo] = set()  # fit no node, as of the last turn of any
 
     def next_due(self) -> float | None:
-        """Instant at which `step` has something to do; None for never."""
+        """Return when `step` has something to do, or None for never."""
         waits = self._ledger.waiting_reservations.waiting or self._entry is not None
         return self._steady.instant(self._next) if waits else None
 
     @property
     def idle(self) -> bool:
-        """Whether no lock waits, and none is kept room for."""
+        """Whether no reservation waits, and there is no earmark."""
         return self._entry is None and not self._ledger.waiting_reservations.waiting
 
     def step(self, now: float) -> None:
-        """Let go of what is not needed any more, and look now and then for what is to be kept for whom."""
+        """Drop an earmark that is not needed any more, and look for a new one now and then."""
         if self.idle:
             return
         if self._entry is not None and not self._waits(self._entry):
@@ -108,12 +108,12 @@ class Backfill:
         self._ledger.nominations.set_earmark(entry, node_name, until, now)
 
     def _waited(self, entry: ReservationInfo, now: float, at: float) -> float:
-        """Return for how long a lock has waited, by what is stored or as this process saw it."""
+        """Return for how long a reservation has waited, by its status or as this process saw it."""
         since = self._ledger.waiting_reservations.since.get(entry.key, at)
         return max(now - entry.pending_since, at - since)
 
     def _first(self, now: float, at: float) -> ReservationInfo | None:
-        """Give the first in line that has waited for long; who has the earmark yields to priority alone."""
+        """Return the first of the queue that has waited for long. An earmark yields to priority only."""
         waiting = self._ledger.waiting_reservations.waiting.values()
         has = self._entry or next((entry for entry in waiting if entry.earmark and self._waits(entry)), None)
         least = -inf if has is None else has.priority
@@ -128,12 +128,12 @@ class Backfill:
         return self._ledger.shares.in_order(waited)[0] if waited else has
 
     def _waits(self, entry: ReservationInfo) -> bool:
-        """Whether a lock waits until room comes free, and none is being made for it."""
+        """Return whether a reservation waits for free capacity, and none is being freed for it."""
         waits = self._ledger.waiting_reservations.waiting.get(entry.key) is entry and entry.tried
         return waits and waits_for_capacity(entry) and not self._cache.nominator.node_of(entry.uid)
 
     def _fits(self, entry: ReservationInfo, now: float) -> Mask:
-        """Tell which nodes would do for a lock, but for those where room is being made for others."""
+        """Return the nodes that suit a reservation, except those with evictions for others."""
         try:
             fits = self._cycle.fitting_if_empty(self._profile, entry, now)
         except PluginError:  # which is why it waits, too
@@ -150,7 +150,7 @@ class Backfill:
         now: float,
         at: float,
     ) -> str:
-        """Choose where to keep room: where it is kept, the earliest that is known, or where least lacks."""
+        """Choose the node: the present one, the earliest known one, or that with the smallest shortfall."""
         columns, earmark = self._cache.columns, self._cache.nominator.earmark
         if entry.earmark:
             hopeful = at < self._progress_at + PATIENCE or (
@@ -171,7 +171,7 @@ class Backfill:
         return forecast.first_of((candidates & (shortages == least)).nonzero()[0])
 
     def _let_go(self, but: ReservationInfo | None = None) -> None:
-        """Keep room for nobody, or for one alone; others may have been told so by an earlier process."""
+        """Keep capacity for one reservation, or for none. Statuses of earlier processes may name others."""
         if self._entry is not None and self._entry is not but:
             self._entry = None
             self._left.clear()

@@ -1,4 +1,4 @@
-"""Finds the owners of locks that are bound already, as when they were seen before these."""
+"""Finds owners that were bound before their reservations were seen."""
 
 from tidelock.cluster.cache import Cache
 from tidelock.ledger.ledger import Ledger
@@ -10,9 +10,9 @@ from tidelock.model.pods import Pod
 
 
 def look_for_owner(ledger: Ledger, cache: Cache, entry: ReservationInfo, now: float, but: str = "") -> None:
-    """Have a lock whose owner seems to be bound already be claimed by it, if it takes the lock.
+    """Let a bound owner claim a reservation, if it takes the reservation.
 
-    Not by the pod with the uid `but`, if one is given.
+    The pod with the UID `but` does not count.
     """
     spec = entry.reservation.spec
     if spec is None or entry.reservation.reusable or entry.phase in SETTLED:
@@ -22,13 +22,13 @@ def look_for_owner(ledger: Ledger, cache: Cache, entry: ReservationInfo, now: fl
             continue
         ledger.claims.claim_tentatively(pod, node_name, now)
         if is_for_any(entry, pod):
-            continue  # each pod that others have bound chooses of such locks
+            continue  # each pod of another binder chooses among such reservations
         if entry.reservation.membership is None or entry.phase is Phase.BOUND:
             return  # else the pod has, or takes, another member of the group
 
 
 def _bound_owners(cache: Cache, entry: ReservationInfo, spec: ReservationSpec) -> list[tuple[Pod, str]]:
-    """List the bound pods that may take a lock, first the one that was bound first."""
+    """Return the bound pods that may take a reservation, in the order of their bindings."""
     names = owner_names(entry.key, spec)
     candidates = (
         cache.pods_in(entry.key.namespace)

@@ -36,8 +36,8 @@ class CapacityEvents:
 
         Args:
             now: the current time.
-            claimed_by: the pod whose decision has made the changes. The capacity that it takes over from its
-                reservations is not free for other pods.
+            claimed_by: the pod that was decided. Capacity that it takes over from its reservations is not
+                free for other pods.
 
         """
         shifts, self._ledger.holdings.shifts = self._ledger.holdings.shifts, []
@@ -66,7 +66,7 @@ class CapacityEvents:
             self._queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
     def notify_undone(self, assumed: AssumedPod, now: float) -> None:
-        """Notify the queue of a pod whose placement was undone."""
+        """Notify the queue after the placement of a pod was undone."""
         pod = assigned_to(assumed.pod, assumed.node_name)
         self._queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 

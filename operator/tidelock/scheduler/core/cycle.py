@@ -1,7 +1,7 @@
-"""The scheduling cycle of a pod: a node is reserved for it, or made free, or a diagnosis says why not.
+"""The scheduling cycle of a pod: a node is reserved for it, capacity is freed, or a diagnosis says why not.
 
-Nothing here waits or does I/O, so a cycle is one step of the serial decision loop: what it reserves is
-counted before the next decision.
+Nothing here waits or does I/O, so a cycle is one step of the serial decision loop: reserved capacity counts
+before the next decision.
 """
 
 from collections.abc import Mapping
@@ -57,11 +57,11 @@ class SchedulingCycle:
         """Take the parts of a decision.
 
         Args:
-            cache: counts what is reserved.
+            cache: counts assumed pods.
             pipeline: finds the node.
-            preemptor: makes room where no node fits.
+            preemptor: frees capacity if no node fits.
             waiting_pods: pods that wait for their permits.
-            on_failure: takes the exceptions of plugins that must not keep others from being asked.
+            on_failure: handles exceptions of plugins that must not stop the others.
 
         """
         self._cache = cache
@@ -85,13 +85,13 @@ class SchedulingCycle:
         *,
         ask_about_victims: bool = False,
     ) -> AssumedPod | Diagnosis | PreemptionCandidates:
-        """Find a node for a pod, reserve it there and count it as bound; it may have to wait for a permit.
+        """Find a node for a pod, reserve it there and count it as bound. It may have to wait for a permit.
 
         With the extenders' advice, the profile has their plugin. Where extenders must be asked about victims,
         no victim is chosen yet.
 
         Raises:
-            PluginError: a plugin failed; nothing is reserved.
+            PluginError: a plugin failed. Nothing is reserved.
 
         """
         with self._pipeline.evaluate(profile, pod, now, advice=advice, measured=True) as evaluation:
@@ -107,7 +107,7 @@ class SchedulingCycle:
             return self._assume(AssumedPod(pod, node.name, profile, evaluation.state), evaluation, now)
 
     def undo(self, assumed: AssumedPod, now: float) -> None:
-        """Take the reservation of a node back after the binding failed; the pod's nomination is used up."""
+        """Undo the placement after the binding failed. The pod's nomination is used up."""
         if self._cache.forget(assumed.pod.uid):
             self._cache.nominator.nominate(assumed.pod, "")
         with ExtensionPointTimer(assumed.profile.scheduler_name, self._pipeline.recorder) as timer:
@@ -118,7 +118,7 @@ class SchedulingCycle:
                     plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
 
     def _assume(self, assumed: AssumedPod, evaluation: Evaluation, now: float) -> AssumedPod | Diagnosis:
-        """Reserve the node and ask for permits; whatever fails, nothing stays reserved."""
+        """Reserve the node and ask for permits. If anything fails, nothing stays reserved."""
         diagnosis: Diagnosis | None = None
         reserved = False
         try:

@@ -1,6 +1,6 @@
-"""The serial order of decisions: what is due, then locks in line, then one pod, over one ledger.
+"""The serial order of decisions: due changes, then reservations in the queue, then one pod, over one ledger.
 
-Pure: time comes in as a parameter, and outcomes are returned for somebody else to write to the API server.
+It does no I/O: time is a parameter, and a driver writes the results to the API server.
 """
 
 from dataclasses import dataclass
@@ -155,7 +155,7 @@ class Decider:
         self._backfill = Backfill(self.ledger, self.cache, cycle, self.profile, earmark_after)
 
     def step(self, now: float) -> Step:
-        """Do what is due, place a few reservations, and decide one pod."""
+        """Do everything that is due, place a few reservations, and decide one pod."""
         outcome = self._next_outcome(now)
         return Step(outcome, self.ledger.effects.take(), self._preemptor.take(), self.moving.take())
 
@@ -219,38 +219,38 @@ class Decider:
 
     @atomic
     def bound(self, assumed: AssumedPod, now: float) -> None:
-        """Learn that a pod has been bound as decided."""
+        """Note that a pod was bound as decided."""
         self.queue.remove(assumed.pod.uid)
         gone = self.cache.get(assumed.pod.uid) is None
         self.ledger.claims.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
 
     @atomic
     def binding_failed(self, assumed: AssumedPod, now: float) -> None:
-        """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
+        """Note that a binding failed: the capacity is free, reservations are restored, the pod is retried."""
         self._undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
         self._capacity_events.notify_undone(assumed, now)
 
     @atomic
     def rejected(self, assumed: AssumedPod, diagnosis: Diagnosis, now: float) -> None:
-        """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
+        """Note that a pod was rejected while it waited for a permit. Events that may help will wake it."""
         self._undo(assumed, now)
         self.queue.park(assumed.pod.uid, now, diagnosis.plugins, diagnosis.pending)
         self._capacity_events.notify_undone(assumed, now)
 
     def reject_waiting(self, uid: str) -> bool:
-        """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""
+        """Reject a victim that waits for its permit. Return whether it did, so no eviction is needed."""
         waiting = self.waiting_pods.get(uid)
         return waiting is not None and waiting.reject(DefaultPreemption.name, "preempted")
 
     def eviction_failed(self, uid: str, waiting_uid: str, now: float) -> None:
-        """Learn that a victim could not be evicted: whoever waits for its room may choose again."""
+        """Note that an eviction failed, so the preemptor may choose again."""
         self.cache.evicting.discard(uid)
         self.columns.freed += 1
         self.queue.activate(waiting_uid, now)
 
     def _undo(self, assumed: AssumedPod, now: float) -> None:
-        """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
+        """Undo a placement. The pod keeps its reservations if another binder has bound it."""
         self._cycle.undo(assumed, now)
         self.ledger.placement.settle_unseen(assumed.node_name, now)
         placed = self.cache.get(assumed.pod.uid)

@@ -13,16 +13,19 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.model.pods import Pod
 
-# How many nodes a refusal tells the numbers of; the counts cover all of them.
+# Nodes of which a diagnosis has the numbers. The counts cover all nodes.
 _NODES_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
+    """Why no node was found: a message in kube-scheduler's form, and the plugins that rejected nodes.
 
-    With `error`, none was found because something failed, not because none fits. The plugins in `pending`
-    have let the pod wait until they activate it themselves. It is to be tried `again` soon, whatever happens.
+    Attributes:
+        error: whether something failed, so nodes may fit.
+        pending: plugins that let the pod wait until they activate it themselves.
+        again: whether to retry soon without any event.
+
     """
 
     message: str
@@ -33,7 +36,7 @@ class Diagnosis:
 
 
 def diagnose_plugin_rejection(point: str, plugin: str, status: Status) -> Diagnosis:
-    """Say that a plugin refuses the one node that was left, in kube-scheduler's form.
+    """Return the diagnosis if a plugin rejects the last node, in kube-scheduler's form.
 
     Raises:
         PluginError: the status is an error.
@@ -48,7 +51,7 @@ def diagnose_plugin_rejection(point: str, plugin: str, status: Status) -> Diagno
 
 
 def diagnose(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Diagnosis:
-    """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
+    """Return the message: the number of nodes for each reason, then the numbers of a few nodes."""
     counts = count_reasons(filter_result, state, pod, snapshot)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
@@ -74,7 +77,7 @@ def count_reasons(
 
 
 def in_detail(plugin: Filter, pod: Pod, view: NodeView, filter_result: FilterResult) -> str:
-    """Say by how much the one node of a view is ruled out, and beside whom if room is kept there."""
+    """Describe the shortfall of the one node of a view, and the pods that are nominated there."""
     numbers = plugin.detail(view.state, pod, view.snapshot, int(view.rows[0]))
     rivals = ", ".join(str(rival.key) for rival in filter_result.rivals.get(int(view.at[0]), ()))
     return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which room is kept")))
@@ -91,7 +94,7 @@ def _numbers(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot:
 
 
 def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
-    """Give the rows of the nodes whose names sort first, in that order."""
+    """Return the rows of the first nodes by name, in that order."""
     ranks = snapshot.traits.name_rank[rows]
     if count < len(rows):
         rows = rows[np.argpartition(ranks, count)[:count]]

@@ -1,7 +1,7 @@
-"""Quotes: what would become of a lock that were asked for now; nothing is held, counted or nominated.
+"""Quotes: the result that a reservation would have now. Nothing is held, counted or nominated.
 
-The same filters and scores decide as for a lock, over the same snapshot. They are asked by a cycle of their
-own, so that many kinds of quotes don't crowd out what is kept of the pods that wait.
+The same filters and scores decide as for a reservation, over the same snapshot. They run in a pipeline of
+their own, so many kinds of quotes do not crowd out the cached results of waiting pods.
 """
 
 import heapq
@@ -34,14 +34,14 @@ from tidelock.model.reservation_quote import Quote
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline
 from tidelock.scheduler.core.reservation_cycle import reason_of
 
-# Nodes on which the end of locks is tried out, those with room first: beyond them it is not told.
+# Nodes on which the ends of reservations are tried, those with free capacity first.
 _MOST_TRIED = 64
 _MOST_REASONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunOccupant:
-    """A lock, or a pod, and what it takes of what is short."""
+    """A reservation or pod, and its amounts of the missing resources."""
 
     key: Key
     taken: Resources
@@ -50,7 +50,7 @@ class DryRunOccupant:
 
 @dataclass(frozen=True, slots=True)
 class DryRunBlockers:
-    """What is in the way: nodes by reason, and what the best node lacks and who has it."""
+    """The obstacles: nodes by reason, the shortfall of the best node, and the users of its capacity."""
 
     reasons: Sequence[tuple[str, int]] = ()
     node: str = ""
@@ -61,14 +61,14 @@ class DryRunBlockers:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """What would become of a lock; instants are seconds since the epoch.
+    """The result that a reservation would have. Instants are seconds since the epoch.
 
     Attributes:
-        feasible: whether it fits now; None if that can't be told.
-        node: where it would be held.
-        count: how many of them would be, at most MOST_COUNTED.
-        fits_at: when it fits, if that is known: now, or when enough of the locks in the way have ended.
-        starts_at: when it may fit at the earliest by amounts alone, as what is known to end, if not now.
+        feasible: whether it fits now, or None if that is unknown.
+        node: the node on which it would be held.
+        count: how many of them would fit, at most MOST_COUNTED.
+        fits_at: when it fits, if that is known: now, or once enough reservations have ended.
+        starts_at: when it may fit at the earliest by known ends of amounts, if not now.
 
     """
 
@@ -88,14 +88,14 @@ class DryRun:
     def __init__(
         self, cache: Cache, ledger: Ledger, pipeline: FilterPipeline, on_failure: OnFailure = log_failure
     ) -> None:
-        """Take the parts of a decision, and what takes the exceptions of plugins."""
+        """Take the parts of a decision, and a handler of the exceptions of plugins."""
         self._cache = cache
         self._ledger = ledger
         self._pipeline = pipeline
         self._on_failure = on_failure
 
     def answer(self, profile: Profile, pod: Pod, now: float) -> DryRunResult:
-        """Tell what would become of a lock, by its stand-in."""
+        """Return the result that a reservation with this reserve pod would have."""
         try:
             with self._pipeline.evaluate(profile, pod, now, own=()) as evaluation:
                 return self._answer(evaluation, now)
@@ -135,7 +135,7 @@ class DryRun:
     def _about(
         self, blockers: DryRunBlockers, pod: Pod, snapshot: Snapshot, row: int, wanted: Wanted
     ) -> DryRunBlockers:
-        """Add what a node lacks, and who has something of that."""
+        """Add the shortfall of a node, and the users of the missing resources."""
         name = snapshot.nodes[row].name
         free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.reserved[row]
         lacking = {
@@ -165,10 +165,10 @@ class DryRun:
         )
 
     def _fits_at(self, evaluation: Evaluation, wanted: Wanted, sound: Mask) -> float | None:
-        """Tell when the ends of locks make room for it somewhere; None if they never do, or it can't be told.
+        """Return when the ends of reservations free enough capacity, or None if they don't or it is unknown.
 
-        Only what is known counts: pods stay, and locks end when they end at the latest. A node for which
-        pods are nominated is left out, as nobody knows when these come.
+        Pods count as staying, and reservations end at their latest end. A node with nominated pods is left
+        out, as it is unknown when these come.
         """
         if not self._ledger.holdings.holds_any:
             return None
@@ -252,12 +252,12 @@ def _end(entry: ReservationInfo) -> float:
 
 
 def _part(amounts: Resources, lacking: Resources) -> Resources:
-    """Give what of some amounts is of the resources that are lacking."""
+    """Return the amounts of the missing resources."""
     return {name: units for name, units in amounts.items() if units and name in lacking}
 
 
 def _reserved(snapshot: Snapshot, entries: Sequence[ReservationInfo]) -> Amounts:
-    """Sum what locks hold, as the one row for `WhatIf.shift`."""
+    """Return the sum of held amounts, as the one row for `WhatIf.shift`."""
     width = len(snapshot.resources)
     amounts = np.zeros((1, 2 * width + 2), np.int64)
     for entry in entries:
@@ -266,7 +266,7 @@ def _reserved(snapshot: Snapshot, entries: Sequence[ReservationInfo]) -> Amounts
 
 
 def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
-    """Give the place of the row that lacks the least, as shares of what is wanted; the first by name."""
+    """Return the index of the row with the smallest shortfall, as shares of the request."""
     lacking = np.zeros(len(rows))
     for column, units in wanted:
         free = snapshot.allocatable[rows, column] - snapshot.requested[rows, column]
@@ -276,7 +276,7 @@ def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
 
 
 def _count(evaluation: Evaluation, node: Node) -> int:
-    """Count how many equal reservations fit, one after the other; nominated pods keep their capacity."""
+    """Return how many equal reservations fit. Nominated pods keep their capacity."""
     pod, state, snapshot = evaluation.pod, evaluation.state, evaluation.snapshot
     result, counts = evaluation.result, evaluation.capacities()
     if result.rivals:

@@ -1,7 +1,7 @@
-"""What the plugins that judge each node by itself say of all nodes: shared by equal pods, kept by deltas.
+"""Caches the answers of plugins that judge each node by itself. Equal pods share them.
 
-A pod whose `placement_key` is known gets what its last equal got, after the nodes that changed meanwhile have
-been judged again. So a row of equal pods costs little more than the search for the best score.
+A pod with a known `placement_key` gets the answers of the last equal pod, after changed nodes were judged
+again. So a series of equal pods costs little more than the search for the best score.
 """
 
 from collections import OrderedDict
@@ -28,10 +28,10 @@ _NOBODY = -1
 
 
 class EquivalenceClass:
-    """The verdict of one profile's per-node plugins on one kind of pod; arrays of N.
+    """The answers of one profile's per-node plugins about one kind of pod, as arrays of N.
 
     Attributes:
-        plan: the plugins that have something to say of such pods.
+        plan: the plugins that are active for such pods.
 
     """
 
@@ -48,7 +48,7 @@ class EquivalenceClass:
         snapshot: Snapshot,
         timer: ExtensionPointTimer,
     ) -> Indices:
-        """Give for each node the index of the first of these filters that rules it out, or -1."""
+        """Return for each node the index of the first of these filters that rejects it, or -1."""
 
         def judge(part: Snapshot) -> Indices:
             rejecters = np.full(len(part), _NOBODY, np.int8)
@@ -76,7 +76,7 @@ class EquivalenceClass:
         snapshot: Snapshot,
         timer: ExtensionPointTimer,
     ) -> Scores:
-        """Sum the weighted scores that plugins give to each node, not normalized; not to be written."""
+        """Return the sum of weighted scores of each node, not normalized. The array must not be written."""
 
         def judge(part: Snapshot) -> Scores:
             total = np.zeros(len(part))
@@ -95,7 +95,7 @@ class EquivalenceClass:
         return self._of(scorers).renewed(snapshot, judge, judge_one)
 
     def _of(self, plugins: object) -> CachedColumn:
-        """Give what is kept of these plugins."""
+        """Return the cached answers of these plugins."""
         kept = self._kept.get(plugins)
         if kept is None:
             kept = self._kept[plugins] = CachedColumn(self._columns)
@@ -111,7 +111,7 @@ class EquivalenceCache:
         self._kinds: OrderedDict[tuple[Profile, object], EquivalenceClass] = OrderedDict()
 
     def of(self, profile: Profile, pod: Pod) -> EquivalenceClass:
-        """Give the verdict on the pod's kind, which may be yet to come."""
+        """Return the cached answers about the pod's kind, which may be empty."""
         key = (profile, pod.placement_key)
         verdicts = self._kinds.get(key)
         if verdicts is not None:

@@ -1,4 +1,4 @@
-"""What every plugin says of every node for one pod or reservation, for people to read.
+"""Explains a decision: the answer of every plugin about every node for one pod or reservation.
 
 A decision asks the filters until a node is ruled out, and sums the scores. Here the same pipeline keeps each
 filter's answer about every node, and each plugin's score. Nothing is decided.
@@ -35,7 +35,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What the plugins say of one node: rejections, or the weighted points of each if the node fits."""
+    """The answers about one node: rejections, or the weighted points of each plugin if the node fits."""
 
     node: Node
     rejections: tuple[Rejection, ...]

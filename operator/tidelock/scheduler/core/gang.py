@@ -1,9 +1,9 @@
-"""Groups of locks: as many members as a group needs are given room in one step, or none is.
+"""Gang scheduling: as many members as a group needs get capacity in one step, or none does.
 
-The members are tried one after the other, each beside the room of those before it, and that is taken back
-before anything is decided. So no group ever holds a part of what it needs while it waits for the rest, and
-two groups that need the same room cannot keep it from each other. One that is to be packed may be tried in
-many domains, some in a step; what is decided at last was found in one.
+The members are tried one after the other, each beside those before it, and these trials are undone before
+anything is decided. So no group ever holds a part of its needs while it waits for the rest, and two groups
+can't block each other. A group that must be packed may be tried in many domains over several steps. The final
+decision is made in one step.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _TRIES_A_STEP = 64
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """A member that finds no room beside those `before` it, and why; over its quota, none is even sought."""
+    """A member that does not fit beside those `before` it, and why. Over its quota it is not tried."""
 
     entry: ReservationInfo
     before: int
@@ -63,32 +63,32 @@ class GangScheduler:
 
     @property
     def searching(self) -> bool:
-        """Whether domains are left to be tried for any group."""
+        """Whether domains are left to try for any group."""
         return bool(self._searches)
 
     def awaited(self, entry: ReservationInfo) -> Group | None:
-        """Give the group with which a lock has to be placed, if it can't be placed by itself."""
+        """Return the group with which a reservation must be placed, or None if it is placed alone."""
         group = self._ledger.groups.of(entry.reservation)
         if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
             return None
         return group if group.topology is not None or not group.complete else None
 
     def first_of_each(self, entries: list[ReservationInfo]) -> list[ReservationInfo]:
-        """Leave one of the locks that have to be placed together, so that each group is tried once."""
+        """Return the reservations without all but the first of each group, so a group is tried once."""
         if not self._ledger.groups:
             return entries
         first = {(self.awaited(entry) or entry): entry for entry in reversed(entries)}
         return list(reversed(first.values()))
 
     def place(self, profile: Profile, group: Group, now: float) -> None:
-        """Find room for a group and hold it, or note why there is none; or begin to search for a domain.
+        """Reserve capacity for a group, note why there is none, or begin to search for a domain.
 
         Raises:
-            PluginError: a plugin failed; nothing is held.
+            PluginError: a plugin failed. Nothing is held.
 
         """
         if group.spare < 0:
-            self._set_aside(group)  # there are members yet to come
+            self._set_aside(group)  # members are missing
             return
         search = self._searches.get(group.key)
         if search is not None:
@@ -102,13 +102,13 @@ class GangScheduler:
                 self._conclude(group, self._lay_out(profile, group, now), now)
 
     def go_on(self, profile: Profile, group: Group, now: float) -> None:
-        """Go on with the search for a domain for a group; raises what `place` does."""
+        """Go on with the search of a domain for a group. Raises the errors of `place`."""
         search = self._searches.pop(group.key)
         if not self._refuse_for_quota(group, now):
             self._search(profile, group, search, now)
 
     def next_searched(self) -> Group | None:
-        """Give a group for which domains are left to be tried, each in its turn."""
+        """Return a group with domains left to try, each in its turn."""
         for key in tuple(self._searches):
             search = self._searches.pop(key)
             group = self._ledger.groups.get(key)
@@ -143,12 +143,12 @@ class GangScheduler:
             self._ledger.waiting_reservations.retry(group.waiting[:1])
 
     def _set_aside(self, group: Group) -> None:
-        """Have a group be tried again when room comes free: while domains, or members, are left."""
+        """Retry a group once capacity comes free, while domains or members are left."""
         for entry in group.waiting:
             self._ledger.waiting_reservations.set_aside(entry)
 
     def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
-        """Look for room anywhere, or for each member in a domain that has the fewest of those with room."""
+        """Try the members on all nodes, or each one in a domain with the fewest placed members."""
         seek = partial(self._cycle.find_node, profile, now=now)
         if group.topology is None:
             return self._try(group, seek)
@@ -170,7 +170,7 @@ class GangScheduler:
         return self._try(group, spread)
 
     def _conclude(self, group: Group, layout: _Layout, now: float) -> None:
-        """Hold the room that was found if it is enough, and note what the others lack."""
+        """Reserve the found capacity if enough members fit, and note the shortfall of the others."""
         group.over_quota = any(lack.over_quota for lack in layout.lacks)
         if len(layout.lacks) > group.spare:
             self._refuse(group, layout.lacks[-1], now)
@@ -182,7 +182,7 @@ class GangScheduler:
                 self._cycle.refuse(lack.entry, lack.diagnosis, now)
 
     def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
-        """Look for room for each beside all before it, until more than can be spared have none."""
+        """Try each member beside all before it, until too many do not fit."""
         found: list[tuple[ReservationInfo, Node]] = []
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.spare
@@ -202,9 +202,9 @@ class GangScheduler:
         return _Layout(found, lacks)
 
     def _refuse_for_quota(self, group: Group, now: float) -> bool:
-        """Refuse a group of which a quota does not allow as many as it needs, wherever they may find room."""
+        """Refuse a group if a quota allows too few members. Return whether it did."""
         if group.spare > 0:
-            return False  # what one leaves may be another's
+            return False  # the rest of one's quota may suffice for another
         beside = Charge()
         for number, entry in enumerate(group.waiting):
             if problem := self._ledger.quotas.problem(entry, beside):
@@ -215,7 +215,7 @@ class GangScheduler:
         return False
 
     def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
-        """Say of all members how many would have found room, and what the next one lacks."""
+        """Refuse all members: the message has the number that fit, and the shortfall of the next one."""
         entry, diagnosis = lack.entry, lack.diagnosis
         reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, diagnosis)
         needed = group.least - group.served

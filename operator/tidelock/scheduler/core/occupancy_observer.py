@@ -1,4 +1,4 @@
-"""Tells the ledger of pods that come and go: owners of locks for reuse, and who is there for a time alone."""
+"""Notifies the ledger of pods that come and go: they use shared reservations, or have a known end."""
 
 from tidelock.cluster.cache import Follower
 from tidelock.cluster.placed import Placed
@@ -6,7 +6,7 @@ from tidelock.ledger.ledger import Ledger
 
 
 class OccupancyObserver(Follower):
-    """Has locks hold what is left of them, in the very step in which a pod comes or goes."""
+    """Has shared reservations hold the rest of their capacity in the step in which a pod comes or goes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

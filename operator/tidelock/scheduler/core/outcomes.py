@@ -14,7 +14,7 @@ from tidelock.scheduler.core.queued_pod import QueuedPodInfo
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """A pod that fits on no node now, or whose decision failed with an error."""
+    """A pod that fits on no node now, or a decision that failed with an error."""
 
     waiting: QueuedPodInfo
     diagnosis: Diagnosis

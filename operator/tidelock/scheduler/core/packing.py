@@ -1,9 +1,8 @@
 """Packing: the search for the domain of nodes that takes the most members of a group.
 
-How many a domain takes at most is known before it is tried, from how often what a member asks for is free on
-its nodes. So the first that is tried is usually the one, and what can't take enough is not tried at all. What
-this does not tell, as of members that keep away from each other, trying does: domain by domain, and as there
-may be thousands of them, in more than one step.
+An upper bound for each domain follows from how often a member's request is free on its nodes. So the first
+domain under trial is usually the best, and too small ones are not tried at all. Trials find everything that
+the bound ignores, such as members that avoid each other. With thousands of domains they take several steps.
 """
 
 from collections import defaultdict
@@ -26,15 +25,15 @@ _MOST, _VALUE = itemgetter(0), itemgetter(1)
 
 @dataclass(slots=True)
 class Search:
-    """A search, of which a part may be done.
+    """A search, which may be done in part.
 
     Attributes:
-        left: domains that have not been tried: how many members each takes at most, and its value of the
-            label; the last one is the next.
-        kinds: how many members differ in what they ask for.
-        most: how many members found room in the best of those that were tried.
-        best: the value of that one; none if there is none.
-        again: whether anything has happened meanwhile for which the group is to be tried anew.
+        left: untried domains: the upper bound of members of each, and its value of the label. The last one is
+            next.
+        kinds: number of different requests among the members.
+        most: number of members that fit in the best domain so far.
+        best: the value of that domain, or None.
+        again: whether something has happened meanwhile, so the group must be tried again.
 
     """
 
@@ -46,11 +45,11 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Whether no domain that is left takes more members than the best."""
+        """Whether no untried domain takes more members than the best."""
         return not self.left or self.left[-1][0] <= self.most
 
     def note(self, value: str, found: int) -> bool:
-        """Note how many members found room in a domain; whether it is the best so far."""
+        """Note how many members fit in a domain. Return whether it is the best so far."""
         if found <= self.most:
             return False
         self.most, self.best = found, (value,)
@@ -58,9 +57,9 @@ class Search:
 
 
 def begin_search(cycle: ReservationCycle, profile: Profile, group: Group, now: float) -> Search:
-    """Line up the domains that may take as many members as a group needs: the largest first, then by name.
+    """Return a search of the domains that may take enough members: the largest first, then by name.
 
-    If there is none the largest tells why. Where members are already, the others go as well.
+    If there is none, the largest shows why. A domain with placed members is the only one.
     """
     assert group.topology is not None  # noqa: S101
     waiting, label = group.waiting, cycle.label(group.topology.key)
@@ -84,7 +83,7 @@ def _most(
     label: Label,
     now: float,
 ) -> Counts:
-    """Tell for each value of a label how many members its nodes take at most; those of a kind are alike."""
+    """Return the upper bound of members for each value of a label. Members of one kind are equal."""
     most = np.zeros(len(label.values) + 1, np.int64)
     for members in kinds:
         if len(kinds) > 1 and _follows(members[0]):
@@ -96,7 +95,7 @@ def _most(
 
 
 def _follows(entry: ReservationInfo) -> bool:
-    """Whether a lock's pod has to be near others."""
+    """Return whether a reservation's pod must be near others."""
     pod = entry.reservation.pod
     affinity = pod.spec.affinity if pod is not None else None
     return affinity is not None and affinity.pod_affinity is not None

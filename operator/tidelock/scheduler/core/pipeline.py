@@ -66,7 +66,7 @@ class FilterPipeline:
     """Evaluates pods over the cache and the ledger, and keeps the answers that equal pods share."""
 
     def __init__(self, cache: Cache, ledger: Ledger, recorder: MetricsRecorder | None = None) -> None:
-        """Take the cluster, the reservations, and what records the durations of decisions."""
+        """Take the cluster, the reservations, and a recorder of durations."""
         self.cache = cache
         self.ledger = ledger
         self.classes = EquivalenceCache(cache.columns)
@@ -86,14 +86,14 @@ class FilterPipeline:
         advice: ExtenderAdviceData | None = None,
         measured: bool = False,
     ) -> "Evaluation":
-        """Begin to evaluate a pod; the result is a context manager.
+        """Begin to evaluate a pod. The result is a context manager.
 
         Args:
             profile: the plugins.
             pod: the pod, or the reserve pod of a reservation.
             now: the decision time, in seconds since the epoch.
-            own: the reservations that do not count against the pod, if the ledger is not to look them up.
-            advice: the answers of extenders about the pod; the profile must have their plugin then.
+            own: the reservations that do not count against the pod. By default the ledger looks them up.
+            advice: the answers of extenders about the pod. The profile must have their plugin then.
             measured: whether durations go to the recorder.
 
         """
@@ -175,8 +175,8 @@ class Evaluation:
 
         Args:
             sound_only: whether to leave out nodes from which a reservation would have to move again.
-            among: the nodes that count; all by default.
-            answers: takes the answer of every filter about every node; without it filters run until no node
+            among: the nodes that count. All by default.
+            answers: takes the answer of every filter about every node. Without it filters run until no node
                 is left, and equal pods share answers.
 
         """
@@ -207,7 +207,7 @@ class Evaluation:
         return self.choose()
 
     def choose(self, fits: Mask | None = None, answers: PluginAnswers | None = None) -> Node | None:
-        """Return the best of the nodes that fit, or of those in `fits`; a nominated node is the best."""
+        """Return the best of the nodes that fit, or of those in `fits`. A nominated node is the best."""
         snapshot = self.snapshot
         fits = self.result.fits if fits is None else fits
         everywhere = np.count_nonzero(fits) == len(snapshot)  # the common case: nothing to pick
@@ -234,7 +234,7 @@ class Evaluation:
         return None if fits is None else self.choose(fits, answers)
 
     def _fits_between(self, begin: float, end: float) -> Mask | None:
-        """Return the nodes that fit from one instant until before another; None if windows change nothing."""
+        """Return the nodes that fit between two instants, or None if windows change nothing."""
         timeline, snapshot = self._pipeline.ledger.holdings.timeline, self.snapshot
         if not timeline or (begin <= self.now and end == inf):
             return None
@@ -302,7 +302,7 @@ class Evaluation:
         return WhatIf(self.result.filters, self.state, self.pod, self.snapshot, rows)
 
     def _run_pre_filters(self) -> tuple[ActiveFilters | None, list[tuple[Filter, Mask]]]:
-        """Run PreFilter; return the filters left to ask, and the nodes that plugins have barred.
+        """Run PreFilter. Return the filters left to ask, and the nodes that plugins have barred.
 
         There are no filters if a plugin rejects the pod for all nodes.
         """
@@ -337,7 +337,7 @@ class Evaluation:
     def _run_filters(
         self, filters: ActiveFilters, eligible: Mask | None, barred: list[tuple[Filter, Mask]]
     ) -> FilterResult:
-        """Run filters until no node is left: first those whose answer equal pods share.
+        """Run filters until no node is left: first those with an answer that equal pods share.
 
         Nodes that are barred by a plugin's PreFilter count as ruled out by it before any filter.
         """
@@ -431,7 +431,7 @@ class Evaluation:
 def run_filters(
     filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot
 ) -> list[tuple[Filter, Mask]]:
-    """Run a few filters, with their PreFilters, over nodes as they would be; return the answer of each."""
+    """Run a few filters, with their PreFilters, over hypothetical nodes. Return the answer of each."""
     for plugin in filters:
         if isinstance(plugin, PreFilter):
             plugin.pre_filter(state, pod, snapshot)
@@ -450,7 +450,7 @@ def _without_barred(
 
 
 def _among(left: Mask | None, mask: Mask) -> Mask:
-    """Narrow a mask down to the nodes that are left; None stands for all nodes."""
+    """Return the part of a mask for some nodes. None stands for all nodes."""
     return mask if left is None else left & mask
 
 
@@ -459,7 +459,7 @@ def _sound(snapshot: Snapshot) -> Mask:
 
 
 def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
-    """Return the row of the highest score; among equals, of the node with the fewest pods, then by name.
+    """Return the row of the highest score. Among equals the fewest pods decide, then the name.
 
     kube-scheduler draws among equals, which spreads pods too. This way the same decision is made again.
     """

@@ -54,12 +54,12 @@ class PodGates:
         return False
 
     def retry(self, waiting: QueuedPodInfo) -> None:
-        """Schedule the retry of a pod whose gate has failed."""
+        """Schedule the retry of a gate that has failed."""
         if waiting.ask_again:
             heapq.heappush(self._failed, (waiting.ask_again, next(self._sequence), waiting))
 
     def pop_due(self, now: float) -> QueuedPodInfo | None:
-        """Take a pod whose gate must be asked again by now, or return None."""
+        """Take a pod with a gate that must be asked again by now, or return None."""
         while self._failed and self._failed[0][0] <= now:
             due, _, waiting = heapq.heappop(self._failed)
             if self._known(waiting) and waiting.ask_again == due:

@@ -66,8 +66,7 @@ class ActiveQueue:
 class BackoffQueue:
     """The pods that wait for the end of their backoff.
 
-    A pod whose backoff follows a rejection can be tried early, if no other pod is ready. A pod whose attempt
-    failed with an error can't.
+    A pod that was rejected can be tried early, if no other pod is ready. After an error it can't.
 
     Args:
         order: the order of pods with the same end of the backoff.
@@ -102,7 +101,7 @@ class BackoffQueue:
         heapq.heappush(heap, (waiting.due, *self._order.key(waiting), waiting))
 
     def pop_completed(self, now: float, most: int) -> tuple[list[QueuedPodInfo], int]:
-        """Take pods whose backoff is over. Return them, and how many of `most` entries were not looked at."""
+        """Take pods at the end of their backoff. Return them, and how many of `most` entries are left."""
         completed = []
         for heap in (self._rejected, self._failed):
             while most > 0 and heap and (heap[0][0] <= now or not self._backs_off(heap[0][0], heap[0][-1])):
@@ -113,7 +112,7 @@ class BackoffQueue:
         return completed, most
 
     def pop_early(self) -> QueuedPodInfo | None:
-        """Take the pod whose backoff after a rejection ends first, or return None."""
+        """Take the first pod that backs off after a rejection, or return None."""
         while self._rejected:
             due, _, _, waiting = heapq.heappop(self._rejected)
             if self._backs_off(due, waiting):

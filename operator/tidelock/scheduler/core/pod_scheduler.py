@@ -52,7 +52,7 @@ class PodScheduler:
 
     @property
     def answered(self) -> bool:
-        """Return whether extenders have answered and the pod was not decided yet."""
+        """Return whether extenders have answered and the pod is still undecided."""
         return self._advice is not None
 
     def next_due(self) -> float | None:
@@ -74,7 +74,7 @@ class PodScheduler:
             self._advice = advice
 
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
-        """Decide a pod about which extenders were asked; None without an answer, or if the pod is gone."""
+        """Decide a pod about which extenders were asked. None without an answer, or if the pod is gone."""
         waiting, advice = consultation.waiting, self._advice
         gone = self._queue.get(waiting.pod.uid) is not waiting
         if advice is None and not gone:
@@ -123,7 +123,7 @@ class PodScheduler:
             return self._retry_later(waiting, attempt.error, now)
         if isinstance(outcome, AssumedPod):
             if self._waiting_pods.get(uid) is None:
-                self._queue.done(uid)  # what may still go wrong is no rejection
+                self._queue.done(uid)  # a later failure is no rejection
             return outcome
         if isinstance(outcome, PreemptionCandidates):
             self.consultation = Consultation(waiting, (), outcome.victims, advice)
@@ -137,7 +137,7 @@ class PodScheduler:
         return Unschedulable(waiting, outcome)
 
     def _retry_later(self, waiting: QueuedPodInfo, error: Exception, now: float) -> Outcome:
-        """Retry a pod whose decision failed after its backoff."""
+        """Retry a pod after its backoff, because its decision failed."""
         self._recovery.recover(now)
         self._queue.back_off(waiting.pod.uid, now)
         return Unschedulable(waiting, failure(error))

@@ -1,6 +1,6 @@
-"""What follows from PostFilter: nominations and broken locks at once, evictions for others to carry out.
+"""Carries out the results of PostFilter: nominations and preempted reservations at once.
 
-Pure, as the cycle is: the room that is being made is kept for the pod from this very decision on.
+Evictions are left to a driver. The capacity that they will free is kept for the pod from this decision on.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,18 @@ from tidelock.scheduler.core.pipeline import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class PreemptionAttempt:
-    """An attempt to make room for a pod, or for a lock by its stand-in.
+    """An attempt to free capacity for a pod, or for a reservation by its reserve pod.
 
-    `kind` is the word for what the room is for. `victims` are the pods to evict from the node, those left
-    out that are going already; `chosen` counts all victims, locks too. `outdone` are pods of lower priority
-    that have lost their nomination to this one. Without success there is no node. `borrowers` tells that the
-    victims give back room that they have borrowed of the pod.
+    Attributes:
+        pod: the pod, or the reserve pod.
+        kind: the kind of object that preempts.
+        scheduler_name: the profile.
+        node_name: the node, or empty if no victims help.
+        victims: the pods to evict, without those that are being deleted.
+        outdone: pods of lower priority that have lost their nomination.
+        chosen: number of all victims, including reservations.
+        borrowers: whether the victims give borrowed capacity back to its owner.
+
     """
 
     pod: Pod
@@ -50,7 +56,7 @@ class Preemptor:
         return attempts
 
     def run_post_filters(self, evaluation: Evaluation) -> PostFilterResult:
-        """Run PostFilter plugins until one can help, or finds that none can; otherwise return all reasons."""
+        """Run PostFilter plugins until one can help, or finds that none can. Otherwise return all reasons."""
         plugins, snapshot, timer = evaluation.profile.post_filter, evaluation.snapshot, evaluation.timer
         timer.enter("PostFilter")
         result = _UNTRIED
@@ -69,7 +75,7 @@ class Preemptor:
         *,
         kind: str,
     ) -> Diagnosis:
-        """Make room where PostFilter found that this helps, and add its reasons to the diagnosis."""
+        """Free capacity if PostFilter found victims, and add its reasons to the diagnosis."""
         self.conclude(profile, pod, result, now, kind=kind)
         message = " ".join((diagnosis.message, *result.status.reasons))
         return replace(diagnosis, message=message, again=result.unfinished)
@@ -77,7 +83,7 @@ class Preemptor:
     def conclude(
         self, profile: Profile, pod: Pod, result: PostFilterResult, now: float, *, kind: str = "pod"
     ) -> None:
-        """Nominate a pod and make room as was found to be best, or note that it was tried in vain."""
+        """Nominate a pod and carry out the result, or note that the attempt was in vain."""
         if result.status.ok and result.nominated_node_name and result.victims is not None:
             attempt = self._make_room(
                 PreemptionAttempt(pod, kind, profile.scheduler_name, result.nominated_node_name),
@@ -91,7 +97,7 @@ class Preemptor:
         nominator.nominate(pod, nominator.node_of(pod.uid) if name is None else name)
 
     def _make_room(self, attempt: PreemptionAttempt, victims: Victims, now: float) -> PreemptionAttempt:
-        """Break the locks and nominations that stand in the way, and note which pods have to be evicted."""
+        """Preempt reservations and nominations, and note the pods to evict."""
         pod, evicting = attempt.pod, self._cache.evicting
         reservations = dict.fromkeys((*victims.reservations, *self._left_by(victims, attempt)))
         for entry in reservations:
@@ -108,7 +114,7 @@ class Preemptor:
         )
 
     def _left_by(self, victims: Victims, attempt: PreemptionAttempt) -> list[ReservationInfo]:
-        """Give the locks that victims are in: what these use would be the lock's again, and not the pod's."""
+        """Return the reservations that victims use, which would hold the freed amounts again."""
         if victims.borrowers:
             return []
         own = self._ledger.ownership.of(attempt.pod)
@@ -122,14 +128,14 @@ class Preemptor:
         ]
 
     def _outdone(self, attempt: PreemptionAttempt, victims: Victims) -> tuple[Pod, ...]:
-        """Take nominations from pods of lower priority; who reclaims its own room takes none of theirs."""
+        """Remove nominations of pods with lower priority, unless the pod reclaims its own capacity."""
         if victims.borrowers:
             return ()
         return tuple(self._cache.nominator.clear_below(attempt.pod.spec.priority, attempt.node_name))
 
 
 def _evictable(pod: Pod, victims: Victims) -> bool:
-    """Whether a victim has to be evicted: one that is ending has, if it borrows and may take its time."""
+    """Return whether a victim must be evicted. One that is being deleted must if it borrows and may stay."""
     return not pod.leaving or (victims.borrowers and not pod.finished)
 
 

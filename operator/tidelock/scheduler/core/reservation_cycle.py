@@ -28,7 +28,7 @@ from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.pipeline import CAPACITY_PLUGINS, Evaluation, FilterPipeline, PluginAnswers
 from tidelock.scheduler.core.preemption import Preemptor
 
-# Nodes with owners of a reservation for reuse that are tried for it; a try counts as so many compared pods.
+# Nodes with owners that are tried for a reusable reservation. A try counts as so many compared pods.
 _MOST_HOMES = 32
 _A_HOME = 64
 
@@ -49,10 +49,10 @@ class ReservationCycle:
         self.compared = 0
 
     def place(self, profile: Profile, entry: ReservationInfo, now: float) -> Diagnosis | None:
-        """Find capacity for a reservation that waits, and hold it; or note why there is none.
+        """Reserve capacity for a waiting reservation, or note why there is none.
 
         Raises:
-            PluginError: a plugin failed; nothing is held.
+            PluginError: a plugin failed. Nothing is held.
 
         """
         with self.evaluate(profile, entry, now) as evaluation:
@@ -72,7 +72,7 @@ class ReservationCycle:
         return None
 
     def evaluate(self, profile: Profile, entry: ReservationInfo, now: float) -> Evaluation:
-        """Begin to evaluate a reservation by its reserve pod; its own capacity does not count against it."""
+        """Begin to evaluate a reservation by its reserve pod. Its own capacity does not count against it."""
         return self._pipeline.evaluate(profile, placed_reserve_pod(entry), now, own=(entry,))
 
     def find(
@@ -95,13 +95,13 @@ class ReservationCycle:
         among: Mask | None = None,
         narrow: Callable[[Mask], Mask] | None = None,
     ) -> Node | Diagnosis:
-        """Return the best node for a reservation that waits for its first capacity; nothing is held.
+        """Return the best node for a reservation that waits for its first capacity. Nothing is held.
 
         Args:
             profile: the plugins.
             entry: the reservation.
             now: the decision time.
-            among: the nodes that count; all by default.
+            among: the nodes that count. All by default.
             narrow: chooses, of the nodes that fit, those among which the best is taken.
 
         """
@@ -143,7 +143,7 @@ class ReservationCycle:
         return reason_of(self._cache, placed_reserve_pod(entry), diagnosis)
 
     def _home(self, entry: ReservationInfo, evaluation: Evaluation) -> Node | None:
-        """Return the node of owners of a reservation for reuse, if it fits beside what they use of it."""
+        """Return the node of owners of a reusable reservation, if it fits beside the amounts in use."""
         if not entry.reservation.reusable or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, kept = evaluation.snapshot, evaluation.nominated_above()
@@ -179,7 +179,7 @@ class ReservationCycle:
 
 
 def placed_reserve_pod(entry: ReservationInfo) -> ReservePod:
-    """Return the pod as which a reservation is placed; one that only grows stays where it is.
+    """Return the pod as which a reservation is placed. One that only grows stays on its node.
 
     Raises:
         ValueError: the reservation's spec can't be read, so it has none.
@@ -207,7 +207,7 @@ def reason_of(cache: Cache, pod: Pod, diagnosis: Diagnosis) -> str:
 
 
 def _may_preempt(entry: ReservationInfo, pod: Pod) -> bool:
-    """Whether a reservation can evict others: as its spec says, while it waits for its first capacity."""
+    """Return whether a reservation can preempt: as its spec says, while it waits for its first capacity."""
     spec = entry.reservation.spec
     waits = entry.phase is Phase.PENDING and not entry.ahead
     waits = waits and spec is not None and spec.pending_deadline_seconds > 0

@@ -1,9 +1,9 @@
-"""The line of locks that are to be tried: the order in which room is given out.
+"""The queue of reservations to try: the order in which they get capacity.
 
-Higher priority comes first. Of equal priority, the namespace that has the smallest share comes first, with
-its oldest lock; what is given to it counts at once. So room goes to whoever has the least of it, and a
-namespace with thousands of locks holds nobody else up: when a few of its own in a row were refused, each
-other one has a lock tried before the next of them.
+Higher priority comes first. Of equal priority, the namespace with the smallest share comes first, with its
+oldest reservation. Capacity that it gets counts at once. So capacity goes to the namespaces that have the
+least. A namespace with thousands of reservations does not delay others: after a few refusals in a row, each
+other namespace has one tried.
 """
 
 import heapq
@@ -13,21 +13,21 @@ from itertools import count
 
 from tidelock.ledger.reservation_info import Order, ReservationInfo
 
-# So many locks of a namespace are refused in a row before others have their turn.
+# Refusals of a namespace in a row before others have their turn.
 _PATIENCE = 4
 
 _Queue = tuple[int, str]
 """A priority, as a smaller number the higher it is, and a namespace."""
 
 _Head = tuple[int, int, float, Order, _Queue]
-"""What queues are ordered by: priority, round, share, and the order of the first lock."""
+"""The sort key of queues: priority, round, share, and the order of the first reservation."""
 
 
 class ReservationQueue:
-    """Locks to be tried, by priority and namespace.
+    """Reservations to try, by priority and namespace.
 
     Args:
-        share: gives what a namespace has now, the less the sooner its locks come.
+        share: returns the share of a namespace. The smallest comes first.
 
     """
 
@@ -41,14 +41,14 @@ class ReservationQueue:
         self._last: tuple[_Queue, ReservationInfo] | None = None
         self._refused: defaultdict[_Queue, int] = defaultdict(int)
         self._rounds: dict[_Queue, int] = {}
-        self._round: defaultdict[int, int] = defaultdict(int)  # by priority, that of the last lock
+        self._round: defaultdict[int, int] = defaultdict(int)  # by priority, that of the last reservation
         self._latest: defaultdict[int, int] = defaultdict(int)  # by priority, the latest that any is in
 
     def __len__(self) -> int:
         return self._length
 
     def add(self, entries: Iterable[ReservationInfo]) -> None:
-        """Line up locks."""
+        """Add reservations."""
         queues: dict[_Queue, None] = {}
         for entry in entries:
             queue = entry.order[0], entry.key.namespace
@@ -59,7 +59,7 @@ class ReservationQueue:
             self._put(queue)
 
     def pop(self) -> ReservationInfo:
-        """Take the next lock out; what becomes of it is seen by the next call."""
+        """Take out the next reservation. The next call looks at its result."""
         self._note_last()
         head = self._first()
         while self._queues[head[-1]][0][0] != self._queues[head[-1]][0][-1].order:
@@ -84,7 +84,7 @@ class ReservationQueue:
         self._latest.clear()
 
     def _first(self) -> _Head:
-        """Take out the head of the queue whose turn it is."""
+        """Take out the head of the next queue."""
         head = heapq.heappop(self._heads)
         while (now := self._renewed(head)) != head:
             head = heapq.heappushpop(self._heads, now) if now is not None else heapq.heappop(self._heads)
@@ -92,14 +92,14 @@ class ReservationQueue:
         return head
 
     def _line_up_again(self, queue: _Queue) -> None:
-        """Have the first lock of a queue, whose priority was edited, stand where it belongs."""
+        """Move the first reservation of a queue after an edit of its priority."""
         *_, entry = heapq.heappop(self._queues[queue])
         self._length -= 1
         self._put(queue)
         self.add([entry])
 
     def _put(self, queue: _Queue) -> None:
-        """Have a queue stand where it belongs now, if any lock is in it."""
+        """Move a queue to its present position, if it is not empty."""
         if self._queues.get(queue):
             head = self._head(queue)
             if self._head_of.get(queue) != head:
@@ -112,7 +112,7 @@ class ReservationQueue:
         return place, turn, self._share(namespace), self._queues[queue][0][0], queue
 
     def _renewed(self, head: _Head) -> _Head | None:
-        """Give what a head ought to be by now; None if another is in its place."""
+        """Return a head as it should be now, or None if another has replaced it."""
         queue = head[-1]
         if self._head_of.get(queue) != head:
             return None
@@ -120,7 +120,7 @@ class ReservationQueue:
         return now
 
     def _note_last(self) -> None:
-        """See what became of the last lock, and have the next one of its queue stand in line."""
+        """Note the result of the last reservation, and add the next one of its queue."""
         if self._last is None:
             return
         queue, entry = self._last

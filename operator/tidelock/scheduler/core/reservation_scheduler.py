@@ -90,18 +90,18 @@ class ReservationScheduler:
         return None if rested is None else self._waiting.steady.instant(rested)
 
     def forget(self) -> None:
-        """Drop what is remembered of earlier rejections. No answer changes by that."""
+        """Forget earlier rejections. No answer changes by that."""
         self._refused.clear()
 
     def look_for_owners(self, now: float) -> None:
-        """Look for bound owners of the reservations whose restoration has left that open."""
+        """Look for bound owners of restored reservations."""
         while self._ledger.opened:
             entry = self._ledger.opened.pop()
             with self._isolated(entry, now):
                 look_for_owner(self._ledger, self._cache, entry, now)
 
     def wake_rested(self, now: float) -> None:
-        """Have reservations be tried again that were left alone after a fault."""
+        """Retry reservations that were left alone after a fault."""
         for key in self._wakes.pop_due(self._waiting.steady.at(now)):
             self._resting.pop(key, None)
             if (entry := self._waiting.waiting.get(key)) is not None:
@@ -217,7 +217,7 @@ class ReservationScheduler:
 
     @contextmanager
     def _isolated(self, entry: ReservationInfo, now: float) -> Iterator[None]:
-        """Do a step about a reservation. If it fails, the record is made anew and left alone for a while."""
+        """Do a step about a reservation. If it fails, the record is rebuilt and left alone for a while."""
         with self._ledger.recovery.isolated(
             "decision", "Reservation", entry.reservation.meta, now
         ) as attempt:

@@ -1,7 +1,7 @@
-"""The life of plans to move pods for locks: looked for, shown, begun once approved, carried out or given up.
+"""The life of migration plans: searched, published, begun once approved, and carried out or given up.
 
-Pure: what is to be evicted is for others to ask for and to do. A plan is begun only if it holds at that very
-moment, and its pods are evicted one after the other, each only while it still helps.
+It does no I/O: the driver carries evictions out. A plan is begun only if it is valid at that moment. Its pods
+are evicted one after the other, each only while that still helps.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.scheduler.defrag.planner import DefragmentationPlanner, Destination
 
-# Seconds between two looks for a lock, and between two for any locks, however many wait: on a large cluster
+# Seconds between two searches for a reservation, and between two for any of them: on a large cluster
 # one takes up to 45 ms, in which nothing else is decided.
 PLAN_SECONDS = 10.0
 _PAUSE = 0.5
@@ -31,7 +31,7 @@ _NONE_LEFT = "as many pods have moved as may, and there is no room yet"
 
 @dataclass(frozen=True, slots=True)
 class MigrationTask:
-    """A plan of a lock, for somebody to carry out."""
+    """A plan of a reservation, for a driver to carry out."""
 
     reservation: Key
     uid: str
@@ -60,14 +60,14 @@ class DefragmentationController:
         return tasks
 
     def want(self, entry: ReservationInfo, now: float) -> None:
-        """Have a lock that was refused be looked at, if pods may be moved for it."""
+        """Schedule a search for a refused reservation, if pods may move for it."""
         if entry.plan is not None:
             self._urgent[entry.key] = None
         elif entry.may_move and entry.key not in self._awaited:
             self._await(entry.key, 0.0, now)
 
     def next_due(self) -> float | None:
-        """Instant at which `step` has something to do; 0 for at once, None for never."""
+        """Return when `step` has something to do: 0 for at once, None for never."""
         if self._urgent or self._ledger.nominations.planned:
             return 0.0
         due = self._looks.next()
@@ -101,7 +101,7 @@ class DefragmentationController:
                     return
 
     def next_victim(self, task: MigrationTask) -> Pod | None:
-        """Give the pod of a plan to evict next; None if it is through, or was given up."""
+        """Return the next pod of a plan to evict, or None if the plan has ended."""
         entry, plan = self._plan_of(task)
         if entry is None or plan is None or not migration_is_stored(entry.reservation, plan):
             return None
@@ -118,18 +118,18 @@ class DefragmentationController:
         return None
 
     def evicted(self, uid: str) -> None:
-        """Learn that a pod is being evicted."""
+        """Note that a pod is being evicted."""
         if self._cache.get(uid) is not None:
             self._cache.evicting.add(uid)
 
     def spared(self, task: MigrationTask, uid: str) -> None:
-        """Learn that a pod was not evicted, and will not be unless it is asked for again."""
+        """Note that a pod was not evicted, and will not be without another request."""
         entry, plan = self._plan_of(task)
         if entry is not None and plan is not None:
             self._ledger.nominations.note_progress(entry, plan.spared(uid))
 
     def failed(self, task: MigrationTask, why: str, now: float) -> None:
-        """Learn that a plan can't be carried out."""
+        """Note that a plan can't be carried out."""
         entry, plan = self._plan_of(task)
         if entry is not None and plan is not None:
             self._give_up(entry, why, now)
@@ -141,7 +141,7 @@ class DefragmentationController:
         return entry, entry.plan
 
     def _follow(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> None:
-        """Begin, hand on or end a plan of which, or of whose lock, there is news."""
+        """Begin, hand on or end a plan after a change of it or of its reservation."""
         if not entry.may_move:
             self._give_up(entry, "spec.mayMove does not ask for it any more", now)
         elif plan.under_way:
@@ -152,7 +152,7 @@ class DefragmentationController:
             self._await(entry.key, PLAN_SECONDS, now)
 
     def _look(self, entry: ReservationInfo, now: float) -> None:
-        """Find a plan for a lock, or see whether the one that it has holds."""
+        """Search a plan for a reservation, or check the one that it has."""
         self._await(entry.key, PLAN_SECONDS, now)
         plan = entry.plan
         if plan is not None and plan.under_way:
@@ -190,12 +190,12 @@ class DefragmentationController:
         if entry.plan is not None:
             self._ledger.nominations.plan_moves(entry, None, Event.DROP_MOVES, why, now)
         elif why in (_NONE_FOUND, _NONE_LEFT) and entry.move_problem.startswith(_GIVEN_UP):
-            return  # what went wrong tells more, and `status.moved` how many have gone
+            return  # the failure says more, and `status.moved` how many have gone
         elif entry.move_problem != why:
             self._ledger.nominations.plan_moves(entry, None, None, why, now)
 
     def _go_on(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> None:
-        """Have a plan that is under way be carried out, once that is stored; or give it up."""
+        """Hand on a plan under way once that is stored, or give it up."""
         if why := self._obstacle(entry, plan, now):
             self._give_up(entry, why, now)
             return
@@ -204,12 +204,12 @@ class DefragmentationController:
             self._tasks.append(_task(entry, plan))
         self._ledger.nominations.plan_moves(
             entry, plan, None, "", now
-        )  # whatever it waits for, its room is set aside
+        )  # its capacity is kept in any case
         if entry.key not in self._awaited:
             self._await(entry.key, PLAN_SECONDS, now)
 
     def _obstacle(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> str:
-        """Say why a plan that is under way can't go on; empty if it can."""
+        """Return why a plan under way can't go on, or an empty text."""
         if not entry.may_move or not approved(entry.reservation, plan):
             return "it is not approved any more"
         if problem := self._ledger.quotas.problem(entry):
@@ -227,7 +227,7 @@ class DefragmentationController:
         self._ledger.nominations.plan_moves(entry, None, Event.DROP_MOVES, f"{_GIVEN_UP}: {why}", now)
 
     def _settled(self) -> Iterator[Destination]:
-        """Give the pods that are on their way elsewhere by other plans."""
+        """Return the pods that leave for other nodes by other plans."""
         for uid, task in list(self._begun.items()):
             _, plan = self._plan_of(task)
             if plan is None:

@@ -1,9 +1,9 @@
-"""Which pods may be moved: evicted for a lock, because another one takes their place elsewhere.
+"""Decides which pods may move: they are evicted for a reservation, and controllers replace them elsewhere.
 
-A pod is left alone unless its controller makes another one. In the namespace of the lock that is enough, for
-the usual controllers; in other namespaces the pod, or its namespace, has to agree by the annotation
-`tidelock.dev/movable: "true"`, as nobody there has asked for the lock. So has, everywhere, a pod of any
-other controller. "false" keeps a pod where it is, and so does the annotation that cluster-autoscaler reads.
+A pod without a controller that replaces it never moves. In the reservation's own namespace, pods of the usual
+controllers may move. In other namespaces, the pod or its namespace must agree by the annotation
+`tidelock.dev/movable: "true"`, because the reservation is not theirs. So must, everywhere, a pod of any other
+controller. "false" keeps a pod where it is, and so does the annotation that cluster-autoscaler reads.
 """
 
 from math import inf
@@ -33,7 +33,7 @@ _ROOTED = frozenset({"DaemonSet", "Node"})
 
 
 def may_be_moved(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool:
-    """Tell whether a pod may be evicted for a lock, budgets aside; one that is going already need not be."""
+    """Return whether a pod may be evicted for a reservation, apart from budgets."""
     pod = placed.pod
     if placed.assumed or pod.leaving or pod.uid in handle.cache.evicting:
         return False
@@ -47,7 +47,7 @@ def may_be_moved(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool
 
 
 def _agrees(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool:
-    """Tell whether a pod is one that its controller replaces, and that nobody wants to stay."""
+    """Return whether a controller replaces the pod and no annotation keeps it."""
     meta, controller = placed.pod.meta, placed.pod.meta.controller
     if controller is None or controller.kind in _ROOTED or meta.namespace == _SYSTEM:
         return False

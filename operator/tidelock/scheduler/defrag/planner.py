@@ -1,12 +1,12 @@
-"""Which pods would have to move so that a lock fits, and whether there is room for them elsewhere.
+"""Plans which pods must move so that a reservation fits, and checks that they fit elsewhere.
 
-The plan is the smallest: the fewest pods, then those of the lowest priority, then those that take the least.
-Each of them has to fit on another node, by the filters of its own scheduler, with all of them gone, the lock
-in their place and those before it already there. No budget is strained, unlike in preemption.
+The plan is the smallest: the fewest pods, then those of the lowest priority, then those with the smallest
+requests. Each of them must fit on another node by the filters of its own scheduler, with all of them gone,
+the reservation in their place and the earlier ones of the plan already there. No budget is violated, unlike in
+preemption.
 
-What is tried is bounded, whatever the size of the cluster: of the nodes on which the lock would fit but for
-room, those that lack the least; there, as many sets of pods as are told below; and of the nodes with room for
-a pod, those with the most.
+The search is bounded in a cluster of any size. It tries the nodes with the smallest shortfall, a limited
+number of sets of pods on each, and the nodes with the most free capacity for each pod.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ Destination = tuple[Pod, str]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A lock that waits, as the filters judge it now."""
+    """A waiting reservation, as the filters judge it now."""
 
     entry: ReservationInfo
     evaluation: Evaluation
@@ -64,13 +64,13 @@ class _Case:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A node of a case: the pods that may be moved from it, and how much the lock lacks there.
+    """A node with the pods that may move from it, and the amounts that the reservation lacks there.
 
     Attributes:
-        row: of the snapshot.
+        row: the row of the snapshot.
         going: pods that leave it in any case.
-        amounts: P x W, what each of the pods takes of each resource that is wanted.
-        lacking: W.
+        amounts: P x W, the requests of each pod for each wanted resource.
+        lacking: W, the shortfall of each wanted resource.
 
     """
 
@@ -95,12 +95,12 @@ class DefragmentationPlanner:
     def find(
         self, entry: ReservationInfo, now: float, settled: Sequence[Destination] = ()
     ) -> MigrationPlan | None:
-        """Plan the fewest moves that make room for a lock; None if there are none, or it takes no moves.
+        """Return the plan with the fewest moves, or None if there is no plan or none is needed.
 
         Args:
-            entry: a lock that waits.
-            now: the instant.
-            settled: pods that are on their way elsewhere, for other locks.
+            entry: a waiting reservation.
+            now: the current time.
+            settled: pods that leave for other nodes, for other reservations.
 
         """
         case = self._case(entry, now)
@@ -120,7 +120,7 @@ class DefragmentationPlanner:
     def renew(
         self, entry: ReservationInfo, plan: MigrationPlan, now: float, settled: Sequence[Destination] = ()
     ) -> MigrationPlan | None:
-        """Give a plan as it would be made now: for other nodes maybe; None if it does not hold any more."""
+        """Return a plan as it would be made now, maybe with other nodes, or None if it is no longer valid."""
         case = self._case(entry, now)
         row = None if case is None or case.evaluation.result.fits.any() else case.snapshot.row(plan.node)
         placed = [self._cache.get(move.uid) for move in plan.moves]
@@ -135,7 +135,7 @@ class DefragmentationPlanner:
         return self._plan(case, site, there, settled)
 
     def still_helps(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> bool:
-        """Tell whether a plan that is under way still makes room, once all who are to go have gone."""
+        """Return whether a plan under way still frees enough capacity once all of its pods have gone."""
         case = self._case(entry, now)
         row = None if case is None else case.snapshot.row(plan.node)
         if case is None or row is None or self._nominated(case, row):
@@ -146,14 +146,14 @@ class DefragmentationPlanner:
         return self._makes_room(case, site, [each for each in left if each not in site.going])
 
     def movable(self, uid: str, entry: ReservationInfo) -> bool:
-        """Tell whether a pod may be moved for a lock, or need not be any more."""
+        """Return whether a pod may move for a reservation, or has gone."""
         placed = self._cache.get(uid)
         if placed is None or placed.pod.leaving or uid in self._cache.evicting:
             return True
         return may_be_moved(self._handle, placed, entry)
 
     def _case(self, entry: ReservationInfo, now: float) -> _Case | None:
-        """Have the filters judge a lock; None if that can't be told of single nodes."""
+        """Return a reservation as the filters judge it, or None if a rejection concerns no single node."""
         pod = entry.reservation.pod
         if pod is None:
             return None
@@ -164,7 +164,7 @@ class DefragmentationPlanner:
         return _Case(entry, evaluation, evaluation.snapshot.wanted(pod.requests))
 
     def _sites(self, case: _Case) -> Iterator[_Site]:
-        """Give nodes on which moves might make room, those that lack the least first."""
+        """Yield nodes on which moves may help, those with the smallest shortfall first."""
         snapshot, evaluation = case.snapshot, case.evaluation
         possible: Mask = np.zeros(len(snapshot), np.bool_)
         for plugin, mask in evaluation.result.ruled_out:
@@ -200,14 +200,14 @@ class DefragmentationPlanner:
         return _Site(row, name, pods, going, amounts, lacking)
 
     def _nominated(self, case: _Case, row: int) -> bool:
-        """Tell whether room is being made on a node for others."""
+        """Return whether capacity of a node is being freed for others."""
         nominated = self._cache.nominator.on(case.snapshot.nodes[row].name)
         return any(pod.uid != case.pod.uid for pod in nominated)
 
     def _plan(
         self, case: _Case, site: _Site, pods: Sequence[Placed], settled: Sequence[Destination]
     ) -> MigrationPlan | None:
-        """Make a plan of moving these pods, if that makes room and there is room for them."""
+        """Return the plan to move these pods, if that frees enough and they fit elsewhere."""
         if not permitted(self._handle.objects.pod_disruption_budgets, pods):
             return None
         if not self._makes_room(case, site, pods):
@@ -227,7 +227,7 @@ class DefragmentationPlanner:
         )
 
     def _makes_room(self, case: _Case, site: _Site, pods: Sequence[Placed]) -> bool:
-        """Tell whether the lock fits on a node without these pods and those that go anyway."""
+        """Return whether the reservation fits on a node without these pods and those that leave anyway."""
         gone = [*site.going, *pods]
         whatif = case.evaluation.whatif(np.array([site.row]))
         whatif.shift(_taken(case.snapshot, [each.pod for each in gone]), -1)
@@ -243,7 +243,7 @@ class DefragmentationPlanner:
         source: str,
         now: float,
     ) -> str | None:
-        """Give the node to which a pod's replacement would go; None if there is room on no other."""
+        """Return the node for a pod's replacement, or None if it fits on no other."""
         pod = _replacement(mover.pod)
         profile = self._profiles.get(pod.spec.scheduler_name, self._profile)
         with self._pipeline.evaluate(profile, pod, now) as evaluation:
@@ -261,7 +261,7 @@ class DefragmentationPlanner:
         return None if chosen is None else chosen.name
 
     def _open_to(self, evaluation: Evaluation, source: str) -> Iterator[Rows]:
-        """Give nodes with room for a pod beside all locks, a few at a time, those with the most first."""
+        """Yield nodes with free capacity for a pod, a few at a time, those with the most first."""
         snapshot = evaluation.snapshot
         wanted = snapshot.wanted(evaluation.pod.requests)
         fits = snapshot.free_for(wanted, beside_reservations=True)
@@ -275,11 +275,11 @@ class DefragmentationPlanner:
 
 
 _Choice = tuple[tuple[float, float, float, int, tuple[int, ...]], _Site, Sequence[Placed]]
-"""A set of pods that takes away what is lacking, with what it costs."""
+"""A set of pods that frees the shortfall, with its cost."""
 
 
 def _sets(case: _Case, site: _Site, size: int) -> Iterator[_Choice]:
-    """Give the sets of so many pods of a node that take what the lock lacks, some of the cheapest."""
+    """Yield some of the cheapest sets of so many pods that free the shortfall."""
     useful = np.minimum(site.amounts, np.maximum(site.lacking, 0))
     usefulness = (useful / np.maximum(site.lacking, 1)).sum(axis=1)
     order = np.argsort(-usefulness, kind="stable")[: _PODS[size]]
@@ -317,14 +317,14 @@ def _as_if(evaluation: Evaluation, gone: Collection[Placed], settled: Sequence[D
 
 
 def _replacement(pod: Pod) -> Pod:
-    """Give the pod that a controller makes for one that is gone."""
+    """Return the pod with which a controller replaces one that is gone."""
     meta = msgspec.structs.replace(pod.metadata, uid=f"{pod.uid}-replaced")
     spec = msgspec.structs.replace(pod.spec, node_name="")
     return Pod(metadata=meta, spec=spec, status=PodStatus())
 
 
 def _arrivals(snapshot: Snapshot, rows: Rows, settled: Sequence[Destination]) -> Amounts:
-    """Sum what pods on their way take of some nodes, as rows for `WhatIf.shift`."""
+    """Return the requests of arriving pods on some nodes, as rows for `WhatIf.shift`."""
     amounts = np.zeros((len(rows), 2 * len(snapshot.resources) + 2), np.int64)
     for pod, name in settled:
         amounts[rows == snapshot.row(name)] += _taken(snapshot, [pod])[0]
@@ -332,7 +332,7 @@ def _arrivals(snapshot: Snapshot, rows: Rows, settled: Sequence[Destination]) ->
 
 
 def _taken(snapshot: Snapshot, pods: Sequence[Pod]) -> Amounts:
-    """Sum what pods take, as the one row for `WhatIf.shift`."""
+    """Return the sum of requests, as the one row for `WhatIf.shift`."""
     width = len(snapshot.resources)
     amounts = np.zeros((1, 2 * width + 2), np.int64)
     for pod in pods:
@@ -342,6 +342,6 @@ def _taken(snapshot: Snapshot, pods: Sequence[Pod]) -> Amounts:
 
 
 def _weight(case: _Case, placed: Placed) -> float:
-    """Tell how large a pod is beside a lock: the sum of its shares in what that wants."""
+    """Return the size of a pod relative to a reservation: the sum of its shares in the requests."""
     vector = case.snapshot.vector(placed.pod.requests)
     return sum(int(vector[column]) / units for column, units in case.wanted)

@@ -29,8 +29,8 @@ class Decision(NamedTuple):
         at: seconds since the epoch.
         kind: the kind of the object.
         key: its namespace and name.
-        verdict: `Scheduled`, `Unschedulable` or `Error` of a pod; the phase of a reservation since then.
-        node: the node with capacity for it; empty if there is none, or the reservation has ended.
+        verdict: `Scheduled`, `Unschedulable` or `Error` of a pod, or the phase of a reservation since then.
+        node: the node with capacity for it, or empty without one or after the end of a reservation.
         why: the reasons, unless there simply is capacity.
 
     """
