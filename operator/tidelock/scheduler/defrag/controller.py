@@ -202,9 +202,7 @@ class DefragmentationController:
         self._begun[entry.uid] = _task(entry, plan)
         if migration_is_stored(entry.reservation, plan):
             self._tasks.append(_task(entry, plan))
-        self._ledger.nominations.plan_moves(
-            entry, plan, None, "", now
-        )  # its capacity is kept in any case
+        self._ledger.nominations.plan_moves(entry, plan, None, "", now)  # its capacity is kept in any case
         if entry.key not in self._awaited:
             self._await(entry.key, PLAN_SECONDS, now)
 

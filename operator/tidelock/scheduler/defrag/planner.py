@@ -2,8 +2,8 @@
 
 The plan is the smallest: the fewest pods, then those of the lowest priority, then those with the smallest
 requests. Each of them must fit on another node by the filters of its own scheduler, with all of them gone,
-the reservation in their place and the earlier ones of the plan already there. No budget is violated, unlike in
-preemption.
+the reservation in their place and the earlier ones of the plan already there. Unlike in preemption, no budget
+is violated.
 
 The search is bounded in a cluster of any size. It tries the nodes with the smallest shortfall, a limited
 number of sets of pods on each, and the nodes with the most free capacity for each pod.
