@@ -46,6 +46,7 @@ HELD: frozenset[str] = frozenset(
         "binders",
         "cli",
         "clock",
+        "framework",
         "handlers",
         "isolation",
         "kube",

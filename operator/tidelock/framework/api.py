@@ -1,8 +1,8 @@
 """The extension points of the scheduling framework, vectorised: a plugin sees one pod and all nodes at once.
 
 Names and meanings are those of kube-scheduler's framework. A plugin derives from the extension points that it
-implements; it keeps what it learns of a pod in the CycleState, never in itself, and imports no other plugin.
-Arrays over nodes have one element a row of the snapshot.
+implements. It keeps its data about a pod in the CycleState, never in itself, and imports no other plugin.
+Arrays over nodes have one element for each row of the snapshot.
 """
 
 from abc import ABC, abstractmethod
@@ -74,9 +74,9 @@ SKIP_ALIKE = Status(Code.SKIP, cacheable=True)
 
 
 class Api(Protocol):
-    """How plugins that act (PreBind, Bind, PostFilter's evictions) write to the API server.
+    """Writes to the API server, for plugins that act: PreBind, Bind, PostFilter's evictions.
 
-    A body is anything that becomes JSON; paths are those of the API. Errors are ApiErrors of the client.
+    A body is any JSON value, and paths are those of the API. Errors are ApiErrors of the client.
     """
 
     async def get(self, path: str) -> bytes:
@@ -97,7 +97,7 @@ class Api(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What plugins may use of the scheduler; `api` is None where decisions are only tried out."""
+    """The parts of the scheduler for plugins. `api` is None in trials and dry runs."""
 
     reservations: Reservations
     cache: Cache
@@ -118,28 +118,28 @@ class Plugin(ABC):
     name: ClassVar[str]
 
     per_node: ClassVar[bool] = False
-    """Whether Filter and Score (not yet normalized) judge a node by itself, by what is placed there and by
-    the pod's `placement_key` alone: equal pods share the verdict, and only changed nodes are judged again.
+    """Whether Filter and Score (before normalization) judge a node by itself, by the pods there and by the
+    pod's `placement_key` alone. Equal pods then share the answer, and only changed nodes are judged again.
     """
 
     depends_on_placement: ClassVar[bool] = True
-    """Whether a verdict depends on what is placed on nodes: a Filter that heeds that not is not asked again
-    when only pods come and go.
+    """Whether an answer depends on the pods on nodes. A Filter without this is not asked again when only pods
+    come and go.
     """
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take the handle and the profile's args; raises ValueError for args that the plugin has not."""
+        """Take the handle and the profile's args. Raises ValueError for unknown args."""
         if args:
             raise ValueError(f"pluginConfig of {self.name}: unknown args {sorted(args)}")
         self.handle = handle
 
 
 class EnqueueExtensions(Plugin):
-    """Tells which events may help the pods that the plugin refused; without it, any event may."""
+    """Registers the events that may help pods which the plugin rejected. Without it any event may."""
 
     @abstractmethod
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events, and hints that look closer; asked once."""
+        """Return the events, with hints that look closer. It is called once."""
 
 
 class PreEnqueue(Plugin):
@@ -154,7 +154,7 @@ class PreEnqueue(Plugin):
 
 
 class QueueSort(Plugin):
-    """Orders the active queue; a profile has exactly one."""
+    """Orders the active queue. A profile has exactly one."""
 
     @abstractmethod
     def sort_key(self, pod: Pod, enqueued_at: float) -> tuple[float, ...]:
@@ -169,71 +169,71 @@ class PreFilter(Plugin):
         """Return SKIP if the plugin's Filter has nothing to say of this pod, SKIP_ALIKE if of no equal."""
 
     def allowed(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask | None:
-        """Tell, after `pre_filter`, which nodes are to be looked at at all; None if it is all of them.
+        """Return, after `pre_filter`, the nodes to look at, or None for all nodes.
 
-        The plugin's Filter must rule the others out too, and says why: it is asked before all other filters.
+        The plugin's Filter must reject the others too, with a reason. It is asked before all other filters.
         """
         del state, pod, snapshot
         return None
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Change what `pre_filter` wrote as if another pod were on its node too.
+        """Change the state of `pre_filter` as if another pod were on its node, too.
 
         Amounts are in the snapshot and not in the state, so most plugins have nothing to do here.
         """
 
     def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Change what `pre_filter` wrote as if another pod were no longer on its node."""
+        """Change the state of `pre_filter` as if another pod were no longer on its node."""
 
 
 class Filter(Plugin):
     """Rules nodes out."""
 
     relents: ClassVar[bool] = False
-    """Whether a node that was ruled out may fit once locks like this are on others."""
+    """Whether a rejected node may fit once equal reservations are on other nodes."""
 
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Tell for each node whether the pod may run there."""
+        """Return for each node whether the pod may run there."""
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node; per-node plugins, asked after every change, tell it faster than this."""
+        """Return the same for one node. Per-node plugins override this with a faster way."""
         return bool(self.filter(state, pod, snapshot.take(np.array([row])))[0])
 
     @abstractmethod
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say why the node was ruled out, in words that are the same for every such node."""
+        """Return why a node was rejected, in words that are the same for every such node."""
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
-        """Count the reasons of many nodes; a plugin that rules out thousands counts them faster than this."""
+        """Count the reasons of many nodes. Plugins that reject thousands override this with a faster way."""
         return Counter(reason for row in rows for reason in self.reasons(state, pod, snapshot, int(row)))
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell whether the eviction of pods might make room on a node that was ruled out."""
+        """Return whether evictions may help on a rejected node."""
         return True
 
     def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
-        """Tell the same of many nodes; a plugin that rules out thousands tells it faster than this."""
+        """Return the same for many nodes. Plugins that reject thousands override this with a faster way."""
         told = (self.preemption_may_help(state, pod, snapshot, int(row)) for row in rows)
         return np.fromiter(told, np.bool_, len(rows))
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts | None:
-        """Tell for each node how many locks like this the filter lets in, one after the other; None: any.
+        """Return for each node how many equal reservations the filter accepts, or None for any number.
 
-        What else it heeds is for `filter` to tell: the number counts for nodes that have passed all filters.
+        The numbers count for nodes that have passed all filters.
         """
         return None
 
     def among_equals(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
     ) -> Counts:
-        """Return how many locks like this fit on each node beside each other.
+        """Return how many equal reservations fit on each node beside each other.
 
         Args:
-            state: what `pre_filter` has written.
-            pod: the reserve pod of such a lock.
+            state: the state of `pre_filter`.
+            pod: the reserve pod of such a reservation.
             snapshot: all nodes.
-            counts: how many fit on each node if they are nothing to each other; 0 where the first does not.
+            counts: how many fit on each node if they ignore each other, or 0 if the first does not.
             first: the node on which the first would be held.
 
         """
@@ -241,7 +241,7 @@ class Filter(Plugin):
         return counts
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
-        """Say by which numbers the node was ruled out; empty if there are none."""
+        """Return the numbers by which a node was rejected, or an empty text."""
         return ""
 
 
@@ -260,19 +260,19 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """What the filters found: the nodes that fit, and which filter was the first to rule out which others."""
+    """The result of the filters: the nodes that fit, and the first filter that rejected each other node."""
 
     fits: Mask
     ruled_out: tuple[tuple[Filter, Mask], ...]
     filters: tuple[Filter, ...]
-    """The filters that did not skip the pod, to run again on what would be."""
+    """The filters that did not skip the pod, to run again on hypothetical nodes."""
     crowded: tuple[NodeView, ...] = ()
     """The nodes that were ruled out as they would be with the pods that are nominated there."""
     rivals: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
     """The pods that are nominated for nodes and that the pod has to yield to, by row."""
 
     def views(self, mask: Mask, state: CycleState, snapshot: Snapshot) -> Iterator[NodeView]:
-        """Give some of the nodes as they were judged, to ask a filter about them."""
+        """Return some of the nodes as they were judged, to ask a filter about them."""
         if self.crowded:
             mask = mask.copy()
             for view in self.crowded:
@@ -285,7 +285,7 @@ class FilterResult:
             yield NodeView(state, snapshot, rows, rows)
 
     def view(self, state: CycleState, snapshot: Snapshot, row: int) -> NodeView:
-        """Give one node so."""
+        """Return one node in the same way."""
         only = np.zeros(len(self.fits), np.bool_)
         only[row] = True
         return next(self.views(only, state, snapshot))
@@ -293,24 +293,24 @@ class FilterResult:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Who has to go from a node so that a pod fits there, each kind with the most important first."""
+    """The victims on a node without which a pod fits there, each kind with the most important first."""
 
     pods: tuple[Placed, ...]
     reservations: tuple[ReservationInfo, ...] = ()
     violations: int = 0
-    """How many of the pods a PodDisruptionBudget would rather keep."""
+    """Number of the pods that a PodDisruptionBudget protects."""
     borrowers: bool = False
-    """Whether they give back room that they have borrowed, rather than leave theirs to the more important."""
+    """Whether they are borrowers that give capacity back, and not victims of a higher priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """Whether room can be made, on which node the pod is to wait for it, and who has to go from there.
+    """Whether evictions can help, on which node the pod waits for them, and the victims.
 
-    A name of None leaves the pod's nomination as it is; an empty one takes it away. `candidates` gives all
-    nodes that would do, for extenders to be asked about; without it none are. `obstacles` names the filters
-    that would rule nodes out without all who could be evicted there, too. `unfinished` tells that there are
-    more nodes to try, in another attempt.
+    A nominated node of None keeps the pod's nomination, and an empty one removes it. `candidates` returns all
+    suitable nodes, about which extenders are asked. Without it they are not. `obstacles` are the filters that
+    would reject nodes even without all possible victims. `unfinished` means that another attempt can try more
+    nodes.
     """
 
     status: Status
@@ -327,7 +327,7 @@ class OneReason(Filter):
     reason: ClassVar[str]
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Give the one reason."""
+        """Return the only reason."""
         return (self.reason,)
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
@@ -336,15 +336,15 @@ class OneReason(Filter):
 
 
 class PostFilter(Plugin):
-    """Tries to make room for a pod that no node fits."""
+    """Tries to free capacity for a pod that fits on no node."""
 
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
-        """Nominate a node, or say why that can't be; a first SUCCESS ends the search.
+        """Return a nomination with victims, or why there is none. The first SUCCESS ends the search.
 
-        It decides and changes nothing: the victims go, and the pod is nominated, once the decision is made.
+        It changes nothing: evictions and the nomination follow once the decision is made.
         """
 
 
@@ -364,7 +364,7 @@ class Score(Plugin):
         """Score each of these rows, which ascend, from 0 to MAX_NODE_SCORE after `normalize`."""
 
     def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
-        """Score one row alike; per-node plugins, asked after every change, do it faster than this."""
+        """Return the score of one row. Per-node plugins override this with a faster way."""
         return float(self.score(state, pod, snapshot.take(np.array([row])), np.array([0]))[0])
 
     @property
@@ -382,11 +382,11 @@ class Reserve(Plugin):
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
-        """Note that the pod is about to be bound; a status that is not ok stops that."""
+        """Note that the pod is about to be bound. A status that is not ok stops that."""
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
-        """Undo reserve; must be safe even if reserve was not called."""
+        """Undo `reserve`. It must be safe even if `reserve` was not called."""
 
 
 class Permit(Plugin):
@@ -398,15 +398,15 @@ class Permit(Plugin):
 
 
 class PreBind(Plugin):
-    """Does what must be done before a pod is bound; runs beside the decision loop."""
+    """Prepares a binding, beside the decision loop."""
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Return once it is done; a status that is not ok undoes the decision."""
+        """Return once the preparation is done. A status that is not ok undoes the decision."""
 
 
 class Bind(Plugin):
-    """Binds a pod; runs beside the decision loop."""
+    """Binds a pod, beside the decision loop."""
 
     @abstractmethod
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -418,4 +418,4 @@ class PostBind(Plugin):
 
     @abstractmethod
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Clean up or tell others; the binding stands."""
+        """Clean up, or notify others. The binding stands."""

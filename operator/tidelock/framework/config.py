@@ -1,4 +1,4 @@
-"""What a configuration file means: its profiles beside the default plugins, its extenders, its backoff.
+"""Reads a configuration file: its profiles beside the default plugins, its extenders, its backoff.
 
 Sources: kube-scheduler 1.36, apis/config/v1/defaults.go and default_plugins.go (mergePlugins),
 apis/config/validation/validation.go, profile/profile.go and scheduler.go (buildExtenders).
@@ -85,9 +85,9 @@ class Builtins:
     Attributes:
         registry: all of them, by name.
         defaults: the default profile.
-        kept: those that `*` does not disable, as no file for kube-scheduler can mean them.
-        needed: those that can't be disabled, with the extension points where they are needed.
-        counting: those that count resources; what the first one is told to ignore, all of them ignore.
+        kept: plugins that `*` does not disable, as files for kube-scheduler do not know them.
+        needed: plugins that can't be disabled, with the extension points where they are needed.
+        counting: plugins that count resources. All of them ignore the resources that the first one ignores.
 
     """
 
@@ -103,12 +103,12 @@ class Configuration:
     """How to schedule.
 
     Attributes:
-        profiles: one for each schedulerName; the first one places locks.
+        profiles: one for each schedulerName. The first one places reservations.
         registry: every plugin that they enable, by name.
-        initial_backoff: seconds until a pod that was refused is tried again; doubles with every attempt.
-        max_backoff: the most that it grows to.
-        extenders: whom to ask about nodes, in this order.
-        ignored: fields of the file that are valid, and of no effect here.
+        initial_backoff: seconds of the first backoff, which doubles with each further one.
+        max_backoff: longest backoff in seconds.
+        extenders: the extenders, in the order in which they are asked.
+        ignored: valid fields of the file without an effect here.
 
     """
 
@@ -121,11 +121,11 @@ class Configuration:
 
 
 LoadPlugins = Callable[[Collection[str]], Mapping[str, PluginFactory]]
-"""Loads plugins that do not come with the scheduler; leaves out names that nobody has installed."""
+"""Loads plugins that do not come with the scheduler. It leaves out names that are not installed."""
 
 
 def default_configuration(scheduler_name: str, builtins: Builtins) -> Configuration:
-    """Give the default profile under a name."""
+    """Return the default profile under a name."""
     profile = ProfileSettings(scheduler_name, builtins.defaults, kept=builtins.kept)
     return Configuration(profiles=(profile,), registry=builtins.registry)
 
@@ -134,7 +134,7 @@ def read_configuration(text: str, builtins: Builtins, load: LoadPlugins) -> Conf
     """Read a KubeSchedulerConfiguration.
 
     Raises:
-        ConfigurationError: it is wrong; the message names the fields.
+        ConfigurationError: it is invalid. The message names the fields.
 
     """
     file = decode_file(text)
@@ -172,7 +172,7 @@ def _numbered(profiles: list[ProfileFile]) -> Iterator[tuple[str, ProfileFile]]:
 
 
 def _sets(profile: ProfileFile) -> Iterator[tuple[str, PluginSetFile]]:
-    """Give what a profile says, by the name of the extension point, multiPoint first."""
+    """Return the plugin sets of a profile by extension point, multiPoint first."""
     yield "multiPoint", profile.plugins.multi_point
     for point in EXTENSION_POINTS:
         yield point, getattr(profile.plugins, _snake(point))
@@ -188,7 +188,7 @@ def _camel(snake: str) -> str:
 
 
 def _named(profiles: list[ProfileFile]) -> set[str]:
-    """Give the plugins that a file enables by name."""
+    """Return the names of the plugins that a file enables."""
     return {entry.name for profile in profiles for _, plugins in _sets(profile) for entry in plugins.enabled}
 
 
@@ -210,7 +210,7 @@ def _profile_problems(profiles: list[ProfileFile]) -> Iterator[str]:
 
 
 def _scheduler_name(profile: ProfileFile, *, alone: bool) -> str:
-    """Give the profile's name; only one that is alone may leave it out."""
+    """Return the profile's name. Only a single profile can leave it out."""
     if profile.scheduler_name is None:
         return DEFAULT_NAME if alone else ""
     return profile.scheduler_name
@@ -258,7 +258,7 @@ def _extender_problems(extenders: list[Extender]) -> Iterator[str]:
 
 
 def _is_extended(name: str) -> bool:
-    """Tell whether a resource is one of devices: a qualified name outside of kubernetes.io."""
+    """Return whether a resource is an extended one: a qualified name outside of kubernetes.io."""
     own = "/" in name and "kubernetes.io/" not in name
     return own and not name.startswith("requests.") and re.fullmatch(QUALIFIED_NAME, name) is not None
 
@@ -317,8 +317,8 @@ def _enabled(entry: PluginEntry) -> Enabled:
 def _merged(builtins: Builtins, custom: PluginSetFile) -> tuple[Enabled, ...]:
     """Merge multiPoint with the default plugins.
 
-    A default plugin that is enabled again takes its new weight and keeps its place; others follow in their
-    order. Behind `*` only the file's plugins are left, and then those that it does not reach.
+    A default plugin that is enabled again takes its new weight and keeps its place. Others follow in their
+    order. After `*` only the file's plugins are left, and then those that it does not reach.
     """
     enabled = list(map(_enabled, custom.enabled))
     disabled = {entry.name for entry in custom.disabled}
@@ -346,7 +346,7 @@ def _needed_problems(settings: tuple[ProfileSettings, ...], builtins: Builtins) 
 
 
 def _ignored(file: ConfigurationFile, registry: Mapping[str, PluginFactory]) -> Iterator[str]:
-    """List the paths of what is valid and has no effect."""
+    """Yield the paths of valid fields without an effect."""
     yield from (_camel(unused) for unused in _UNUSED if getattr(file, unused) is not None)
     for path, profile in _numbered(file.profiles):
         if profile.percentage_of_nodes_to_score is not None:

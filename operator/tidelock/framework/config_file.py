@@ -1,7 +1,7 @@
-"""The file format: a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, decoded strictly.
+"""The file format: a KubeSchedulerConfiguration, decoded strictly.
 
-The types are those of k8s.io/kube-scheduler/config/v1 of Kubernetes 1.36. Whatever is unknown, given twice or
-of a wrong type is refused with its path and value; null counts as not given, as it does upstream.
+The types are those of k8s.io/kube-scheduler/config/v1 of Kubernetes 1.36. Unknown or repeated fields and
+wrong types are refused with path and value. Null counts as missing, as in kube-scheduler.
 """
 
 import json
@@ -35,19 +35,19 @@ _DURATION = re.compile(f"0|({_PART.pattern})+")
 
 
 class ConfigurationError(ValueError):
-    """The configuration is wrong; the message names the fields, in one line whatever it quotes."""
+    """The configuration is invalid. The message names the fields, in one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
 
 
 def invalid(path: str, value: object, expected: str) -> str:
-    """Tell that a field has a value that it can't have, in the words of Kubernetes."""
+    """Return the message for an invalid value of a field, in the words of Kubernetes."""
     return f"{path}: Invalid value: {_shown(value)}: {expected}"
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """Raise a ConfigurationError that tells of all problems, if there are any."""
+    """Raise a ConfigurationError with all problems, if there are any."""
     text = "; ".join(problems)
     if text:
         raise ConfigurationError(text)
@@ -76,7 +76,7 @@ class _Part(BaseModel):
 
 
 def parse_duration(text: str) -> float:
-    """Read a duration of Go, such as 1m30s, as seconds; raises ValueError if it is none, or negative."""
+    """Read a duration of Go, such as 1m30s, as seconds. Raises ValueError if it is invalid or negative."""
     if not _DURATION.fullmatch(text):
         raise ValueError('should be a duration such as "5s" or "1m30s"')
     return sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
@@ -117,14 +117,14 @@ class PluginEntry(_Part):
 
 
 class PluginSetFile(_Part):
-    """What is enabled and disabled at an extension point."""
+    """The plugins that are enabled and disabled at an extension point."""
 
     enabled: list[PluginEntry] = []
     disabled: list[PluginEntry] = []
 
 
 class PluginsFile(_Part):
-    """What is enabled and disabled, by extension point."""
+    """The enabled and disabled plugins by extension point."""
 
     pre_enqueue: PluginSetFile = PluginSetFile()
     queue_sort: PluginSetFile = PluginSetFile()
@@ -160,7 +160,7 @@ class ProfileFile(_Part):
 
 
 class ExtenderTls(_Part):
-    """How to speak TLS with an extender; data takes precedence over files."""
+    """TLS settings of an extender. Data takes precedence over files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -180,7 +180,7 @@ class ManagedResource(_Part):
 
 
 class Extender(_Part):
-    """How to call an extender; a verb that is empty is not called."""
+    """How to call an extender. An empty verb is not called."""
 
     url_prefix: Url
     filter_verb: str = ""
@@ -276,7 +276,7 @@ class StrictLoader(yaml.SafeLoader):
 
 
 def _without_nulls(value: Any) -> Any:
-    """Leave out what is given as null."""
+    """Return a mapping without its null values."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -285,7 +285,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def problem_text(problem: Any) -> str:
-    """Tell one of the errors of a ValidationError: the field, its value, what is expected."""
+    """Return the message of a ValidationError's error: the field, its value, the expectation."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(
         "."
     )

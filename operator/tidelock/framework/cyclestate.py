@@ -1,4 +1,4 @@
-"""What plugins pass on to themselves from one extension point to the next, for one pod."""
+"""Data that plugins keep from one extension point to the next, for one pod."""
 
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 class CycleState:
     """Values by their type: a plugin defines a class of its own and writes one instance of it.
 
-    A value that add_pod or remove_pod changes has a method `clone` that copies it; others are not changed.
+    A value that `add_pod` or `remove_pod` changes has a method `clone`. Others are not changed.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class CycleState:
         self._values[type(value)] = value
 
     def clone(self) -> "CycleState":
-        """Copy the state, so that what would be can be tried out on it."""
+        """Return a copy, on which changes can be tried."""
         copy = CycleState()
         copy._values = {
             kind: value.clone() if hasattr(value, "clone") else value for kind, value in self._values.items()
@@ -27,10 +27,10 @@ class CycleState:
         return copy
 
     def read(self, kind: type[T]) -> T | None:
-        """Give back the value of this type, or None."""
+        """Return the value of this type, or None."""
         return self._values.get(kind)
 
     def expect(self, kind: type[T]) -> T:
-        """Give back the value of this type; raises KeyError if no earlier extension point wrote it."""
+        """Return the value of this type. Raises KeyError if no earlier extension point wrote it."""
         value: T = self._values[kind]
         return value

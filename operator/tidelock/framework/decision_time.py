@@ -1,10 +1,10 @@
-"""When a decision is made, for plugins whose judgement changes with time alone."""
+"""The time of a decision, for plugins with answers that depend on time."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionTime:
-    """The instant of the decision, in seconds since the epoch; the cycle writes it into every state."""
+    """The time of the decision in seconds since the epoch, which the cycle writes into every state."""
 
     now: float

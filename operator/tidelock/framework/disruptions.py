@@ -12,7 +12,7 @@ from tidelock.model.meta import Key
 
 
 def violating(budgets: Budgets, pods: Sequence[Placed]) -> list[bool]:
-    """Tell which of these evictions, in this order, violate a budget."""
+    """Return which of these evictions, in this order, violate a budget."""
     left: dict[Key, int] = {}
     found = []
     for placed in pods:
@@ -28,7 +28,7 @@ def violating(budgets: Budgets, pods: Sequence[Placed]) -> list[bool]:
 
 
 def permitted(budgets: Budgets, pods: Sequence[Placed]) -> bool:
-    """Tell whether the Eviction API would evict all of these pods now, one after the other.
+    """Return whether the Eviction API would evict all of these pods now, one after the other.
 
     It evicts no pod that several budgets select.
     """

@@ -1,7 +1,7 @@
-"""What happens in a cluster that may help a pod which was refused: a resource, and what was done to it.
+"""Events in a cluster that may help a rejected pod: a resource, and an action on it.
 
-Names, and the way in which changes are told apart, are those of kube-scheduler 1.36 (framework/types.go,
-framework/events.go); the resources Reservation and WaterLevel are Tidelock's own.
+Names, and the distinction of changes, are those of kube-scheduler 1.36 (framework/types.go,
+framework/events.go). The resources Reservation and WaterLevel are Tidelock's own.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,13 +14,13 @@ from tidelock.model.pods import Pod
 
 
 class Resource(StrEnum):
-    """What an event is about."""
+    """The resource of an event."""
 
     POD = "Pod"
     """For registering alone: assigned pods and the refused one."""
     ASSIGNED_POD = "AssignedPod"
     UNSCHEDULABLE_POD = "UnschedulablePod"
-    """The refused pod itself: nobody hears of changes of others before they are assigned."""
+    """The rejected pod itself. Changes of other unassigned pods are no events."""
     NODE = "Node"
     NAMESPACE = "Namespace"
     PERSISTENT_VOLUME = "PersistentVolume"
@@ -37,7 +37,7 @@ class Resource(StrEnum):
 
 
 class Action(IntFlag):
-    """What was done. A change that is none of the special ones is an UPDATE of everything."""
+    """The action. A change without a special action is an UPDATE of everything."""
 
     ADD = auto()
     DELETE = auto()
@@ -66,11 +66,11 @@ class Action(IntFlag):
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     )
     ACTIVE = auto()
-    """A lock has got room; the object is its `ReservationInfo`."""
+    """A reservation has got capacity. The object is its `ReservationInfo`."""
     LENT = auto()
-    """A reservation is active, and pods that can be evicted use some of it; the object as for `ACTIVE`."""
+    """A reservation is active, and borrowers use some of it. The object is as for `ACTIVE`."""
     FREED = auto()
-    """A lock has given room back, or some of it; the object is its `ReservationInfo`."""
+    """A reservation has freed capacity, or some of it. The object is its `ReservationInfo`."""
     ALL = ADD | DELETE | UPDATE | ACTIVE | LENT | FREED
 
 
@@ -86,7 +86,7 @@ _COVERED = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A resource and an action; plugins register for several actions at once."""
+    """A resource and an action. Plugins can register for several actions at once."""
 
     resource: Resource
     action: Action
@@ -97,15 +97,15 @@ class ClusterEvent:
         return f"{self.resource}{_NAMES[self.action]}"
 
     def covers(self, event: "ClusterEvent") -> bool:
-        """Whether somebody who registered for this hears of that."""
+        """Return whether a registration for this event covers another one."""
         resources = _COVERED.get(self.resource)
         of_interest = event.resource in resources if resources else event.resource is self.resource
         return of_interest and not event.action & ~self.action
 
 
 Hint = Callable[[Pod, Any, Any], bool]
-"""Tells by the refused pod, and an object before and after, whether the pod may fit now; None where there is
-no object. A hint that raises counts as a yes.
+"""Returns whether a rejected pod may fit now, from the pod and an object before and after the change, each of
+which may be None. A hint that raises counts as a yes.
 """
 
 
@@ -137,9 +137,9 @@ UNSCHEDULABLE_TIMEOUT = "UnschedulableTimeout"
 
 
 def pod_changes(old: Pod, new: Pod) -> Iterator[ClusterEvent]:
-    """Tell what changed of a pod, as specifically as can be; nothing, if only what scheduling does not read.
+    """Return the changes of a pod, as specifically as possible, or nothing if scheduling does not read them.
 
-    What no special action tells of is an UPDATE; of the status, only the requests are read.
+    A change without a special action is an UPDATE. Only the requests of the status count.
     """
     resource = Resource.ASSIGNED_POD if new.node_name else Resource.UNSCHEDULABLE_POD
     actions = tuple(_pod_actions(old, new))
@@ -165,7 +165,7 @@ def _wishes(pod: Pod) -> tuple[object, ...]:
 
 
 def node_changes(old: Node, new: Node) -> Iterator[ClusterEvent]:
-    """Tell what changed of a node; nothing, if only what scheduling does not read."""
+    """Return the changes of a node, or nothing if scheduling does not read them."""
     return (ClusterEvent(Resource.NODE, action) for action in _node_actions(old, new))
 
 

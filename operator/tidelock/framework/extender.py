@@ -1,4 +1,4 @@
-"""Extenders: whom they care for, what they are sent, what their answers mean.
+"""Extenders: the pods that they are asked about, the requests, and the meaning of their answers.
 
 The JSON is that of k8s.io/kube-scheduler/extender/v1 of Kubernetes 1.36: its fields have the names of Go, and
 answers are read in any case of letters, as Go does. The rules are those of kube-scheduler's extender.go and
@@ -76,7 +76,7 @@ class ExtenderFailure:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderFilterResult:
-    """What one extender left of the nodes, and why not more."""
+    """The nodes that one extender lets pass, and the reasons about the others."""
 
     names: tuple[str, ...]
     failed: Mapping[str, ExtenderFailure]
@@ -84,14 +84,14 @@ class ExtenderFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderAdviceData:
-    """What all extenders together say of a pod, by the names of nodes.
+    """The answer of all extenders about a pod, by the names of nodes.
 
     Attributes:
-        names: the nodes that they let pass.
-        failed: why others did not, as far as they said.
-        scores: what they add to the weighted scores of the plugins.
-        victims: which nodes they leave to preemption, with who has to go; None if they were not asked.
-        error: why there is no advice at all; empty if there is.
+        names: the nodes that pass.
+        failed: the reasons about others, as far as they are given.
+        scores: additions to the weighted scores of the plugins.
+        victims: the nodes that are left to preemption, with victims, or None without a question.
+        error: why there is no answer at all, or empty.
 
     """
 
@@ -111,7 +111,7 @@ class ExtenderVictims:
 
 
 def is_interested(extender: Extender, pod: Pod) -> bool:
-    """Tell whether a pod names a resource that the extender manages; one that manages none wants all pods."""
+    """Return whether a pod names a managed resource. An extender that manages none gets all pods."""
     if not extender.managed_resources:
         return True
     managed = {resource.name for resource in extender.managed_resources}
@@ -123,12 +123,12 @@ def is_interested(extender: Extender, pod: Pod) -> bool:
 
 
 def has_advice(extender: Extender, pod: Pod) -> bool:
-    """Tell whether an extender is to be asked about nodes for the pod."""
+    """Return whether an extender must be asked about nodes for the pod."""
     return bool(extender.filter_verb or extender.prioritize_verb) and is_interested(extender, pod)
 
 
 def has_say_in_preemption(extender: Extender, pod: Pod) -> bool:
-    """Tell whether an extender is to be asked about victims for the pod."""
+    """Return whether an extender must be asked about victims for the pod."""
     return bool(extender.preempt_verb) and is_interested(extender, pod)
 
 
@@ -143,7 +143,7 @@ def nodes_request(extender: Extender, pod: Pod, nodes: Iterable[Node]) -> bytes:
 
 
 def read_filtered(extender: Extender, answer: bytes, asked: Iterable[str]) -> ExtenderFilterResult:
-    """Read an ExtenderFilterResult; raises AnswerError."""
+    """Read an ExtenderFilterResult. Raises AnswerError."""
     result = _convert(_fields(_decoded(answer)), _FilterResult)
     if result.error:
         raise AnswerError(result.error)
@@ -166,7 +166,7 @@ def read_filtered(extender: Extender, answer: bytes, asked: Iterable[str]) -> Ex
 
 
 def read_priorities(extender: Extender, answer: bytes) -> list[tuple[str, int]]:
-    """Read a HostPriorityList as what it adds to the scores of nodes; raises AnswerError."""
+    """Read a HostPriorityList as additions to the scores of nodes. Raises AnswerError."""
     items = _convert(_decoded(answer), _ITEMS) or []
     hosts = _convert([_fields(item) for item in items], tuple[_HostPriority, ...])
     return [(each.host, each.score * extender.weight * _POINTS) for each in hosts]
@@ -181,7 +181,7 @@ def binding_request(pod: Pod, node_name: str) -> bytes:
 
 
 def read_binding(answer: bytes) -> None:
-    """Read an ExtenderBindingResult; raises AnswerError if the pod was not bound."""
+    """Read an ExtenderBindingResult. Raises AnswerError if the pod was not bound."""
     result = _convert(_fields(_decoded(answer)), _BindingResult)
     if result.error:
         raise AnswerError(result.error)
@@ -209,7 +209,7 @@ def preemption_request(extender: Extender, pod: Pod, victims: Mapping[str, Exten
 def read_preemption(
     extender: Extender, answer: bytes, pods_on: Callable[[str], Iterable[Pod]]
 ) -> dict[str, ExtenderVictims]:
-    """Read an ExtenderPreemptionResult; raises AnswerError, also for a pod that is not on its node."""
+    """Read an ExtenderPreemptionResult. Raises AnswerError, also for a pod that is not on its node."""
     chosen = {}
     by_node = _convert(_fields(_decoded(answer)).get("nodenametometavictims"), _BY_NODE) or {}
     for name, meta in by_node.items():
@@ -240,7 +240,7 @@ def _decoded(answer: bytes) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Give the fields of an object in lower case; null has none."""
+    """Return the fields of an object in lower case. Null has none."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -12,21 +12,21 @@ from tidelock.framework.api import Code, Plugin
 
 
 class PluginError(Exception):
-    """A plugin could not tell: that is an error of its pod, and no refusal."""
+    """A plugin failed: an error of its pod, and no rejection."""
 
 
 class MetricsRecorder(Protocol):
-    """Hears how long extension points and plugins took, in seconds.
+    """Takes the durations of extension points and plugins, in seconds.
 
     Attributes:
-        clock: gives the seconds since any instant; never goes back.
+        clock: returns seconds since any instant, and never goes back.
 
     """
 
     clock: Callable[[], float]
 
     def sample(self) -> bool:
-        """Tell whether the plugins of the next decision are to be measured."""
+        """Return whether to measure the plugins of the next decision."""
 
     def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
         """Measure an extension point."""
@@ -36,10 +36,10 @@ class MetricsRecorder(Protocol):
 
 
 class ExtensionPointTimer:
-    """Where a decision is; a context manager, whose end ends the last point.
+    """Measures a decision. It is a context manager, and its end ends the last extension point.
 
     Attributes:
-        code: the outcome of the plugin that was asked last, or of the point once `leave` tells it.
+        code: the outcome of the last plugin, or of the extension point after `leave`.
         sampled: whether plugins are measured.
 
     """
@@ -47,7 +47,7 @@ class ExtensionPointTimer:
     __slots__ = ("_entered", "_plugin", "_point", "_profile", "_recorder", "_since", "code", "sampled")
 
     def __init__(self, profile: str = "", recorder: MetricsRecorder | None = None) -> None:
-        """Begin a decision for a profile; nothing is measured without a recorder."""
+        """Begin a decision for a profile. Nothing is measured without a recorder."""
         self._profile = profile
         self._recorder = recorder
         self._point = ""
@@ -69,7 +69,7 @@ class ExtensionPointTimer:
             raise PluginError(text) from error
 
     def enter(self, point: str) -> None:
-        """Begin with an extension point; the one before has ended well."""
+        """Begin an extension point, after the success of the one before."""
         if self._point:
             self.leave(Code.SUCCESS)
         self._point = point
@@ -77,7 +77,7 @@ class ExtensionPointTimer:
             self._entered = self._recorder.clock()
 
     def ask(self, plugin: Plugin) -> None:
-        """Note that a plugin is about to be asked; the one before it has answered, with `code`."""
+        """Note that a plugin is called next, and that the one before has answered with `code`."""
         if self.sampled and self._recorder is not None:
             self._measure(self._recorder, plugin)
         self._plugin, self.code = plugin, Code.SUCCESS
@@ -92,16 +92,16 @@ class ExtensionPointTimer:
         self._point, self._plugin = "", None
 
     def now(self) -> float:
-        """Begin to measure a plugin that is asked beside the point's own; give that to `aside`."""
+        """Begin to measure a plugin outside of its extension point. `aside` takes the result."""
         return self._recorder.clock() if self.sampled and self._recorder is not None else 0.0
 
     def aside(self, plugin: Plugin, point: str, since: float) -> None:
-        """Measure a plugin that was asked beside the point's own, about what would be."""
+        """Measure a plugin that was called outside of its extension point, about hypothetical nodes."""
         if self.sampled and self._recorder is not None:
             self._recorder.ran(plugin.name, point, Code.SUCCESS, self._recorder.clock() - since)
 
     def fail(self, plugin: Plugin, reasons: tuple[str, ...]) -> PluginError:
-        """Give the error of a plugin that has returned one."""
+        """Return the error of a plugin with an error status."""
         return PluginError(f'running {self._point} plugin "{plugin.name}": {", ".join(reasons)}')
 
     def _measure(self, recorder: MetricsRecorder, following: Plugin | None) -> None:

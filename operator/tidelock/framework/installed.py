@@ -14,12 +14,12 @@ def load_plugins(
     builtin: Collection[str],
     offered: Iterable[EntryPoint] | None = None,
 ) -> Mapping[str, PluginFactory]:
-    """Import the plugins of these names that are installed; nothing else is imported.
+    """Import those of some plugins that are installed, and nothing more.
 
     Args:
-        names: plugins that are wanted.
-        builtin: names that no distribution may take.
-        offered: the entry points; those of all distributions if None.
+        names: the wanted plugins.
+        builtin: names that no distribution may use.
+        offered: the entry points, by default those of all distributions.
 
     Raises:
         ConfigurationError: a name is taken already or twice, or the plugin can't be imported.

@@ -1,4 +1,4 @@
-"""What plugins that go by measured use have in common."""
+"""Common parts of plugins that go by measured use."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,23 +19,23 @@ _P95 = 1.6448536269514722
 
 
 def packing_score(use: LevelArray, target: LevelArray | float) -> LevelArray:
-    """Score use that rises to the target, then falls: 100 at the target, 0 where a node is full.
+    """Return scores that rise up to the target, then fall: 100 at the target, 0 for a full node.
 
-    With u and C in percent: (100 - C) * u / C + C up to C; C * (100 - u) / (100 - C) beyond it; 0 beyond 100.
-    At C = 0 the first branch is its limit at u = C, at C = 100 the second one is never reached.
+    With u and C in percent: (100 - C) * u / C + C up to C, C * (100 - u) / (100 - C) beyond it, 0 beyond 100.
+    At C = 0 the first branch is its limit at u = C, and at C = 100 the second one is never reached.
     """
     one = np.ones((1, 1, 1))
     return packing_scores(use[np.newaxis, np.newaxis], np.zeros(1), one * target, one)
 
 
 def packing_scores(use: LevelArray, more: LevelArray, target: LevelArray, weight: LevelArray) -> LevelArray:
-    """Sum weighted `packing_score` of several figures of N nodes.
+    """Return the weighted sums of `packing_score` for several figures of N nodes.
 
     Args:
         use: A x B x N.
-        more: what comes on top of it; broadcast to A x B x N.
+        more: additional use, broadcast to A x B x N.
         target: A x B x N, or A x B x 1 if all nodes have the same.
-        weight: the same of the weights.
+        weight: the weights, in the same shape.
 
     """
     empty, full = target <= 0, target >= MAX_NODE_SCORE
@@ -47,7 +47,7 @@ def packing_scores(use: LevelArray, more: LevelArray, target: LevelArray, weight
         target, slope, start, descent = (each[..., 0] for each in (target, slope, start, descent))
     more = np.broadcast_to(more, use.shape)
     total = np.zeros(use.shape[-1])
-    # The falling branch everywhere, and what the rising one has more where it holds: which is faster than to
+    # The falling branch everywhere, plus the difference of the rising one where that holds: faster than to
     # choose between them. Many passes for each figure: arrays of one figure stay in the processor's cache.
     with_more, rise = np.empty_like(total), np.empty_like(total)
     for cell in cells:
@@ -65,7 +65,7 @@ def packing_scores(use: LevelArray, more: LevelArray, target: LevelArray, weight
 
 
 def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snapshot]:
-    """Give rows of a snapshot of a few nodes as those of a whole one, for what is kept of all nodes."""
+    """Return rows of a snapshot of a few nodes as rows of the columns."""
     if isinstance(snapshot.rows, slice):
         return rows, snapshot
     return snapshot.rows[rows], Snapshot.of(handle.columns)
@@ -79,7 +79,7 @@ def follow_expected_use(
     measured: bool = False,
     among: Callable[[Pod], bool] | None = None,
 ) -> ExpectedUse:
-    """Keep what the pods of each node are expected to use, and the owners that locks stand for.
+    """Return the expected use of the pods on each node, and of the owners of its reservations.
 
     The arguments are those of `ExpectedUse`.
     """
@@ -107,7 +107,7 @@ def follow_expected_use(
 
 
 def _workload(namespace: str, owners: Iterable[Owner]) -> WorkloadKey | None:
-    """Give the first workload that the owner terms of a lock name."""
+    """Return the first workload that the owner terms of a reservation name."""
     for owner in owners:
         controller = owner.controller
         if controller is None:

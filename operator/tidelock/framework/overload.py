@@ -1,4 +1,4 @@
-"""What filters that rule out overloaded nodes have in common: only fresh measurements rule out."""
+"""Common parts of filters that reject overloaded nodes: only fresh measurements count."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from tidelock.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """Which figures of which nodes are beyond their limits: figures x N; each plugin has its own type."""
+    """Which figures of which nodes exceed their limits, figures x N. Each plugin has its own type."""
 
     beyond: Mask
 
@@ -23,10 +23,10 @@ class OverloadFilter(PreFilter, Filter):
     """Rules out the nodes that PreFilter has found to be beyond a limit, and written to the CycleState."""
 
     found: ClassVar[type[Beyond]]
-    """What PreFilter writes."""
+    """The type of the state that PreFilter writes."""
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:  # noqa: ARG002 -- as for every filter
-        """Keep nodes that are within their limits, or of which nobody knows."""
+        """Return the nodes within their limits, or without measurements."""
         within: Mask = np.logical_not(state.expect(self.found).beyond[:, snapshot.rows].any(axis=0))
         return within
 
@@ -35,6 +35,6 @@ class OverloadFilter(PreFilter, Filter):
         return False
 
     def beyond(self, state: CycleState, snapshot: Snapshot, row: int) -> Mask:
-        """Tell which figures of a node are beyond their limits."""
+        """Return the figures of a node that exceed their limits."""
         beyond: Mask = state.expect(self.found).beyond[:, snapshot.rows][:, row]
         return beyond

@@ -1,4 +1,4 @@
-"""Which locks are the pod's own, for all plugins that look at locked room."""
+"""The pod's own reservations, for all plugins that look at held capacity."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from tidelock.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class OwnReservations:
-    """The locks that do not count against a pod; written beforehand where a lock itself is placed.
+    """The reservations that do not count against a pod. For a reserve pod they are written beforehand.
 
-    There may be thousands. Of a group there is one for each node, until the pod is reserved and took one.
+    There may be thousands. Of a group there is one for each node, until the pod has claimed one.
     """
 
     entries: tuple[ReservationInfo, ...]
@@ -35,10 +35,10 @@ class OwnReservations:
 
 @dataclass(slots=True)
 class ClaimedReservations:
-    """The uids of the locks that a pod has taken, and of their groups; written when it is reserved.
+    """The UIDs of the reservations that a pod has claimed, and of their groups.
 
-    They are `unwritten` until a binding says it. Where locks are for any pod of a workload, a pod that took
-    none says so, too.
+    They are `unwritten` until a binding names them. If the namespace has reservations for any pod of a
+    workload, a binding also says that it took none.
     """
 
     uids: tuple[str, ...]
@@ -47,7 +47,7 @@ class ClaimedReservations:
 
 @dataclass(frozen=True, slots=True)
 class AllReservations:
-    """All reservations; written if any capacity is held."""
+    """All reservations. It is written if any capacity is held."""
 
     reservations: Reservations
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ResourceWeight(msgspec.Struct, frozen=True):
-    """A resource that counts in a score; a weight of 0 stands for 1, as upstream."""
+    """A resource that counts in a score. A weight of 0 stands for 1, as in kube-scheduler."""
 
     name: str
     weight: int = 1
@@ -45,13 +45,13 @@ class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     ignored_resource_groups: frozenset[str] = frozenset()
 
     def ignores(self, resource: str) -> bool:
-        """Whether an extended resource is left to others, by its name or by what stands before its slash."""
+        """Return whether an extended resource is ignored, by its name or by the prefix before its slash."""
         group = resource.partition("/")[0]
         named = resource in self.ignored_resources or group in self.ignored_resource_groups
         return named and _extended(resource)
 
     def counted(self, resources: Resources) -> Resources:
-        """Leave out what is left to others."""
+        """Return amounts without ignored resources."""
         if not self.ignored_resources and not self.ignored_resource_groups:
             return resources
         return {name: units for name, units in resources.items() if not self.ignores(name)}
@@ -62,7 +62,7 @@ def _extended(resource: str) -> bool:
 
 
 def quantity_of(plugin: str, field: str, resource: str, text: str) -> int:
-    """Read a quantity among a plugin's args; raises ValueError if it is none, or not more than 0."""
+    """Read a quantity among a plugin's args. Raises ValueError if it is invalid or not above 0."""
     try:
         units = parse_quantity(resource, text)
     except QuantityError as error:

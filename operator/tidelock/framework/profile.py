@@ -33,7 +33,7 @@ P = TypeVar("P", bound=Plugin)
 
 @dataclass(frozen=True, slots=True)
 class Enabled:
-    """A plugin of a profile; the weight counts where it scores."""
+    """A plugin of a profile. The weight counts for scorers."""
 
     name: str
     weight: int = 1
@@ -63,7 +63,7 @@ EXTENSION_POINTS: Mapping[str, type[Plugin]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class PluginSet:
-    """What a configuration says of one extension point alone."""
+    """The configuration of one extension point."""
 
     enabled: tuple[Enabled, ...] = ()
     disabled: frozenset[str] = frozenset()
@@ -71,12 +71,12 @@ class PluginSet:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
-    """What a profile is made of.
+    """The settings of a profile.
 
     Attributes:
         scheduler_name: pods with this spec.schedulerName get the profile.
         enabled: plugins that run at every extension point that they implement (multiPoint).
-        points: what differs from that, by extension point.
+        points: the differences from that, by extension point.
         args: args of plugins, by their names.
         kept: plugins that `*` does not disable.
 
@@ -214,10 +214,10 @@ def _make(settings: ProfileSettings, name: str, factory: PluginFactory, handle: 
 
 
 def _expand(settings: ProfileSettings, point: str, plugins: Mapping[str, Plugin]) -> list[str]:
-    """Give the plugins of an extension point in their order.
+    """Return the plugins of an extension point in their order.
 
-    First those of multiPoint that the extension point lists too, in its own order; then the rest of
-    multiPoint; then the rest of the list. What is disabled is left out of multiPoint alone.
+    First come those of multiPoint that the extension point lists too, in its own order, then the rest of
+    multiPoint, then the rest of the list. Disabled plugins are only left out of multiPoint.
     """
     kind, own = EXTENSION_POINTS[point], settings.points.get(point, PluginSet())
     where = f"profile {settings.scheduler_name}: plugins.{point}"
@@ -246,6 +246,6 @@ def _once(names: list[str], where: str) -> list[str]:
 
 
 def _weights(settings: ProfileSettings) -> dict[str, int]:
-    """Give the weight of each plugin that may score: the extension point's goes before multiPoint's."""
+    """Return the weight of each scorer. The one of the extension point precedes the one of multiPoint."""
     listed: Iterable[Enabled] = settings.points.get("score", PluginSet()).enabled
     return {plugin.name: plugin.weight or 1 for plugin in (*settings.enabled, *listed)}

@@ -12,7 +12,7 @@ from tidelock.model.quantities import Resources
 
 
 class SharedCapacity(Protocol):
-    """Reservations whose capacity pods use: their owners if reusable, borrowers if borrowable."""
+    """Reservations that pods use: their owners if reusable, borrowers if borrowable."""
 
     @property
     def lenders(self) -> Mapping[Key, ReservationInfo]:
@@ -33,7 +33,7 @@ class SharedCapacity(Protocol):
     def would_hold(
         self, node_name: str, *, without: Collection[ReservationInfo] = (), gone: Collection[str] = ()
     ) -> Resources:
-        """Return what would be held on a node without some reservations, and without pods with these UIDs."""
+        """Return the sum that would be held on a node without some reservations and pods."""
 
 
 class Reservations(Protocol):
@@ -48,7 +48,7 @@ class Reservations(Protocol):
         """The reservations that pods use."""
 
     def own(self, pod: Pod) -> list[ReservationInfo]:
-        """Return the reservations of which a pod is an owner, by name; of a group one for each node."""
+        """Return a pod's own reservations, by name. Of a group there is one for each node."""
 
     def held_on(self, node_name: str) -> Iterator[ReservationInfo]:
         """Yield the reservations with capacity on a node, by name."""
@@ -86,7 +86,7 @@ class Reservations(Protocol):
     def kept_for(
         self, pods: Iterable[Pod], node_name: str, without: Collection[ReservationInfo]
     ) -> Resources:
-        """Return what is held on a node for pods that are nominated there, without some reservations."""
+        """Return the amounts held for pods that are nominated on a node, without some reservations."""
 
     @property
     def noticeable(self) -> bool:

@@ -1,7 +1,7 @@
 """NumPy's functions for single numbers, under its names.
 
-A formula that is handed NumPy or this module rates many nodes or one; one number costs a tenth of an array
-with one element.
+A formula takes NumPy or this module, for many nodes or for one. A number costs a tenth of an array with one
+element.
 """
 
 import math

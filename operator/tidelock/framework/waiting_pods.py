@@ -1,7 +1,7 @@
-"""The pods that are reserved on a node and wait there for their Permit plugins.
+"""The assumed pods that wait for their Permit plugins.
 
-Semantics of kube-scheduler 1.36 (framework/runtime/waiting_pods_map.go). Nothing here waits: whoever carries
-the pod's binding out is called back once it is decided, and tells when a plugin's time is over.
+Semantics of kube-scheduler 1.36 (framework/runtime/waiting_pods_map.go). Nothing here waits: a callback gets
+the result, and the binder says when a plugin's time is over.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,12 +13,12 @@ MAX_WAIT = 900.0
 
 
 class WaitingPod:
-    """A pod that waits: every plugin that asked for it must allow it, and any may reject it.
+    """A waiting pod: every plugin that asked to wait must allow it, and any may reject it.
 
     Attributes:
-        waits: for how many seconds each plugin lets it wait.
-        rejected_by: the plugin that rejected it; empty where the pod is gone, None while it is not rejected.
-        reason: why it was rejected.
+        waits: the longest wait of each plugin in seconds.
+        rejected_by: the plugin that rejected it, empty if the pod is gone, None while it is not rejected.
+        reason: the reason of the rejection.
 
     """
 
@@ -33,7 +33,7 @@ class WaitingPod:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """Names of the plugins that have not allowed it yet, sorted."""
+        """Names of the plugins that have not allowed it, sorted."""
         return tuple(sorted(self._pending))
 
     @property
@@ -48,7 +48,7 @@ class WaitingPod:
             self._notify()
 
     def reject(self, plugin: str, reason: str) -> bool:
-        """Have the pod refused; whether that came in time."""
+        """Reject the pod. Return whether that came in time."""
         if self.decided:
             return False
         self.rejected_by, self.reason = plugin, reason
@@ -62,7 +62,7 @@ class WaitingPod:
             self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
     def when_decided(self, tell: Callable[[], None]) -> None:
-        """Have a function called once it is decided."""
+        """Call a function once it is decided."""
         self._tell = tell
         self._notify()
 
@@ -82,15 +82,15 @@ class WaitingPods:
         self._pods[waiting.pod.uid] = waiting
 
     def get(self, uid: str) -> WaitingPod | None:
-        """Give a waiting pod, or None."""
+        """Return a waiting pod, or None."""
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
-        """End the waiting; a pod that does not wait is ignored."""
+        """End the waiting of a pod, if it waits."""
         self._pods.pop(uid, None)
 
     def reject_removed(self, uid: str) -> None:
-        """Reject a pod that is gone, or that somebody else has bound; one that does not wait is ignored."""
+        """Reject a pod that is gone or was bound by another binder, if it waits."""
         waiting = self._pods.get(uid)
         if waiting is not None:
             waiting.reject("", "removed")

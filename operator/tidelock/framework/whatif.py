@@ -1,8 +1,8 @@
-"""What would be: nodes with other pods on them, or without some of theirs, judged by the same filters.
+"""Hypothetical nodes: with more pods or without some, judged by the same filters.
 
-Preemption tries out evictions so; and a node for which pods are nominated is judged as if they were there,
-since a pod may not take the room that is being made for one that is not below it. Upstream: kube-scheduler
-1.36, framework/runtime, RunFilterPluginsWithNominatedPods.
+Preemption tries evictions in this way. A node with nominated pods is judged as if they were there, because a
+pod must not take capacity that is being freed for one that is not below it. Source: kube-scheduler 1.36,
+framework/runtime, RunFilterPluginsWithNominatedPods.
 """
 
 from collections import Counter
@@ -29,14 +29,14 @@ from tidelock.model.quantities import CEILING, Resources, covers
 
 
 class WhatIf:
-    """Some rows of a snapshot, to be changed at will; what the cluster is stays as it is.
+    """A copy of some rows of a snapshot for changes. The cluster is not changed.
 
-    What would be on one of the nodes changes nothing for the others. So if a filter follows pods beyond their
-    own nodes, as spreading does, every node has a state of its own, and that filter is asked node by node.
+    A change of one node has no effect on the others. So if a filter depends on pods of other nodes, as
+    spreading does, every node has a state of its own, and that filter is asked node by node.
 
     Attributes:
         snapshot: the copy of the rows.
-        follows: whether any filter wants to know of pods that are added and removed.
+        follows: whether any filter's state follows added and removed pods.
 
     """
 
@@ -57,7 +57,7 @@ class WhatIf:
         self._whole = snapshot
 
     def add(self, index: int, others: Iterable[Placed]) -> None:
-        """Have the filters' state count pods on a node as well; amounts are `shift`ed on their own."""
+        """Count more pods on a node in the filters' state. Amounts are `shift`ed separately."""
         for other in others:
             for plugin in self._followers:
                 since = self._timer.now()
@@ -66,7 +66,7 @@ class WhatIf:
                 self._timer.aside(plugin, "PreFilterExtensionAddPod", since)
 
     def remove(self, index: int, others: Iterable[Placed]) -> None:
-        """Have the filters' state count pods on a node no longer; amounts are `shift`ed on their own."""
+        """Stop to count pods on a node in the filters' state. Amounts are `shift`ed separately."""
         for other in others:
             for plugin in self._followers:
                 since = self._timer.now()
@@ -121,7 +121,7 @@ class WhatIf:
         return FilterResult(fits, tuple(ruled_out), tuple(self._filters))
 
     def still_fit(self, among: Mask) -> Mask:
-        """Tell which of these nodes, where the pod has fitted, it fits after more changes."""
+        """Return on which of these nodes the pod still fits after more changes."""
         fits = among.copy()
         for plugin in self._filters:
             if plugin.depends_on_placement:
@@ -129,11 +129,11 @@ class WhatIf:
         return fits
 
     def capacities(self) -> Counts:
-        """Tell for each node how many of the pod fit, one after the other."""
+        """Return for each node how many equal pods fit."""
         return capacities(self._filters, self._state, self._pod, self.snapshot)
 
     def views(self, mask: Mask) -> Iterator[NodeView]:
-        """Give some of the nodes as they would be."""
+        """Return some of the nodes with their changes."""
         indexes, rows = mask.nonzero()[0], self.snapshot.rows
         if not len(indexes) or isinstance(rows, slice):
             return
@@ -145,7 +145,7 @@ class WhatIf:
             yield NodeView(state, snapshot, _FIRST, rows[index : index + 1])
 
     def _ask(self, plugin: Filter, fits: Mask) -> Mask:
-        """Ask a filter about the nodes; about those that fit, if they are asked about one by one."""
+        """Ask a filter about the nodes. If it is asked node by node, only about those that fit."""
         if plugin not in self._far:
             return plugin.filter(self._state, self._pod, self.snapshot)
         mask = np.zeros(len(fits), np.bool_)
@@ -155,7 +155,7 @@ class WhatIf:
         return mask
 
     def _states(self, plugin: Filter, index: int) -> Iterator[CycleState]:
-        """Give the states in which a plugin counts what is on a node."""
+        """Return the states in which a plugin counts the pods of nodes."""
         if plugin not in self._far:
             yield self._state
         if self._alone:
@@ -163,7 +163,7 @@ class WhatIf:
 
 
 def capacities(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
-    """Tell for each node that has passed the filters how many of a pod fit, one after the other."""
+    """Return for each node that has passed the filters how many equal pods fit."""
     counts: Counts = np.full(len(snapshot), CEILING, np.int64)
     for plugin in filters:
         most = plugin.capacity(state, pod, snapshot)
@@ -173,7 +173,7 @@ def capacities(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot:
 
 
 def fitting_in_the_end(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-    """Tell which nodes fit, or may fit once equal locks are on others."""
+    """Return which nodes fit, or may fit once equal reservations are on others."""
     fits = filter_result.fits
     for plugin, ruled_out in filter_result.ruled_out:
         if plugin.relents and ruled_out.any():
@@ -198,7 +198,7 @@ def filter_rows_with_nominated_pods(
     rows: Rows,
     rivals: Mapping[int, Sequence[Pod]],
 ) -> tuple[WhatIf, Rows] | None:
-    """Give those of the rows where a pod has rivals, as if these were there; None if there are none.
+    """Return the rows with rivals of a pod, as if these were there, or None if there are none.
 
     With them come their indexes among the rows, in ascending order.
     """
@@ -216,7 +216,7 @@ def filter_rows_with_nominated_pods(
     if everything is not None:
         own, reservations = state.expect(OwnReservations).entries, everything.reservations
         for place, others in enumerate(there):
-            if not pod.borrows:  # who borrows would use what is held for them
+            if not pod.borrows:  # a borrower would use the capacity that is held for them
                 whatif.unlock(place, reservations.kept_for(others, names[place], own))
             if whatif.follows and reservations.noticeable:
                 theirs = reservations.nominated_on(others, names[place])
@@ -228,7 +228,7 @@ def filter_rows_with_nominated_pods(
 
 
 def reserved(entries: Iterable[ReservationInfo]) -> list[Placed]:
-    """List the reserve pods of locks that count on their nodes."""
+    """Return the reserve pods of reservations that count on their nodes."""
     found = ((entry.reserve_pod, entry.node) for entry in entries)
     return [Placed(pod, name, assumed=True) for pod, name in found if pod is not None]
 
@@ -272,9 +272,10 @@ def filter_with_nominated_pods(
 def nominated_above(
     nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
 ) -> dict[int, Sequence[Pod]]:
-    """Give the pods that another must yield to by the row of their node; its own locks are none of them.
+    """Return the pods to which a pod must yield, by the row of their node, without its own reservations.
 
-    Where a lock of its own has all that it asks for, it yields to nobody: that room was given first.
+    On a node where an own reservation covers all of its requests it yields to none: that capacity was granted
+    before.
     """
     own = state.read(OwnReservations)
     entries = own.entries if own else ()
@@ -293,9 +294,10 @@ def nominated_above(
 
 
 def _yields(pod: Pod, own: Sequence[ReservationInfo], earmark: Earmark, now: float) -> bool:
-    """Whether a pod, or a lock by its stand-in, must leave earmarked room: not if it is gone by then.
+    """Return whether a pod or reserve pod must yield to an earmark.
 
-    Nor if it is above the lock that waits, or of a DaemonSet, which has no other node for it.
+    It need not if it will be gone by then, if it is above the waiting reservation, or if it is of a
+    DaemonSet, which has no other node for it.
     """
     if (pod.spec.priority > earmark.pod.spec.priority and not pod.borrows) or pod.of_daemon_set:
         return False
@@ -303,7 +305,7 @@ def _yields(pod: Pod, own: Sequence[ReservationInfo], earmark: Earmark, now: flo
 
 
 def _needed_until(pod: Pod, own: Sequence[ReservationInfo], now: float) -> float:
-    """Tell until when a pod, or a lock by its stand-in, needs room that it is given now."""
+    """Return until when a pod or reserve pod needs capacity that it gets now."""
     for entry in own:
         if entry.uid == pod.uid:
             return lifetime.needed_from(entry, now)[1]
@@ -311,7 +313,7 @@ def _needed_until(pod: Pod, own: Sequence[ReservationInfo], now: float) -> float
 
 
 def _room_of(snapshot: Snapshot, pods: Sequence[Sequence[Pod]]) -> Amounts:
-    """Sum what pods take of each of K nodes, as K rows for `WhatIf.shift`."""
+    """Return the sums of requests on each of K nodes, as K rows for `WhatIf.shift`."""
     width = len(snapshot.resources)
     amounts = np.zeros((len(pods), 2 * width + 2), np.int64)
     places = [place for place, here in enumerate(pods) for _ in here]
@@ -327,14 +329,14 @@ def _put(amounts: Amounts, places: Sequence[int], added: Amounts) -> None:
 
 
 def _follows(plugin: Filter) -> bool:
-    """Whether the state of a filter changes with the pods that are added and removed."""
+    """Return whether the state of a filter follows added and removed pods."""
     return isinstance(plugin, PreFilter) and (
         type(plugin).add_pod is not PreFilter.add_pod or type(plugin).remove_pod is not PreFilter.remove_pod
     )
 
 
 def _only(snapshot: Snapshot, index: int) -> Snapshot:
-    """View one node of a snapshot of a few: what is written to that is seen here."""
+    """Return a view of one node of a snapshot. Writes to the snapshot are visible in it."""
     here = slice(index, index + 1)
     return replace(
         snapshot,
