@@ -1,6 +1,7 @@
 """Tidelock's door for other binders as overlays/extender installs it, and a stock kube-scheduler."""
 
 import base64
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,14 +50,27 @@ def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> 
     assert "Traceback" not in process.log
 
 
-def authority(api: Api, folder: Path) -> Path:
-    """Read the authority of the operator's certificate out of the Secret, as an installation does."""
+def authority(api: Api, folder: Path, port: int) -> Path:
+    """Read the authority of the certificate that the operator serves with, as an installation does.
 
-    data: Manifest = wait_for(
-        lambda: api.get(SECRET).get("data") or {}, what="the Secret's certificate", timeout=60
-    )
+    An earlier operator may have left a Secret that this one is about to replace.
+    """
     file = folder / "ca.crt"
-    file.write_bytes(base64.b64decode(data["ca.crt"]))
+
+    def trusted() -> bool:
+        data: Manifest = api.get(SECRET).get("data") or {}
+        if not data:
+            return False
+        file.write_bytes(base64.b64decode(data["ca.crt"]))
+        context = ssl.create_default_context(cafile=str(file))
+        try:
+            with socket.create_connection((HOST, port), timeout=5) as connection:
+                context.wrap_socket(connection, server_hostname=NAMES[0]).close()
+        except OSError:
+            return False
+        return True
+
+    wait_for(trusted, what="a certificate of the Secret's authority", timeout=60)
     return file
 
 

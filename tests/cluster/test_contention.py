@@ -33,7 +33,9 @@ def test_of_many_claimants_as_many_get_room_as_fit(private_cluster: LocalCluster
     ):
         with closing(World(api)) as trial:
             until_reviewed(trial)
-        settings = scheduler_configuration(port, authority(api, tmp_path), scheduler_keys(private_cluster))
+        settings = scheduler_configuration(
+            port, authority(api, tmp_path, port), scheduler_keys(private_cluster)
+        )
         with stock_scheduler(private_cluster, settings | {"profiles": [{"schedulerName": PEER}]}):
             asyncio.run(play())
         violations = process.metrics().get('tidelock_reservation_violations_total{policy="Keep"}', 0)

@@ -33,7 +33,7 @@ def extender(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("extending")
     api = Api(private_cluster.kubeconfig)
     with operating(private_cluster, folder, "--extender", port=port):
-        yield Extender(port, authority(api, folder), scheduler_keys(private_cluster))
+        yield Extender(port, authority(api, folder, port), scheduler_keys(private_cluster))
 
 
 def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_cluster: LocalCluster) -> None:

@@ -155,7 +155,7 @@ def test_other_binders_are_answered_by_whoever_leads(
     api = private_world.api
     until_endpoint(api, own[0], ports[0])
     keys = scheduler_keys(private_cluster)
-    tls = ssl.create_default_context(cafile=authority(api, tmp_path))
+    tls = ssl.create_default_context(cafile=authority(api, tmp_path, ports[0]))
     tls.load_cert_chain(keys.admin_certificate, keys.admin_key)
     with webhooks(private_cluster, api, ports[0]):
         until_reviewed(private_world)
