@@ -1,9 +1,9 @@
 """The cluster's nodes as NumPy columns: one row a node, one column a resource.
 
 Rows 0 to len(columns) - 1 are in use, in no particular order: a node that goes is replaced by the last one.
-A resource has a column as long as some node has any of it: pods and locks may name any number of others. What
-they take of these is kept aside, by node, until a node comes that has some. All amounts are int64 in the
-units of `tidelock.model.quantities`.
+A resource has a column as long as some node has any of it. Pods and reservations may name any number of other
+resources. Their amounts of these are kept aside, by node, until a node has some. All amounts are int64 in the units of
+`tidelock.model.quantities`.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ from tidelock.model.selectors import Taint
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Part = slice | Rows | int
-"""Some of the rows, or one alone, whose amounts are then numbers."""
+"""Some of the rows, or a single one with plain numbers as amounts."""
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
@@ -45,12 +45,12 @@ _LONGEST_KEY = 64
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the nodes are, apart from their amounts; arrays of N that refuse to be written.
+    """Properties of the nodes apart from their amounts, as read-only arrays of N.
 
-    `unreadable` nodes are those of which decisions lack a part.
-    `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`;
-    `least` and `most` are what any node has of each resource, R; `room` are the allocatable amounts as
-    floats, which divide faster: N x R.
+    `unreadable` nodes lack a part that decisions need.
+    `name_rank` is a node's place among the sorted names. `taint_set_of` indexes the distinct `taint_sets`.
+    `least` and `most` are the extremes of each resource over all nodes, R. `room` are the allocatable amounts
+    as floats, which divide faster: N x R.
     """
 
     version: int
@@ -83,7 +83,7 @@ class Traits:
         )
 
     def take(self, rows: slice | Rows) -> "Traits":
-        """Give the traits of some rows."""
+        """Return the traits of some rows."""
         return Traits(
             version=self.version,
             cordoned=self.cordoned[rows],
@@ -98,18 +98,17 @@ class Traits:
 
 
 def amount(amounts: npt.NDArray[Any], part: Part, column: int) -> Any:
-    """Give a column of a part of the nodes; of one, a number of Python's, which are faster than NumPy's."""
+    """Return a column of some nodes, or a Python number for a single one, which is faster than NumPy's."""
     return amounts.item(part, column) if isinstance(part, int) else amounts[part, column]
 
 
 class Columns:
-    """Allocatable, requested and locked amounts of every node.
+    """Allocatable, requested and reserved amounts of every node.
 
     `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
-    goes or changes other than in what is requested and locked of it; `freed` counts
-    whatever may let something fit that did not fit before. `clock` ticks with every change and
-    `changed_at` is the last tick of each row. `layout` changes whenever a resource gets a column or loses it,
-    and only when `version` does.
+    goes or changes, apart from its requested and reserved amounts. `freed` counts all changes that may let
+    something fit that did not fit before. `clock` ticks with every change, and `changed_at` is the last tick
+    of each row. `layout` changes whenever a resource gets or loses a column, and only when `version` does.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -128,7 +127,7 @@ class Columns:
         self._vectors: dict[tuple[tuple[str, int], ...], Amounts] = {}
         self._nodes_with: Counter[str] = Counter()
         self._unused: list[int] = []
-        # By node and resource: what is requested and locked of resources that no node has.
+        # By node and resource: the requested and reserved amounts of resources that no node has.
         self._aside: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
         shape = (capacity, len(self.resources))
         self.allocatable = _zeros(shape)
@@ -140,9 +139,9 @@ class Columns:
         return len(self.nodes)
 
     def vector(self, resources: Resources) -> Amounts:
-        """Lay out amounts as one row, which refuses to be written: equal pods share it.
+        """Return amounts as one read-only row, which equal pods share.
 
-        What no node has is left out: `Snapshot.wanted` tells of it, where it matters.
+        Resources that no node has are left out. `Snapshot.wanted` has them, where they matter.
         """
         key = tuple(resources.items())
         row = self._vectors.get(key)
@@ -160,11 +159,11 @@ class Columns:
         return _frozen(row)
 
     def named(self, row: Amounts) -> dict[str, int]:
-        """Give the amounts of a row that are not zero by their resource's name."""
+        """Return the amounts of a row that are not zero, by resource."""
         return {self.resources[column]: int(row[column]) for column in np.flatnonzero(row)}
 
     def put(self, node: Node) -> int:
-        """Add a node, or take over its newer version; gives its row."""
+        """Add or update a node. Return its row."""
         row = self.row_of.get(node.name)
         self._renew_columns(self.nodes[row].allocatable if row is not None else NOTHING, node.allocatable)
         allocatable = self.vector(node.allocatable)
@@ -187,7 +186,7 @@ class Columns:
         return row
 
     def drop(self, name: str) -> None:
-        """Take a node away; the last row moves to its place."""
+        """Remove a node. The last row moves to its place."""
         row = self.row_of.pop(name, None)
         if row is None:
             return
@@ -206,7 +205,7 @@ class Columns:
         self._changed(row)
 
     def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:
-        """Count what a pod takes of a node (sign 1), or give it back (-1); an unknown node is ignored."""
+        """Add the requests of a pod to a node (sign 1), or subtract them (-1). An unknown node is ignored."""
         row = self.row_of.get(node_name)
         if row is not None:
             for name, units in resources.items():  # a few numbers: cheaper than one array
@@ -221,7 +220,7 @@ class Columns:
             self.freed += sign < 0
 
     def reservation(self, node_name: str, resources: Resources, sign: int) -> None:
-        """Count what a lock holds of a node (sign 1), or give it back (-1); an unknown node is ignored."""
+        """Add held amounts to a node (sign 1), or subtract them (-1). An unknown node is ignored."""
         if not resources:
             return
         amounts = self.vector(resources)
@@ -235,9 +234,9 @@ class Columns:
             self.freed += sign < 0
 
     def shortfall(self, node_name: str) -> dict[str, int]:
-        """Return by how much pods and locks exceed a node's allocatable, by resource; empty if they don't.
+        """Return by how much pods and reservations exceed a node's allocatable amounts, by resource.
 
-        Of a node that can't be read, it is not known that they do.
+        For an unreadable node that is unknown, so the result is empty.
         """
         row = self.row_of.get(node_name)
         if row is None or self.nodes[row].meta.unreadable:
@@ -250,7 +249,7 @@ class Columns:
         return self.named(np.maximum(excess, 0)) | beyond
 
     def fits(self, node_name: str, resources: Resources) -> bool:
-        """Whether a node has this much that neither pods nor locks have."""
+        """Return whether these amounts of a node are free of pods and reservations."""
         amounts = self.vector(resources)
         row = self.row_of.get(node_name)
         if row is None or any(units > 0 for name, units in resources.items() if name not in self.column_of):
@@ -259,14 +258,14 @@ class Columns:
         return bool(((amounts <= free) | (amounts == 0)).all())
 
     def changed(self, since: int) -> Rows:
-        """Give the rows that have changed since a tick; mostly asked twice, for filters and for scores."""
+        """Return the rows that have changed since a tick. Most calls come twice, for filters and scores."""
         span = since, self.clock
         if self._changes[0] != span:
             self._changes = span, _frozen((self.changed_at[: len(self)] > since).nonzero()[0])
         return self._changes[1]
 
     def traits(self) -> "Traits":
-        """Give what only changes with `version`, computed once for each."""
+        """Return the traits, which are computed once for each `version`."""
         if self._traits is None or self._traits.version != self.version:
             self._traits = Traits.of(self.nodes, self.allocatable[: len(self.nodes)], self.version)
         return self._traits
@@ -276,13 +275,13 @@ class Columns:
         self.changed_at[row] = self.clock
 
     def _changed(self, row: int) -> None:
-        """Note that a node has come, gone or changed; what else there is of it may have changed too."""
+        """Note that a node has come, gone or changed."""
         self.version += 1
         self.freed += 1
         self._tick(row)
 
     def _renew_columns(self, before: Resources, after: Resources) -> None:
-        """Count what one node has, or has no longer: the resources that any node has have a column each."""
+        """Count the resources of a node, or stop to: each resource that a node has gets a column."""
         if before == after:
             return
         for name, units in after.items():

@@ -18,11 +18,11 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 ObjectChange = Callable[[T | None, T | None], None]
-"""Called with an object before and after a change; None where there is none."""
+"""Called with an object before and after a change, each of which may be None."""
 
 
 class Lister(Generic[T]):
-    """The objects of one resource by namespace and name; a sink for their changes.
+    """The objects of one resource by namespace and name, and the event handler of their changes.
 
     Attributes:
         version: changes with every change of any object.
@@ -38,11 +38,11 @@ class Lister(Generic[T]):
         return sum(map(len, self._objects.values()))
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Give an object, or None."""
+        """Return an object, or None."""
         return self._objects[namespace].get(name) if namespace in self._objects else None
 
     def of(self, namespace: str = "") -> Collection[T]:
-        """All objects of a namespace; of a resource without namespaces, all."""
+        """Return the objects of a namespace, or all objects of a resource without namespaces."""
         return self._objects[namespace].values() if namespace in self._objects else ()
 
     def all(self) -> Iterator[T]:
@@ -51,7 +51,7 @@ class Lister(Generic[T]):
             yield from objects.values()
 
     def on_change(self, listener: ObjectChange[T]) -> None:
-        """Have a function called after each change."""
+        """Call a function after each change."""
         self._listeners.append(listener)
 
     def upsert(self, old: T | None, new: T) -> None:

@@ -16,7 +16,7 @@ from tidelock.model.selectors import (
 
 
 def required_of_nodes(pod: Pod, snapshot: Snapshot) -> Mask | None:
-    """Tell which nodes match spec.nodeSelector and the required node affinity; None if all do."""
+    """Return the nodes that match spec.nodeSelector and required node affinity, or None for all."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     mask = matching(affinity.required, snapshot) if affinity and affinity.required else None
     for key, value in pod.spec.node_selector.items():
@@ -26,7 +26,7 @@ def required_of_nodes(pod: Pod, snapshot: Snapshot) -> Mask | None:
 
 
 def matching(selector: NodeSelector, snapshot: Snapshot) -> Mask:
-    """Tell which nodes match one of the selector's terms."""
+    """Return the nodes that match one of the selector's terms."""
     mask = np.zeros(len(snapshot), np.bool_)
     for term in selector.node_selector_terms:
         mask |= matching_term(term, snapshot)
@@ -34,7 +34,7 @@ def matching(selector: NodeSelector, snapshot: Snapshot) -> Mask:
 
 
 def matching_term(term: NodeSelectorTerm, snapshot: Snapshot) -> Mask:
-    """Tell which nodes match all of a term; an empty or invalid term matches none."""
+    """Return the nodes that match all of a term. An empty or invalid term matches none."""
     mask = np.full(len(snapshot), term.selective)
     for requirement in term.match_expressions:
         mask &= _by_label(requirement, snapshot)
@@ -44,7 +44,7 @@ def matching_term(term: NodeSelectorTerm, snapshot: Snapshot) -> Mask:
 
 
 def tolerated_by(pod: Pod, snapshot: Snapshot) -> Mask:
-    """Tell which nodes have no NoSchedule or NoExecute taint that a pod does not tolerate."""
+    """Return the nodes without a NoSchedule or NoExecute taint that a pod does not tolerate."""
     hard = (NO_SCHEDULE, NO_EXECUTE)
     # Once for each distinct set of taints, of which a cluster has few.
     sets = snapshot.traits.taint_sets

@@ -1,7 +1,7 @@
-"""Who is nominated where: pods, and locks by their stand-ins, for which room is being made on a node.
+"""The nominated pods, and reserve pods of reservations, for which capacity of a node is being freed.
 
-A nomination begins when preemption decides on it, before the API server knows, or when a watch tells of one
-that another process has made. It ends when the pod is bound or gone, or when it is taken away. Upstream:
+A nomination begins when preemption decides on it, before the API server knows, or when a watch shows one of
+another process. It ends when the pod is bound or gone, or when the nomination is removed. Source:
 kube-scheduler 1.36, backend/queue/nominator.go.
 """
 
@@ -15,9 +15,9 @@ from tidelock.model.pods import Pod, assigned_to
 
 
 class Earmark(NamedTuple):
-    """Room that is kept on a node, as it comes free, for a lock that has waited for long.
+    """Capacity of a node that is kept, as it comes free, for a reservation after a long wait.
 
-    Whoever is gone by an instant at which there is expected to be enough may use it until then.
+    A pod that will be gone by the expected start, `at`, may use it until then.
     """
 
     pod: Pod
@@ -26,14 +26,13 @@ class Earmark(NamedTuple):
 
 
 class Nominator:
-    """Nominated pods by node; a nomination that ends without being fulfilled counts as freed room.
+    """Nominated pods by node. A nomination that ends without a placement counts as freed capacity.
 
-    That of a lock is never fulfilled: whom its stand-in kept away as a pod does is kept away by what the lock
-    holds from then on, or not at all.
+    The nomination of a reservation always ends in that way: from then on its held amounts count instead.
 
     Attributes:
-        earmark: the one that there is beside them, if any.
-        ended: the pods of those that have ended, as if they had been on the node; for others to take.
+        earmark: the earmark, if there is one.
+        ended: pods with a nomination that has ended, as if they had left the node. The pod queue takes them.
 
     """
 
@@ -52,22 +51,22 @@ class Nominator:
 
     @property
     def nodes(self) -> Collection[str]:
-        """Names of the nodes where room is kept: for those, or for the earmark."""
+        """Names of the nodes with kept capacity, including that of the earmark."""
         return self.targets if self.earmark is None else {*self.targets, self.earmark.node_name}
 
     def on(self, node_name: str) -> Collection[Pod]:
-        """All pods for which room is kept on a node."""
+        """Return the pods for which capacity of a node is kept."""
         nominated = self._nominated(node_name)
         if self.earmark is not None and self.earmark.node_name == node_name:
             return [*nominated, self.earmark.pod]
         return nominated
 
     def node_of(self, uid: str) -> str:
-        """Give the node for which a pod is nominated; empty if for none."""
+        """Return the node for which a pod is nominated, or an empty text."""
         return self._node_of.get(uid, "")
 
     def rivals(self, pod: Pod) -> dict[str, list[Pod]]:
-        """Give by node the pods that another must leave their room: those not below it, all if it borrows."""
+        """Return by node the pods to which a pod must yield: those not below it, or all if it borrows."""
         priority, uid = -inf if pod.borrows else pod.spec.priority, pod.uid
         rivals = {}
         for node_name, nominated in self._on_node.items():
@@ -79,7 +78,7 @@ class Nominator:
         return rivals
 
     def set_earmark(self, earmark: Earmark | None) -> None:
-        """Keep room of one node for one lock, or for none any more, in the place of what was kept before."""
+        """Replace the earmark, or remove it."""
         before = self.earmark
         if before == earmark:
             return
@@ -88,7 +87,7 @@ class Nominator:
             self._free(before.pod, before.node_name)
 
     def end_earmark(self, uid: str) -> None:
-        """Keep no room for a lock any more, if it is the one."""
+        """Remove the earmark, if it is that of a reservation."""
         if self.earmark is not None and self.earmark.pod.uid == uid:
             self.set_earmark(None)
 
@@ -107,13 +106,13 @@ class Nominator:
             self._on_node[node_name][pod.uid] = pod
 
     def upsert(self, pod: Pod) -> None:
-        """Take over an unbound pod's newer version; a nomination that nobody else has changed stays."""
+        """Update an unbound pod. Its nomination stays unless another process has changed it."""
         known, told = self._pods.get(pod.uid), pod.status.nominated_node_name
         unchanged = (known.status.nominated_node_name if known else "") == told
         self.nominate(pod, self.node_of(pod.uid) if unchanged else told)
 
     def clear_below(self, priority: int, node_name: str) -> list[Pod]:
-        """Take the nominations for a node from pods of lower priority; gives these pods."""
+        """Remove the nominations of pods with lower priority for a node. Return these pods."""
         lower = [pod for pod in self._nominated(node_name) if pod.spec.priority < priority]
         for pod in lower:
             self.nominate(pod, "")
@@ -136,7 +135,7 @@ class Nominator:
         self.ended.append(assigned_to(pod, node_name))
 
     def _end(self, uid: str) -> None:
-        """End a nomination, so that what had to leave it room may try again."""
+        """End a nomination, so pods that had to yield to it may try again."""
         node_name = self.node_of(uid)
         if self._unlist(uid):
             self._free(self._pods[uid], node_name)

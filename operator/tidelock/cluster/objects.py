@@ -1,4 +1,4 @@
-"""The objects beside pods, nodes and locks that some plugins read, as live copies."""
+"""Live copies of the objects that some plugins read beside pods, nodes and reservations."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from tidelock.model.workloads import Service, Workload
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A lister for each resource; the names of the fields are those of the API in Python's spelling."""
+    """A lister for each resource. The fields have the names of the API in Python's spelling."""
 
     namespaces: Lister[Namespace] = field(default_factory=Lister)
     services: Lister[Service] = field(default_factory=Lister)

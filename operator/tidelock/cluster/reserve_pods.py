@@ -1,8 +1,8 @@
-"""The reserve pods of locks that wait for their owners, as neighbours of the pods and locks that come.
+"""The reserve pods of reservations that wait for their owners, as neighbours of other pods.
 
-On its node a reserve pod counts as its pod will: its labels are counted, its affinity terms speak of others,
-its host ports are in use. The amounts are counted as what the lock holds. Counts of reserve pods are kept
-apart from those of pods, as an affinity may seek pods that are there.
+On its node a reserve pod counts as its pod will: with its labels, its affinity terms and its host ports. Its
+amounts count as held by the reservation. Counts of reserve pods are separate from those of pods, because an
+affinity may require pods that are there.
 """
 
 from collections import defaultdict
@@ -21,22 +21,22 @@ from tidelock.model.reserve_pod import ReservePod
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A reserve pod on the node of its lock."""
+    """A reserve pod on the node of its reservation."""
 
     pod: ReservePod
     node_name: str
 
 
 class ReservePods:
-    """The reserve pods on all nodes, those included that are not known yet.
+    """The reserve pods on all nodes, including unknown ones.
 
     Args:
-        columns: whose rows are counted by.
-        carriers: the affinity terms of pods, to which those of reserve pods are added.
-        ports: the host ports of pods, likewise.
+        columns: the rows by which they are counted.
+        affinity_terms: the affinity terms of pods, to which those of reserve pods are added.
+        ports: the host ports of pods, in the same way.
 
     Attributes:
-        tallies: counts of reserve pods.
+        pod_counts: counts of reserve pods.
 
     """
 
@@ -56,7 +56,7 @@ class ReservePods:
         return [each.pod for each in self._on_node[node_name].values()] if node_name in self._on_node else ()
 
     def put(self, pod: ReservePod, node_name: str) -> None:
-        """Count a reserve pod on a node, and on no other; its newer version takes its place."""
+        """Count a reserve pod on a node only, in its newest version."""
         known = self._placed.get(pod.uid)
         if known is not None:
             if known.node_name == node_name and counts_as(known.pod) == counts_as(pod):
@@ -66,7 +66,7 @@ class ReservePods:
         apply_all((self._count, self._list), placed, 1)
 
     def discard(self, uid: str) -> None:
-        """Count a reserve pod no longer; one that does not count is ignored."""
+        """Stop to count a reserve pod, if it counts."""
         placed = self._placed.get(uid)
         if placed is not None:
             apply_all((self._count, self._list), placed, -1)
@@ -79,7 +79,7 @@ class ReservePods:
                 undo(partial(self._count, placed, -sign))
 
     def move(self, node_name: str, source: int, target: int) -> None:
-        """Follow a node from the last row to one whose node has gone."""
+        """Follow the node of the last row to a row that is free."""
         for placed in self._on_node.get(node_name, {}).values():
             self._ports.remove(placed.pod.host_ports, source)
             self._ports.add(placed.pod.host_ports, target)

@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 def apply_all(parts: Sequence[Callable[[T, int], None]], what: T, sign: int) -> None:
-    """Count something in all parts (sign 1), or no longer (-1); where one fails the others are as before.
+    """Add something to all parts (sign 1), or subtract it (-1). If one fails, the others are as before.
 
     Raises:
-        Exception: what a part raised.
+        Exception: the exception of a part.
 
     """
     done = 0
@@ -28,7 +28,7 @@ def apply_all(parts: Sequence[Callable[[T, int], None]], what: T, sign: int) -> 
 
 @contextmanager
 def undone_on_failure() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Take what undoes each step once that is done; after an exception all of it is called, last first."""
+    """Return a function that takes the undo of each step. After an exception all are called, last first."""
     steps: list[Callable[[], object]] = []
     try:
         yield steps.append

@@ -1,7 +1,7 @@
-"""What plugins see of the cluster: the columns, read-only, as they are at the start of a decision.
+"""The cluster as plugins see it: the columns, read-only, as they are at the start of a decision.
 
-No copy is made: a decision runs without awaiting anything, so nothing can change under it, and views that
-refuse to be written to keep plugins honest. A snapshot of a few rows is a copy: it may be told what would be.
+No copy is made. A decision awaits nothing, so nothing can change meanwhile, and plugins can't write to the
+views. A snapshot of a few rows is a copy, for hypothetical changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,8 +25,8 @@ Wanted = tuple[tuple[int, int], ...]
 class Snapshot:
     """All nodes: N rows, R resources.
 
-    `allocatable`, `requested` and `reserved` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are those in
-    the columns: all of them, or those that were taken. What a plugin keeps of all nodes it indexes so.
+    `allocatable`, `requested` and `reserved` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are the
+    rows of the columns: all, or those that were taken. They index data that a plugin keeps of all nodes.
     `indexes` are 0 to N - 1.
     """
 
@@ -60,9 +60,9 @@ class Snapshot:
         return len(self.nodes)
 
     def take(self, rows: slice | Rows) -> "Snapshot":
-        """Copy some rows of a whole snapshot; its `requested`, `reserved` and `nonzero` may be written.
+        """Return a copy of some rows. Its `requested`, `reserved` and `nonzero` may be written.
 
-        Of a slice, which begins and ends somewhere, no copy is made, and nothing may be written.
+        A slice is not copied, and must not be written.
         """
         nodes = self.nodes[rows] if isinstance(rows, slice) else [self.nodes[row] for row in rows]
         return Snapshot(
@@ -95,23 +95,23 @@ class Snapshot:
         return int(found[0]) if len(found) else None
 
     def labels(self, key: str) -> Label:
-        """Give a label of the nodes by its key."""
+        """Return a label of the nodes by its key."""
         label = self._columns.labels.of(key)
         return label if self.rows is _ALL else label.take(self.rows)
 
     def called(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """Tell for each node whether it has one of these names."""
+        """Return for each node whether it has one of these names."""
         chosen = np.zeros(len(self._columns), np.bool_)
         chosen[[row for name in names if (row := self.row(name)) is not None]] = True
         mask: npt.NDArray[np.bool_] = chosen[self.rows]
         return mask
 
     def column(self, resource: str) -> int:
-        """Column of a resource; NOWHERE if no node has any of it."""
+        """Return the column of a resource, or NOWHERE if no node has any of it."""
         return self._columns.column_of.get(resource, NO_ROW)
 
     def wanted(self, resources: Resources) -> Wanted:
-        """Say in which columns how much is wanted: in NOWHERE, what no node has (`absent`)."""
+        """Return the columns and amounts of requests. NOWHERE stands for a resource of no node (`absent`)."""
         column_of = self._columns.column_of
         pairs = [
             (column_of.get(name, NO_ROW), min(units, CEILING))
@@ -129,7 +129,7 @@ class Snapshot:
         return {name: units for name, units in resources.items() if units > 0 and name not in column_of}
 
     def free_for(self, wanted: Wanted, *, beside_reservations: bool) -> npt.NDArray[np.bool_]:
-        """Tell for each node whether it has this much free, locked or not unless `beside_reservations`."""
+        """Return for each node whether the amounts are free, with `beside_reservations` of held ones, too."""
         fits = np.ones(len(self), np.bool_)
         for column, units in wanted:
             free = self.allocatable[:, column] - self.requested[:, column]
@@ -139,7 +139,7 @@ class Snapshot:
         return fits
 
     def multiples(self, wanted: Wanted, *, beside_reservations: bool) -> npt.NDArray[np.int64]:
-        """Tell for each node how many times it has this much free; CEILING if nothing is wanted."""
+        """Return for each node how many times the amounts are free, or CEILING without requests."""
         counts = np.full(len(self), CEILING, np.int64)
         for column, units in wanted:
             free = self.allocatable[:, column] - self.requested[:, column]
@@ -149,7 +149,7 @@ class Snapshot:
         return np.maximum(counts, 0)
 
     def has_free(self, wanted: Wanted, row: int, *, beside_reservations: bool) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         for column, units in wanted:
             taken = self.requested.item(row, column)
             if beside_reservations:
@@ -163,7 +163,7 @@ class Snapshot:
         return self._columns.vector(resources)
 
     def named(self, row: Amounts) -> dict[str, int]:
-        """Give the amounts of a row that are not zero by their resource's name."""
+        """Return the amounts of a row that are not zero, by resource."""
         return self._columns.named(row)
 
 

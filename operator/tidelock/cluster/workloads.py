@@ -10,7 +10,7 @@ _REPLICA_SET = ("apps", "ReplicaSet")
 
 
 def workload_of(pod: Pod, replica_sets: Lister[Workload]) -> WorkloadKey | None:
-    """Find the workload whose pods' use is kept; a ReplicaSet stands for the Deployment that made it."""
+    """Return the workload for which use is kept. A ReplicaSet stands for its Deployment."""
     owner = workload_reference(pod, replica_sets)
     return None if owner is None else WorkloadKey(owner.kind, pod.meta.namespace, owner.name)
 

@@ -1,8 +1,8 @@
-"""The affinity terms that placed pods carry, by node: what those pods have to say of one that comes.
+"""The affinity terms of placed pods by node, which count for a pod that comes.
 
-Pods of one workload carry the same terms, so a check costs as much as there are different terms that may
-mean the pod, whatever the number of pods. All terms of placed pods count, however many one of them has, so
-each has to cost little.
+Pods of one workload have the same terms. So the cost of a check depends on the number of different terms that
+may select the pod, and not on the number of pods. All terms of placed pods count, however many a pod has, so
+each must cost little.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class AffinityTerms:
     """The terms of placed pods by kind.
 
     Attributes:
-        shunned: required anti-affinity; a carrier counts 1.
-        sought: required affinity; a carrier counts 1.
-        wished: preferred affinity by its weight, preferred anti-affinity by its weight below zero.
+        shunned: required anti-affinity. Each pod with it counts 1.
+        sought: required affinity. Each pod with it counts 1.
+        wished: preferred affinity with its weight, preferred anti-affinity with its negative weight.
 
     """
 
@@ -54,7 +54,7 @@ class AffinityTerms:
                 )
 
     def move(self, source: int, target: int) -> None:
-        """Follow a node from the last row to one whose node has gone."""
+        """Follow the node of the last row to a row that is free."""
         for carried in (self.shunned, self.sought, self.wished):
             carried.move(source, target)
 
@@ -71,7 +71,9 @@ class AffinityTerm:
         return bool(self._terms)
 
     def meaning(self, pod: Pod, namespace_labels: Labels) -> dict[str, Counts]:
-        """Sum the weights of all terms that mean a pod, on each node by topology key; not to be kept.
+        """Return the sums of weights of all terms that select a pod, on each node by topology key.
+
+        The arrays must not be kept.
 
         A key that no node has makes no domain, so its terms are left out.
 
@@ -101,7 +103,7 @@ class AffinityTerm:
             del self._terms[term]
 
     def move(self, source: int, target: int) -> None:
-        """Follow a node from the last row to one whose node has gone."""
+        """Follow the node of the last row to a row that is free."""
         for carried in self._terms.values():
             carried.weights.move(source, target)
 
@@ -131,7 +133,7 @@ class _Weights:
             self._few.clear()
 
     def move(self, source: int, target: int) -> None:
-        """Follow a node from the last row to one whose node has gone, and leave nothing behind."""
+        """Follow the node of the last row to a row that is free, and leave nothing behind."""
         if self._many is not None:
             self._many.move(source, target)
             return

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets by what they select: those about a pod are found without asking all of its namespace.
+"""PodDisruptionBudgets by their selectors: those of a pod are found without comparing all of its namespace.
 
-A namespace may have a budget for each workload, and these are told apart by one label. It may also have
-thousands with long selectors, of which no more than a few are held against a pod, in any decision.
+A namespace may have a budget for each workload, which differ by one label. It may also have thousands with
+long selectors, of which only a few are compared with a pod in a decision.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ class Budgets(Lister[PodDisruptionBudget]):
         super().remove(last)
 
     def about(self, pod: Pod) -> list[PodDisruptionBudget] | None:
-        """Give the budgets that may select a pod; None if too much would have to be held against it."""
+        """Return the budgets that may select a pod, or None if the comparison would cost too much."""
         namespace, found, size = pod.meta.namespace, [], 0
         for place in ((namespace,), *((namespace, *label) for label in pod.meta.labels.items())):
             for budget, more in self._placed.get(place, {}).values():

@@ -22,7 +22,7 @@ _BLOCK = 8192
 
 
 class CachedColumn:
-    """One value a node, which follows from the node and from what is placed there."""
+    """One value for each node, which follows from the node and the pods there."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -33,12 +33,12 @@ class CachedColumn:
     def renewed(
         self, snapshot: Snapshot, find: Callable[[Snapshot], Values], find_one: Callable[[int], float]
     ) -> Values:
-        """Give the values of now, N; not to be written.
+        """Return the present values, N. The array must not be written.
 
         Args:
             snapshot: all nodes.
-            find: works out the values of some of them.
-            find_one: does so for one row.
+            find: computes the values of some of them.
+            find_one: computes the value of one row.
 
         """
         now = self._columns.clock
@@ -75,7 +75,7 @@ def _in_blocks(find: Callable[[Snapshot], Values], snapshot: Snapshot) -> Values
 
 
 def _fitted(values: Values, count: int) -> Values:
-    """Give an array of this length with the values kept; new ones belong to rows that have changed."""
+    """Return an array of this length with the known values. New elements belong to changed rows."""
     fitted = np.zeros(count, values.dtype)
     fitted[: len(values)] = values[:count]
     return fitted

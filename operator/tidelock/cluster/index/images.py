@@ -8,7 +8,7 @@ from tidelock.model.nodes import Node
 class Images:
     """Nodes by the names of their images.
 
-    As in kube-scheduler, the size of an image is what the first of the nodes that have it said.
+    As in kube-scheduler, the first node with an image decides its size.
     """
 
     def __init__(self) -> None:

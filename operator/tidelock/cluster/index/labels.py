@@ -1,8 +1,8 @@
-"""The nodes' labels as integer codes: what compares, counts and sums by label works on arrays.
+"""The nodes' labels as integer codes, so that comparisons, counts and sums by label work on arrays.
 
-A key that some node has is coded the first time that anybody asks for it, and kept up to date from then on.
-An array over the values of a key has one element a code and one more at its end, for nodes without the label:
-their code is -1, so that `array[codes]` spreads it over the nodes.
+A key of some node is coded at the first query, and kept up to date from then on. An array over the values of
+a key has one element for each code and one more at its end, for nodes without the label: their code is -1, so
+`array[codes]` spreads it over the nodes.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ Codes = npt.NDArray[np.intp]
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
-# How many keys are kept; the one that has not been asked for the longest goes first.
+# How many keys are kept. The one without a query for the longest time goes first.
 _KEYS = 256
 # How many values that no node has any more a key may keep: that many, or half of them.
 _SPARE_VALUES = 64
@@ -36,12 +36,12 @@ class Label:
     code_of: Mapping[str, int]
 
     def take(self, rows: slice | Codes) -> "Label":
-        """Give the label of some nodes."""
+        """Return the label of some nodes."""
         return Label(self.codes[rows], self.values, self.code_of)
 
     @cached_property
     def borne(self) -> Mask | None:
-        """Which nodes have the label; None if all do."""
+        """The nodes with the label, or None if all have it."""
         has = _frozen(np.greater_equal(self.codes, 0))
         return None if has.all() else has
 
@@ -51,13 +51,13 @@ class Label:
         return _frozen(self.found_at(slice(None)))
 
     def found_at(self, nodes: Mask | Codes | slice) -> Mask:
-        """Tell which values some of these nodes have: V + 1, the last telling of nodes without the label."""
+        """Return which values some of these nodes have: V + 1, the last for nodes without the label."""
         found = np.zeros(len(self.values) + 1, np.bool_)
         found[self.codes[nodes]] = True
         return found
 
     def among(self, values: Sequence[str]) -> Mask:
-        """Tell for each node whether it has one of these values."""
+        """Return for each node whether it has one of these values."""
         codes = [code for value in values if (code := self.code_of.get(value)) is not None]
         if len(codes) == 1:
             return np.equal(self.codes, codes[0])
@@ -66,7 +66,7 @@ class Label:
         return chosen.take(self.codes)
 
     def totals(self, counts: Counts, where: Mask | None = None) -> Counts:
-        """Sum what the nodes (those of a mask alone) count, by value: V + 1, the last being 0."""
+        """Return the sums of counts by value, over all nodes or those of a mask: V + 1, the last being 0."""
         counting = counts != 0 if where is None else (counts != 0) & where
         rows = np.flatnonzero(counting)
         # Shifted, so that nodes without the label come first and not last.
@@ -77,21 +77,21 @@ class Label:
 
 
 class NodeLabels:
-    """The labels of all nodes by key; kept in step with the nodes by whoever changes them."""
+    """The labels of all nodes by key, which follow each change of the nodes."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        """Follow a list of nodes, to which every change is told after it was made."""
+        """Follow a list of nodes. Each change must be reported after it was made."""
         self._nodes = nodes
         self._coded: dict[str, _Coded] = {}
         self._bearers: Counter[str] = Counter()
         self._nobodys = _nobodys(0)
 
     def borne(self, key: str) -> bool:
-        """Whether any node has a label."""
+        """Return whether any node has a label."""
         return key in self._bearers
 
     def of(self, key: str) -> Label:
-        """Return a label of all nodes; one that none has costs nothing: pods may name any number of them."""
+        """Return a label of all nodes. A label of no node costs nothing: pods may name any number."""
         if key not in self._bearers:
             if len(self._nobodys.codes) != len(self._nodes):
                 self._nobodys = _nobodys(len(self._nodes))
@@ -105,7 +105,7 @@ class NodeLabels:
         return coded.label(len(self._nodes))
 
     def put(self, row: int, earlier: Node | None = None) -> None:
-        """Take over the labels of a node that is new, or has changed from what it was earlier."""
+        """Add the labels of a new node, or update those of a changed one."""
         if earlier is not None:
             self.drop(earlier)
         self._bearers.update(self._nodes[row].meta.labels.keys())
@@ -136,7 +136,7 @@ class _Coded:
         self._label: Label | None = None
 
     def label(self, count: int) -> Label:
-        """Give what is kept until a node changes."""
+        """Return a value that is kept until a node changes."""
         if self._label is None or len(self._label.codes) != count:
             self._label = Label(_frozen(self._codes[:count]), tuple(self._values), self._code_of)
         return self._label

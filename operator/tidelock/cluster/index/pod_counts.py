@@ -1,7 +1,7 @@
-"""How many placed pods a query selects, by node.
+"""The number of placed pods that a query selects, by node.
 
-A tally is made by looking at the pods the first time that somebody asks for it; from then on it follows the
-pods that come, go and change. Those that nobody has asked for the longest are given up.
+The first query counts all pods. From then on the counts follow pods that come, go and change. Counts without
+a query for the longest time are dropped.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class PodCountQuery:
     deleted: bool = True
 
     def selects(self, pod: Pod) -> bool:
-        """Whether a pod is counted."""
+        """Return whether a pod is counted."""
         if not self.deleted and pod.metadata.deletion_timestamp is not None:
             return False
         return all(choice.selects(pod) for choice in self.choices)
@@ -43,7 +43,7 @@ class PodCounts:
         self._index: Index[_Tally] = Index()
 
     def of(self, query: PodCountQuery) -> Counts:
-        """Count the pods of a query on each node; the array is a view that is not to be kept."""
+        """Return the number of a query's pods on each node. The array is a view that must not be kept."""
         tally = self._pod_counts.pop(query, None)
         if tally is None:
             tally = self._made(query)
@@ -65,7 +65,7 @@ class PodCounts:
                 tally.counts.add(row, sign)
 
     def move(self, source: int, target: int) -> None:
-        """Follow a node from the last row to one whose node has gone."""
+        """Follow the node of the last row to a row that is free."""
         for tally in self._pod_counts.values():
             tally.counts.move(source, target)
 

@@ -1,8 +1,8 @@
-"""The labels of placed pods as integer codes: which pods a choice selects is found for all of them at once.
+"""The labels of placed pods as integer codes, so a selector is compared with all pods at once.
 
-Each pod has a slot. A key that some pod has is coded the first time that a choice asks for it, and kept up to
-date from then on; the namespaces and the nodes of pods are coded likewise. A pod without the label has the
-code -1, as has a slot without a pod.
+Each pod has a slot. A key of some pod is coded at the first query, and kept up to date from then on. The
+namespaces and nodes of pods are coded in the same way. A pod without the label has the code -1, as has a slot
+without a pod.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from tidelock.model.selectors import Requirement
 
 LabelCodes = npt.NDArray[np.int32]
 
-# How many keys are kept; the one that has not been asked for the longest goes first.
+# How many keys are kept. The one without a query for the longest time goes first.
 _KEYS = 256
 # How many values that no pod has any more a key may keep: that many, or as many as there are slots.
 _SPARE_VALUES = 1024
@@ -39,7 +39,7 @@ class LabelledPod(Protocol):
 
 
 class PodLabels:
-    """The placed pods by slot, and the codes of what choices ask of them."""
+    """The placed pods by slot, and the codes of the queried keys."""
 
     def __init__(self, columns: Columns) -> None:
         """Find pods on the nodes of the columns."""
@@ -130,7 +130,7 @@ class PodLabels:
                 return coded.among(value for value in coded.code_of if requirement.matches({key: value}))
 
     def _of(self, key: str) -> "_Coded":
-        """Return the codes of a key; one that no pod has costs nothing, as pods may ask for any number."""
+        """Return the codes of a key. A key of no pod costs nothing: selectors may name any number."""
         if key not in self._bearers:
             return _Coded(lambda _: None, len(self._there))
         coded = self._coded.pop(key, None) or _Coded(lambda each: each.pod.meta.labels.get(key))
@@ -180,7 +180,7 @@ class _Coded:
         self.codes[slot] = self.code_of.setdefault(value, len(self.code_of))
 
     def take(self, there: list[LabelledPod | None]) -> None:
-        """Code all pods, and forget what values there were."""
+        """Code all pods, and forget earlier values."""
         self.times += 1
         code_of: dict[str, int] = {}
         self.code_of = code_of
@@ -194,7 +194,7 @@ class _Coded:
         self.codes = np.concatenate((self.codes, more))
 
     def among(self, values: Iterable[str]) -> Mask:
-        """Tell which pods have one of these values."""
+        """Return which pods have one of these values."""
         codes = [code for value in values if (code := self.code_of.get(value)) is not None]
         if len(codes) == 1:
             return np.equal(self.codes, codes[0])

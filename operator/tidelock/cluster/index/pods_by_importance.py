@@ -19,7 +19,7 @@ from tidelock.cluster.placed import Placed
 
 A = TypeVar("A", bound=np.generic)
 
-# Kinds of pods by what they take; beyond this those of pods that have gone are given up.
+# Kinds of pods by their requests. Beyond this number kinds of pods that are gone are dropped.
 _MOST_KINDS = 65_536
 
 
@@ -28,11 +28,11 @@ class PodsOfNodes:
     """The pods of T nodes: T x M arrays, M the most pods on any of them.
 
     Attributes:
-        pods: those of each node.
-        there: whether there is a pod in a place; elsewhere the other arrays mean nothing.
+        pods: the pods of each node.
+        there: whether there is a pod. Elsewhere the other arrays have no meaning.
         priority: their priorities.
-        started: when they started, in seconds since the epoch; infinite for those that have not.
-        amounts: T x M x R + 2, what each takes of every resource, then nonzero cpu and memory.
+        started: when they started, in seconds since the epoch, or infinity.
+        amounts: T x M x R + 2, the requests of each resource, then nonzero cpu and memory.
 
     """
 
@@ -56,7 +56,7 @@ class PodsByImportance:
 
     @property
     def lowest(self) -> float:
-        """The lowest priority of any pod; infinite without pods."""
+        """The lowest priority of any pod, or infinity."""
         return min(self._priorities, default=inf)
 
     @property
@@ -65,7 +65,7 @@ class PodsByImportance:
         return self._priorities.total() / max(len(self._cache.columns), 1)
 
     def of(self, rows: Rows) -> PodsOfNodes:
-        """Give the pods on the nodes of some rows of the columns."""
+        """Return the pods on the nodes of some rows of the columns."""
         columns = self._cache.columns
         if self._layout != columns.layout or len(self._kinds) > _MOST_KINDS:
             self._layout = columns.layout
@@ -88,7 +88,7 @@ class PodsByImportance:
             del self._priorities[priority]
 
     def _refresh(self, rows: Rows, columns: Columns) -> None:
-        """Lay out the nodes whose pods have changed; generations of different nodes are never the same."""
+        """Lay out the nodes with changed pods. Generations of different nodes are never the same."""
         if len(self._marks) < len(columns):
             self._pods.extend([()] * (len(columns) - len(self._pods)))
             self._enlarge(len(columns), self._kind.shape[1])
@@ -111,7 +111,7 @@ class PodsByImportance:
         self._started[row, :count] = [started(each) for each in pods]
 
     def _kind_of(self, placed: Placed) -> int:
-        """Give a number to what a pod takes, the same for equal pods."""
+        """Return a number for the requests of a pod, the same for equal pods."""
         pod = placed.pod
         known = len(self._kinds)
         kind = self._kinds.setdefault((tuple(pod.requests.items()), pod.nonzero), known)
@@ -142,7 +142,7 @@ class PodsByImportance:
 
 
 def started(placed: Placed) -> float:
-    """Give when a pod started, in seconds since the epoch; infinity if it has not."""
+    """Return when a pod started, in seconds since the epoch, or infinity."""
     instant = placed.pod.status.start_time
     return instant.timestamp() if instant else inf
 

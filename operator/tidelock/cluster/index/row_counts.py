@@ -6,7 +6,7 @@ from tidelock.cluster.arrays import Counts
 
 
 class RowCounts:
-    """Counts that grow with the columns; a row that was never counted on has 0."""
+    """Counts that grow with the columns. A row without counts has 0."""
 
     __slots__ = ("_counts",)
 
@@ -20,13 +20,13 @@ class RowCounts:
         self._counts[row] += amount
 
     def move(self, source: int, target: int) -> None:
-        """Follow a node from the last row to one whose node has gone, and leave nothing behind."""
+        """Follow the node of the last row to a row that is free, and leave nothing behind."""
         self._reach(source + 1)
         self._counts[target] = self._counts[source]
         self._counts[source] = 0
 
     def view(self, size: int) -> Counts:
-        """Show the first rows; the array refuses to be written, and is not to be kept."""
+        """Return a read-only view of the first rows, which must not be kept."""
         self._reach(size)
         counts = self._counts[:size]
         counts.flags.writeable = False

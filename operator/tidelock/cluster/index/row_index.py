@@ -13,7 +13,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 class RowIndex(Generic[V]):
-    """Rows by value, kept by deltas; a row is listed as often as it has the value."""
+    """Rows by value, kept by deltas. A row is listed as often as it has the value."""
 
     def __init__(self) -> None:
         self._rows: defaultdict[V, array[int]] = defaultdict(lambda: array("q"))
@@ -22,7 +22,7 @@ class RowIndex(Generic[V]):
         return value in self._rows
 
     def rows(self, value: V) -> Rows:
-        """Give the rows that have a value, in no particular order."""
+        """Return the rows with a value, in no particular order."""
         return np.array(self._rows.get(value, ()), np.intp)
 
     def add(self, values: Iterable[V], row: int) -> None:
@@ -31,7 +31,7 @@ class RowIndex(Generic[V]):
             self._rows[value].append(row)
 
     def remove(self, values: Iterable[V], row: int) -> None:
-        """Note that a row has each of these values once less; raises ValueError if it has one not at all."""
+        """Remove a row once from each of these values. Raises ValueError if it does not have one of them."""
         for value in values:
             rows = self._rows[value]
             rows.remove(row)

@@ -1,7 +1,7 @@
-"""Which pods a selector means, in a form that can be compared, and the way back from a pod to its selectors.
+"""Selectors of pods in a form that can be compared, and an index from a pod to the selectors that choose it.
 
-A pod's event must not be held against every selector that anybody has. So each is filed under one label that
-a pod must have to be selected, its anchor, and found by the labels of the pod.
+A pod's event must not be compared with every selector. So each selector is indexed under one label that a
+selected pod must have, its anchor, and is found by the labels of the pod.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 Namespaces = frozenset[str] | None
 """Names of namespaces, or None for all of them."""
 
-# Under how many namespaces a selector is filed; beyond that it is held against pods of all.
+# Namespaces under which a selector is indexed. With more it is compared with pods of all namespaces.
 _MANY = 16
 
 
@@ -34,7 +34,7 @@ class Selection:
 
     @classmethod
     def of(cls, selector: LabelSelector | None, *more: Pair) -> "Selection":
-        """Read a selector, and more labels that must be there; without a selector nothing is selected."""
+        """Read a selector, and more required labels. Without a selector nothing is selected."""
         if selector is None:
             return SELECTS_NOTHING
         pairs = {*selector.match_labels.items(), *more}
@@ -52,7 +52,7 @@ class Selection:
         return not (self.pairs or self.requirements or self.nothing)
 
     def matches(self, labels: Labels) -> bool:
-        """Whether labels satisfy it."""
+        """Return whether labels satisfy it."""
         if self.nothing:
             return False
         for key, value in self.pairs:  # a plain loop: this runs for each pod that a tally may count
@@ -72,7 +72,7 @@ class Choice:
     selection: Selection
 
     def selects(self, pod: Pod) -> bool:
-        """Whether a pod is meant."""
+        """Return whether it selects a pod."""
         return (self.namespaces is None or pod.meta.namespace in self.namespaces) and self.selection.matches(
             pod.meta.labels
         )
@@ -82,7 +82,7 @@ class Choice:
 class Term:
     """A pod affinity term as its pod's namespace completes it.
 
-    What its label keys ask for is in the selector already: the API server puts it there.
+    The API server has merged its label keys into the selector already.
     """
 
     namespaces: frozenset[str]
@@ -102,7 +102,7 @@ class Term:
         )
 
     def selects(self, pod: Pod, namespace_labels: Labels) -> bool:
-        """Whether a pod in a namespace with these labels is meant."""
+        """Return whether it selects a pod in a namespace with these labels."""
         return (
             pod.meta.namespace in self.namespaces or self.namespace_selection.matches(namespace_labels)
         ) and self.selection.matches(pod.meta.labels)
@@ -153,7 +153,7 @@ class Index(Generic[T]):
                 del self._filed[space]
 
     def near(self, pod: Pod) -> Iterator[T]:
-        """Give all items that choose a pod, and some that may not."""
+        """Return all items that choose a pod, and maybe some more."""
         for space in (pod.meta.namespace, ""):
             anchors = self._filed.get(space)
             if anchors is not None:

@@ -1,6 +1,6 @@
-"""What the pods of each node are expected to use, which follows arrivals and departures at once.
+"""The expected use of the pods on each node, which follows arrivals and departures at once.
 
-Every placed pod has a slot, and so has every lock that holds room, as it stands for its owner.
+Every placed pod has a slot, and so has the awaited owner of every reservation with capacity.
 Use is W x R (windows, resources) in the units of `tidelock.model.quantities`.
 """
 
@@ -23,7 +23,7 @@ from tidelock.model.usage_annotations import WorkloadKey
 from tidelock.model.workloads import Workload
 
 UseEstimate = Callable[[Pod], Sequence[float]]
-"""Gives the cpu and memory that a pod is expected to use, in units; NaN where nothing tells."""
+"""Returns the expected cpu and memory of a pod in units, or NaN if they are unknown."""
 
 # Up to this many nodes are summed by looking at their own pods, more of them by looking at all.
 _FEW = 32
@@ -48,8 +48,8 @@ class ExpectedUse(Follower):
     ) -> None:
         """Begin without pods.
 
-        `history` is whether that of its workload goes before the estimate of a pod, `measured` whether any
-        rule looks at a pod's own use, `among` tells which pods count; without, all do.
+        `history` is whether that of the workload precedes the estimate of a pod, `measured` whether any rule
+        looks at a pod's own use. `among` selects the pods that count. By default all do.
         """
         self._columns = columns
         self._replica_sets = replica_sets
@@ -62,7 +62,7 @@ class ExpectedUse(Follower):
         self._slot_of: dict[str, int] = {}
         self._pods: dict[str, tuple[Pod, WorkloadKey | None]] = {}
         self._of_workload: defaultdict[WorkloadKey, set[int]] = defaultdict(set)
-        self._unowned: dict[str, None] = {}  # pods whose workload is not known, or not yet
+        self._unowned: dict[str, None] = {}  # pods with an unknown workload
         self._node_of: dict[str, str] = {}
         self._on_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._free: list[int] = []
@@ -76,16 +76,16 @@ class ExpectedUse(Follower):
         measurements.read_by(self)
 
     def expected(self, pod: Pod) -> LevelArray:
-        """Tell what a pod that is not placed yet will use; NaN where nothing tells."""
+        """Return the expected use of an unplaced pod, or NaN if it is unknown."""
         return self._expectation(pod, workload_of(pod, self._replica_sets))[0]
 
     def bound_at(self) -> tuple[Rows, LevelArray]:
-        """Give the row and the time of binding of every pod that is on a known node."""
+        """Yield the row and the time of binding of every pod on a known node."""
         there = np.flatnonzero(self._row >= 0)
         return self._row[there], self._bound_at[there]
 
     def use_of(self, uid: str, defaults: LevelArray) -> tuple[int, LevelArray] | None:
-        """Give the row of a pod or lock and what is expected of it; None if it is on no known node."""
+        """Return the row and the expected use of a pod or reservation, or None if it is on no known node."""
         slot = self._slot_of.get(uid)
         if slot is None or self._row[slot] < 0:
             return None
@@ -93,13 +93,13 @@ class ExpectedUse(Follower):
         return row, self._filled(np.array([slot]), defaults)[0]
 
     def summed(self, rule: UseRule) -> Sums:
-        """Keep sums by node of what counts by a rule."""
+        """Return sums by node of the use that counts by a rule."""
         sums = Sums(self._columns, self, rule)
         self._sums.append(sums)
         return sums
 
     def slots_on(self, rows: Rows) -> Rows:
-        """Give the slots of all pods of some nodes."""
+        """Return the slots of all pods of some nodes."""
         if len(rows) <= _FEW:
             names = (self._columns.nodes[row].name for row in rows)
             there = [slot for name in names for slot in self._on_node.get(name, {}).values()]
@@ -109,7 +109,7 @@ class ExpectedUse(Follower):
         return np.flatnonzero((self._row >= 0) & wanted[self._row])
 
     def lay_out(self, slots: Rows, sampled_at: LevelArray, defaults: LevelArray) -> tuple[Slots, Rows]:
-        """Give what is known of some pods, and the rows of their nodes."""
+        """Return the data of some pods, and the rows of their nodes."""
         at = self._row[slots]
         laid_out = Slots(
             bound_at=self._bound_at[slots],
@@ -121,7 +121,7 @@ class ExpectedUse(Follower):
         )
         return laid_out, at
 
-    # What the cache tells.
+    # Changes of the cache.
 
     def put_node(self, row: int, old: Node | None, new: Node) -> None:
         """Count the pods that were there before their node was known."""
@@ -146,12 +146,12 @@ class ExpectedUse(Follower):
         self.release(placed.pod.uid)
 
     def hold(self, pod: Pod, node_name: str, workload: WorkloadKey | None) -> None:
-        """Count the owner that a lock stands for: a pod that is about to come."""
-        self.release(pod.uid)  # what it holds may have changed
+        """Count the awaited owner of a reservation."""
+        self.release(pod.uid)  # its amounts may have changed
         self._put(pod, node_name, np.inf, workload)
 
     def release(self, uid: str) -> None:
-        """Count a pod or lock no longer, if it is there."""
+        """Stop to count a pod or reservation, if it counts."""
         slot = self._slot_of.pop(uid, None)
         if slot is None:
             return
@@ -169,7 +169,7 @@ class ExpectedUse(Follower):
         self._row[slot] = _NOWHERE
         self._free.append(slot)
 
-    # What the load layer tells.
+    # Readings of the load layer.
 
     def remeasure(self) -> Iterator[None]:
         """Take over the newest reading: in slices, at the end of which the sums of some nodes are new."""
@@ -202,7 +202,7 @@ class ExpectedUse(Follower):
             yield
 
     def _remember(self, keys: Sequence[WorkloadKey]) -> None:
-        """Expect of the pods of some workloads what their newest history says."""
+        """Expect the newest history of some workloads from their pods."""
         histories = self._measurements.uses.workloads
         slots: list[int] = []
         counts: list[int] = []
@@ -215,12 +215,12 @@ class ExpectedUse(Follower):
                 figures.append(means(usage))
         if slots:
             known = np.repeat(np.array(figures).reshape(-1, *SHAPE) * UNITS, counts, axis=0)
-            # What the history lacks stays as it was expected.
+            # Values that the history lacks stay as they were.
             self._expected[slots] = np.where(np.isnan(known), self._expected[slots], known)
             self._by_history[slots] = True
 
     def _measure(self, pods: Iterable[tuple[str, int]]) -> None:
-        """Take over what was measured of some pods themselves, given by uid and slot."""
+        """Update the own use of some pods, by UID and slot."""
         uses = self._measurements.uses.pods
         there = [(slot, use.at, use.means) for uid, slot in pods if (use := uses.get(uid)) is not None]
         if there:
@@ -249,7 +249,7 @@ class ExpectedUse(Follower):
         self._touch(int(self._row[slot]))
 
     def _expect(self, uid: str, pod: Pod, workload: WorkloadKey | None) -> None:
-        """Note a pod, of which workload it is, and what is expected of it."""
+        """Note a pod, its workload and its expected use."""
         slot = self._slot_of[uid]
         self._pods[uid] = (pod, workload)
         self._expected[slot], self._by_history[slot] = self._expectation(pod, workload)
@@ -260,7 +260,7 @@ class ExpectedUse(Follower):
             self._unowned[uid] = None
 
     def _expectation(self, pod: Pod, workload: WorkloadKey | None) -> tuple[LevelArray, bool]:
-        """Give what is expected of a pod (W x R, or R for all windows), and whether by its history."""
+        """Return the expected use of a pod (W x R, or R for all windows), and whether it is history."""
         estimate = np.array(self._estimate(pod))
         known = self._history_of(workload) if self._history and workload is not None else None
         return (estimate, False) if known is None else (np.where(np.isnan(known), estimate, known), True)
@@ -275,7 +275,7 @@ class ExpectedUse(Follower):
         return known
 
     def _filled(self, slots: Rows, defaults: LevelArray) -> LevelArray:
-        """Give what is expected, by default where nothing tells."""
+        """Return the expected use, with defaults for unknown values."""
         expected = self._expected[slots]
         unknown = np.isnan(expected)
         if unknown.any():
@@ -284,13 +284,13 @@ class ExpectedUse(Follower):
         return expected
 
     def _touch(self, row: int) -> None:
-        """Have a node be summed again, if it is one."""
+        """Sum a node again, if it is known."""
         if row >= 0:
             for sums in self._sums:
                 sums.touch(row)
 
     def _more_slots(self) -> int:
-        """Double the slots; gives a free one."""
+        """Double the slots. Return a free one."""
         size = len(self._row)
         more = max(size, 64)
         self._row = np.concatenate((self._row, np.full(more, _NOWHERE, np.intp)))

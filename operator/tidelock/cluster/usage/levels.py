@@ -1,7 +1,7 @@
-"""The measured use of the nodes as columns: W windows x R resources x N rows, in percent; NaN where none is.
+"""The measured use of the nodes as columns: W windows x R resources x N rows, in percent, or NaN.
 
-Use is read from the nodes' annotation when that changes. What a measurement is worth depends on the clock and
-is asked for at every decision. What is derived here is in the units of `tidelock.model.quantities`.
+Use is read from the nodes' annotation when that changes. The quality of a measurement depends on the time, so
+every decision asks for it. Derived amounts are in the units of `tidelock.model.quantities`.
 """
 
 from abc import ABC, abstractmethod
@@ -58,7 +58,7 @@ class NodeColumns(Follower, ABC):
 
     @abstractmethod
     def read(self, node: Node) -> Sequence[float] | LevelArray:
-        """Give the numbers of a node."""
+        """Return the numbers of a node."""
 
     @property
     def values(self) -> LevelArray:
@@ -68,7 +68,7 @@ class NodeColumns(Follower, ABC):
         return view
 
     def put_node(self, row: int, old: Node | None, new: Node) -> None:
-        """Read a node whose numbers may have changed."""
+        """Read a node that may have changed."""
         self._count = max(self._count, row + 1)
         if row >= self._values.shape[1]:
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)), axis=1)
@@ -83,7 +83,7 @@ class NodeColumns(Follower, ABC):
         self._moved = True
 
     def take_news(self) -> Rows | None:
-        """Give the rows that were read since this was last asked; None if all may be others."""
+        """Return the rows that were read since the last call, or None if all may have changed."""
         news = None if self._moved else np.array(sorted(self._news), np.intp)
         self._moved = False
         self._news.clear()
@@ -101,7 +101,7 @@ class NodeLevels(NodeColumns):
         super().__init__(_WIDTH, (NODE_LEVEL,))
 
     def read(self, node: Node) -> Sequence[float]:
-        """Give time, capacity and use; what cannot be read is from the future, and so never fresh."""
+        """Return time, capacity and use. An unreadable measurement is from the future, and so never fresh."""
         capacity = node.capacity
         head = capacity.get(CPU, 0), capacity.get(MEMORY, 0)
         text = node.meta.annotations.get(NODE_LEVEL)
@@ -114,18 +114,18 @@ class NodeLevels(NodeColumns):
 
     @property
     def at(self) -> LevelArray:
-        """When each node was measured: N; NEVER if it was not, infinite if nobody can tell."""
+        """When each node was measured: N. NEVER without a measurement, infinite if it is unreadable."""
         at: LevelArray = self.values[0]
         return at
 
     @property
     def capacity(self) -> LevelArray:
-        """What each node has in all: R x N."""
+        """The total capacity of each node: R x N."""
         capacity: LevelArray = self.values[1:_HEAD]
         return capacity
 
     def use(self, statistic: str) -> LevelArray:
-        """Give the mean, max or p95 of each node: W x R x N, in percent of its capacity."""
+        """Return the mean, max or p95 of each node: W x R x N, in percent of its capacity."""
         count = self._count
         start = _HEAD + STATISTICS.index(statistic) * len(WINDOWS) * len(MEASURED_RESOURCES)
         part = self.values[start : start + len(WINDOWS) * len(MEASURED_RESOURCES)]
@@ -133,7 +133,7 @@ class NodeLevels(NodeColumns):
         return use
 
     def fresh(self, now: float, staleness: float | LevelArray) -> Mask:
-        """Tell which nodes have a measurement of the last `staleness` seconds; see `model.levels.quality`."""
+        """Return the nodes with a measurement of the last `staleness` seconds."""
         at = self.at
         if at.max(initial=NEVER) == NEVER:  # nothing was ever measured
             return np.zeros(len(at), np.bool_)
@@ -142,9 +142,9 @@ class NodeLevels(NodeColumns):
 
 
 def use_of(windows: Windows, statistic: str) -> LevelArray:
-    """Lay out one statistic as W x R; a window that was not measured is taken from the nearest longer one.
+    """Return one statistic as W x R. A missing window gets the value of the nearest longer one.
 
-    Where there is no longer one, it is taken from the nearest shorter one. NaN: no window was measured.
+    Without a longer one it gets the value of the nearest shorter one. NaN means that no window was measured.
     """
     laid: LevelArray = np.array(
         [
@@ -162,7 +162,7 @@ def mean_use(usage: PodUsage) -> LevelArray:
 
 
 def means(usage: PodUsage) -> Sequence[float]:
-    """Give a pod's mean use window by window, cpu before memory, in cores and bytes.
+    """Return a pod's mean use window by window, cpu before memory, in cores and bytes.
 
     This runs for each pod at each reading.
     """
@@ -183,7 +183,7 @@ def means(usage: PodUsage) -> Sequence[float]:
 
 
 def bridged(use: LevelArray) -> LevelArray:
-    """Fill gaps between windows in use that is S x W x R, as `use_of` does; writes to it."""
+    """Fill gaps between windows of S x W x R in place, as `use_of` does."""
     if np.isnan(use).any():
         last = use.shape[1] - 1
         longer = ((window, window + 1) for window in reversed(range(last)))
@@ -195,7 +195,7 @@ def bridged(use: LevelArray) -> LevelArray:
 
 
 def _figures(windows: Windows) -> Sequence[float]:
-    """Give all statistics one after the other, each window by window; this runs for each node's reading."""
+    """Yield all statistics, each window by window. This runs for each node's reading."""
     try:
         stats = [windows[window][resource] for window, resource in _CELLS]
     except KeyError:

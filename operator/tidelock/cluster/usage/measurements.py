@@ -1,4 +1,4 @@
-"""What was last measured of pods and workloads, and who goes by it."""
+"""The last measurements of pods and workloads, and their followers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -11,7 +11,7 @@ _SLICE = 1000
 
 
 class MeasurementReader(Protocol):
-    """Somebody who keeps something of each measured pod."""
+    """A follower of the measurements of pods."""
 
     def remeasure(self) -> Iterator[None]:
         """Take over the newest reading in slices."""
@@ -22,7 +22,7 @@ class Measurements:
 
     Attributes:
         uses: use of pods and of workloads.
-        at: time of the newest measurement of a pod; what workloads have stored may be older than the process.
+        at: time of the newest measurement of a pod. Stored histories of workloads may be older.
 
     """
 
@@ -32,7 +32,7 @@ class Measurements:
         self._readers: list[MeasurementReader] = []
 
     def read_by(self, reader: MeasurementReader) -> None:
-        """Have somebody take over each reading."""
+        """Add a follower, which gets each reading."""
         self._readers.append(reader)
 
     def take(self, uses: MeasuredUses) -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""Sums by node of the use that is expected of its pods, by a rule that says how much of each counts.
+"""Sums by node of the expected use of its pods, by a rule that says how much of each pod counts.
 
-It counts all that a node's last sample does not cover yet, or the pod's own measured use, or so.
+A rule may count the use that a node's last sample does not cover, or a pod's own measured use.
 Use is W x R (windows, resources) in the units of `tidelock.model.quantities`.
 """
 
@@ -25,12 +25,12 @@ class Slots:
     """Some pods: S each.
 
     Attributes:
-        bound_at: when each was bound; infinite if it is about to be.
+        bound_at: when each was bound, infinite if it is about to be.
         sampled_at: when its node was last measured.
-        expected: S x W x R, by its workload's history or an estimate.
-        by_history: whether it is its workload's history that is expected.
-        own: S x W x R, what was measured of itself, NaN if nothing was.
-        own_at: when that was.
+        expected: S x W x R, by the workload's history or an estimate.
+        by_history: whether the expected use is the workload's history.
+        own: S x W x R, the measured use of the pod itself, or NaN.
+        own_at: when that was measured.
 
     """
 
@@ -47,7 +47,7 @@ UseRule = Callable[[Slots], LevelArray]
 
 
 def since_sample(margin: float) -> UseRule:
-    """Count what is expected of pods bound later than `margin` seconds before their node's sample."""
+    """Count the expected use of pods bound later than `margin` seconds before their node's sample."""
 
     def rule(slots: Slots) -> LevelArray:
         counts = np.greater(slots.bound_at, slots.sampled_at - margin)
@@ -57,9 +57,9 @@ def since_sample(margin: float) -> UseRule:
 
 
 def uncovered(slots: Slots) -> LevelArray:
-    """Count the part of each window in which the pod was not there yet.
+    """Count the part of each window before the pod was bound.
 
-    A mean over 15 minutes that was taken 5 minutes after the pod was bound has a third of its use in it.
+    A mean over 15 minutes that was taken 5 minutes after the binding contains a third of the pod's use.
     """
     age = (slots.sampled_at - slots.bound_at)[:, np.newaxis]
     share = np.clip(1.0 - age / _SPANS, 0.0, 1.0)
@@ -68,7 +68,7 @@ def uncovered(slots: Slots) -> LevelArray:
 
 
 def own_use(mature: float) -> UseRule:
-    """Count a pod's own use; while it is younger than `mature` seconds, its workload's history weighs in."""
+    """Count a pod's own use, mixed with the workload's history for the first `mature` seconds."""
 
     def rule(slots: Slots) -> LevelArray:
         age = np.minimum(np.maximum((slots.own_at - slots.bound_at) / mature, 0.0), 1.0)
@@ -81,13 +81,13 @@ def own_use(mature: float) -> UseRule:
 
 
 class PodsOnNodes(Protocol):
-    """Who keeps the pods that are summed."""
+    """The owner of the pods that are summed."""
 
     def slots_on(self, rows: Rows) -> Rows:
-        """Give the slots of all pods of some nodes."""
+        """Return the slots of all pods of some nodes."""
 
     def lay_out(self, slots: Rows, sampled_at: LevelArray, defaults: LevelArray) -> tuple[Slots, Rows]:
-        """Give what is known of some pods, and the rows of their nodes."""
+        """Return the data of some pods, and the rows of their nodes."""
 
 
 class Sums:
@@ -107,13 +107,13 @@ class Sums:
         self._given: tuple[LevelArray, LevelArray] | None = None
 
     def of(self, sampled_at: LevelArray, defaults: LevelArray) -> LevelArray:
-        """Sum what counts of the pods of each node: W x R x N, a view that is not to be kept or written.
+        """Return the sums of each node: W x R x N, a view that must not be kept or written.
 
-        Whoever asks again with the same arrays, which are not to be written meanwhile, is served faster.
+        Another call with the same arrays is faster. These must not be written meanwhile.
 
         Args:
             sampled_at: when each node was last measured: N.
-            defaults: what is expected of a pod of which nothing tells: R x N.
+            defaults: the expected use of a pod without any data: R x N.
 
         """
         self._asked = True
@@ -130,13 +130,13 @@ class Sums:
         return view
 
     def take_news(self) -> Rows:
-        """Give the rows of nodes whose sums may be others than when this was last asked."""
+        """Return the rows of nodes with sums that may have changed since the last call."""
         rows = self._news[: len(self._columns)].nonzero()[0]
         self._news[rows] = False
         return rows
 
     def touch(self, row: int) -> None:
-        """Have a node be summed again when somebody asks."""
+        """Sum a node again at the next query."""
         self._reach(row + 1)
         self._stale[row] = True
 
@@ -145,7 +145,7 @@ class Sums:
         self._wanted, self._asked = self._asked, False
 
     def look_again(self, rows: Rows) -> None:
-        """Sum nodes again of whose pods there is a new reading."""
+        """Sum the nodes of some pods again after a new reading."""
         if self._wanted:
             self._renew(rows)
         else:
@@ -177,7 +177,7 @@ class Sums:
         self._news[rows] = True
 
     def _reach(self, count: int) -> None:
-        """Have room for so many rows."""
+        """Grow to a number of rows."""
         missing = count - len(self._stale)
         if missing > 0:
             more = max(64, len(self._stale), missing)
