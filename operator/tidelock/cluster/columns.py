@@ -2,8 +2,8 @@
 
 Rows 0 to len(columns) - 1 are in use, in no particular order: a node that goes is replaced by the last one.
 A resource has a column as long as some node has any of it. Pods and reservations may name any number of other
-resources. Their amounts of these are kept aside, by node, until a node has some. All amounts are int64 in the units of
-`tidelock.model.quantities`.
+resources. Their amounts of these are kept aside, by node, until a node has some. All amounts are int64 in the
+units of `tidelock.model.quantities`.
 """
 
 from collections import Counter, defaultdict
