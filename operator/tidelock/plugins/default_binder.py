@@ -1,7 +1,7 @@
 """DefaultBinder: binds a pod by posting its binding to the API server.
 
-The binding annotates the pod with the locks that it took, and their groups, so that whoever leads after a
-crash knows which it has used up, even if the pod has been deleted meanwhile and is leaving.
+The binding annotates the pod with the reservations that it took, and their groups. So the next leader after a
+crash knows which are used up, even if the pod is being deleted by then.
 """
 
 from tidelock.framework.api import SUCCESS, Bind, Code, Status
@@ -16,7 +16,7 @@ class DefaultBinder(Bind):
     name = "DefaultBinder"
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Post the binding, with the pod's uid as its condition; raises the API server's errors."""
+        """Post the binding, with the pod's UID as its condition. Raises the API server's errors."""
         if self.handle.api is None:
             return Status(Code.ERROR, ("there is no API server to write to",))
         meta, claims = pod.meta, state.read(ClaimedReservations)

@@ -1,9 +1,9 @@
 """DynamicLoad: nodes with low recent, hourly and daily peaks come first, hot ones later (crane-scheduler).
 
 A node scores the weighted mean of 100 * (1 - use) over six metrics, less 10 points for each unit of its hot
-value: the sum of floor(pods bound within a period / count). Nodes above a limit of any metric are ruled out.
-A metric counts until its period and five more minutes have passed since it was taken; one that does not count
-scores nothing and rules nothing out. Metrics are those of crane's annotations, or else of
+value: the sum of floor(pods bound within a period / count). Nodes above a limit of any metric are rejected.
+A metric counts until its period and five more minutes have passed since it was taken. Otherwise it neither
+scores nor rejects. Metrics are those of crane's annotations, or otherwise of
 `tidelock.dev/water-level`: the mean of 15 minutes for that of five, the highest use of the hour and the day.
 """
 
@@ -117,7 +117,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
     found = _Beyond
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take limits and weights by metric; crane's defaults where there are none."""
+        """Take limits and weights by metric. The defaults are crane's."""
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         weights = _defaults(_WEIGHTS) if read.priority is None else read.priority
@@ -135,7 +135,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._bindings = follow_expected_use(handle, estimate=_nothing, history=False)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the nodes above a limit; skip if there are none, and pods of DaemonSets."""
+        """Find the nodes above a limit. Skip pods of DaemonSets, and all pods without such nodes."""
         if pod.of_daemon_set:
             return SKIP
         beyond = np.greater(self._use(state), self._limits)
@@ -156,7 +156,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return SKIP if np.isnan(self._use(state)).all() else SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score what is left unused, less the hot value."""
+        """Score the unused part, less the hot value."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         left = np.nan_to_num(1 - self._use(state), nan=0.0)
         points = np.floor(np.round(MAX_NODE_SCORE * (self._weights @ left) / self._weights.sum(), 6))
@@ -165,12 +165,12 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return scores
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for new metrics."""
+        """Return the events: new metrics."""
         node = Action.ADD | Action.UPDATE_NODE_ANNOTATION
         return (Registration(ClusterEvent(Resource.NODE, node)),)
 
     def _use(self, state: CycleState) -> LevelArray:
-        """Give the metrics that count, metrics x N; NaN for those that don't."""
+        """Return the metrics that count, metrics x N, and NaN for all others."""
         values, at = np.split(self._columns.values, 2)
         fresh = np.less(np.abs(state.expect(DecisionTime).now - at), self._lifetimes)
         return np.where(fresh, values, np.nan)
@@ -185,7 +185,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
 
 def _defaults(by_span: dict[str, float]) -> dict[CraneMetric, float]:
-    """Give cpu and memory the same figures, by the end of their names."""
+    """Return the same figures for cpu and memory, by the end of their names."""
     spans: dict[CraneMetric, str] = {metric: metric.rpartition("_")[2] for metric in CRANE_METRICS}
     return {metric: by_span[span] for metric, span in spans.items() if span in by_span}
 

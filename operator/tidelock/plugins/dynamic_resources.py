@@ -1,6 +1,6 @@
 """DynamicResources: pods with resource claims are refused rather than bound wrongly.
 
-Claims are allocated by the scheduler in kube-scheduler 1.36 (plugins/dynamicresources); here nobody does it.
+In kube-scheduler 1.36 the scheduler allocates claims (plugins/dynamicresources). Tidelock does not do that.
 """
 
 from collections.abc import Sequence
@@ -26,5 +26,5 @@ class DynamicResources(PreFilter, EnqueueExtensions):
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_REASON,))
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for nothing: claims stay with a pod."""
+        """Return no events: claims stay with a pod."""
         return ()

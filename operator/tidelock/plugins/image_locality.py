@@ -1,8 +1,8 @@
 """ImageLocality: nodes that have the pod's images already are preferred, the more the larger these are.
 
-Source: kube-scheduler 1.36, plugins/imagelocality: an image that is there counts with its size times the
-share of all nodes that have it; the sum over containers and image volumes is cut off at 23 MiB below and at
-1000 MiB a container above, and scaled from 0 to 100, in whole points.
+Source: kube-scheduler 1.36, plugins/imagelocality. A present image counts with its size times the share of
+all nodes that have it. The sum over containers and image volumes is cut off at 23 MiB below and at 1000 MiB
+for each container above, and scaled from 0 to 100, in whole points.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class ImageLocality(PreScore, Score):
     name = "ImageLocality"
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
-        """Skip pods of whose images no node has any."""
+        """Skip pods without an image on any node."""
         return SUCCESS if any(name in self.handle.cache.images for name in _image_names(pod)) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
@@ -56,7 +56,7 @@ class ImageLocality(PreScore, Score):
 
 
 def _image_names(pod: Pod) -> Iterator[str]:
-    """Give the images as nodes name them, each as often as it is used."""
+    """Return the images as nodes name them, each as often as it is used."""
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         yield _tagged(container.image)
     for volume in pod.spec.volumes:
@@ -65,5 +65,5 @@ def _image_names(pod: Pod) -> Iterator[str]:
 
 
 def _tagged(name: str) -> str:
-    """Add the tag that is meant where there is none; a colon before the last slash belongs to a port."""
+    """Add the default tag if there is none. A colon before the last slash belongs to a port."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

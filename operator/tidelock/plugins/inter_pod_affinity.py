@@ -1,11 +1,11 @@
 """InterPodAffinity: spec.affinity.podAffinity and podAntiAffinity.
 
-Required terms are held against the pods that are placed, and required anti-affinity of those against the pod;
-preferred terms count both ways. Args: `hardPodAffinityWeight` (0 to 100, 1 by default) is what a required
-affinity of a placed pod weighs, `ignorePreferredTermsOfExistingPods` leaves placed pods' terms out for a pod
-that prefers nothing itself. The rules are those of kube-scheduler 1.36, plugins/interpodaffinity.
+Required terms apply to the placed pods, and required anti-affinity of those to the pod. Preferred terms count
+both ways. Args: `hardPodAffinityWeight` (0 to 100, 1 by default) is the weight of a required affinity of a
+placed pod. `ignorePreferredTermsOfExistingPods` ignores placed pods' terms for a pod without preferences. The
+rules are those of kube-scheduler 1.36, plugins/interpodaffinity.
 
-Reserve pods of locks count as pods that are placed, but for what a required affinity seeks: see `_near`.
+Reserve pods count as placed pods, with an exception for required affinity (`_near`).
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class _Domains:
         return copy
 
     def add(self, key: str, by_node: Counts, factor: int = 1) -> None:
-        """Add what each node counts to its domain."""
+        """Add the counts of each node to its domain."""
         known = self._by_key.get(key)
         label = self._labels.of(key) if known is None else known[0]
         totals = factor * label.totals(by_node)
@@ -88,21 +88,21 @@ class _Domains:
             counts[code] += amount
 
     def sums(self, snapshot: Snapshot) -> Counts:
-        """Sum for each node what its domains count."""
+        """Return for each node the sum of its domains' counts."""
         sums = np.zeros(len(snapshot), np.int64)
         for label, counts in self._by_key.values():
             sums += counts.take(label.codes[snapshot.rows])
         return sums
 
     def silent(self, snapshot: Snapshot) -> Mask:
-        """Tell which nodes are in no domain that counts anything."""
+        """Return the nodes in no domain with a count."""
         mask = np.ones(len(snapshot), np.bool_)
         for label, counts in self._by_key.values():
             mask &= counts.take(label.codes[snapshot.rows]) <= 0
         return mask
 
     def everywhere(self, snapshot: Snapshot, *, least: int) -> Mask:
-        """Tell which nodes have all the labels, and are in domains that all count so much at least."""
+        """Return the nodes with all labels, in domains that all have at least this count."""
         mask = np.ones(len(snapshot), np.bool_)
         for label, counts in self._by_key.values():
             codes = label.codes[snapshot.rows]
@@ -112,7 +112,7 @@ class _Domains:
 
 @dataclass(frozen=True, slots=True)
 class _Masks:
-    """The nodes near what the pod seeks, far from what it shuns, and far from what shuns it."""
+    """The nodes that satisfy the affinity and anti-affinity of the pod, and the anti-affinity of others."""
 
     near: Mask
     far: Mask
@@ -121,17 +121,17 @@ class _Masks:
 
 @dataclass(slots=True)
 class _Required:
-    """What the required terms of a pod and those of its neighbours come to.
+    """The counts for the required terms of a pod and those of its neighbours.
 
     Attributes:
-        sought: the pods that all affinity terms of the pod mean, and `near_keys` the terms' topology keys.
+        sought: the pods that all affinity terms of the pod select, and `near_keys` the terms' topology keys.
         shunned: topology key and pods of each anti-affinity term of the pod.
-        namespace_labels: those of the pod's namespace.
-        near: counts of the pods sought.
-        promised: counts of the reserve pods sought.
-        far: counts of the pods shunned.
-        shunning: counts of the pods with an anti-affinity term that means this pod.
-        judged: what came of it for a snapshot, until something is added or removed.
+        namespace_labels: the labels of the pod's namespace.
+        near: counts of the sought pods.
+        promised: counts of the sought reserve pods.
+        far: counts of the shunned pods.
+        shunning: counts of the pods with an anti-affinity term that selects this pod.
+        judged: the result for a snapshot, until something is added or removed.
 
     """
 
@@ -146,7 +146,7 @@ class _Required:
     judged: tuple[Snapshot, _Masks] | None = None
 
     def clone(self) -> "_Required":
-        """Copy what may change."""
+        """Return a copy of the parts that may change."""
         return _Required(
             self.sought,
             self.near_keys,
@@ -161,7 +161,7 @@ class _Required:
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """The weights in the domains of each topology key for which somebody wishes something."""
+    """The weights in the domains of each topology key with a preferred term."""
 
     weights: _Domains
 
@@ -172,12 +172,12 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     name = "InterPodAffinity"
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take the args; raises ValueError for what they can't be."""
+        """Take the args. Raises ValueError for invalid ones."""
         self._args = read_args(self.name, args, _Args)
         super().__init__(handle, {})
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Count what the required terms mean; skip pods that neither require nor are required anything."""
+        """Count the pods of required terms. Skip pods without such terms of their own or of others."""
         affinity = pod.spec.affinity
         near = _required(affinity.pod_affinity if affinity else None)
         far = _required(affinity.pod_anti_affinity if affinity else None)
@@ -214,11 +214,11 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Count another pod, and what it requires, in the domains of its node."""
+        """Count another pod, and its required terms, in the domains of its node."""
         self._count(state, pod, other, snapshot, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """No longer count another pod, nor what it requires, in the domains of its node."""
+        """Stop to count another pod, and its required terms, in the domains of its node."""
         self._count(state, pod, other, snapshot, -1)
 
     def _count(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:
@@ -239,7 +239,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                 required.far.add_on(key, row, sign)
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes near what is sought, and far from what shuns or is shunned."""
+        """Return the nodes near sought pods, and far from shunned and shunning ones."""
         required = state.read(_Required)
         if required is None:
             return np.ones(len(snapshot), np.bool_)
@@ -247,12 +247,12 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return masks.near & masks.far & masks.unshunned
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say whose rules rule the node out."""
+        """Return which pods' terms reject the node."""
         masks = _judged(state.expect(_Required), pod, snapshot)
         return (_AFFINITY if not masks.near[row] else _ANTI_AFFINITY if not masks.far[row] else _EXISTING,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Say that no eviction brings the pods that an affinity seeks."""
+        """Return False: no eviction brings the pods that an affinity seeks."""
         return bool(_judged(state.expect(_Required), pod, snapshot).near[row])
 
     def among_equals(
@@ -271,7 +271,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return counts
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
-        """Sum the weights of all wishes in each domain; skip pods of which nobody wishes anything."""
+        """Sum the weights of all preferred terms in each domain. Skip pods without such terms."""
         affinity, affinity_terms = pod.spec.affinity, self.handle.cache.affinity_terms
         near = affinity.pod_affinity.preferred if affinity and affinity.pod_affinity else ()
         far = affinity.pod_anti_affinity.preferred if affinity and affinity.pod_anti_affinity else ()
@@ -298,14 +298,14 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Sum the weights of the node's domains; below zero where more is wished away than near."""
+        """Return the sum of weights of the node's domains. It is negative if anti-affinity prevails."""
         wishes = state.read(_Wishes)
         if wishes is None:
             return np.zeros(len(rows))
         return wishes.weights.sums(snapshot)[rows].astype(np.float64)
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
-        """Give 100 for the largest sum and 0 for the smallest."""
+        """Scale the sums: 100 for the largest and 0 for the smallest."""
         least = scores.min(initial=np.inf)
         span = scores.max(initial=-np.inf) - least
         return np.floor(MAX_NODE_SCORE * ((scores - least) / span)) if span > 0 else np.zeros(len(scores))
@@ -332,7 +332,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return namespace.meta.labels if namespace else {}
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for pods that it seeks or shuns, for those that shun others, and for changes of domains."""
+        """Return the events: sought, shunned and shunning pods, and changes of domains."""
         pods = Action.ADD | Action.DELETE | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.POD, pods), self._matters),
@@ -341,7 +341,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         )
 
     def _matters(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-        """Whether it is the pod itself, one that it is meant by, or one that its own terms mean or meant."""
+        """Return whether a term of either pod selects, or selected, the other, or it is the pod itself."""
         changed = [each for each in (old, new) if each is not None]
         if any(each.uid == pod.uid or _shuns(each) for each in changed):
             return True
@@ -365,12 +365,12 @@ def _judged(required: _Required, pod: Pod, snapshot: Snapshot) -> _Masks:
 
 
 def _near(required: _Required, pod: Pod, snapshot: Snapshot) -> Mask:
-    """Tell which nodes have pods in their domains that all affinity terms mean.
+    """Return the nodes with pods in their domains that all affinity terms select.
 
-    If there are none anywhere, the pod may be the first of its kind, wherever the labels are. If there are
-    reserve pods of its kind then, it has to be near them, as their owners could join it nowhere else. A lock
-    may then be near reserve pods of any kind, as members of a gang have to be. A pod may not, as their owners
-    may never come.
+    If there are none anywhere, the pod may be the first of its kind, on any node with the labels. If there
+    are reserve pods of its kind then, it must be near them, as their owners could join it nowhere else. A
+    reservation may then be near reserve pods of any kind, as members of a gang must be. A pod may not, as
+    their owners may never come.
     """
     first = required.sought is not None and not required.near and required.sought.selects(pod)
     if required.promised and not required.near and (first or isinstance(pod, ReservePod)):
@@ -379,7 +379,7 @@ def _near(required: _Required, pod: Pod, snapshot: Snapshot) -> Mask:
 
 
 def _one_in_each(codes: Codes, counts: Counts) -> Counts:
-    """Keep one of what each domain counts; what nodes without the label count is kept as it is."""
+    """Return one count for each domain. Counts of nodes without the label stay as they are."""
     rows = ((counts > 0) & (codes >= 0)).nonzero()[0]
     kept = np.where(codes < 0, counts, 0)
     kept[rows[np.unique(codes[rows], return_index=True)[1]]] = 1
@@ -387,5 +387,5 @@ def _one_in_each(codes: Codes, counts: Counts) -> Counts:
 
 
 def _shuns(pod: Pod) -> bool:
-    """Whether a pod keeps others away."""
+    """Return whether a pod has anti-affinity."""
     return pod.spec.affinity is not None and bool(_required(pod.spec.affinity.pod_anti_affinity))

@@ -1,10 +1,10 @@
-"""LoadAware: nodes with the most unused capacity come first, busy ones are ruled out (Koordinator).
+"""LoadAware: nodes with the most unused capacity come first, busy ones are rejected (Koordinator).
 
 A pod is expected to use 85 % of the larger one of its cpu request and limit, and 70 % of memory, never more
-than its limit; 250m and 200Mi if it has neither. Pods bound later than a report before the node's sample
-count with that, as far as it is more than what was measured of them. A node scores the mean over resources of
-what is left of its allocatable, in whole percent. Where production pods have thresholds of their own, those
-pods are judged by what production pods use alone.
+than its limit. With neither it is 250m and 200Mi. Pods bound later than a report before the node's sample
+count with that, as far as it exceeds their measured use. A node scores the mean over resources of the unused
+part of its allocatable amounts, in whole percent. If production pods have thresholds of their own, those pods
+are judged by the use of production pods only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ _OF_PRODUCTION = {"LSE": True, "LSR": True, "LS": True, "SYSTEM": True, "BE": Fa
 
 @dataclass(frozen=True, slots=True)
 class _Beyond(Beyond):
-    """Use beyond a threshold, R x N; the use, the thresholds (R), and of which kind they are."""
+    """Use beyond a threshold, R x N, with the use, the thresholds (R), and their kind."""
 
     percent: LevelArray
     thresholds: Sequence[float]
@@ -126,7 +126,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
             self._production = production.summed(self._of_production)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the nodes above a threshold; skip if there are none, and pods of DaemonSets."""
+        """Find the nodes above a threshold. Skip pods of DaemonSets, and all pods without such nodes."""
         of_production = bool(np.isfinite(self._prod_thresholds).any()) and _is_production(pod)
         thresholds = self._prod_thresholds if of_production else self._thresholds
         if pod.of_daemon_set or not np.isfinite(thresholds).any():
@@ -155,7 +155,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return (f"node(s) {MEASURED_RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
-        """Say how much would be used, and what the threshold is."""
+        """Return the expected use and the threshold."""
         beyond = self.beyond(state, snapshot, row)
         found = state.expect(_Beyond)
         percent = found.percent[:, snapshot.rows][:, row]
@@ -170,7 +170,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return SUCCESS if self._fresh(state).any() else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score what is left unused; 0 for nodes that were not measured lately."""
+        """Score the unused part, or 0 for nodes without a fresh measurement."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         aggregated = self._args.aggregated
         if self._args.score_according_prod_usage and _is_production(pod):
@@ -187,7 +187,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return scores
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for new measurements and for pods that go."""
+        """Return the events: new measurements and for pods that go."""
         node = Action.ADD | Action.UPDATE_NODE_ANNOTATION | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(Resource.NODE, node)),
@@ -199,13 +199,13 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return self._levels.fresh(now, self._args.node_metric_expiration_seconds)
 
     def _used(self, state: CycleState, pod: Pod, statistic: str, window: str) -> LevelArray:
-        """Give what is used with the pod, R x N in units; NaN where there is no fresh measurement."""
+        """Return the use with the pod, R x N in units, or NaN without a fresh measurement."""
         levels = self._levels
         measured = levels.use(_STATISTIC[statistic])[WINDOWS.index(window)] * levels.capacity / _FULL
         return self._with(pod, measured + self._summed(self._arrivals), state)
 
     def _used_by_production(self, state: CycleState, pod: Pod) -> LevelArray:
-        """Give what production pods use with this one, R x N in units; NaN as above."""
+        """Return the use of production pods with this one, R x N in units, or NaN as above."""
         if self._production is None:
             raise LookupError("the use of production pods is not kept")
         return self._with(pod, self._summed(self._production), state)
@@ -215,25 +215,25 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return np.where(self._fresh(state), used + wanted, np.nan)
 
     def _summed(self, sums: Sums) -> LevelArray:
-        """Give the sums of the shortest window, R x N in units."""
+        """Return the sums of the shortest window, R x N in units."""
         levels = self._levels
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
         summed: LevelArray = sums.of(at, np.zeros_like(levels.capacity))[0]
         return summed
 
     def _unreported(self, slots: Slots) -> LevelArray:
-        """Count what is expected of pods that the sample may lack, beyond what was measured of them."""
+        """Count the expected use of pods that the sample may lack, beyond their measured use."""
         own = np.where(np.isnan(slots.own), 0.0, slots.own)
         more = np.maximum(slots.expected - own, 0.0)
         return np.where(self._young(slots), more, 0.0)
 
     def _of_production(self, slots: Slots) -> LevelArray:
-        """Count what was measured of pods, or what is expected if that is more or nothing was measured."""
+        """Count the measured use of pods, or the expected one if that is more or nothing was measured."""
         most = np.fmax(slots.own, slots.expected)
         return np.where(self._young(slots) | np.isnan(slots.own), most, slots.own)
 
     def _young(self, slots: Slots) -> Mask:
-        """Tell of which pods the sample may know nothing: S x 1 x 1."""
+        """Return the pods that the sample may lack: S x 1 x 1."""
         young = slots.bound_at > slots.sampled_at - self._args.report_interval_seconds
         return young[:, np.newaxis, np.newaxis]
 
@@ -246,7 +246,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
 
 def _is_production(pod: Pod) -> bool:
-    """Whether Koordinator would take a pod for one of production: by label, priority, or class of QoS."""
+    """Return whether a pod is of production for Koordinator: by label, priority, or QoS class."""
     labels, priority = pod.meta.labels, pod.spec.priority
     named = labels.get(_PRIORITY_CLASS)
     if named is None:
@@ -263,7 +263,7 @@ def _limits(pod: Pod) -> dict[str, int]:
 
 
 def _by_resource(percent: Mapping[_Name, int]) -> LevelArray:
-    """Lay thresholds out by resource; none is infinite."""
+    """Return thresholds by resource. A missing one is infinite."""
     return np.array([percent.get(name, 0) or np.inf for name in MEASURED_RESOURCES])
 
 

@@ -1,9 +1,8 @@
 """LoadVariationRiskBalancing: nodes with low and steady use come first (Trimaran, scheduler-plugins).
 
 The risk of a resource is (mu + margin * sigma^(1/sensitivity)) / 2, as parts of the node: mu is the mean use
-with what the pod requests, sigma the deviation of the use. A node scores 100 * (1 - risk) of the resource for
-which that is less. Annotations carry no deviation: it is drawn from the 95th percentile, as of a normal
-distribution.
+with the pod's requests, sigma the deviation of the use. A node scores the smaller 100 * (1 - risk) of its
+resources. Annotations have no deviation: it follows from the 95th percentile of a normal distribution.
 """
 
 from typing import Annotated, Any
@@ -48,7 +47,7 @@ def balance(mu: LevelArray, sigma: LevelArray, margin: float, sensitivity: float
 
 
 class LoadVariationRiskBalancing(PreScore, Score):
-    """Prefers nodes whose use is low and varies little."""
+    """Prefers nodes with a low and steady use."""
 
     name = "LoadVariationRiskBalancing"
 
@@ -65,7 +64,7 @@ class LoadVariationRiskBalancing(PreScore, Score):
         return SUCCESS if fresh.any() else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score by the last 15 minutes; 0 for nodes that were not measured lately."""
+        """Score by the last 15 minutes, or 0 for nodes without a fresh measurement."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels, args = self._levels, self._args
         mean, sigma = levels.use("mean")[0], deviation(levels)

@@ -49,25 +49,25 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The only nodes whose names the required terms allow."""
+    """The only node names that the required terms allow."""
 
     names: frozenset[str]
 
 
 class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
-    """Rules out nodes that required terms do not match; prefers those that preferred terms do."""
+    """Rejects nodes that required terms do not match, and prefers those of preferred terms."""
 
     name = "NodeAffinity"
     per_node = True
     depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take `addedAffinity`; raises ValueError for other args."""
+        """Take `addedAffinity`. Raises ValueError for other args."""
         self._added = read_args(self.name, args, _Args).added_affinity
         super().__init__(handle, {})
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Skip pods that require nothing of nodes; refuse those whose terms contradict themselves."""
+        """Skip pods without requirements. Reject those with terms that contradict each other."""
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         required = affinity.required if affinity else None
         if required is None:
@@ -100,11 +100,11 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return mask
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         return self._matches(pod, snapshot.nodes[row])
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say whose affinity the node does not match."""
+        """Return whether the node does not match the pod's or the added affinity."""
         node, named = snapshot.nodes[row], state.read(_Named)
         if named is not None and node.name not in named.names:
             return (_ELSEWHERE,)
@@ -114,13 +114,13 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return (_REASON,)
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
-        """Count the nodes; without names and added affinity there is one reason for all."""
+        """Count the nodes. Without names and added affinity there is one reason for all."""
         if state.read(_Named) is None and self._added.required is None:
             return Counter({_REASON: len(rows)})
         return super().tally(state, pod, snapshot, rows)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Say that no eviction changes what a node is."""
+        """Return False: no eviction changes what a node is."""
         return False
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
@@ -140,13 +140,13 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return sum(term.weight for term in self._preferred(pod) if term.preference.matches(name, labels))
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
-        """Give 100 for the largest sum."""
+        """Scale the sums: 100 for the largest."""
         most = scores.max(initial=0.0)
         normal: Scores = np.floor(MAX_NODE_SCORE * scores / most) if most > 0 else scores
         return normal
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for nodes that match, and did not before."""
+        """Return the events: nodes that match now and did not before."""
         appears = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
         return (Registration(appears, self._matches_now),)
 
@@ -168,7 +168,7 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
 
 def _allowed_names(selector: NodeSelector) -> frozenset[str] | None:
-    """Give the only names that nodes may have if every term names nodes; None if one of them does not."""
+    """Return the only allowed names if every term names nodes, or None."""
     allowed: frozenset[str] = frozenset()
     for term in selector.node_selector_terms:
         named = [

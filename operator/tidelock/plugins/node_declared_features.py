@@ -1,6 +1,7 @@
 """NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the node declares it.
 
-Source: kube-scheduler 1.36, plugins/nodedeclaredfeatures; which pods need what is in `Pod.needed_features`.
+Source: kube-scheduler 1.36, plugins/nodedeclaredfeatures. The needs of pods are in
+`PodTemplate.needed_features`.
 """
 
 from collections.abc import Sequence
@@ -42,11 +43,11 @@ class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
         return np.fromiter(declared, np.bool_, len(snapshot))
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction gives a node a feature."""
+        """Return False: no eviction gives a node a feature."""
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for nodes that declare something else than before; what a pod needs can't be edited."""
+        """Return the events: nodes with other features. The needs of a pod can't be edited."""
         changes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
         return (Registration(changes, _declares_others),)
 

@@ -1,4 +1,4 @@
-"""NodeName: a pod, or a lock, that names its node goes there or nowhere."""
+"""NodeName: a pod or reservation that names its node goes there or nowhere."""
 
 from collections.abc import Sequence
 
@@ -40,13 +40,13 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
         return named[snapshot.rows]
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell whether it is the named node."""
+        """Return whether it is the named node."""
         return snapshot.nodes[row].name == pod.spec.node_name
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction changes a node's name."""
+        """Return False: no eviction changes a node's name."""
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for the node."""
+        """Return the events: the node."""
         return (Registration(NODE_ADD, lambda pod, _old, new: pod.spec.node_name == new.name),)

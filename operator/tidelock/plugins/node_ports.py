@@ -1,8 +1,8 @@
-"""NodePorts: a pod goes only where the host ports that it asks for are free.
+"""NodePorts: a pod only goes where its host ports are free.
 
-Source: kube-scheduler 1.36, plugins/nodeports: two ports conflict if protocol and number are equal, and the
-address is equal or one of them stands for all addresses. Init containers that end leave their ports unused.
-Reserve pods of locks have their ports in use.
+Source: kube-scheduler 1.36, plugins/nodeports. Two ports conflict if protocol and number are equal, and the
+address is equal or one of them stands for all addresses. Init containers that end use no ports. Reserve pods
+use their ports.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
     reason = "node(s) didn't have free ports for the requested pod ports"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Count the conflicts; skip pods without host ports."""
+        """Count the conflicts. Skip pods without host ports."""
         if not pod.host_ports:
             return SKIP_ALIKE
         rows = np.concatenate([self.handle.cache.ports.conflicts(port) for port in pod.host_ports])
@@ -67,15 +67,15 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
         return free
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         return not state.expect(_Conflicts).counts[snapshot.rows][row]
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
-        """Tell that one is enough: the pods of two could not run on one node."""
+        """Return 1: equal pods could not run on one node."""
         return np.ones(len(snapshot), np.int64)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for new nodes, and for pods that go and had a port in the way."""
+        """Return the events: new nodes, and pods with conflicting ports that go."""
         return (
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _was_in_the_way),
             Registration(ClusterEvent(Resource.NODE, Action.ADD)),
@@ -83,7 +83,7 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
 
 
 def _count(state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:
-    """Change the conflicts of the other pod's node; nothing happens if `pre_filter` has skipped the pod."""
+    """Change the conflicts of the other pod's node, unless `pre_filter` has skipped the pod."""
     row = snapshot.row(other.node_name)
     if row is not None and pod.host_ports:
         taken = other.pod.host_ports

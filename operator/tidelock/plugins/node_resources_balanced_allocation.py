@@ -1,9 +1,8 @@
-"""NodeResourcesBalancedAllocation: nodes whose resources fill up evenly are preferred.
+"""NodeResourcesBalancedAllocation: nodes with evenly used resources are preferred.
 
-Source: kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go: with s = 100 * (1 - d) of a node,
-d the standard deviation of the shares of its resources that are taken, the result is
-50 + (50 + s(with pod) - s(without)) / 2, in whole points. Locked room counts as taken. What does not depend
-on the pod is kept from one pod to the next.
+Source: kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go. With s = 100 * (1 - d) of a node, d
+the standard deviation of the used shares of its resources, the result is 50 + (50 + s(with pod) - s(without))
+/ 2, in whole points. Held amounts count as used. The part without the pod is kept from one pod to the next.
 """
 
 from collections.abc import Sequence
@@ -81,7 +80,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         return float(_gain(shares.evenness(), shares.evenness(wanted), scalars))
 
     def _counted(self, pod: Pod) -> tuple[_Columns, Sequence[int]]:
-        """Give the columns of the resources that count for a pod, and how much it wants of each."""
+        """Return the columns of the resources that count for a pod, and its requests."""
         column_of = self.handle.columns.column_of
         counted = [
             (column_of[each.name], pod.requests.get(each.name, 0))
@@ -91,7 +90,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         return tuple(column for column, _ in counted), [wanted for _, wanted in counted]
 
     def _known(self, columns: _Columns) -> Values:
-        """Give the evenness of all nodes as they are."""
+        """Return the evenness of all nodes without the pod."""
         whole = self.handle.cache.snapshot()
         kept = self._before.get(columns)
         if kept is None:
@@ -104,12 +103,12 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
 
 
 def _gain(before: Any, after: Any, xp: ModuleType) -> Any:
-    """Score what nodes gain in evenness."""
+    """Score the gain in evenness."""
     return xp.floor((_HALF + after - before) / 2) + _HALF
 
 
 class _Shares:
-    """What is taken of resources, on a part of the nodes with NumPy, or on one of them with `scalars`."""
+    """The used shares of resources, of some nodes with NumPy, or of one node with `scalars`."""
 
     def __init__(self, columns: _Columns, snapshot: Snapshot, part: Part, xp: ModuleType) -> None:
         traits, requested, reserved = snapshot.traits, snapshot.requested, snapshot.reserved
@@ -135,15 +134,15 @@ def _of_pairs(taken: Sequence[Any], holdings: Sequence[Any], xp: ModuleType) -> 
 
 
 def _of_all(taken: Sequence[Any], holdings: Sequence[Any], xp: ModuleType) -> Any:
-    """Score evenness; a node with only one of the resources is even."""
+    """Return the evenness. A node with only one of the resources is even."""
     return xp.floor((1 - _deviation(np.array(taken), np.array(holdings))) * MAX_NODE_SCORE)
 
 
 def _deviation(taken: Scores, holdings: Scores) -> Scores:
-    """Give the standard deviation of the shares of each node; both arrays are resources x nodes.
+    """Return the standard deviation of the shares of each node. Both arrays are resources x nodes.
 
-    For one node they have no second axis. The order of operations is upstream's, so that no rounding differs;
-    of two shares it is half of what they differ by. A node's resources of which it has nothing do not count.
+    For one node they have no second axis. The order of operations is kube-scheduler's, so no rounding
+    differs. Of two shares it is half of their difference. Resources that a node does not have do not count.
     """
     has = holdings > 0
     shares = np.where(has, np.minimum(taken / np.maximum(holdings, 1), 1.0), 0.0)

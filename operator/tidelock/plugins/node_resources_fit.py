@@ -1,7 +1,7 @@
 """NodeResourcesFit: a node must have what the pod requests; by default emptier nodes are preferred.
 
 Filter, the three scoring strategies and their whole-number arithmetic are those of kube-scheduler 1.36
-(plugins/noderesources), with locked room counted as taken in the score.
+(plugins/noderesources). Held amounts count as used in the score.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _FULL = 100
 _EXACT_BELOW = 2**46
 
 Points = Callable[[Any, Any], Any]
-"""Rates a resource from 0 to MAX_NODE_SCORE by what is used of it, at most all, and by how much there is.
+"""Rates a resource from 0 to MAX_NODE_SCORE by its use, at most all of it, and its amount.
 
 Takes arrays, or two numbers.
 """
@@ -85,14 +85,14 @@ class _Args(IgnoredResources, frozen=True, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The pod's requests, without those that are ignored; `absent` are those that no node has any of."""
+    """The pod's requests without ignored resources. `absent` are resources of no node."""
 
     amounts: Wanted
     absent: Resources
 
 
 class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
-    """Rules out nodes with too little free of any requested resource; scores by what is left free."""
+    """Rejects nodes with too little of any requested resource, and scores by free amounts."""
 
     name = "NodeResourcesFit"
     per_node = True
@@ -117,15 +117,15 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes whose allocatable covers the requests of their pods and of this one."""
+        """Return the nodes with enough allocatable amounts for their pods and this one."""
         return snapshot.free_for(state.expect(_Wanted).amounts, beside_reservations=False)
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         return snapshot.has_free(state.expect(_Wanted).amounts, row, beside_reservations=False)
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
-        """Tell how many times the requests are free; what is locked is not asked of this plugin."""
+        """Return how many times the requests are free. This plugin ignores held amounts."""
         return snapshot.multiples(state.expect(_Wanted).amounts, beside_reservations=False)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
@@ -145,14 +145,14 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell whether an empty node of this size would do."""
+        """Return whether an empty node of this size would suffice."""
         return all(
             resource == PODS or needed <= snapshot.allocatable[row, snapshot.column(resource)]
             for resource, needed, _ in _shortages(state.expect(_Wanted), snapshot, row)
         )
 
     def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
-        """Tell the same of many nodes."""
+        """Return the same for many nodes."""
         large = np.ones(len(rows), np.bool_)
         for column, needed in state.expect(_Wanted).amounts:
             if column != snapshot.column(PODS):
@@ -160,7 +160,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         return large
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
-        """Say of every resource that is short how much is needed and free."""
+        """Return the needed and free amounts of every missing resource."""
         return ", ".join(
             f"{resource} {format_quantity(resource, needed)} needed, {format_quantity(resource, free)} free"
             for resource, needed, free in _shortages(state.expect(_Wanted), snapshot, row)
@@ -195,7 +195,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     def _rate(
         self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType
     ) -> tuple[Any, Any] | None:
-        """Rate one resource, and tell for which nodes it counts; None if for none."""
+        """Return the rating of one resource, and the nodes for which it counts, or None."""
         column = self.handle.columns.column_of.get(resource.name)
         weighed = _WEIGHED.get(resource.name)
         if column is None:
@@ -220,7 +220,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         return (points, has) if has is True else (points * has, has)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for pods that go or ask for less, borrowers to evict, and nodes that are large enough."""
+        """Return the events: pods that go or shrink, borrowers to evict, and nodes that are large enough."""
         node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         return (
             Registration(ClusterEvent(Resource.POD, Action.DELETE)),
@@ -242,7 +242,7 @@ def _points(strategy: _Strategy) -> Points:
 
 
 def _percent(part: Any, whole: Any) -> Any:
-    """Give the whole percents of amounts, or of one, that are no more than the whole."""
+    """Return amounts in whole percents, at most 100."""
     hundredfold = part * MAX_NODE_SCORE
     if isinstance(whole, np.ndarray) and whole.dtype == np.float64:
         hundredfold /= whole
@@ -297,7 +297,7 @@ def _reason(resource: str) -> str:
 
 
 def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str, int, int]]:
-    """List (resource, needed, free) for what is short on a node."""
+    """Return (resource, needed, free) for each missing resource of a node."""
     free = snapshot.allocatable[row] - snapshot.requested[row]
     return [
         (snapshot.resources[column], needed, int(free[column]))
@@ -307,7 +307,7 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
 
 
 def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
-    """Whether it is the pod itself, or another gives back something of what it wants."""
+    """Return whether it is the pod itself, or another one that frees a requested resource."""
     return new.uid == pod.uid or any(
         units > 0 and new.requests.get(resource, 0) < old.requests.get(resource, 0)
         for resource, units in pod.requests.items()
@@ -315,7 +315,7 @@ def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
 
 
 def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
-    """Whether an empty node would do, and has more than before of something that the pod wants."""
+    """Return whether an empty node would suffice, and has more of a requested resource than before."""
     return covers(new.allocatable, pod.requests) and (
         old is None
         or any(
@@ -326,5 +326,5 @@ def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
 
 
 def _may_reclaim(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:
-    """Whether a pod owns the lock, so that those who borrow of it can be evicted."""
+    """Return whether a pod owns the reservation, so its borrowers can be evicted."""
     return is_owner(pod, new.key, new.reservation.spec)

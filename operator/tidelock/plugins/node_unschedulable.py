@@ -30,15 +30,15 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
         return ~snapshot.traits.cordoned
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         return not snapshot.nodes[row].unschedulable or _tolerates(pod)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction uncordons a node."""
+        """Return False: no eviction uncordons a node."""
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for nodes that take pods, and for a toleration of the pod itself."""
+        """Return the events: nodes that take pods, and for a toleration of the pod itself."""
         tolerated = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
         return (
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _uncordoned),

@@ -67,8 +67,8 @@ _PLUGINS: tuple[type[Plugin], ...] = (
 
 REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS}
 
-# In this order: what rules out a node for good comes before what may change. The weights are those of
-# kube-scheduler; Reservation's outweighs all others together, so that an owner goes to its lock's node.
+# In this order permanent rejections come first. The weights are those of kube-scheduler. Reservation's weight
+# exceeds the sum of all others, so an owner goes to the node of its reservation.
 DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(SchedulingGates.name),
     Enabled(PrioritySort.name),
@@ -88,7 +88,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
-    # It says nothing where no use is measured. Where it is, that counts for more than what is requested.
+    # It has no effect without measured use, which counts more than requests.
     Enabled(WaterLevelBalance.name, 20),
     Enabled(DefaultBinder.name),
     Enabled(NodeDeclaredFeatures.name),

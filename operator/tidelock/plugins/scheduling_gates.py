@@ -21,6 +21,6 @@ class SchedulingGates(PreEnqueue, EnqueueExtensions):
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for the end of the pod's own gates."""
+        """Return the events: the end of the pod's own gates."""
         eliminated = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
         return (Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, eliminated)),)

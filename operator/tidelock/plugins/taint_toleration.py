@@ -35,7 +35,7 @@ _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
 class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
-    """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
+    """Rejects nodes with untolerated hard taints, and prefers few untolerated soft ones."""
 
     name = "TaintToleration"
     per_node = True
@@ -43,15 +43,15 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
     reason = "node(s) had untolerated taint(s)"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes all of whose hard taints are tolerated."""
+        """Return the nodes without untolerated hard taints."""
         return tolerated_by(pod, snapshot)
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         return untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD) is None
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction takes a taint away."""
+        """Return False: no eviction takes a taint away."""
         return False
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
@@ -82,7 +82,7 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
         return points
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for nodes whose taints are tolerated, and were not before, and for the pod's tolerations."""
+        """Return the events: nodes with newly tolerated taints, and the pod's tolerations."""
         return (
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerated_now),
             Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)),

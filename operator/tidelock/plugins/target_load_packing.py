@@ -1,8 +1,8 @@
 """TargetLoadPacking: nodes are filled up to a target of measured cpu use (Trimaran, scheduler-plugins).
 
 With u the cpu use with the pod and X the target, in percent: (100 - X) * u / X + X up to X, X * (100 - u) /
-(100 - X) beyond it, 0 beyond 100; whole points. A container is expected to use its limit, else 1.5 times its
-request, else one core. Pods bound later than 60 s before the node's sample are added to it.
+(100 - X) beyond it, 0 beyond 100, in whole points. A container is expected to use its limit, otherwise 1.5
+times its request, otherwise one core. Pods bound later than 60 s before the node's sample are added to it.
 """
 
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ class TargetLoadPacking(PreScore, Score):
     name = "TargetLoadPacking"
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take the target, and what is expected of containers without limits."""
+        """Take the target, and the expected use of containers without limits."""
         self._args = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         unheard = sorted(self._args.default_requests.keys() - {CPU})
@@ -58,7 +58,7 @@ class TargetLoadPacking(PreScore, Score):
         return SUCCESS if self._levels.fresh(state.expect(DecisionTime).now, self._staleness).any() else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score by the mean of the last 15 minutes; 0 for nodes that were not measured lately."""
+        """Score by the mean of the last 15 minutes, or 0 for nodes without a fresh measurement."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels = self._levels
         fresh = levels.fresh(state.expect(DecisionTime).now, self._staleness)

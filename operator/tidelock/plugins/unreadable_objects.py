@@ -56,7 +56,7 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         handle.objects.csi_nodes.on_change(self._put_csi_node)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Refuse what can't be read or is too large; skip other pods as long as all nodes can be read."""
+        """Reject unreadable and too large pods. Skip others as long as all nodes are readable."""
         if problem := self._problem(pod):
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (problem,))
         barred = self._pods or (pod.claims and self._csi_nodes) or snapshot.traits.unreadable.any()
@@ -72,11 +72,11 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         return ~(snapshot.traits.unreadable | snapshot.called(names))
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction makes an object readable: it would be chosen by what is not known."""
+        """Return False: no eviction makes an object readable: it would be chosen by what is not known."""
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for any other version of what could not be read."""
+        """Return the events: any other version of the unreadable object."""
         return (
             Registration(ClusterEvent(Resource.NODE, _CHANGES), _may_fit),
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE), _may_fit),
@@ -85,7 +85,7 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         )
 
     def _problem(self, pod: Pod) -> str:
-        """Return why a pod can't be decided on: by itself, or by one of its volumes; empty if it can."""
+        """Return why a pod can't be decided, by itself or by one of its volumes, or an empty text."""
         if pod.meta.unreadable:
             return f"pod can't be read: {pod.meta.unreadable}"
         if too_much := excess(pod):
@@ -97,7 +97,7 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         return ""
 
     def _read_for(self, pod: Pod, use: ClaimUse) -> Iterator[tuple[str, ObjectMeta]]:
-        """Find the objects by which a claim is judged; a claim that has its volume needs no class."""
+        """Yield the objects by which a claim is judged. A claim with a volume needs no class."""
         objects = self.handle.objects
         claim = objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
         if claim is None:
@@ -126,5 +126,5 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
 
 
 def _may_fit(pod: Pod, _old: object, _new: object) -> bool:
-    """Whether another object can help a pod: one that is too large has to become smaller itself."""
+    """Return whether another object can help a pod. One that is too large must become smaller itself."""
     return not excess(pod)

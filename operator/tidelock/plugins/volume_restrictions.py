@@ -1,8 +1,8 @@
-"""VolumeRestrictions: what only one pod may mount is mounted by one.
+"""VolumeRestrictions: only one pod uses a volume that allows no more.
 
-A claim of access mode ReadWriteOncePod serves one pod in the cluster, a disk that is mounted without a claim
-one pod a node, unless all only read it. Semantics of kube-scheduler 1.36, plugins/volumerestrictions; unlike
-there, a claim of the same name in another namespace never counts.
+A claim of access mode ReadWriteOncePod serves one pod in the cluster. A disk without a claim serves one pod
+on each node, unless all only read it. Semantics of kube-scheduler 1.36, plugins/volumerestrictions, with one
+difference: a claim of the same name in another namespace never counts.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ _Users = defaultdict[tuple[str, ...], dict[str, Placed]]
 
 @dataclass(slots=True)
 class _Conflicts:
-    """The pod's claims that serve one pod, who uses them, and on which node who mounts its disks; by uid."""
+    """The pod's claims that serve one pod, and the other users of its claims and disks, by UID."""
 
     claims: frozenset[Key]
     of_claims: set[str]
@@ -65,7 +65,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
         handle.cache.on_move(self._move)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Look who has the pod's disks and claims; skip pods that share none with anybody."""
+        """Find the users of the pod's disks and claims. Skip pods that share none."""
         if not pod.claims and not pod.template.disks:
             return SKIP_ALIKE
         single = set()
@@ -96,7 +96,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Have another pod use its claims and disks."""
+        """Count another pod as a user of its claims and disks."""
         conflicts = state.read(_Conflicts)
         if conflicts is None:
             return
@@ -106,7 +106,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
             conflicts.of_disks[other.pod.uid] = other.node_name
 
     def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Have another pod leave its claims and disks."""
+        """Stop to count another pod as a user of its claims and disks."""
         conflicts = state.read(_Conflicts)
         if conflicts is not None:
             conflicts.of_claims.discard(other.pod.uid)
@@ -123,7 +123,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Tell the disk from the claim."""
+        """Return the reason: the disk or the claim."""
         mounted = snapshot.nodes[row].name in state.expect(_Conflicts).of_disks.values()
         return (_DISK_CONFLICT if mounted else _CLAIM_CONFLICT,)
 
@@ -142,7 +142,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
                 del users[key]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for pods that go, for new nodes, and for claims."""
+        """Return the events: pods that go, new nodes, and claims."""
         changes = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),

@@ -1,7 +1,7 @@
 """VolumeZone: a pod goes to the zones and regions that the labels of its volumes name.
 
-Semantics of kube-scheduler 1.36, plugins/volumezone: claims that wait for their first consumer have no
-volume yet and are left to VolumeBinding; a node without any label of zone or region takes all volumes.
+Semantics of kube-scheduler 1.36, plugins/volumezone. Claims that wait for their first consumer have no volume
+yet and are left to VolumeBinding. A node without any label of zone or region takes all volumes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ _Place = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Zones:
-    """The nodes' places: the distinct ones, and which of them each row has; while `version` stands."""
+    """The nodes' zones: the distinct ones, and the one of each row, for one `version`."""
 
     version: int
     places: tuple[_Place, ...]
@@ -53,7 +53,7 @@ class _Zones:
 
 @dataclass(frozen=True, slots=True)
 class _Demands:
-    """What the labels of the pod's volumes demand: a label of the node, and values that it may have."""
+    """The requirements of the volumes' labels: a label of the node, and its allowed values."""
 
     demands: tuple[tuple[str, frozenset[str]], ...]
 
@@ -69,7 +69,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         self._zones = _Zones(-1, (), np.empty(0, np.intp))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Read the labels of the volumes; skip pods whose volumes have none."""
+        """Read the labels of the volumes. Skip pods with volumes without labels."""
         if not pod.claims:
             return SKIP_ALIKE
         demands: list[tuple[str, frozenset[str]]] = []
@@ -95,15 +95,15 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that the node is elsewhere."""
+        """Return that the node is in another zone."""
         return (_REASON,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction moves a volume."""
+        """Return False: no eviction moves a volume."""
         return False
 
     def _volume(self, pod: Pod, use: ClaimUse) -> PersistentVolume | str | None:
-        """Give the volume of a claim, None if it waits for the pod's node, or say what is wrong."""
+        """Return the volume of a claim, None if it waits for the pod's node, or the problem."""
         objects = self.handle.objects
         if not use.name:
             return "PersistentVolumeClaim had no name"
@@ -131,7 +131,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         return self._zones
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for nodes elsewhere, and for claims, volumes and classes."""
+        """Return the events: nodes of other zones, claims, volumes and classes."""
         changes = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.STORAGE_CLASS, changes)),

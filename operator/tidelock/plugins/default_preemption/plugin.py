@@ -1,15 +1,15 @@
-"""DefaultPreemption: makes room for a pod by evicting pods, and breaking locks, of lower priority.
+"""DefaultPreemption: frees capacity for a pod by evicting pods and preempting reservations of lower priority.
 
-Which nodes are tried, who is spared there and which node is chosen are as in kube-scheduler 1.36
-(plugins/defaultpreemption and framework/preemption). Two things differ: where it draws an offset, this takes
-one from the pod's uid; and locks are victims too, spared after all pods. A lock that is not below the pod
-keeps its room, whatever that means for the pod.
+The nodes under trial, the spared victims and the chosen node are as in kube-scheduler 1.36
+(plugins/defaultpreemption and framework/preemption), with two differences. The random offset is one from the
+pod's UID. Reservations are victims too, and are spared after all pods. A reservation that is not below the
+pod keeps its capacity in any case.
 
-An owner in a lock for reuse is as safe as the lock, as what it uses would be the lock's again without it. So
-is a pod that borrows of a lock.
+An owner in a reusable reservation is as safe as the reservation, which would hold the freed amounts again. So
+is a borrower of a reservation.
 
-Nodes are tried side by side: all lose their possible victims at once, then each gets its first one back,
-then its second, and so on, and every time the filters judge all of these nodes together.
+Many nodes are tried together: all lose their possible victims at once, then each gets its first one back,
+then its second, and so on. Every time the filters judge all of these nodes together.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ _GUARDED, _POD, _LOCK, _NOBODY = range(4)
 # Nodes that are tried at once, on top of as many as candidates are missing and an eighth of that.
 _FEW, _SPARE = 16, 8
 # How much is done in an attempt for a pod that looks at others, each some 5 us: nodes, by their pods, by
-# what is asked about each of these.
+# the checks of each of these.
 _WORK, _EACH = 30_000, 4
 # For how many pods it is remembered how far an attempt got.
 _REMEMBERED = 1_024
@@ -77,7 +77,7 @@ class _Candidates:
     Attributes:
         rows: T, the nodes of the batch.
         indexes: C, which of them are candidates.
-        harms: C x 5, what is compared, column after column; see `_harms`.
+        harms: C x 5, the compared values, column after column (`_harms`).
 
     """
 
@@ -89,7 +89,7 @@ class _Candidates:
     harms: npt.NDArray[np.float64]
 
     def victims(self, candidate: int) -> tuple[str, Victims]:
-        """Give the node of a candidate, and who has to go from there by importance."""
+        """Return the node of a candidate, and its victims by importance."""
         index = int(self.indexes[candidate])
         tenants = self.tenants
         columns = np.flatnonzero(self.gone[index]).tolist()
@@ -131,7 +131,7 @@ class DefaultPreemption(PostFilter):
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
-        """Find the victims whose eviction makes room, if the pod may evict any and none are on their way."""
+        """Return a node and its victims, if the pod may preempt and no victims are terminating."""
         if obstacle := self._obstacle(state, pod, snapshot, filter_result):
             return _refused(obstacle)
         advice = state.read(ExtenderAdviceData)
@@ -164,7 +164,7 @@ class DefaultPreemption(PostFilter):
         return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
 
     def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
-        """Choose among what extenders have left of the candidates."""
+        """Choose among the candidates that extenders have left."""
         if error:
             return _refused(error)
         cache = self.handle.cache
@@ -182,7 +182,7 @@ class DefaultPreemption(PostFilter):
         return PostFilterResult(SUCCESS, node_name, victims)
 
     def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult) -> str:
-        """Say why the pod may evict nobody now; empty if it may."""
+        """Return why the pod may not preempt now, or an empty text."""
         if not pod.spec.may_preempt:
             return _BY_POLICY
         cache = self.handle.cache
@@ -209,7 +209,7 @@ class DefaultPreemption(PostFilter):
         return np.roll(rows, -(crc32(pod.uid.encode()) % len(rows))) if len(rows) else rows
 
     def _some(self, pod: Pod, rows: Rows) -> Rows:
-        """Give as many rows as can be tried in one attempt, from where the last one of the pod ended."""
+        """Return the rows of one attempt, from where the pod's last attempt ended."""
         terms = looks_around(pod)
         most = max(int(_WORK / (terms + _EACH) / (1 + self._residents.mean)), 1)
         if not terms or len(rows) <= most:
@@ -221,7 +221,7 @@ class DefaultPreemption(PostFilter):
         return np.roll(rows, -start)[:most]
 
     def _enough(self, possible: int) -> int:
-        """Tell how many candidates end the search."""
+        """Return the number of candidates that ends the search."""
         return min(max(possible * self._percentage // 100, self._absolute), possible)
 
     def _try(
@@ -234,7 +234,7 @@ class DefaultPreemption(PostFilter):
         counts: Counter[str],
         obstacles: set[str],
     ) -> _Candidates:
-        """Try evictions on some rows; count the reasons why they don't help on others, and note whose."""
+        """Try evictions on some rows. Count the reasons why they don't help on others, and the filters."""
         filters = filter_result.filters
         tenants = self._tenants(pod, snapshot, rows, state.read(OwnReservations))
         trial = Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
@@ -250,7 +250,7 @@ class DefaultPreemption(PostFilter):
         return _Candidates(snapshot, rows, tenants, gone, indexes, _harms(tenants, gone)[indexes])
 
     def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None) -> Tenants:
-        """Lay out who might have to go from some nodes."""
+        """Lay out the possible victims of some nodes."""
         crew, width = self._residents.of(rows), len(snapshot.resources)
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
         shape = (len(rows), crew.there.shape[1] + max(map(len, reservations.values()), default=0))
@@ -291,7 +291,7 @@ class DefaultPreemption(PostFilter):
     def _sheltered(
         self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
-        """Give the places of the pods on some rows that are in a lock which is not below the pod."""
+        """Yield the places of pods on some rows that use a reservation which is not below the pod."""
         if not self.handle.reservations.shared:
             return
         for index, row in enumerate(rows.tolist()):
@@ -309,18 +309,18 @@ class DefaultPreemption(PostFilter):
     def _reservations_below(
         self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations
     ) -> dict[int, list[ReservationInfo]]:
-        """List the locks below a pod on each of some rows where there are any, the most important first."""
+        """Return the reservations below a pod on each of some rows, the most important first."""
         found = {}
         for index in np.flatnonzero(snapshot.reserved[rows].any(axis=1)).tolist():
             reservations, name = self.handle.reservations, snapshot.nodes[rows[index]].name
             if reservations.shares_windows(name):
-                continue  # what one gives up may be another's at that time
+                continue  # freed amounts may belong to another one at that time
             entries = [
                 entry
                 for entry in reservations.held_on(name)
                 if entry.priority < pod.spec.priority
                 and entry not in own
-                and not entry.lends_to(pod)  # it is free room to the pod as it is
+                and not entry.lends_to(pod)  # it is free capacity for the pod already
             ]
             if entries:
                 entries.sort(key=lambda entry: (-entry.priority, entry.activated_at or inf, entry.key))
@@ -328,7 +328,7 @@ class DefaultPreemption(PostFilter):
         return found
 
     def _guarded(self, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, below: Matrix) -> Matrix:
-        """Tell whose eviction, after that of the more important on its node, would violate a budget."""
+        """Return which evictions, after those of more important pods, would violate a budget."""
         guarded = np.zeros(below.shape, np.bool_)
         budgets = self.handle.objects.pod_disruption_budgets
         firsts = np.argmax(below, axis=1) if below.shape[1] else ()  # no pods at all have no first
@@ -344,7 +344,7 @@ class DefaultPreemption(PostFilter):
 
 
 def _harms(tenants: Tenants, gone: Matrix) -> npt.NDArray[np.float64]:
-    """Weigh the victims of each node; the first column in which nodes differ decides, and less is better.
+    """Weigh the victims of each node. The first column in which nodes differ decides, and less is better.
 
     The columns: violated budgets, the highest priority, the sum of the priorities, how many there are, and
     how long the oldest of the highest priority has run.
@@ -373,7 +373,7 @@ def _harm(victims: Victims) -> tuple[float, ...]:
 
 
 def _missing(found: list[_Candidates], enough: int) -> int:
-    """Tell how many candidates are missing; at the end of the search those of the last batch beyond it go."""
+    """Return how many candidates are missing. At the end, drop surplus ones of the last batch."""
     *earlier, last = found
     before = sum(len(batch.indexes) for batch in earlier)
     clean = any((batch.harms[:, 0] == 0).any() for batch in earlier)
@@ -392,14 +392,14 @@ def _each(found: Sequence[_Candidates]) -> list[tuple[_Candidates, int]]:
 
 
 def _all_victims(found: Sequence[_Candidates]) -> dict[str, Victims]:
-    """Give all candidates by their nodes."""
+    """Return all candidates by node."""
     return dict(batch.victims(place) for batch, place in _each(found))
 
 
 def _resolvable(
     state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult, row: int
 ) -> bool:
-    """Whether evictions might make a row fit, by the filter that ruled it out."""
+    """Return whether evictions may make a row fit, by the filter that rejected it."""
     view = filter_result.view(state, snapshot, row)
     return any(
         plugin.preemption_may_help(view.state, pod, view.snapshot, int(view.rows[0]))

@@ -21,18 +21,18 @@ Matrix = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """Who might have to go from T nodes, in the order in which they are spared: T x M arrays.
+    """The possible victims on T nodes, in the order in which they are spared: T x M arrays.
 
-    First come pods that a budget protects, then other pods, then locks, each kind by importance.
+    First come pods that a budget protects, then other pods, then reservations, each kind by importance.
 
     Attributes:
-        who: the pods of each node, then its locks.
-        place: which of them it is.
-        there: whether there is anybody.
+        who: the pods of each node, then its reservations.
+        place: the index among them.
+        there: whether there is a victim.
         priority: their priorities.
-        started: seconds since the epoch; infinite for what has not started.
+        started: seconds since the epoch, infinite before the start.
         guarded: whether an eviction violates a budget.
-        amounts: T x M x 2R + 2, what each takes, for `WhatIf.shift`.
+        amounts: T x M x 2R + 2, the amounts of each, for `WhatIf.shift`.
 
     """
 
@@ -45,14 +45,14 @@ class Tenants:
     amounts: Amounts
 
     def pods(self, index: int, column: int) -> Iterator[Placed]:
-        """Give the pod in a place; for a lock its reserve pod, if others may notice it."""
+        """Yield the pod in a place, or the reserve pod of a reservation, if others may notice it."""
         tenant = self.who[index][self.place[index, column]]
         yield from (tenant,) if isinstance(tenant, Placed) else reserved((tenant,))
 
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """What would be on the nodes of these indexes, and what their tenants take, as in `Tenants`."""
+    """Hypothetical nodes with these indexes, and the amounts of their victims, as in `Tenants`."""
 
     whatif: WhatIf
     indexes: Rows
@@ -72,11 +72,11 @@ class Trial:
         self._worlds = [_World(plain, np.arange(len(tenants.who)), tenants.amounts)]
 
     def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
-        """Have the pod fit in another world too, which has the nodes of these indexes, in ascending order."""
+        """Require that the pod also fits in another world, with the nodes of these ascending indexes."""
         self._worlds.insert(0, _World(whatif, indexes, self._tenants.amounts[indexes]))
 
     def evict(self, pod: Pod) -> tuple[Mask, Counter[str]]:
-        """Take all possible victims away; tells where the pod fits then, and counts why not elsewhere."""
+        """Remove all possible victims. Return the nodes that fit then, and the reasons of all others."""
         there = self._tenants.there
         fits: Mask = np.logical_or.reduce(there, axis=1)
         reasons = Counter({NO_VICTIMS: int((~fits).sum())})
@@ -96,7 +96,7 @@ class Trial:
         return fits, reasons
 
     def reprieve(self, where: Mask) -> Matrix:
-        """Give back one victim after the other as long as the pod fits; tells who of each node may stay."""
+        """Put victims back one by one as long as the pod fits. Return the spared ones of each node."""
         spared = np.zeros(self._tenants.there.shape, np.bool_)
         for column, there in enumerate(self._tenants.there.T):
             tried = where & there
@@ -109,7 +109,7 @@ class Trial:
         return spared
 
     def _move(self, which: Mask, column: int, sign: int) -> None:
-        """Give the victims in a column back to these nodes, or take them away again."""
+        """Put the victims of a column back on these nodes, or remove them again."""
         for world in self._worlds:
             here = which[world.indexes]
             world.whatif.shift(world.amounts[:, column] * here[:, np.newaxis], sign)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 Reals = npt.NDArray[np.float64]
 
-# A continued fraction takes about the root of a + b terms. What is narrower than this is taken for a point.
+# A continued fraction takes about the root of a + b terms. Narrower distributions count as a point.
 _NARROWEST = 1e5
 _TERMS = 600
 _EXACT = 1e-12
@@ -17,10 +17,10 @@ _log_gamma = np.frompyfunc(lgamma, 1, 1)
 
 
 def probability_below(threshold: Reals, mean: Reals, deviation: Reals) -> Reals:
-    """Give the probability that a value between 0 and 1 is at most a threshold; all are arrays of K.
+    """Return the probability that a value between 0 and 1 is at most a threshold, as arrays of K.
 
-    The value is beta distributed with this mean and standard deviation, which is less than the largest that
-    there is, sqrt(mean * (1 - mean)).
+    The value is beta distributed with this mean and standard deviation, which is less than the largest
+    possible one, sqrt(mean * (1 - mean)).
     """
     variance = deviation**2
     narrow = variance * _NARROWEST <= mean * (1 - mean)
@@ -33,10 +33,10 @@ def probability_below(threshold: Reals, mean: Reals, deviation: Reals) -> Reals:
 
 
 def regularized(x: Reals, a: Reals, b: Reals) -> Reals:
-    """Give the regularized incomplete beta function I_x(a, b) by its continued fraction.
+    """Return the regularized incomplete beta function I_x(a, b) by its continued fraction.
 
-    Source: W. H. Press et al., Numerical Recipes, section 6.4; Lentz' method, and I_x(a, b) = 1 - I_1-x(b, a)
-    where the fraction of the one would be slow.
+    Source: W. H. Press et al., Numerical Recipes, section 6.4. It uses Lentz' method, and
+    I_x(a, b) = 1 - I_1-x(b, a) if the fraction would be slow.
     """
     flipped = x > (a + 1) / (a + b + 2)
     x, a, b = np.where(flipped, 1 - x, x), np.where(flipped, b, a), np.where(flipped, a, b)

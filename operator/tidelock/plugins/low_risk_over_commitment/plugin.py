@@ -1,10 +1,10 @@
-"""LowRiskOverCommitment: pods with limits go where least is promised beyond what is there (Trimaran).
+"""LowRiskOverCommitment: pods with limits go where limits exceed the capacity least (Trimaran).
 
 A node scores 100 * (1 - risk), risk being the higher one of cpu and memory: w * limit risk + (1 - w) * load
 risk. The limit risk is (limits - allocatable) / (limits - requests) if limits exceed the allocatable, with
 the pod. The load risk is the probability that the measured use is above the requests without the pod, given
-that it is not above the limits, where those are below the allocatable. Use is beta distributed with the mean
-and deviation of the last 15 minutes, the latter widened by the root of the smoothing window.
+that it is not above the limits, if those are below the allocatable. Use is beta distributed with the mean and
+deviation of the last 15 minutes, the latter widened by the root of the smoothing window.
 """
 
 from math import sqrt
@@ -54,14 +54,14 @@ _DEFAULT_WEIGHT = 0.5
 
 
 class PromisedUse(NamedTuple):
-    """What pods request, and may use at most, as parts of the allocatable: R x N each."""
+    """The requests and limits of pods, as parts of the allocatable: R x N each."""
 
     requests: LevelArray
     limits: LevelArray
 
 
 def limit_risk(promised: PromisedUse) -> LevelArray:
-    """Tell how much of what pods may use beyond their requests is not there."""
+    """Return the part of the limits beyond requests that exceeds the capacity."""
     requests, limits = np.minimum(promised.requests, 1.0), promised.limits
     over = limits > 1
     risk: LevelArray = np.where(over, (limits - 1) / np.where(over, limits - requests, 1.0), 0.0)
@@ -69,10 +69,10 @@ def limit_risk(promised: PromisedUse) -> LevelArray:
 
 
 def load_risk(promised: PromisedUse, mean: LevelArray, sigma: LevelArray) -> LevelArray:
-    """Tell how likely the use is to be above the requests.
+    """Return the probability that the use is above the requests.
 
     Args:
-        promised: without the pod; cut off at the allocatable.
+        promised: requests and limits without the pod, cut off at the allocatable.
         mean: measured use, as parts, all known.
         sigma: its deviation.
 
@@ -116,7 +116,7 @@ class LowRiskOverCommitment(PreScore, Score):
         return SUCCESS if fresh.any() and any(_limits(pod)) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score by both risks; 0 for nodes not measured lately, and for pods without any promise."""
+        """Score by both risks, or 0 for nodes without a fresh measurement and pods without requests."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         if not any(_limits(pod)):
             return np.zeros(len(rows))
@@ -141,7 +141,7 @@ class LowRiskOverCommitment(PreScore, Score):
         return scores
 
     def _load_risk(self, promised: PromisedUse) -> tuple[npt.NDArray[np.bool_], LevelArray]:
-        """Give which resources are measured, and their load risk, 0 where they are not."""
+        """Return which resources are measured, and their load risk, 0 if they are not."""
         mean = np.clip(self._levels.use("mean")[0] / _FULL, 0, 1)
         sigma = np.clip(deviation(self._levels), 0, 1) * sqrt(self._args.smoothing_window_size)
         known = ~np.isnan(mean)
@@ -161,6 +161,6 @@ def _all(slots: Slots) -> LevelArray:
 
 
 def _limits(pod: Pod) -> tuple[float, ...]:
-    """Give what a pod may use at most: its limits, and never less than its requests."""
+    """Return the limits of a pod, which are never less than its requests."""
     limits = lasting_use(pod.spec, lambda amounts: parse_resources(amounts.limits))
     return tuple(float(max(limits.get(name, 0), pod.requests.get(name, 0))) for name in MEASURED_RESOURCES)

@@ -27,7 +27,7 @@ _UNLIMITED = 2**31
 
 
 class Attachable(NamedTuple):
-    """What a limit counts once on each node: a volume by its handle, or a claim that has no volume yet."""
+    """The unit of a limit on each node: a volume by its handle, or a claim without a volume."""
 
     driver: str
     handle: str
@@ -38,7 +38,7 @@ Moves = Mapping[tuple[Attachable, str], int]
 
 
 class Attachments:
-    """Volumes by node; follows pods, claims, volumes, classes, attachments and limits."""
+    """Volumes by node, which follow pods, claims, volumes, classes, attachments and limits."""
 
     def __init__(self, cache: Cache, objects: Objects) -> None:
         self._columns = cache.columns
@@ -66,11 +66,11 @@ class Attachments:
         cache.on_move(self._move_pod)
 
     def limited(self, driver: str) -> bool:
-        """Whether any node has a limit for a driver."""
+        """Return whether any node has a limit for a driver."""
         return bool(self._limits.get(driver))
 
     def volume(self, claim: PersistentVolumeClaim) -> Attachable | None:
-        """Tell what a claim counts as; None if it is not made by a CSI driver."""
+        """Return the unit of a claim, or None if no CSI driver provides it."""
         volume = self._objects.persistent_volumes.get(claim.spec.volume_name)
         if volume is None:
             storage_class = self._objects.storage_classes.get(claim.class_name)
@@ -81,7 +81,7 @@ class Attachments:
         return Attachable(source.driver, source.volume_handle) if source and source.volume_handle else None
 
     def room(self, driver: str) -> npt.NDArray[np.int64]:
-        """Give how many more volumes of a driver each row of the columns takes; not to be written."""
+        """Return how many more volumes of a driver each row takes. The array must not be written."""
         columns = self._columns
         if self._version != columns.version:
             self._version = columns.version
@@ -98,9 +98,9 @@ class Attachments:
         return self._by_pods.get(volume, ())
 
     def fits(self, node_name: str, wanted: Iterable[Attachable], moves: Moves) -> bool:
-        """Whether a node can have these volumes too, if pods moved so.
+        """Return whether a node can have these volumes, too, if pods moved.
 
-        As upstream counts: what pods use there is not wanted again, what is only attached is.
+        As in kube-scheduler, volumes that pods use there are not wanted again, and only attached ones are.
         """
         change: Counter[str] = Counter()
         for volume in {volume for volume, name in moves if name == node_name}:
@@ -175,7 +175,7 @@ class Attachments:
         self._room.clear()
 
     def _resolve(self, key: Key) -> None:
-        """Note what a claim counts as, and by which volume."""
+        """Note the unit of a claim, and its volume."""
         self._unname(key)
         claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
         self._volume_of[key] = None if claim is None else self.volume(claim)
@@ -191,7 +191,7 @@ class Attachments:
                 del self._naming[name]
 
     def _recount(self, key: Key) -> None:
-        """Count a claim's pods under what it counts as now."""
+        """Count a claim's pods under its present unit."""
         earlier = self._volume_of[key]
         self._resolve(key)
         if earlier == self._volume_of[key]:

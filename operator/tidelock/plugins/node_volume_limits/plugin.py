@@ -34,7 +34,7 @@ _REASON = "node(s) exceed max volume count"
 
 @dataclass(slots=True)
 class _Wanted:
-    """What the pod's claims count as; what is wrong with them; who else would move, by volume and node."""
+    """The units of the pod's claims, their problem, and other pods that would move, by volume and node."""
 
     volumes: frozenset[Attachable] = frozenset()
     problem: str = ""
@@ -54,7 +54,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         self._attachments = Attachments(handle.cache, handle.objects)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the pod's volumes; skip pods without any that is limited."""
+        """Find the pod's volumes. Skip pods without limited ones."""
         if not pod.claims:
             return SKIP_ALIKE
         problem, volumes = self._volumes(pod)
@@ -73,7 +73,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         self._move(state, other, -1)
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes that can have all of the pod's volumes that are not there yet."""
+        """Return the nodes that can attach all missing volumes of the pod."""
         wanted = state.expect(_Wanted)
         if wanted.problem:
             return np.zeros(len(snapshot), np.bool_)
@@ -89,11 +89,11 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that the limit is reached, or what is wrong with the pod's claims."""
+        """Return that the limit is reached, or the problem of the pod's claims."""
         return (state.expect(_Wanted).problem or _REASON,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that evictions make room, but no claims."""
+        """Return True unless a claim is the problem, which no eviction mends."""
         return not state.expect(_Wanted).problem
 
     def _move(self, state: CycleState, other: Placed, number: int) -> None:
@@ -103,7 +103,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
                 wanted.moves[volume, other.node_name] += number
 
     def _volumes(self, pod: Pod) -> tuple[str, set[Attachable]]:
-        """Give what a pod's claims count as, and which of them is missing."""
+        """Return the units of a pod's claims, and a missing claim."""
         problem, volumes = "", set()
         for use in pod.claims:
             claim = self.handle.objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
@@ -115,7 +115,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         return problem, volumes
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for larger limits, for volumes that go, and for claims."""
+        """Return the events: larger limits, volumes that go, and claims."""
         changes = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.CSI_NODE, changes)),

@@ -40,5 +40,5 @@ def default_selection(pod: Pod, objects: Objects) -> Selection:
             case _:
                 pass
     if owned.size > LIMITS[CONDITIONS]:
-        owned = _ANYTHING  # a decision must not take as long as whoever wrote it likes
+        owned = _ANYTHING  # the author of a selector must not decide how long a decision takes
     return Selection.of(owned, *plain.items()) if plain or owned is not _ANYTHING else _EMPTY

@@ -1,10 +1,9 @@
 """PodTopologySpread: spec.topologySpreadConstraints (kube-scheduler 1.36, plugins/podtopologyspread).
 
-Pods without constraints get those of the args: `defaultingType` System (the default) or List, and then
-`defaultConstraints`, which are for the pods that the pod's Services and controller select.
+Pods without constraints get those of the args: `defaultingType` System (the default), or List with
+`defaultConstraints`, for the pods that the pod's Services and controller select.
 
-A pod that is being deleted is no longer counted, so its going changes nothing either. Reserve pods of locks
-are counted as pods.
+A pod that is being deleted does not count, so its end changes nothing. Reserve pods count as pods.
 """
 
 import math
@@ -91,7 +90,7 @@ class _Constraint:
 
 
 class _Eligible:
-    """The nodes whose pods count for a constraint, worked out once for all that ask alike."""
+    """The eligible nodes of a constraint, computed once for equal queries."""
 
     def __init__(self, pod: Pod, snapshot: Snapshot, everywhere: Mask | None) -> None:
         """Begin with the nodes that have all topology keys, or with all."""
@@ -101,7 +100,7 @@ class _Eligible:
         self._known: dict[tuple[bool, bool], Mask | None] = {}
 
     def nodes(self, constraint: _Constraint) -> Mask | None:
-        """Give a mask, or None for all nodes."""
+        """Return a mask, or None for all nodes."""
         policies = constraint.honors_affinity, constraint.honors_taints
         if policies not in self._known:
             masks = [self._everywhere]
@@ -115,14 +114,14 @@ class _Eligible:
 
 @dataclass(slots=True)
 class _Spread:
-    """How the pods that a required constraint selects are spread over its domains.
+    """The spread of the pods that a required constraint selects over its domains.
 
     Attributes:
-        counts: V + 1 by the label's codes, 0 where no node is eligible.
-        domains: V + 1, those with eligible nodes; the last is no domain.
-        eligible: N, the nodes whose pods count; None for all.
-        self_match: 1 if the pod that is placed is itself selected, else 0.
-        known: what `fits` found, until a count changes.
+        counts: V + 1 by the label's codes, 0 without an eligible node.
+        domains: V + 1, the domains with eligible nodes. The last is no domain.
+        eligible: N, the nodes with pods that count, or None for all.
+        self_match: 1 if the pod itself is selected, otherwise 0.
+        known: the result of `fits`, until a count changes.
 
     """
 
@@ -135,7 +134,7 @@ class _Spread:
     known: Mask | None = None
 
     def fits(self) -> Mask:
-        """Tell for each domain whether one more pod there keeps the skew; the last is False."""
+        """Return for each domain whether one more pod keeps the skew. The last is False."""
         if self.known is None:
             there = self.counts[:-1][self.domains[:-1]]
             least = there.min() if len(there) >= self.constraint.min_domains else 0
@@ -169,7 +168,7 @@ class _Spreads:
         self.spreads = spreads
 
     def clone(self) -> "_Spreads":
-        """Copy what may change."""
+        """Return a copy of the parts that may change."""
         return _Spreads(
             tuple(replace(spread, counts=spread.counts.copy(), known=None) for spread in self.spreads)
         )
@@ -177,7 +176,7 @@ class _Spreads:
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """What is summed up for each node before normalization, below zero for nodes that are not rated."""
+    """The sum of each node before normalization, negative for nodes without a rating."""
 
     scores: Scores
 
@@ -189,7 +188,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     relents = True
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take `defaultConstraints` and `defaultingType`; raises ValueError for what they can't be."""
+        """Take `defaultConstraints` and `defaultingType`. Raises ValueError for invalid ones."""
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         problem = next(_problems(read), "")
@@ -201,7 +200,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             self._defaults.setdefault(constraint.when_unsatisfiable, []).append(constraint)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Count the pods of each domain; skip pods that nothing is required of."""
+        """Count the pods of each domain. Skip pods without required constraints."""
         constraints = self._constraints(pod, _REQUIRED)
         if not constraints:
             return SKIP
@@ -244,7 +243,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                 spread.known = None
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes in whose domains one more pod exceeds the least by no more than `maxSkew`."""
+        """Return the nodes of domains where one more pod exceeds the least by at most `maxSkew`."""
         spreads = state.read(_Spreads)
         mask = np.ones(len(snapshot), np.bool_)
         for spread in spreads.spreads if spreads else ():
@@ -252,11 +251,11 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return mask
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say whether the node lacks a label or its domain has too many pods."""
+        """Return whether the node lacks a label, or its domain has too many pods."""
         return (_REASON if self.preemption_may_help(state, pod, snapshot, row) else _NO_LABEL,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell whether the first constraint that rules the node out does so by a number of pods."""
+        """Return whether the first constraint that rejects the node does so by a number of pods."""
         domains = (
             (spread.fits(), int(spread.label.codes[snapshot.rows][row]))
             for spread in state.expect(_Spreads).spreads
@@ -273,10 +272,10 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return counts
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
-        """Rate the nodes by the pods in their domains; skip pods that nothing is preferred for.
+        """Rate the nodes by the pods in their domains. Skip pods without preferred constraints.
 
-        A node's sum is that of count x ln(domains + 2) + maxSkew - 1 over the constraints whose label it
-        has: the logarithm keeps few large domains from being watered down by many small ones.
+        A node's sum is that of count x ln(domains + 2) + maxSkew - 1 over the constraints with a label of the
+        node. The logarithm keeps the weight of few large domains beside many small ones.
         """
         constraints = self._constraints(pod, _WISHED)
         if not constraints:
@@ -311,12 +310,12 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Give the rounded sums; -1 for a node without all of the labels."""
+        """Return the rounded sums, or -1 for a node without all labels."""
         wishes = state.read(_Wishes)
         return wishes.scores[snapshot.rows][rows] if wishes else np.zeros(len(rows))
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
-        """Give 100 for the smallest sum of all; 0 for nodes that are not rated."""
+        """Scale the sums: 100 for the smallest, and 0 for nodes without a rating."""
         rated = scores >= 0
         most, least = scores.max(initial=0.0), scores.min(initial=np.inf, where=rated)
         if most == 0:
@@ -324,7 +323,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return np.where(rated, np.floor(MAX_NODE_SCORE * (most + least - scores) / most), 0.0)
 
     def _constraints(self, pod: Pod, action: str) -> tuple[_Constraint, ...]:
-        """Give the pod's constraints of a kind, or the default ones if it has none of any kind."""
+        """Return the pod's constraints of a kind, or the default ones if it has none at all."""
         own = pod.spec.topology_spread_constraints
         if own:
             return tuple(
@@ -341,7 +340,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return tuple(_Constraint.of(constraint, selection) for constraint in defaults)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for pods like those that are counted, and for changes of domains."""
+        """Return the events: pods that count, and changes of domains."""
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         pods = Action.ADD | Action.DELETE | Action.UPDATE
         return (
@@ -350,7 +349,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         )
 
     def _is_counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-        """Whether it is the pod itself, or another is or was counted by one of its constraints."""
+        """Return whether it is the pod itself, or another one that counts, or counted, for a constraint."""
         changed = [each for each in (old, new) if each is not None]
         if any(each.uid == pod.uid for each in changed):
             return True
@@ -376,7 +375,7 @@ def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
 
 
 def _share(constraint: _Constraint, counts: Counts, domains: int) -> Scores:
-    """Weigh counts by how many domains there are, and add what the constraint tolerates."""
+    """Weigh counts by the number of domains, and add the tolerated skew."""
     share: Scores = counts * np.float64(math.log(domains + 2)) + (constraint.max_skew - 1)
     return share
 
@@ -390,7 +389,7 @@ def _filled(label: Label) -> Label:
 
 
 def _problems(args: _Args) -> Iterator[str]:
-    """Say what is wrong with args; the rules are those of kube-scheduler."""
+    """Return the problem of args by the rules of kube-scheduler."""
     if args.defaulting_type == "System" and args.default_constraints:
         yield "defaultConstraints need the defaultingType List"
     seen = set()

@@ -1,12 +1,13 @@
-"""Reservation: locked room is nobody's but its owner's.
+"""Reservation: only owners use reserved capacity.
 
-A pod fits a node if its requests are at most allocatable - requested - what locks hold there, its own locks
-left out. An owner goes to the node of its lock if it can; one that is annotated with
-`tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, the locks that it takes are
-released: all that name it and, of those for any pod of its workload, the best fit on the node.
+A pod fits a node if its requests are at most allocatable - requested - held, without its own reservations. An
+owner goes to the node of its reservation if possible. With the annotation `tidelock.dev/require-reservation:
+"true"` it goes nowhere else. At Reserve it claims reservations: all that name it and, of those for any pod of
+its workload, the best fit on the node.
 
-To a pod that is annotated with `tidelock.dev/borrows: "true"` what borrowable locks hold is free room. It is
-evicted when an owner fits nowhere for what it uses, whatever the priorities and preemption policies of both.
+For a pod with the annotation `tidelock.dev/borrows: "true"`, held amounts of borrowable reservations are
+free. It is evicted if an owner fits nowhere because of it, whatever the priorities and preemption policies of
+both.
 """
 
 from collections import Counter
@@ -64,7 +65,7 @@ _FITTING = MAX_NODE_SCORE - 1
 
 @dataclass(frozen=True, slots=True)
 class _Lendable:
-    """What a pod that borrows may use of others' locks, N x R by the rows of the columns."""
+    """The amounts that a borrower may use of reservations, N x R by the rows of the columns."""
 
     amounts: Amounts
 
@@ -72,7 +73,7 @@ class _Lendable:
 class ReservationPlugin(
     PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, EnqueueExtensions
 ):
-    """Holds locked room free for its owners."""
+    """Keeps reserved capacity free for its owners."""
 
     name = "Reservation"
 
@@ -82,7 +83,7 @@ class ReservationPlugin(
         super().__init__(handle, {})
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Gate a pod that requires its reservation until one of its locks is active."""
+        """Gate a pod that requires a reservation until one of its own is active."""
         own = self.handle.reservations.own(pod) if pod.requires_reservation else []
         if not pod.requires_reservation or any(_serves(entry, pod) for entry in own):
             return SUCCESS
@@ -90,7 +91,7 @@ class ReservationPlugin(
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
+        """Find the pod's own reservations. Skip the pod if nothing is held and it requires none."""
         reservations = self.handle.reservations
         own = state.read(OwnReservations)
         if own is None:
@@ -106,7 +107,7 @@ class ReservationPlugin(
         return SUCCESS if special else SUCCESS_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes with enough room that is not locked for others."""
+        """Return the nodes with enough capacity that is not held for others."""
         lendable = state.read(_Lendable)
         if lendable is None:
             mask = snapshot.free_for(self._wanted(pod, snapshot), beside_reservations=True)
@@ -125,7 +126,7 @@ class ReservationPlugin(
         return mask
 
     def filter_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node."""
+        """Return the same for one node."""
         own = row in self._rows_of_own(state, pod, snapshot)
         if pod.requires_reservation and not own:
             return False
@@ -134,17 +135,17 @@ class ReservationPlugin(
         return snapshot.has_free(self._wanted(pod, snapshot), row, beside_reservations=True)
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
-        """Tell how many times the requests are free beside all locks."""
+        """Return how many times the requests are free beside all reservations."""
         return snapshot.multiples(self._wanted(pod, snapshot), beside_reservations=True)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Name every resource that locks leave too little of."""
+        """Return every resource of which reservations leave too little."""
         if pod.requires_reservation and row not in self._rows_of_own(state, pod, snapshot):
             return (_NO_OWN_RESERVATION,)
         return tuple(_reason(resource) for resource in self._shortages(state, pod, snapshot, row))
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
-        """Count the nodes on which locks leave too little of each resource."""
+        """Count the nodes on which reservations leave too little of each resource."""
         beside = pod.requires_reservation or state.read(_Lendable) is not None
         if beside or self._rows_of_own(state, pod, snapshot):
             return super().tally(state, pod, snapshot, rows)
@@ -161,11 +162,11 @@ class ReservationPlugin(
         return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Evictions give room, but never the reservation that the pod requires."""
+        """Return whether evictions may help: they never provide a required reservation."""
         return not pod.requires_reservation or row in self._rows_of_own(state, pod, snapshot)
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
-        """Say of every resource that is short how much is needed, free and locked, and by whom."""
+        """Return the needed, free and held amounts of every missing resource, with the reservations."""
         texts = []
         own = state.expect(OwnReservations)
         for resource, (needed, free) in self._shortages(state, pod, snapshot, row).items():
@@ -192,12 +193,12 @@ class ReservationPlugin(
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
-        """Have borrowers leave the room of one of the pod's own locks."""
+        """Return the borrowers that must leave one of the pod's own reservations."""
         own = state.read(OwnReservations)
         found = reclaimed(self.handle, own, state, pod, snapshot, filter_result) if own is not None else None
         if found is not None:
             return PostFilterResult(SUCCESS, *found)
-        # Less locks beside what it has lent may be what it takes for evictions to do.
+        # Evictions may suffice once a neighbouring reservation ends.
         lends = own is not None and any(entry.reservation.borrowable for entry in own.entries)
         return PostFilterResult(
             Status(Code.UNSCHEDULABLE),
@@ -207,15 +208,15 @@ class ReservationPlugin(
         )
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
-        """Skip pods without a lock that holds room."""
+        """Skip pods without an own reservation with capacity."""
         return (
             SUCCESS if any(_serves(entry, pod) for entry in state.expect(OwnReservations).entries) else SKIP
         )
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 100 for nodes where the pod has a lock, 0 for all others.
+        """Score 100 for nodes with an own reservation, 0 for all others.
 
-        Locks that are for any pod of its workload score 99 if they fit, and down to half of that if not.
+        Reservations for any pod of the workload score 99 if they fit, and down to half of that if not.
         """
         mine = np.zeros(len(snapshot))
         for name, entries in state.expect(OwnReservations).on_node.items():
@@ -227,14 +228,14 @@ class ReservationPlugin(
         return mine[rows]
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
-        """Release the locks that the pod takes there."""
+        """Claim the reservations that the pod takes there."""
         uids, must_name = self.handle.reservations.claim(pod, node_name, now)
         if uids or must_name:
             state.write(ClaimedReservations(tuple(uids), must_name))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
-        """Take the locks back."""
+        """Undo the claim."""
         self.handle.reservations.unclaim(pod.uid, now)
 
     def _wanted(self, pod: Pod, snapshot: Snapshot) -> Wanted:
@@ -246,7 +247,7 @@ class ReservationPlugin(
         return [row for name in names if (row := snapshot.position(name)) is not None]
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
-        """Room of a node that is neither used nor locked for others, as a row of R."""
+        """Return the capacity of a node that is neither used nor held for others, as a row of R."""
         free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.reserved[row]
         name = snapshot.nodes[row].name
         own = [entry for entry in state.expect(OwnReservations).on_node.get(name, ()) if entry.reserved]
@@ -257,7 +258,7 @@ class ReservationPlugin(
         return free
 
     def _lendable(self, pod: Pod, snapshot: Snapshot, own: OwnReservations) -> "_Lendable":
-        """Sum what locks have left to lend to a pod that is not their owner."""
+        """Return the amounts that reservations can still lend to a pod that is not their owner."""
         amounts = np.zeros((len(self.handle.columns), len(snapshot.resources)), np.int64)
         wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
         for entry in self.handle.reservations.shared.lenders.values():
@@ -281,7 +282,7 @@ class ReservationPlugin(
         }
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for the pod's own locks, for room that comes free beside locks, and for the pod's edits."""
+        """Return the events: own reservations, freed capacity beside others, and edits of the pod."""
         goes = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
         node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         return (
@@ -298,7 +299,7 @@ def _reason(resource: str) -> str:
 
 
 def _serves(entry: ReservationInfo, pod: Pod) -> bool:
-    """Whether a lock has any of what a pod asks for; in one for reuse others may use it."""
+    """Return whether a reservation has free capacity for a pod. In a reusable one others may use it."""
     room = entry.reserved if entry.reservation.borrowable else entry.held
     return any(units and room.get(name) for name, units in pod.requests.items())
 

@@ -1,9 +1,9 @@
-"""Who has to go from borrowed room when its owner comes.
+"""Chooses the borrowers that must leave when the owner of a reservation comes.
 
-An owner that fits nowhere, for what borrowers use on the node of its lock, has as few of them evicted as
-will do. Its right depends on no priority and no preemption policy, as the room was its own before. Of the
-borrowers there those are spared first whom a PodDisruptionBudget protects, then the more important. It does
-not matter of which lock on the node one borrows: the others move up.
+If an owner fits nowhere because of borrowers on the node of its reservation, as few of them as possible are
+evicted. Its right does not depend on priorities or preemption policies, as the capacity was its own before.
+Borrowers that a PodDisruptionBudget protects are spared first, then the more important ones. It does not
+matter from which reservation of the node a pod borrows: the others move up.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -31,7 +31,7 @@ def reclaimed(
     snapshot: Snapshot,
     filter_result: FilterResult,
 ) -> tuple[str, Victims] | None:
-    """Choose the node of one of a pod's own locks and who leaves it; None if that does not help anywhere."""
+    """Return the node of an own reservation and its victims, or None if evictions help nowhere."""
     found = []
     for name in sorted(
         {entry.node for entry in own.entries if entry.reservation.borrowable and entry.reserved}
@@ -45,7 +45,7 @@ def reclaimed(
 
 
 class _Trial:
-    """One node without some of its borrowers: as it is, and with the pods that have to be left room there."""
+    """One node without some of its borrowers, with and without the pods that are nominated there."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class _Trial:
         self._reserved = self._would_hold(self._own)
 
     def victims(self, borrowers: Sequence[Placed]) -> Victims | None:
-        """Give the borrowers that have to go, and those that go anyway; None if that is not enough."""
+        """Return the borrowers that must go, and those that are going, or None if that is not enough."""
         if not self._fits_without(borrowers):
             return None
         by_rank = sorted(borrowers, key=rank)
@@ -92,13 +92,13 @@ class _Trial:
         return all(self._fits(gone, rivals) for rivals in self._worlds)
 
     def _fits(self, gone: Sequence[Placed], rivals: Sequence[Pod]) -> bool:
-        """Whether the pod fits without some borrowers, and beside its rivals in their own locks."""
+        """Return whether the pod fits without some borrowers, and beside its rivals in their reservations."""
         theirs = self._handle.reservations.nominated_on(rivals, self._name)
         locked = self._would_hold([*self._own, *theirs], {placed.pod.uid for placed in gone})
         whatif = WhatIf(self._filters, self._state, self._pod, self._snapshot, np.array([self._row]))
         taken = self._takes(rivals) - self._takes(placed.pod for placed in gone)
         width = len(self._snapshot.resources)
-        # The filter leaves out what the pod's own locks hold now.
+        # The filter ignores the held amounts of the pod's own reservations.
         taken[0, width : 2 * width] = locked - self._reserved
         whatif.shift(taken, 1)
         if whatif.follows:
@@ -111,7 +111,7 @@ class _Trial:
         return self._snapshot.vector(held)
 
     def _takes(self, pods: Iterable[Pod]) -> Amounts:
-        """Sum what pods take, as the one row for `WhatIf.shift`."""
+        """Return the sum of requests, as the one row for `WhatIf.shift`."""
         width = len(self._snapshot.resources)
         amounts = np.zeros((1, 2 * width + 2), np.int64)
         for pod in pods:
@@ -121,6 +121,6 @@ class _Trial:
 
 
 def _harm(candidate: tuple[str, Victims]) -> tuple[int, int, int, str]:
-    """Weigh evictions: violated budgets, the highest priority, how many there are; then by name."""
+    """Weigh evictions: violated budgets, the highest priority, their number, then the name."""
     name, victims = candidate
     return victims.violations, victims.pods[0].pod.spec.priority, len(victims.pods), name

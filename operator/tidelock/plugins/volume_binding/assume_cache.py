@@ -1,4 +1,4 @@
-"""What has been decided of objects that the API server does not show yet: an assume cache."""
+"""An assume cache: decided values of objects that the API server does not show yet."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,27 +15,27 @@ V = TypeVar("V")
 class _Promise(Generic[V]):
     value: V
     pods: set[str] = field(default_factory=set)
-    written: int = 0  # resource version with which the API server took it over; 0 before
+    written: int = 0  # resource version of the API server's answer, or 0 before
 
 
 class AssumeCache(Generic[T, V]):
-    """Values that objects of one resource will have, promised to pods.
+    """Values that objects of one resource will have, assumed for pods.
 
         (absent) --make--> promised --release by the last pod--> (absent)
                                |
                                +--wrote--> written --seen--> (absent)
 
-    What the API server says goes first: a promise ends when its object does, or shows such a value itself.
+    The API server takes precedence: an assumption ends with its object, or when the object has such a value.
     """
 
     def __init__(self, lister: Lister[T], shows: Callable[[T], object]) -> None:
-        """Watch a lister; `shows` tells whether an object has a value of its own."""
+        """Watch a lister. `shows` returns whether an object has a value of its own."""
         self._shows = shows
         self._promises: dict[Key, _Promise[V]] = {}
         lister.on_change(self._seen)
 
     def get(self, key: Key) -> V | None:
-        """Give what was promised of an object, or None."""
+        """Return the assumed value of an object, or None."""
         promise = self._promises.get(key)
         return None if promise is None else promise.value
 
@@ -45,7 +45,7 @@ class AssumeCache(Generic[T, V]):
             yield key, promise.value
 
     def make(self, key: Key, value: V, pod_uid: str) -> None:
-        """Promise a value to a pod; the same may be promised to several."""
+        """Assume a value for a pod. Several pods may have the same one."""
         self._promises.setdefault(key, _Promise(value)).pods.add(pod_uid)
 
     def wrote(self, key: Key, version: int) -> None:
@@ -54,7 +54,7 @@ class AssumeCache(Generic[T, V]):
             self._promises[key].written = version
 
     def release(self, key: Key, pod_uid: str) -> None:
-        """Take a promise back from a pod; safe to repeat."""
+        """Undo an assumption for a pod. It is safe to repeat."""
         promise = self._promises.get(key)
         if promise is None:
             return

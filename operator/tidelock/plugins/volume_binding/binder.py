@@ -43,7 +43,7 @@ class VolumeBinder:
 
     Args:
         handle: the nodes, pods and objects, and the API.
-        volumes: what was assumed of volumes and claims.
+        volumes: the assumed values of volumes and claims.
         timeout: seconds after which claims that are not bound count as failed.
 
     """

@@ -29,23 +29,23 @@ class LabelRows:
         return self._columns.version
 
     def reached(self, affinity: NodeSelector | None) -> Rows:
-        """Give the rows of nodes from which a volume of this affinity can be reached."""
+        """Return the rows of nodes from which a volume of this affinity can be reached."""
         return np.arange(len(self._columns)) if affinity is None else self.of_node_selector(affinity)
 
     def of_node_selector(self, selector: NodeSelector) -> Rows:
-        """Give the rows of nodes that satisfy one of the terms by their labels alone, in any order."""
+        """Return the rows of nodes that satisfy one of the terms by labels only, in any order."""
         terms = [self._of_term(term) for term in selector.node_selector_terms]
         if len(terms) == 1:
             return terms[0]
         return np.unique(np.concatenate([_NOBODY, *terms]))
 
     def of_label_selector(self, selector: LabelSelector) -> Rows:
-        """Give the rows of nodes that a selector matches; all of them if it is empty."""
+        """Return the rows of nodes that a selector matches, or all rows if it is empty."""
         labels = [Requirement(key, "In", (value,)) for key, value in selector.match_labels.items()]
         return self.of_all([*labels, *selector.match_expressions])
 
     def of_all(self, requirements: Sequence[Requirement]) -> Rows:
-        """Give the rows of nodes that satisfy all of the requirements."""
+        """Return the rows of nodes that satisfy all of the requirements."""
         if len(requirements) == 1:
             return self._of(requirements[0])
         met = np.zeros(len(self._columns), np.intp)
@@ -60,7 +60,7 @@ class LabelRows:
         return mask
 
     def _of_term(self, term: NodeSelectorTerm) -> Rows:
-        """Give the rows of a term by its labels: kube-scheduler leaves fields out for volumes."""
+        """Return the rows of a term by its labels: kube-scheduler ignores fields for volumes."""
         return self.of_all(term.match_expressions) if term.selective else _NOBODY
 
     def _of(self, requirement: Requirement) -> Rows:

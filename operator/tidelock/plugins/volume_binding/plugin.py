@@ -1,12 +1,12 @@
-"""VolumeBinding: a pod goes where its claims are met, and its claims are met before it is bound.
+"""VolumeBinding: a pod goes where its claims can be bound, and they are bound before the pod is.
 
-Semantics of kube-scheduler 1.36, plugins/volumebinding. A bound claim leads to the nodes that its volume can
-be reached from. A claim that waits for its first consumer gets the smallest volume that suits it and can be
-reached from the node; failing that, its class's provisioner is asked to make one there. What was chosen is
-promised at Reserve, written at PreBind, and carried out by the PV controller and provisioners.
+Semantics of kube-scheduler 1.36, plugins/volumebinding. A bound claim allows the nodes from which its volume
+can be reached. A claim that waits for its first consumer gets the smallest suitable volume that the node can
+reach. Otherwise the provisioner of its class is asked for one there. The choice is assumed at Reserve,
+written at PreBind, and carried out by the PV controller and provisioners.
 
-Volumes of in-tree drivers are taken as they are written, not as their migration to CSI would translate them.
-Scores by storage capacity, which are off by default upstream, are left out.
+Volumes of in-tree drivers are taken as they are, without their migration to CSI. Scores by storage capacity,
+which are off by default in kube-scheduler, are left out.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The volumes that suit a claim, and which of them it would get on each row; -1: one is to be made."""
+    """The suitable volumes of a claim, and the chosen one on each row, or -1 for a new one."""
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
@@ -78,7 +78,7 @@ class _Match:
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What is wrong with each row of the columns, as bits; claims to match, and claims to provide for."""
+    """The problems of each row of the columns as bits, claims to match, and claims to provision."""
 
     problems: _Problems
     matches: tuple[_Match, ...]
@@ -86,13 +86,13 @@ class _Findings:
 
 
 class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
-    """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
+    """Rejects nodes on which a claim can't be bound, and binds the claims on the chosen node."""
 
     name = "VolumeBinding"
     depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take `bindTimeoutSeconds`; raises ValueError for what it can't be."""
+        """Take `bindTimeoutSeconds`. Raises ValueError if it is invalid."""
         timeout = read_args(self.name, args, _Args).bind_timeout_seconds
         super().__init__(handle, {})
         self._objects = handle.objects
@@ -101,7 +101,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         self._binder = VolumeBinder(handle, self._volumes, timeout)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the volume of each claim for each node; skip pods that any node will do for."""
+        """Find the volume of each claim for each node. Skip pods that fit on any node."""
         if not pod.claims:
             return SKIP_ALIKE
         claims = []
@@ -131,16 +131,16 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say what is wrong with the bound and the waiting claims."""
+        """Return the problems of the bound and the waiting claims."""
         problems = int(state.expect(_Findings).problems[snapshot.rows][row])
         return tuple(text for problem, text in _REASONS.items() if problems & problem)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell that no eviction moves a volume."""
+        """Return False: no eviction moves a volume."""
         return False
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
-        """Promise the volumes and claims, so that no other pod gets them."""
+        """Assume the volumes and claims, so no other pod gets them."""
         findings = state.read(_Findings)
         row = self.handle.columns.row_of.get(node_name)
         if findings is None or row is None:
@@ -161,7 +161,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
-        """Take back what was promised; what has been written stays, for the API server has it."""
+        """Undo assumptions. Written values stay, as the API server has them."""
         work = state.read(PodVolumes)
         if work is None:
             return
@@ -171,7 +171,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
             self._volumes.nodes.release(claim.key, pod.uid)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Write what was promised, and wait until every claim is bound; raises ApiError if it can't write."""
+        """Write the choice, and wait until every claim is bound. Raises ApiError if a write fails."""
         work = state.read(PodVolumes)
         if work is None or not (work.bindings or work.provisions):
             return SUCCESS
@@ -179,7 +179,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return Status(Code.ERROR, (f"binding volumes: {problem}",)) if problem else SUCCESS
 
     def _claim(self, pod: Pod, use: ClaimUse) -> PersistentVolumeClaim | str:
-        """Give a claim, or say why it can't be used."""
+        """Return a claim, or why it can't be used."""
         claim = self._objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
         if claim is None:
             if use.ephemeral:
@@ -197,7 +197,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return claim
 
     def _waits(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether a claim that is not bound is left to the scheduler."""
+        """Return whether an unbound claim is left to the scheduler."""
         storage_class = self._objects.storage_classes.get(claim.class_name)
         return storage_class is not None and storage_class.waits and not claim.spec.volume_name
 
@@ -252,7 +252,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return _Match(claim, shelf.volumes, chosen)
 
     def _check_provision(self, claim: PersistentVolumeClaim, rows: Mask, problems: _Problems) -> Mask:
-        """Note where no volume can be made for a claim; gives these rows."""
+        """Note where no volume can be provisioned for a claim. Return these rows."""
         storage_class = self._objects.storage_classes.get(claim.class_name)
         if storage_class is None or not storage_class.provisions:
             problems[rows] |= _NO_VOLUME
@@ -265,7 +265,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return lacking
 
     def _allowed(self, storage_class: StorageClass) -> Mask:
-        """Tell in which nodes' topology a class makes volumes."""
+        """Return the nodes in the topology of a class."""
         if not storage_class.allowed_topologies:
             return np.ones(len(self.handle.columns), np.bool_)
         allowed = np.zeros(len(self.handle.columns), np.bool_)
@@ -276,7 +276,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return allowed
 
     def _with_space(self, storage_class: StorageClass, claim: PersistentVolumeClaim) -> Mask:
-        """Tell for which nodes the driver has the room for a claim, where it says how much it has."""
+        """Return the nodes for which the driver has enough storage, if it reports its capacity."""
         driver = self._objects.csi_drivers.get(storage_class.provisioner)
         if claim.size is None or driver is None or not driver.spec.storage_capacity:
             return np.ones(len(self.handle.columns), np.bool_)
@@ -287,7 +287,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         return enough
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for all that claims are met by, and for volumes that another pod has given back."""
+        """Return the events: objects that can bind claims, and volumes that another pod has freed."""
         changes = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.STORAGE_CLASS, changes)),

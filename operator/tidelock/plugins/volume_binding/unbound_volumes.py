@@ -1,4 +1,4 @@
-"""The volumes of one class that are nobody's, as columns: which of them a claim would get on each node."""
+"""The unbound volumes of one class as columns: the one that a claim gets on each node."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,8 +18,8 @@ _NOBODY = np.empty(0, np.intp)
 class UnboundVolumes:
     """Volumes in order of their size, then name; a place is an index in `volumes`.
 
-    A volume that is taken leaves a gap. One that comes has the columns built anew when they are next asked
-    for, and so has a change of nodes.
+    A taken volume leaves a gap. After a new volume or a change of nodes, the next query builds the columns
+    again.
     """
 
     def __init__(self) -> None:
@@ -63,14 +63,14 @@ class UnboundVolumes:
         promised: Iterable[str],
         taken: Sequence[Rows],
     ) -> Rows:
-        """Give the place of the smallest volume that suits a claim and is reached, on each wanted row; or -1.
+        """Return the place of the smallest suitable volume that each wanted row reaches, or -1.
 
         Args:
-            claim: what is looked for.
-            wanted: rows that matter.
-            labels: who reaches what.
-            promised: names of volumes that are left out.
-            taken: for each other claim of the pod a place by row: there the volume is left out.
+            claim: the claim.
+            wanted: the rows.
+            labels: the rows by node labels.
+            promised: names of assumed volumes, which are left out.
+            taken: for each other claim of the pod its place by row, which is left out there.
 
         """
         self._build(labels)
@@ -96,7 +96,7 @@ class UnboundVolumes:
         return chosen
 
     def _suiting(self, claim: PersistentVolumeClaim) -> npt.NDArray[np.bool_]:
-        """Tell which volumes suit a claim, wherever they are."""
+        """Return the volumes that suit a claim on any node."""
         kinds = np.array([kind.suits(claim) for kind in self._kinds], np.bool_)
         suits: npt.NDArray[np.bool_] = self._free & (self._capacity >= (claim.size or 0))
         if len(kinds):
@@ -107,7 +107,7 @@ class UnboundVolumes:
         return suits
 
     def _build(self, labels: LabelRows) -> None:
-        """Build what is out of date: all columns, or only who reaches what."""
+        """Build outdated parts: all columns, or only the reachable rows."""
         if self._stale:
             self._stale = False
             self._version = -1
@@ -135,7 +135,7 @@ class UnboundVolumes:
 
 
 def _kind(volume: PersistentVolume) -> tuple[object, ...]:
-    """Give all by which `suits` tells volumes of a class apart."""
+    """Return all properties by which `suits` distinguishes volumes of a class."""
     spec = volume.spec
     return (
         spec.access_modes,
@@ -147,5 +147,5 @@ def _kind(volume: PersistentVolume) -> tuple[object, ...]:
 
 
 def _looks(volume: PersistentVolume) -> tuple[object, ...]:
-    """Give all by which volumes are chosen."""
+    """Return all properties by which volumes are chosen."""
     return (*_kind(volume), volume.capacity, volume.meta.labels, volume.affinity)

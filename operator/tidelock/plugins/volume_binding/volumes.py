@@ -1,6 +1,6 @@
-"""Volumes and claims as decisions see them: what the API server says, and beyond it what was promised.
+"""Volumes and claims as decisions see them: those of the API server, with assumed values.
 
-Promises are about claims that wait for a pod: which volume becomes theirs, or for which node one is made.
+Claims that wait for a pod have assumed values: the volume, or the node for which one is provisioned.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from tidelock.plugins.volume_binding.unbound_volumes import UnboundVolumes
 
 
 class Volumes:
-    """Which volumes a claim may get, and what has been promised."""
+    """The volumes that claims may get, and the assumed values."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -42,11 +42,11 @@ class Volumes:
         objects.csi_storage_capacities.on_change(self._put_capacity)
 
     def selected_node(self, claim: PersistentVolumeClaim) -> str:
-        """Name the node for which a claim's volume is, or will be, made; empty if none is."""
+        """Return the node for which a claim's volume is provisioned, or an empty text."""
         return claim.selected_node or self.nodes.get(claim.key) or ""
 
     def group_committed(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """Give the volume that is set aside for a claim, or promised to it, and large enough."""
+        """Return a large enough volume that is reserved for a claim, or assumed for it."""
         found = [
             volume
             for volume in self._given.get(claim.key, {}).values()
@@ -61,11 +61,11 @@ class Volumes:
         return min(fitting, key=lambda volume: (volume.capacity, volume.meta.name), default=None)
 
     def free(self, class_name: str) -> UnboundVolumes:
-        """Give the volumes of a class that are nobody's, promised or not."""
+        """Return the unbound volumes of a class, including assumed ones."""
         return self._free[class_name]
 
     def capacities(self, class_name: str) -> Sequence[CsiStorageCapacity]:
-        """List what is known of the room for new volumes of a class."""
+        """Return the known capacities for new volumes of a class."""
         return tuple(self._capacities.get(class_name, {}).values())
 
     def _put_volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:

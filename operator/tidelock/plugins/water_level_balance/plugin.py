@@ -1,11 +1,11 @@
 """WaterLevelBalance: new pods go where they bring the measured use of nodes towards a target level.
 
-A node's level is the sum of its pods' own measured use (mode PodSums), or its measured use and what is
-expected of the pods that the measurement does not cover yet (NodeWindows). u is the level with the pod, C the
-target, both in percent; a node scores (100 - C) * u / C + C up to C, and C * (100 - u) / (100 - C) beyond it.
+A node's level is the sum of its pods' own measured use (mode PodSums), or its measured use plus the expected
+use of pods that the measurement does not cover yet (NodeWindows). With u the level with the pod and C the
+target, both in percent, a node scores (100 - C) * u / C + C up to C, and C * (100 - u) / (100 - C) beyond it.
 The score is the mean over windows and resources by their weights. The dynamic target of a group of nodes is
-(mean + w * min) / (1 + w). A node whose measurement is not fresh is taken to use as much of what is requested
-there as the measured nodes do. If none is fresh, nodes are scored by what is requested alone.
+(mean + w * min) / (1 + w). A node without a fresh measurement counts as using the same part of its requests
+as the measured nodes. If none is fresh, nodes are scored by requests only.
 """
 
 import logging
@@ -116,7 +116,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
     found = _Beyond
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take what holds for nodes that no WaterLevel selects, and how levels are made up."""
+        """Take the settings of nodes without a WaterLevel, and the mode of levels."""
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         problem = next(_problems(read), "")
@@ -138,7 +138,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._blind = False
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the nodes beyond a limit; skip if nothing is limited, and pods of DaemonSets."""
+        """Find the nodes beyond a limit. Skip pods of DaemonSets, and all pods without limits."""
         if not self._groups.of(snapshot).limited or pod.of_daemon_set:
             return SKIP
         if not self._informed(state, snapshot):
@@ -160,7 +160,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         )
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
-        """Say how much is used, and what the limit is."""
+        """Return the use and the limit."""
         lines = self._drawn(state, snapshot)
         beyond = self.beyond(state, snapshot, row)
         use = _shortest(lines.use, lines.grouping)[:, snapshot.rows][:, row]
@@ -180,7 +180,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score by the level with the pod; by requests if no level is fresh."""
+        """Score by the level with the pod, or by requests if no level is fresh."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         lines = self._drawn(state, snapshot)
         grouping = lines.grouping
@@ -195,7 +195,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return _rounded(scores, rows)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for measurements within the limits, for pods that go, and for edits of WaterLevels."""
+        """Return the events: measurements within the limits, pods that go, and edits of WaterLevels."""
         node = Action.ADD | Action.UPDATE_NODE_ANNOTATION | Action.UPDATE_NODE_LABEL
         return (
             Registration(ClusterEvent(Resource.NODE, node), self._may_be_within),
@@ -204,7 +204,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         )
 
     def _may_be_within(self, _: Pod, old: Node | None, new: Node) -> bool:
-        """Whether a node is new, or was measured anew and is not beyond the limits of all."""
+        """Return whether a node is new, or has a new measurement within the limits."""
         text = new.meta.annotations.get(NODE_LEVEL)
         if text is None or old is None or old.meta.labels != new.meta.labels:
             return True
@@ -220,7 +220,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         )
 
     def _informed(self, state: CycleState, snapshot: Snapshot) -> bool:
-        """Whether there is a WaterLevel, or a node that was measured lately."""
+        """Return whether there is a WaterLevel, or a node with a fresh measurement."""
         fresh = self._levels.fresh(state.expect(DecisionTime).now, self._groups.of(snapshot).staleness)
         return self._groups.any or bool(fresh.any())
 
@@ -228,7 +228,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return follow_expected_use(self.handle, estimate=_likely_use, history=history, measured=measured)
 
     def _drawn(self, state: CycleState, snapshot: Snapshot) -> UsageLevels:
-        """Give the levels of all nodes, worked out once for each decision."""
+        """Return the levels of all nodes, computed once for each decision."""
         lines = state.read(UsageLevels)
         if lines is None:
             now, grouping = state.expect(DecisionTime).now, self._groups.of(snapshot)
@@ -237,7 +237,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return lines
 
     def _say(self, *, blind: bool) -> None:
-        """Tell when scoring falls back to requests, and when it has levels again."""
+        """Log when scoring falls back to requests, and when it has levels again."""
         if blind is not self._blind:
             self._blind = blind
             if blind:
@@ -266,7 +266,7 @@ def _policy(plugin: str, read: _Args) -> UsagePolicy:
 
 
 def _problems(read: _Args) -> Iterator[str]:
-    """Say what is wrong with args whose fields are right each by itself."""
+    """Return the problem of args that contradict each other."""
     durations = [each.duration for each in read.windows]
     names = [each.name for each in read.resources]
     if not durations or len(set(durations)) < len(durations):
@@ -280,13 +280,13 @@ def _problems(read: _Args) -> Iterator[str]:
 
 
 def _rounded(scores: Scores, rows: Rows) -> Scores:
-    """Give the scores of some rows, without the last digits, which depend on the order of the terms."""
+    """Return the scores of some rows without the last digits, which depend on the order of terms."""
     rounded: Scores = np.round(scores[rows], _DIGITS)
     return rounded
 
 
 def _shortest(use: LevelArray, grouping: Grouping) -> LevelArray:
-    """Give R x N of the shortest window that counts for each node."""
+    """Return R x N of the shortest window that counts for each node."""
     first = np.argmax(grouping.windows > 0, axis=0)
     shortest: LevelArray = use[first, :, np.arange(use.shape[2])].T
     return shortest

@@ -1,7 +1,7 @@
-"""The levels of all nodes, kept between decisions: only nodes of which something has changed are looked at.
+"""The levels of all nodes, kept between decisions: only changed nodes are computed again.
 
-A node's level is its measured use and what is expected of the pods that its measurement does not cover yet,
-or the sum of its pods' own measured use. W windows x R resources x N nodes, in percent.
+A node's level is its measured use plus the expected use of pods that its measurement does not cover yet, or
+the sum of its pods' own measured use. W windows x R resources x N nodes, in percent.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ _FULL = 100.0
 
 @dataclass(frozen=True, slots=True)
 class UsageLevels:
-    """The levels at the moment of a decision; the next one may write to its arrays, nobody else may.
+    """The levels at the time of a decision. Only the next decision writes to its arrays.
 
     Attributes:
         grouping: the nodes' policies.
-        use: W x R x N, in percent, without the pod; guessed where not known.
+        use: W x R x N, in percent, without the pod, estimated if unknown.
         known: R x N, whether there is a fresh measurement.
-        all_known: whether that is so everywhere.
-        any_known: whether that is so anywhere.
-        per_unit: R x N, percent of the node that one unit of a resource is.
+        all_known: whether all are known.
+        any_known: whether any is known.
+        per_unit: R x N, the percentage of the node for one unit of a resource.
 
     """
 
@@ -49,7 +49,7 @@ class UsageLevels:
 
 @dataclass(slots=True)
 class _Kept:
-    """The same, and what it was made of; `since` to `until`, time alone does not change it."""
+    """The same with its sources. From `since` to `until`, time alone does not change it."""
 
     grouping: Grouping
     of_pods: bool
@@ -84,14 +84,14 @@ class UsageLevelCache:
         guard: bool,
         mature: float,
     ) -> None:
-        """Take what the levels are made of.
+        """Take the sources of the levels.
 
         Args:
-            levels: what is measured of nodes; nobody else takes its news.
+            levels: the measured use of nodes, with changes for this plugin only.
             measurements: the newest reading of pods.
-            follow: has what is expected of pods be kept, from the first time on that anybody asks.
+            follow: begins to keep the expected use of pods, at the first query.
             of_pods: whether levels are sums of pods' own use, as long as the reading is fresh.
-            guard: whether what is expected of pods is added to what is measured of nodes.
+            guard: whether the expected use of pods is added to the measured use of nodes.
             mature: age in seconds from which a pod's own use counts alone.
 
         """
@@ -104,13 +104,13 @@ class UsageLevelCache:
         self._kept: _Kept | None = None
 
     def expected(self, pod: Pod) -> LevelArray:
-        """Tell what a pod will use in units, R or W x R; NaN where nothing tells."""
+        """Return the expected use of a pod in units, R or W x R, or NaN if it is unknown."""
         return self._residents.expected(pod)
 
     def draw(
         self, now: float, grouping: Grouping, snapshot: Snapshot, own_reservations: OwnReservations | None
     ) -> UsageLevels:
-        """Give the levels of all nodes of a whole snapshot, without what the pod's own locks stand for."""
+        """Return the levels of all nodes of a whole snapshot, without the pod's own reservations."""
         kept = self._renewed(now, grouping)
         use = kept.use
         if kept.sums is not None and own_reservations is not None:
@@ -129,16 +129,16 @@ class UsageLevelCache:
 
     @cached_property
     def _own(self) -> Sums:
-        """The sums of what was measured of the pods themselves, which need no sample of the node."""
+        """The sums of the pods' own use, which need no sample of the node."""
         return self._residents.summed(self._rule)
 
     @cached_property
     def _arrivals(self) -> Sums:
-        """What the nodes' samples do not cover."""
+        """The use that the nodes' samples do not cover."""
         return self._residents.summed(uncovered)
 
     def _renewed(self, now: float, grouping: Grouping) -> _Kept:
-        """Look at the nodes of which something has changed; at all of them if it is not known which."""
+        """Compute changed nodes again, or all nodes if the changes are unknown."""
         kept = self._kept
         of_pods = self._of_pods and self._reading_is_fresh(now, grouping)
         news = self._levels.take_news()
@@ -158,7 +158,7 @@ class UsageLevelCache:
         return kept
 
     def _read(self, kept: _Kept, rows: Rows, now: float) -> None:
-        """Take over what is measured of nodes, but for their use."""
+        """Update the properties of nodes, apart from their use."""
         levels = self._levels
         capacity = levels.capacity[:, rows]
         kept.per_unit[:, rows] = _FULL / np.where(capacity > 0, capacity, np.inf)
@@ -168,13 +168,13 @@ class UsageLevelCache:
         fresh = np.abs(at - now) <= staleness
         turns = np.where(fresh, at + staleness, np.where(at > now, at - staleness, np.inf))
         kept.until = min(kept.until, float(turns.min(initial=np.inf)))
-        kept.at = kept.at.copy()  # the sums tell by the array whether anything has changed
+        kept.at = kept.at.copy()  # the sums recognise changes by the array
         kept.at[rows] = np.where(np.isfinite(at), at, NEVER)
         kept.known[:, rows] = fresh & ~np.isnan(levels.use("mean")[0][:, rows])
         kept.all_known, kept.any_known = bool(kept.known.all()), bool(kept.known.any())
 
     def _add(self, kept: _Kept, news: Rows) -> None:
-        """Add up the use of nodes that were measured anew, or whose pods have changed."""
+        """Add up the use of nodes with a new measurement or changed pods."""
         rows, added = news, None
         if kept.sums is not None:
             sums = kept.sums.of(kept.at, kept.grouping.defaults)
@@ -197,7 +197,7 @@ class UsageLevelCache:
 
 
 def targets(lines: UsageLevels) -> LevelArray:
-    """Give the target of each window, resource and node, in percent: W x R x N, or x 1 if all are alike."""
+    """Return the target of each window, resource and node in percent: W x R x N, or x 1 if all are equal."""
     grouping = lines.grouping
     if grouping.sole is not None:
         return _target(lines, grouping.sole)[:, :, np.newaxis]
@@ -209,13 +209,13 @@ def targets(lines: UsageLevels) -> LevelArray:
 
 
 def shares(grouping: Grouping) -> LevelArray:
-    """Give the windows' shares of the score: W x N, or x 1 if all nodes are alike."""
+    """Return the windows' shares of the score: W x N, or x 1 if all nodes are equal."""
     sole = grouping.sole
     return grouping.windows if sole is None else np.array(sole.windows)[:, np.newaxis]
 
 
 def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
-    """Give what is requested and locked, as scoring counts it, with or without a pod: R x N, in percent."""
+    """Return requested and held amounts for scoring, with or without a pod: R x N, in percent."""
     columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
     taken = (snapshot.nonzero + snapshot.reserved[:, columns]).T.astype(np.float64)
     if pod is not None:
@@ -225,9 +225,9 @@ def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
 
 
 def _target(lines: UsageLevels, policy: UsagePolicy, there: Mask | None = None) -> LevelArray:
-    """Give the target of the nodes of a group, or of all: W x R.
+    """Return the target of the nodes of a group, or of all: W x R.
 
-    The dynamic one is (mean + w * min) / (1 + w) over the measured ones, or over all if none is.
+    The dynamic one is (mean + w * min) / (1 + w) over the measured nodes, or over all if none is measured.
     """
     use, known, all_known = lines.use, lines.known, lines.all_known
     if policy.percent is not None:
@@ -249,7 +249,7 @@ def _target(lines: UsageLevels, policy: UsagePolicy, there: Mask | None = None) 
 
 
 def _guessed(use: LevelArray, known: Mask, requested: LevelArray) -> LevelArray:
-    """Fill in what is not known: the same part of what is requested as the measured nodes use in the mean."""
+    """Fill in unknown use: the same part of the requests as the measured nodes use in the mean."""
     use = use.copy()
     for resource in range(len(MEASURED_RESOURCES)):
         there = known[resource]

@@ -19,15 +19,15 @@ UNLIMITED = np.inf
 
 @dataclass(frozen=True, slots=True)
 class UsagePolicy:
-    """How a group is levelled.
+    """The policy of a group.
 
     Attributes:
         windows: shares of the windows in the score: W, which add up to 1.
-        percent: the static target; None for the dynamic one.
+        percent: the static target, or None for the dynamic one.
         min_weight: w of the dynamic target (mean + w * min) / (1 + w).
         limits: percent of use beyond which a node takes no pod: R.
         staleness: seconds after which a measurement is stale.
-        defaults: what is expected of a pod of which nothing tells: R, in units.
+        defaults: the expected use of a pod without any data: R, in units.
 
     """
 
@@ -60,7 +60,7 @@ class UsagePolicy:
 
 
 def window_shares(weights: dict[str, float]) -> tuple[float, ...]:
-    """Give each window its share of the weights."""
+    """Return the share of each window."""
     total = sum(weights.values())
     return tuple(weights.get(window, 0.0) / total for window in WINDOWS)
 
@@ -111,7 +111,7 @@ class Grouping:
 
 
 class UsagePolicies:
-    """The grouping of now: made anew when a WaterLevel, or a node, has changed."""
+    """Return the present grouping, which is computed again after a change of a WaterLevel or a node."""
 
     def __init__(self, water_levels: Lister[WaterLevel], rest: UsagePolicy) -> None:
         """Begin with the policy of nodes that no WaterLevel selects."""
@@ -122,7 +122,7 @@ class UsagePolicies:
 
     @property
     def any(self) -> bool:
-        """Whether there is a WaterLevel that can be read."""
+        """Whether there is a readable WaterLevel."""
         return any(each.spec is not None for each in self._water_levels.of())
 
     @property
@@ -132,7 +132,7 @@ class UsagePolicies:
         return tuple(max(each) for each in zip(*limits, strict=True))
 
     def of(self, snapshot: Snapshot) -> Grouping:
-        """Group the nodes of a whole snapshot; of WaterLevels that select the same, the oldest has them."""
+        """Group the nodes of a whole snapshot. Of WaterLevels with the same node, the oldest has it."""
         version = (self._water_levels.version, snapshot.traits.version)
         if self._version != version:
             self._version = version

@@ -1,9 +1,8 @@
 """WorkloadTopologySpread: no domain has more than its share of one workload's pods.
 
-For pods that declare no topologySpreadConstraints themselves, the args say how many pods of one controller,
-or what percent of its replicas, a node, zone or any other domain may have. A constraint that is to be met
-rules out domains that have them; each constraint scores a domain by how much of that is left. Nodes without
-the label are no domain, and are not limited.
+For pods without topologySpreadConstraints, the args limit the pods of one controller, or the percentage of
+its replicas, in a node, zone or other domain. A hard constraint rejects full domains. Each constraint scores
+a domain by the rest of its limit. Nodes without the label are no domain, and have no limit.
 """
 
 import math
@@ -48,7 +47,7 @@ class _Constraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
 
     def cap(self, replicas: int) -> int:
-        """Tell how many of a workload's pods a domain may have: at least one."""
+        """Return how many of a workload's pods a domain may have: at least one."""
         if self.max_pods is not None:
             return self.max_pods
         return max(math.ceil(replicas * (self.max_percent or 0) / 100), 1)
@@ -74,7 +73,7 @@ class _Spread:
     domains: tuple[_Domains, ...]
 
     def clone(self) -> "_Spread":
-        """Copy what may change."""
+        """Return a copy of the parts that may change."""
         return replace(self, domains=tuple(replace(each, counts=each.counts.copy()) for each in self.domains))
 
 
@@ -97,7 +96,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
             handle.cache.follow(self._replicas)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Count the workload's pods by domain; skip pods of none, and those with constraints of their own."""
+        """Count the workload's pods by domain. Skip pods without one, and those with own constraints."""
         controller = pod.meta.controller
         if not self._constraints or controller is None or pod.spec.topology_spread_constraints:
             return SKIP
@@ -125,7 +124,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
             self._move(state, other, snapshot, -1)
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes whose domains have room for one more."""
+        """Return the nodes of domains that are not full."""
         mask: Mask = np.ones(len(snapshot), np.bool_)
         for each in state.expect(_Spread).domains:
             if each.required:
@@ -137,7 +136,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
         return SUCCESS if state.read(_Spread) is not None else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score the part of what a domain may have that is left, in the mean over the constraints."""
+        """Score the rest of a domain's limit, in the mean over the constraints."""
         spread = state.read(_Spread)
         total = np.zeros(len(rows))
         if spread is None:
@@ -149,7 +148,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
         return scores
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for pods of the workload that go, and for nodes that are new or get other labels."""
+        """Return the events: pods of the workload that go, and nodes that are new or get other labels."""
         goes = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE)
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL)
         return (
@@ -159,7 +158,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
         )
 
     def _wanted(self, controller: OwnerReference, namespace: str) -> int:
-        """Give the number of replicas that a controller is to have; 0 if nobody knows."""
+        """Return the wanted number of replicas of a controller, or 0 if it is unknown."""
         objects = self.handle.objects
         listers = {"ReplicaSet": objects.replica_sets, "StatefulSet": objects.stateful_sets}
         lister = listers.get(controller.kind) if controller.api_version == "apps/v1" else None

@@ -10,14 +10,14 @@ _NOWHERE: Mapping[str, int] = {}
 
 
 class Replicas(Follower):
-    """Counts of pods by controller and node; those that are being deleted count no longer."""
+    """Counts of pods by controller and node, without those that are being deleted."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._counted: dict[str, tuple[str, str]] = {}
 
     def of(self, controller_uid: str) -> Mapping[str, int]:
-        """Give the number of a controller's pods by the names of their nodes."""
+        """Return the number of a controller's pods by the names of their nodes."""
         return self._counts.get(controller_uid, _NOWHERE)
 
     def place(self, placed: Placed) -> None:
