@@ -1,7 +1,7 @@
 """Measures the English of docstrings and comments: python -m prose.
 
 Prints how often each pattern occurs per 1,000 words, for each package of operator/tidelock. The exit status
-is 1 when a package of HELD exceeds a limit. The patterns are habits in which the code once differed most from
+is 1 when a package exceeds a limit. The patterns are habits in which the code once differed most from
 other Python projects. The limits are twice the rates of kopf, measured in the same way.
 """
 
@@ -39,57 +39,6 @@ PATTERNS = (
 )
 # A single occurrence never fails a package: in a short one it would already exceed the rate.
 _ALWAYS_ALLOWED = 1
-
-# Packages and top-level modules that must stay within the limits. Each is added once it has been rewritten.
-HELD: frozenset[str] = frozenset(
-    {
-        "binders",
-        "cli",
-        "clock",
-        "cluster",
-        "cluster/index",
-        "cluster/usage",
-        "framework",
-        "handlers",
-        "isolation",
-        "kube",
-        "ledger",
-        "ledger/capacity",
-        "ledger/lifecycle",
-        "ledger/output",
-        "ledger/owners",
-        "ledger/queue",
-        "ledger/sets",
-        "leader",
-        "listening",
-        "load",
-        "logs",
-        "main",
-        "model",
-        "model/api",
-        "plugins",
-        "plugins/default_preemption",
-        "plugins/low_risk_over_commitment",
-        "plugins/node_volume_limits",
-        "plugins/pod_topology_spread",
-        "plugins/reservation",
-        "plugins/volume_binding",
-        "plugins/water_level_balance",
-        "plugins/workload_topology_spread",
-        "running",
-        "scheduler/actions",
-        "scheduler/controllers",
-        "scheduler/core",
-        "scheduler/defrag",
-        "scheduler/informers",
-        "scheduler/views",
-        "serving",
-        "settings",
-        "simulation",
-        "telemetry",
-        "web",
-    }
-)
 
 
 class Prose(NamedTuple):
@@ -137,23 +86,20 @@ def packages(root: Path = _ROOT) -> dict[str, list[Path]]:
 
 
 def main() -> int:
-    """Print the rates of each package, and name the packages of HELD that exceed a limit."""
+    """Print the rates of each package, and name the packages that exceed a limit."""
     print(f"{'per 1,000 words':<40}{'words':>7}" + "".join(f"{each.name:>10}" for each in PATTERNS))
     failures = []
-    modules = packages()
-    for name, paths in modules.items():
+    for name, paths in packages().items():
         prose = measure(text for path in paths for text in passages(path.read_text()))
         if not prose.words:
             continue
         rates = "".join(f"{prose.rate(each):>9.2f}{'*' if prose.exceeds(each) else ' '}" for each in PATTERNS)
-        print(f"{name + (' (held)' if name in HELD else ''):<40}{prose.words:>7}{rates.rstrip()}")
-        if name in HELD:
-            failures += [
-                f"{name}: {each.name} {prose.rate(each):.2f} of at most {each.limit:.2f}"
-                for each in PATTERNS
-                if prose.exceeds(each)
-            ]
-    failures += [f"{name}: is in HELD, but there is no such package" for name in sorted(HELD - set(modules))]
+        print(f"{name:<40}{prose.words:>7}{rates.rstrip()}")
+        failures += [
+            f"{name}: {each.name} {prose.rate(each):.2f} of at most {each.limit:.2f}"
+            for each in PATTERNS
+            if prose.exceeds(each)
+        ]
     print(f"{'limit':<47}" + "".join(f"{each.limit:>9.2f} " for each in PATTERNS).rstrip())
     for failure in failures:
         print(f"FAILED: {failure}")

@@ -252,7 +252,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return (_AFFINITY if not masks.near[row] else _ANTI_AFFINITY if not masks.far[row] else _EXISTING,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Return False: no eviction brings the pods that an affinity seeks."""
+        """Return whether affinity allows the node: no eviction brings the pods that it seeks."""
         return bool(_judged(state.expect(_Required), pod, snapshot).near[row])
 
     def among_equals(

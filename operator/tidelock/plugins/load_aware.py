@@ -187,7 +187,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         return scores
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: new measurements and for pods that go."""
+        """Return the events: new measurements, and pods that go."""
         node = Action.ADD | Action.UPDATE_NODE_ANNOTATION | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(Resource.NODE, node)),

@@ -38,7 +38,7 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: nodes that take pods, and for a toleration of the pod itself."""
+        """Return the events: nodes that take pods, and a toleration of the pod itself."""
         tolerated = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
         return (
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _uncordoned),

@@ -72,7 +72,7 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         return ~(snapshot.traits.unreadable | snapshot.called(names))
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Return False: no eviction makes an object readable: it would be chosen by what is not known."""
+        """Return False: no eviction makes an object readable."""
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
