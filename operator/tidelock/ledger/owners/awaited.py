@@ -1,7 +1,7 @@
-"""Which reservation a pod waits for that requires one, and why that reservation is not Active.
+"""The message of a pod that requires a reservation: the reservations that name it, and why none is Active.
 
-The text is written to each such pod. So it follows the phase and the reason of a reservation, and leaves out
-the amounts of its message, which change with every pod that comes or goes.
+The message is written to each such pod. So it has the phase and the reason of a reservation, and leaves out
+the amounts, which change with every pod that comes or goes.
 """
 
 from tidelock.ledger import reasons
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 def awaited_text(ownership: Ownership, pod: Pod) -> str:
-    """Name the reservations that a pod waits for with their phases and reasons, or say that it has none."""
+    """Return the reservations that a pod waits for with phases and reasons, or that none names it."""
     named = ownership.naming(pod)
     if not named:
         former = ownership.former(pod)
@@ -29,7 +29,10 @@ def awaited_text(ownership: Ownership, pod: Pod) -> str:
 
 
 def told_by(text: str, earlier: str) -> bool:
-    """Return whether an earlier text implies a text. Only one process knows how a reservation ended."""
+    """Return whether a text adds nothing to an earlier one.
+
+    An earlier process may have known how a reservation ended, which this one does not.
+    """
     return earlier == text or (text == MISSING and earlier.startswith(f"{MISSING}: "))
 
 

@@ -1,8 +1,8 @@
-"""The reservations on a node that a pod takes, if none of them is for the pod alone.
+"""Chooses the reservations that a pod takes on a node, if none of them is for the pod alone.
 
 One reservation that covers the pod's needs is enough: the one with the smallest excess. Otherwise the largest
-reservation comes first, until one covers the rest: again the one with the smallest excess. Then those are
-dropped that the others make needless.
+reservations are taken until one covers the remaining needs. Of those that do, the one with the smallest
+excess is taken. At last each reservation is dropped that the others make unnecessary.
 
 The work is O(n log n) for n reservations. An exact search for the smallest excess would be exponential.
 """
@@ -14,9 +14,10 @@ from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, cover
 
 
 def best_fit(needed: Resources, offers: Sequence[Resources], capacity: Resources) -> list[int]:
-    """Return the indexes of the offers that a pod takes, in ascending order; the first one wins a tie.
+    """Return the indexes of the offers that a pod takes, in ascending order.
 
-    Amounts of different resources are compared by their share of the node's `capacity`.
+    Amounts of different resources are compared by their share of the node's `capacity`. Of equal offers the
+    first is taken.
     """
     wanted = {name: units for name, units in at_most(needed, reduce(plus, offers, NOTHING)).items() if units}
     if not wanted:
@@ -42,7 +43,7 @@ def misfit(needed: Resources, offers: Sequence[Resources], capacity: Resources) 
 
 
 def _needed(taken: Sequence[int], offers: Sequence[Resources], wanted: Resources) -> list[int]:
-    """Leave out each offer that the others make needless, the largest first."""
+    """Drop each offer that the others make unnecessary, the largest first."""
     kept = list(taken)
     total = reduce(plus, (offers[index] for index in kept), NOTHING)
     for index in taken:
@@ -53,5 +54,5 @@ def _needed(taken: Sequence[int], offers: Sequence[Resources], wanted: Resources
 
 
 def _share(amounts: Resources, capacity: Resources) -> float:
-    """Sum the shares of a node that amounts are."""
+    """Return the sum of amounts as shares of a node's capacity."""
     return sum(units / max(capacity.get(name, 0), 1) for name, units in sorted(amounts.items()))

@@ -59,7 +59,7 @@ class Claims:
         return claim
 
     def used_by(self, pod_uid: str, node_name: str) -> list[ReservationInfo]:
-        """Return the reservations that a pod in binding has claimed, and those for reuse that it is in."""
+        """Return the reservations that a pod in binding has claimed, and the reusable ones that it uses."""
         claim = self.in_flight.get(pod_uid)
         reused = (
             each
@@ -69,15 +69,15 @@ class Claims:
         return [*(claim.entries if claim is not None else ()), *reused]
 
     def unclaim(self, pod_uid: str, now: float) -> None:
-        """Take reservations back after their owner's binding failed, if they live and have their capacity."""
+        """Restore the reservations that a pod has claimed, because its binding failed."""
         claim = self.in_flight.pop(pod_uid, None)
         if claim is not None:
             self.resolve_claim(claim, "", now)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float, *, gone: bool = False) -> None:
-        """End the reservations that a pod has claimed, as the API server has confirmed its binding.
+        """End the reservations that a pod has claimed, because the API server has confirmed its binding.
 
-        A pod that is gone by then claims nothing more: nothing on its node counts for it.
+        Reservations for the pod that were created meanwhile are claimed too, unless the pod is gone.
         """
         claim = self.in_flight.pop(pod.uid, None)
         if claim is not None and pod.node_name and self._chooses(pod):
@@ -86,15 +86,15 @@ class Claims:
         elif claim is not None:
             self.resolve_claim(claim, node_name, now)
         if not gone:
-            self.claim_tentatively(pod, node_name, now)  # for reservations that were created meanwhile
+            self.claim_tentatively(pod, node_name, now)
 
     # Pods that a watch reports.
 
     def claim_tentatively(self, pod: Pod, node_name: str, now: float) -> None:
-        """Let a pod that a watch reports as bound claim its reservations until that is verified.
+        """Claim the reservations of a pod that a watch reports as bound, until the binding is verified.
 
-        The watch of pods may be behind the watch of Reservations: a reservation may be for the next pod of a
-        name, while the former one is gone already. A pod that another scheduler has bound chooses once
+        The watch of pods may lag behind the watch of Reservations: a reservation may be for the next pod of
+        a name, although the former pod is already gone. A pod that another scheduler has bound chooses once
         among the reservations for any pod of its workload, when it is first seen. It may choose none.
         """
         if _names_reservations(pod):
@@ -148,7 +148,7 @@ class Claims:
         self.has_chosen.discard(uid)
 
     def _chooses(self, pod: Pod) -> bool:
-        """Return whether a pod that another scheduler has bound has not chosen its reservations."""
+        """Return whether a pod that another scheduler has bound still has to choose its reservations."""
         if not pod.node_name or _names_reservations(pod):
             return False
         if pod.uid in self.has_chosen or pod.uid in self.in_flight:
@@ -156,7 +156,7 @@ class Claims:
         return self._ownership.of_workload(pod)
 
     def _verify(self, claim: Claim) -> None:
-        """Let the driver ask the API server whether the pod of a claim is bound."""
+        """Ask the driver to verify with the API server that the pod of a claim is bound."""
         self._records.effects.claims.append(claim)
         self._unverified[claim.pod.uid].append(claim)
 
@@ -173,7 +173,7 @@ class Claims:
                 entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
                 self._records.step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
         except Exception:
-            # Without a claim none of them is taken.
+            # The claim failed as a whole, so all of its reservations are rebuilt.
             self._records.in_change.update({entry.key: entry for entry, _ in taken})
             raise
         return Claim(pod, tuple(own), taken, failure)
@@ -187,7 +187,7 @@ class Claims:
 
 
 def _is_taken_by(entry: ReservationInfo, pod: Pod) -> bool:
-    """Return whether a pod has claimed a reservation, and its binding is not confirmed yet."""
+    """Return whether a pod has claimed a reservation, and its binding is not yet confirmed."""
     return entry.phase is Phase.BOUND and entry.bound_pod is not None and entry.bound_pod.uid == pod.uid
 
 

@@ -1,4 +1,4 @@
-"""Finds the reservations of which a pod is an owner.
+"""Finds the reservations that a pod owns.
 
 The owner terms of a reservation are ORed, and the fields of a term ANDed. Only pods of the same namespace
 count. Reservations are indexed by the name of a pod or controller, by one label or by the ServiceAccount.
@@ -21,19 +21,19 @@ POD_TEMPLATE_HASH = "pod-template-hash"
 
 
 def owns(spec: ReservationSpec, pod: Pod) -> bool:
-    """Return whether any owner term matches the pod, whatever its namespace."""
+    """Return whether any owner term matches the pod. Namespaces are not compared."""
     return any(_term_matches(term, pod) for term in spec.owners)
 
 
 def owners_among(spec: ReservationSpec, pods: Collection[Pod]) -> set[str]:
-    """Return the uids of all pods that any owner term matches, namespaces aside.
+    """Return the UIDs of all pods that any owner term matches. Namespaces are not compared.
 
     A namespace may have 10,000 pods, so each expression is compared with all of them in one pass.
     """
     found: set[str] = set()
-    everyone: Labelled[str] = [(pod.meta.labels, pod.uid) for pod in pods]
+    labelled: Labelled[str] = [(pod.meta.labels, pod.uid) for pod in pods]
     for term in spec.owners:
-        left = everyone
+        left = labelled
         if term.pod is not None or term.controller is not None or term.service_account_name is not None:
             left = [(pod.meta.labels, pod.uid) for pod in pods if _matches_besides_labels(term, pod)]
         if term.selector is not None:
@@ -69,10 +69,12 @@ def _is_for_any(spec: ReservationSpec, pod: Pod) -> bool:
 def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
     """Return whether a pod that matches the owners of a reservation can take it.
 
-    A pod that is being deleted can't: the reservation is for the next pod of its name. The exception is a
-    binding that names this reservation, which a former operator could not record. A pod that was bound
-    before the reservation's window can't take it either. A reservation for any pod of a workload is not for
+    A pod that is being deleted can't, because the reservation is for the next pod of its name. A pod that
+    was bound before the reservation's window can't either. A reservation for any pod of a workload is not for
     a pod that was bound before its creation, or with a binding that does not name it.
+
+    As an exception, a pod can take each reservation that its binding names, even if it is being deleted: an
+    earlier process bound the pod, and could not record the end of the reservation.
     """
     if entry.ahead:
         return False
@@ -112,7 +114,7 @@ def _matches_besides_labels(term: Owner, pod: Pod) -> bool:
 def _controls(owner: ControllerOwner, pod: Pod) -> bool:
     """Return whether the pod's controller is the named one, or a ReplicaSet of the named Deployment.
 
-    The name of a ReplicaSet is that of its Deployment with the hash that its pods have as a label.
+    A ReplicaSet is named after its Deployment and the hash that its pods have as a label.
     """
     controller = pod.meta.controller
     if controller is None:
@@ -133,36 +135,36 @@ def _controls(owner: ControllerOwner, pod: Pod) -> bool:
 _Owners = tuple[str, ...]
 """A namespace, and the owner terms of reservations in it as text."""
 
-_Place = tuple[str, ...]
-"""A namespace, and something that pods there may have."""
+_IndexKey = tuple[str, ...]
+"""A namespace, and a property of pods: a name, a controller, a label or a ServiceAccount."""
 
-# With more candidates than that, the result of comparing them is kept for equal pods; of a namespace
-# for so many kinds of pods.
+# With more candidates than _FEW, the result of comparing them is cached for equal pods. The cache of a
+# namespace has at most _MOST_CACHED kinds of pods.
 _FEW = 64
-_MOST_KEPT = 1024
+_MOST_CACHED = 1024
 
 
-class _Alike(NamedTuple):
-    """Locks of the same owners that are shared alike, and the places where they are found."""
+class _SameOwners(NamedTuple):
+    """Reservations with the same owners and the same sharing, and the keys under which they are indexed."""
 
     spec: ReservationSpec
     keys: dict[Key, None]
-    places: set[_Place]
+    index_keys: set[_IndexKey]
 
 
 class OwnerIndex:
     """Finds the reservations of a pod without comparing all of its namespace.
 
-    Reservations of a namespace with the same owners are compared once. In a namespace with many of them the
-    result is cached until one comes or goes: a pod's gate asks for it four times, and the pods of a workload
-    have the same result.
+    Reservations of a namespace with the same owners are compared once. In a namespace with many different
+    owners the result is cached until these change: the gate of a pod asks for it four times, and the pods of
+    a workload have the same result.
     """
 
     def __init__(self) -> None:
         self._owners: dict[Key, _Owners] = {}
-        self._alike: dict[_Owners, _Alike] = {}
-        self._places: defaultdict[_Place, dict[_Owners, None]] = defaultdict(dict)
-        self._kept: defaultdict[str, dict[object, list[_Owners]]] = defaultdict(dict)
+        self._same_owners: dict[_Owners, _SameOwners] = {}
+        self._by_key: defaultdict[_IndexKey, dict[_Owners, None]] = defaultdict(dict)
+        self._cached: defaultdict[str, dict[object, list[_Owners]]] = defaultdict(dict)
 
     def put(self, key: Key, spec: ReservationSpec) -> None:
         """Add a reservation, or replace its owners."""
@@ -172,39 +174,39 @@ class OwnerIndex:
             return
         self.discard(key)
         self._owners[key] = owners
-        if owners not in self._alike:
-            self._kept.pop(key.namespace, None)
-            places = {self._emptiest(key.namespace, term) for term in spec.owners}
-            self._alike[owners] = _Alike(spec, {}, places)
-            for place in places:
-                self._places[place][owners] = None
-        self._alike[owners].keys[key] = None
+        if owners not in self._same_owners:
+            self._cached.pop(key.namespace, None)
+            index_keys = {self._emptiest(key.namespace, term) for term in spec.owners}
+            self._same_owners[owners] = _SameOwners(spec, {}, index_keys)
+            for index_key in index_keys:
+                self._by_key[index_key][owners] = None
+        self._same_owners[owners].keys[key] = None
 
     def discard(self, key: Key) -> None:
         """Remove a reservation, if it is there."""
         owners = self._owners.pop(key, None)
         if owners is None:
             return
-        alike = self._alike[owners]
-        del alike.keys[key]
-        if alike.keys:
+        same = self._same_owners[owners]
+        del same.keys[key]
+        if same.keys:
             return
-        del self._alike[owners]
-        self._kept.pop(key.namespace, None)
-        for place in alike.places:
-            del self._places[place][owners]
-            if not self._places[place]:
-                del self._places[place]
+        del self._same_owners[owners]
+        self._cached.pop(key.namespace, None)
+        for index_key in same.index_keys:
+            del self._by_key[index_key][owners]
+            if not self._by_key[index_key]:
+                del self._by_key[index_key]
 
-    def _emptiest(self, namespace: str, term: Owner) -> _Place:
-        """Choose where a term is kept: a thousand workloads may share one label, and differ in another."""
-        places = [(namespace, *place) for place in _places_for(term)]
-        return min(places, key=lambda place: len(self._places.get(place, ())))
+    def _emptiest(self, namespace: str, term: Owner) -> _IndexKey:
+        """Return the key of a term with the fewest entries: many workloads may share one of its labels."""
+        index_keys = [(namespace, *pod_property) for pod_property in _required_by(term)]
+        return min(index_keys, key=lambda index_key: len(self._by_key.get(index_key, ())))
 
     def of(self, pod: Pod, *, special_only: bool = False) -> list[Key]:
         """Return the keys of the pod's own reservations, sorted. `special_only` omits those for workloads."""
         if not special_only:
-            return sorted(key for owners in self._matching(pod) for key in self._alike[owners].keys)
+            return sorted(key for owners in self._matching(pod) for key in self._same_owners[owners].keys)
         return sorted(
             key
             for spec, keys, _ in self._candidates(pod)
@@ -220,46 +222,46 @@ class OwnerIndex:
         """Return the owner terms that match a pod: by its name, and by the fields that equal pods share."""
         if not self._owners:
             return {}
-        named: dict[_Owners, None] = {}
-        alike: dict[_Owners, None] = {}
-        for place in _places_of(pod):
-            found = self._places.get((pod.meta.namespace, *place), {})
-            if place[:1] == ("pod",):
-                named = found
+        by_name: dict[_Owners, None] = {}
+        others: dict[_Owners, None] = {}
+        for pod_property in _properties_of(pod):
+            found = self._by_key.get((pod.meta.namespace, *pod_property), {})
+            if pod_property[:1] == ("pod",):
+                by_name = found
             else:
-                alike |= found
-        matching = dict.fromkeys(owners for owners in named if owns(self._alike[owners].spec, pod))
-        if len(alike) <= _FEW:
-            return matching | dict.fromkeys(owners for owners in alike if self._is_unnamed_owner(owners, pod))
-        kept, kind = self._kept[pod.meta.namespace], _kind_of(pod)
-        if kind not in kept:
-            if len(kept) >= _MOST_KEPT:
-                kept.clear()
-            kept[kind] = [owners for owners in alike if self._is_unnamed_owner(owners, pod)]
-        return matching | dict.fromkeys(kept[kind])
+                others |= found
+        matching = dict.fromkeys(owners for owners in by_name if owns(self._same_owners[owners].spec, pod))
+        if len(others) <= _FEW:
+            return matching | dict.fromkeys(each for each in others if self._is_unnamed_owner(each, pod))
+        cached, kind = self._cached[pod.meta.namespace], _kind_of(pod)
+        if kind not in cached:
+            if len(cached) >= _MOST_CACHED:
+                cached.clear()
+            cached[kind] = [owners for owners in others if self._is_unnamed_owner(owners, pod)]
+        return matching | dict.fromkeys(cached[kind])
 
     def _is_unnamed_owner(self, owners: _Owners, pod: Pod) -> bool:
-        terms = self._alike[owners].spec.owners
+        terms = self._same_owners[owners].spec.owners
         return any(term.pod is None and _term_matches(term, pod) for term in terms)
 
-    def _candidates(self, pod: Pod) -> list[_Alike]:
+    def _candidates(self, pod: Pod) -> list[_SameOwners]:
         if not self._owners:
             return []
         candidates: dict[_Owners, None] = {}
-        for place in _places_of(pod):
-            candidates |= self._places.get((pod.meta.namespace, *place), {})
-        return [self._alike[owners] for owners in candidates]
+        for pod_property in _properties_of(pod):
+            candidates |= self._by_key.get((pod.meta.namespace, *pod_property), {})
+        return [self._same_owners[owners] for owners in candidates]
 
 
 def _kind_of(pod: Pod) -> object:
-    """Return all that terms without a pod's name look at, other than its namespace."""
+    """Return the fields of a pod that terms without a pod's name compare, apart from the namespace."""
     controller = pod.meta.controller
     identity = controller and (controller.api_version, controller.kind, controller.name)
     return frozenset(pod.meta.labels.items()), identity, pod.spec.service_account_name
 
 
-def _places_for(term: Owner) -> list[tuple[str, ...]]:
-    """Return the key under which a term is indexed: a property of each pod that matches it."""
+def _required_by(term: Owner) -> list[tuple[str, ...]]:
+    """Return the properties that each pod has which matches a term. The term is indexed by one of them."""
     if term.pod is not None:
         return [("pod", term.pod.name)]
     if term.controller is not None:
@@ -272,8 +274,8 @@ def _places_for(term: Owner) -> list[tuple[str, ...]]:
     return [()]
 
 
-def _places_of(pod: Pod) -> Iterator[tuple[str, ...]]:
-    """Yield the keys under which terms that match a pod may be indexed."""
+def _properties_of(pod: Pod) -> Iterator[tuple[str, ...]]:
+    """Yield the properties of a pod by which the terms that match it may be indexed."""
     yield ()
     yield ("pod", pod.meta.name)
     if pod.meta.controller is not None:

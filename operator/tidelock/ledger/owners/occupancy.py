@@ -1,4 +1,4 @@
-"""Pods inside reservations: owners of one for reuse, and borrowers of a borrowable one."""
+"""Reports the pods that use reservations: owners of a reusable one, and borrowers of a borrowable one."""
 
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
@@ -10,13 +10,13 @@ from tidelock.model.api.reservation import BoundPod, Phase
 
 
 class Occupancy:
-    """Reports pods that have entered or left reservations, once they have been seen on the node."""
+    """Reports pods that have begun or stopped using reservations, once they have been seen on the node."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
     def report(self, entry: ReservationInfo, now: float) -> None:
-        """Compare the pods inside a reservation with those reported before."""
+        """Compare the pods that use a reservation with those that were reported before."""
         if entry.phase is not Phase.ACTIVE:
             return
         if entry.reservation.reusable:
@@ -31,11 +31,11 @@ class Occupancy:
             occupants.count_use(entry, now, occupied=first is not None)
             if first is not None:
                 entry.bound_pod = BoundPod(name=first.key.name, uid=first.uid)
-                text = f"pod {first.key} is in it, on {entry.node}"
+                text = f"pod {first.key} uses it on {entry.node}"
                 self._records.note(entry, Event.OCCUPY, reasons.OCCUPIED, text, now, now)
             else:
                 entry.bound_pod = None
-                text = f"{held_text(entry)}, with no owner in"
+                text = f"{held_text(entry)}, with no owner"
                 self._records.note(entry, Event.VACATE, reasons.VACANT, text, now, now)
         self._records.commit(entry)
 
@@ -45,9 +45,9 @@ class Occupancy:
         if was != str(bool(borrowers)):
             entry.transition_times["Lent"] = (str(bool(borrowers)), now)
             if borrowers:
-                text = f"pod {borrowers[0].key} borrows of it, on {entry.node}"
+                text = f"pod {borrowers[0].key} borrows from it on {entry.node}"
                 self._records.note(entry, Event.LEND, reasons.LENT, text, now, now)
             else:
-                text = f"{held_text(entry)}, with nobody who borrows of it"
+                text = f"{held_text(entry)}, with no borrowers"
                 self._records.note(entry, Event.REPAY, reasons.NOT_LENT, text, now, now)
         self._records.commit(entry)

@@ -1,4 +1,4 @@
-"""The pods that use the capacity of a reservation: owners of one for reuse, and borrowers."""
+"""The pods that use the capacity of a reservation: owners of a reusable one, and borrowers."""
 
 from functools import reduce
 from math import inf
@@ -26,13 +26,13 @@ def used(entry: ReservationInfo) -> Resources:
 
 
 def occupied_seconds(entry: ReservationInfo, now: float) -> float:
-    """Return for how many seconds there have been occupants."""
+    """Return the number of seconds for which there have been occupants."""
     occupied, since = entry.transition_times.get("Occupied", ("False", now))
     return entry.occupied_seconds + (max(now - since, 0.0) if occupied == "True" else 0.0)
 
 
 def count_use(entry: ReservationInfo, now: float, *, occupied: bool) -> None:
-    """Begin or stop to count the seconds for which there are occupants."""
+    """Start or stop counting the seconds for which there are occupants."""
     was, _ = entry.transition_times.get("Occupied", ("False", now))
     if was != str(occupied):
         entry.occupied_seconds = round(occupied_seconds(entry, now))

@@ -23,7 +23,7 @@ from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, cover
 from tidelock.model.reservation import Reservation
 from tidelock.model.reserve_pod import ReservePod
 
-# Most reservations that are remembered after their end, for pods that wait for them.
+# At most this many reservations are remembered after their end, for pods that wait for them.
 _MOST_FORMER = 1024
 
 
@@ -75,7 +75,7 @@ class Ownership:
                 self._for_workloads.add(entry.key.namespace)
 
     def contents(self) -> Mapping[Any, object]:
-        """Return which reservations have owners."""
+        """Return the names of reservations that have owners, by UID."""
         return dict(self._key_of)
 
     def remove(self, entry: ReservationInfo) -> None:
@@ -102,9 +102,9 @@ class Ownership:
         return next((text for key, text in reversed(self._ends.items()) if key in keys), "") if keys else ""
 
     def of(self, pod: Pod, among: Iterable[ReservationInfo] | None = None) -> list[ReservationInfo]:
-        """Return a pod's own reservations that have not ended, by name; of a group one for each node.
+        """Return a pod's own reservations that have not ended, by name. Of a group it is one for each node.
 
-        Thousands may be for any pod of its workload. `among` restricts the result to some of these.
+        Thousands may be for any pod of the workload, so `among` restricts those to some reservations.
         """
         if isinstance(pod, ReservePod):
             return []  # it owns nothing
@@ -188,7 +188,7 @@ class Ownership:
         return best if covers(released, enough) else offered
 
     def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[ReservationInfo]:
-        """Return the reservations on a node of pods, or reserve pods, that are nominated there."""
+        """Return the own reservations on a node of pods that are nominated there."""
         own = (entry for pod in nominated for entry in self.of(pod))
         return list(dict.fromkeys(entry for entry in own if entry.reserved and entry.node == node_name))
 

@@ -166,7 +166,7 @@ def test_nothing_is_kept_for_names_of_pods_that_no_lock_has() -> None:
     owners = index(a=spec({"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}))
     owners.discard(Key(NAMESPACE, "a"))
     names(owners)
-    assert not owners._places
+    assert not owners._by_key
 
 
 def test_of_many_locks_that_share_a_label_one_is_tried() -> None:
