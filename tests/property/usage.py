@@ -78,7 +78,8 @@ def check_parked(process: Process) -> None:
         )
     waiting = ledger.waiting_reservations
     assert not waiting.unanswered, "nobody is tried, and some that are alike have no answer"
-    lost = [key for key in waiting.waiting if key not in waiting._over_quota and key not in waiting._roomless]
+    refused = (waiting._over_quota, waiting._inadmissible)
+    lost = [key for key in waiting.waiting if not any(key in classes for classes in refused)]
     assert lost == list(process.decider.reservation_scheduler._resting), f"{lost} wait for nothing"
 
 

@@ -14,7 +14,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 
-# Reasons for which a reservation has lost its capacity; a later refusal doesn't overwrite them.
+# Reasons for which a reservation has lost its capacity. A later refusal doesn't overwrite them.
 _CAPACITY_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
@@ -64,7 +64,7 @@ class Admission:
         return False
 
     def renew_expiry(self, entry: ReservationInfo) -> None:
-        """Let a reservation that has begun end as its spec says, but later only if its quota allows that."""
+        """Apply the end in the spec of a reservation that has begun. A later end must be within its quota."""
         entry.resize_problem = ""
         if lifetime.wants_longer(entry) and (problem := self._quotas.problem(entry)):
             entry.resize_problem = problem

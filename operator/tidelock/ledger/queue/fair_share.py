@@ -21,7 +21,7 @@ _Totals = npt.NDArray[np.float64]
 
 
 class FairShares:
-    """The shares of all namespaces, as the ledger's charges and the nodes are now."""
+    """The shares of all namespaces, by the present charges of reservations and the present nodes."""
 
     def __init__(self, columns: Columns, quotas: Quotas) -> None:
         self._columns = columns
@@ -61,7 +61,7 @@ class FairShares:
         return [entry for *_, entry in ranked]
 
     def _shares_before(self, namespace: str, queue: list[ReservationInfo], totals: _Totals) -> list[float]:
-        """Yield the share that a namespace has at the turn of each of its reservations."""
+        """Return the share that a namespace has at the turn of each of its reservations."""
         columns = self._columns
         asked = np.array([columns.vector(entry.reservation.requests) for entry in queue])
         before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).reserved)

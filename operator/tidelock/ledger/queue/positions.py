@@ -1,8 +1,8 @@
 """The queue positions of reservations: how many others come before each, and when it may get capacity.
 
 A position assumes that each reservation before it gets capacity. A refused one leaves the share of its
-namespace as it is, so the next of that namespace comes sooner than published. Which of them fit is not known
-before.
+namespace as it is, so the next of that namespace comes sooner than published. It is not known in advance
+which of them fit.
 
 Positions change with each reservation that comes or goes, and each published position is a write. So they
 are computed at most once a second. Each reservation gets a new one at most every ten seconds, and a limited
@@ -18,24 +18,24 @@ from tidelock.ledger.queue.waiting import RENEWALS_A_SECOND, WaitingReservations
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model.api.reservation import Phase
 
-# Seconds between two looks, and how many reservations may wait for each second: 10,000 take 20 ms.
+# Seconds between two computations of at most this many positions. More take longer: 10,000 take 20 ms.
 _PAUSE = 1.0
-_LOOKED_AT_A_SECOND = 2000
+_COMPUTED_A_SECOND = 2000
 
-# An estimate by free amounts only holds for a reservation that waits for amounts only.
-_FOR_ROOM = frozenset(
+# Only for reservations with these reasons, the free amounts alone decide when they get capacity.
+_FOR_CAPACITY = frozenset(
     {reasons.INSUFFICIENT_CAPACITY, reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED}
 )
 
 
 class QueuePositions:
-    """Keeps the published queue positions.
+    """Publishes the queue positions of waiting reservations.
 
     Args:
-        waitlist: the waiting reservations.
+        waiting_reservations: the waiting reservations.
         shares: their order.
         forecast: returns the known ends of capacity in use.
-        tell: called with each reservation with another position than the published one.
+        publish: called with each reservation that has another position than the published one.
 
     """
 
@@ -44,17 +44,17 @@ class QueuePositions:
         waiting_reservations: WaitingReservations,
         shares: FairShares,
         forecast: Callable[[float], Forecast],
-        tell: Callable[[ReservationInfo], None],
+        publish: Callable[[ReservationInfo], None],
     ) -> None:
         self._waiting_reservations = waiting_reservations
         self._shares = shares
         self._forecast = forecast
-        self._tell = tell
-        self._next = 0.0  # by the waitlist's steady time
+        self._publish = publish
+        self._next = 0.0  # by the steady clock of the waiting reservations
 
     @property
     def due(self) -> float | None:
-        """When positions must be computed again, if ever."""
+        """When positions must be computed again, or None if nothing has changed."""
         return (
             self._waiting_reservations.steady.instant(self._next)
             if self._waiting_reservations.moved
@@ -62,7 +62,7 @@ class QueuePositions:
         )
 
     def line(self) -> list[ReservationInfo]:
-        """Return all that were tried and wait for their first capacity, in the order in which they get it."""
+        """Return the tried reservations that wait for their first capacity, in the order of the queue."""
         waiting = self._waiting_reservations.waiting.values()
         return self._shares.in_order(
             [entry for entry in waiting if entry.tried and entry.phase is Phase.PENDING]
@@ -73,7 +73,7 @@ class QueuePositions:
         if self.due is None or now < self.due:
             return
         line, at = self.line(), self._waiting_reservations.steady.at(now)
-        pause = max(_PAUSE, len(line) / _LOOKED_AT_A_SECOND)
+        pause = max(_PAUSE, len(line) / _COMPUTED_A_SECOND)
         news = list(_news(line))
         due = [
             (entry, place)
@@ -81,23 +81,23 @@ class QueuePositions:
             if at >= entry.placed_at + self._waiting_reservations.renewal
         ]
         due.sort(key=lambda each: each[0].placed_at)
-        told = due[: int(pause * RENEWALS_A_SECOND)]
-        forecast = self._forecast(now) if told else None
-        for entry, position in told:
+        published = due[: int(pause * RENEWALS_A_SECOND)]
+        forecast = self._forecast(now) if published else None
+        for entry, position in published:
             start = None if forecast is None else _estimate(entry, forecast)
             place = QueuePosition(position, len(line), start)
             entry.placed_at = at
             if place != entry.place:
                 entry.place = place
-                self._tell(entry)
-        self._waiting_reservations.moved = len(told) < len(news)
+                self._publish(entry)
+        self._waiting_reservations.moved = len(published) < len(news)
         self._next = at + pause
 
 
 def waits_for_capacity(entry: ReservationInfo) -> bool:
-    """Return whether a reservation waits for its first capacity from now on, alone and for nothing more."""
+    """Return whether a reservation without a group or a later window waits for free amounts alone."""
     waits = entry.phase is Phase.PENDING and not entry.ahead and entry.reservation.membership is None
-    return waits and entry.reason in _FOR_ROOM
+    return waits and entry.reason in _FOR_CAPACITY
 
 
 def _news(line: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:

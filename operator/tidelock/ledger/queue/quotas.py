@@ -1,9 +1,10 @@
 """The use of each namespace's ReservationQuotas, and whether a reservation may get more.
 
 A reservation with capacity counts with its amounts, and with its amounts times its lifetime. While its owner
-is being bound it counts as before, because it may come back. A reusable one counts as a whole. Where pods
-count as well, the amounts that they use of it are left out. A lifetime goes from the beginning to the latest
-granted end. So the use shrinks when a reservation ends or its spec asks for less, and not with time.
+is being bound it counts as before, because it may come back. A reusable one counts as a whole. Beside a
+ResourceQuota, which counts owners as pods, the amounts that they use are left out. A lifetime goes from the
+beginning to the latest granted end. So the use shrinks when a reservation ends or its spec asks for less, and
+not with time.
 
 A priority above 0 and preemption take capacity from other namespaces, so a quota must allow them. This is the
 rule of ResourceQuota for everything in `limitedResources`, such as PriorityClasses.
@@ -26,7 +27,7 @@ from tidelock.model.quotas import ReservationQuota, ResourceQuota
 class Charge:
     """The use of one reservation or of a namespace: amounts, and amounts times seconds.
 
-    `unused` are the amounts that no owner uses. An owner counts for the rest as a pod.
+    `unused` are the amounts that no owner uses. The rest counts as the requests of the owners.
     """
 
     reserved: Resources = field(default_factory=dict)
@@ -34,9 +35,11 @@ class Charge:
     unused: Resources = field(default_factory=dict)
 
     @classmethod
-    def of(cls, room: Resources, life: int, unused: Resources) -> "Charge":
+    def of(cls, amounts: Resources, life: int, unused: Resources) -> "Charge":
         """Return the use of amounts for a lifetime in seconds."""
-        return cls(room, {name: units * life for name, units in room.items()}, unused) if room else _NO_CHARGE
+        if not amounts:
+            return _NO_CHARGE
+        return cls(amounts, {name: units * life for name, units in amounts.items()}, unused)
 
     @classmethod
     def asked_for(cls, entry: ReservationInfo) -> "Charge":
@@ -52,7 +55,7 @@ class Charge:
         )
 
     def covers(self, other: "Charge") -> bool:
-        """Return whether the other use is not larger in any part."""
+        """Return whether the other use is at most this one, in amounts and in amounts times seconds."""
         return covers(self.reserved, other.reserved) and covers(self.seconds, other.seconds)
 
 
@@ -79,7 +82,8 @@ class Quotas:
         resource_quotas: all ResourceQuotas.
 
     Attributes:
-        changed: namespaces whose quotas, or their use, have changed since `QuotaController` looked last.
+        changed: namespaces with quotas that have changed, or are used in another way, since `QuotaController`
+            looked last.
 
     """
 
@@ -127,11 +131,11 @@ class Quotas:
         """Count a reservation as it is now."""
         before = self._charges.get(entry.key, _NO_CHARGE)
         bound = entry.phase is Phase.BOUND
-        room, unused = (before.reserved, before.unused) if bound else (entry.reserved, _unused(entry))
-        self._replace(entry.key, before, Charge.of(room, lifetime.granted_seconds(entry), unused))
+        reserved, unused = (before.reserved, before.unused) if bound else (entry.reserved, _unused(entry))
+        self._replace(entry.key, before, Charge.of(reserved, lifetime.granted_seconds(entry), unused))
 
     def remove(self, entry: ReservationInfo) -> None:
-        """Count a reservation that is gone no more."""
+        """Stop counting a reservation that is gone."""
         self._replace(entry.key, self._charges.get(entry.key, _NO_CHARGE), _NO_CHARGE)
 
     def contents(self) -> Mapping[Any, object]:
@@ -178,27 +182,27 @@ class Quotas:
             del self._used[key.namespace]
         self.changed[key.namespace] = None
         if not (after.covers(before) and covers(after.unused, before.unused)):
-            self._tell_of_room(key.namespace)
+            self._report_freed(key.namespace)
 
     def _quota_changed(self, old: ReservationQuota | None, new: ReservationQuota | None) -> None:
         for namespace in {quota.meta.namespace for quota in (old, new) if quota is not None}:
             self.changed[namespace] = None
             for listener in self._on_change:
                 listener(namespace)
-            self._tell_of_room(namespace)
+            self._report_freed(namespace)
 
     def _resource_quota_changed(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
         for namespace in {quota.meta.namespace for quota in (old, new) if quota is not None}:
             if any(quota.spec.count_against_resource_quota for quota in self._quotas.of(namespace)):
-                self._tell_of_room(namespace)
+                self._report_freed(namespace)
 
-    def _tell_of_room(self, namespace: str) -> None:
+    def _report_freed(self, namespace: str) -> None:
         for listener in self._on_room:
             listener(namespace)
 
 
 def _unnamed(quotas: Collection[ReservationQuota], entry: ReservationInfo) -> Iterator[str]:
-    """Return the part of a spec that needs a quota and has none, or an empty text."""
+    """Yield the parts of a spec that only a quota can allow, if no quota of the namespace does."""
     if entry.reservation.priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
         wanted = f"spec.priority {entry.reservation.priority}"
         yield f"{wanted} needs a ReservationQuota with maxPriority, and there is none"

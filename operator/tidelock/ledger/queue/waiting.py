@@ -1,9 +1,9 @@
 """The reservations that wait for capacity or quota, and which of them must be tried.
 
 A reservation that is new or has changed is untried. A refused one is set aside until capacity comes free, or
-until its quota allows more. Of equal reservations the first is tried for all. If it is refused again, all
-are. Any other result answers nothing for the others, and the next one follows: at once, or when no other is
-left to be tried.
+until its quota allows more. Of equal reservations the first is tried for all. If it is refused again, the
+refusal holds for all. Any other result says nothing about the others, so the next one is tried: at once, or
+when no untried reservation is left.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -17,15 +17,15 @@ from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
 
 # The numbers of a waiting reservation are renewed at most this often (seconds): each event of a busy cluster
-# would otherwise rewrite the status of every waiting one. Of many that wait, so many are renewed a second.
+# would otherwise rewrite the status of every waiting one. At most so many of them are renewed in a second.
 REFUSAL_RENEWAL = 10.0
 RENEWALS_A_SECOND = 50
-# Of equal reservations the first is tried for all. So many others at a time have their numbers renewed.
+# Of equal reservations the first is tried for all. So many others are tried as well, to renew their numbers.
 _RENEWED = 16
 
 
 class WaitingReservations:
-    """All reservations that want something.
+    """All reservations that wait for capacity or quota.
 
     Args:
         groups: the groups. Members of a group are tried together.
@@ -34,7 +34,7 @@ class WaitingReservations:
         waiting: reservations that want capacity: their first, more, or on another node.
         untried: the waiting reservations that must be tried now.
         outlasting: reservations with capacity that may live longer if their quota allows it.
-        refusers: plugins that have refused reservations since all that wait were tried last.
+        refusers: plugins that have refused reservations since all classes were tried last.
         moved: whether positions must be computed again.
         steady: the clock of waiting times and published texts.
         since: when each reservation began to wait, as this process saw it, by that clock.
@@ -51,7 +51,7 @@ class WaitingReservations:
         self.since: dict[Key, float] = {}
         self._groups = groups
         self._over_quota = EquivalenceClasses(quota_demand)
-        self._roomless = EquivalenceClasses(capacity_demand)
+        self._inadmissible = EquivalenceClasses(capacity_demand)
         self._asked: dict[Key, Hashable] = {}  # the request when it was tried last
 
     @property
@@ -60,7 +60,7 @@ class WaitingReservations:
         return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
 
     def update(self, entry: ReservationInfo) -> None:
-        """Note whether a reservation wants capacity now. One that begins to is untried."""
+        """Note whether a reservation wants capacity now. One that has just begun to is untried."""
         key = entry.key
         if not (entry.wanting or lifetime.wants_longer(entry)):
             self._over_quota.discard(key)
@@ -69,7 +69,7 @@ class WaitingReservations:
             self.since.pop(key, None)
             self.moved |= self.waiting.pop(key, None) is not None and entry.tried
             self._asked.pop(key, None)
-            self._roomless.discard(key)
+            self._inadmissible.discard(key)
             self._go_on_after(key)
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
@@ -78,7 +78,7 @@ class WaitingReservations:
             self.renew(entry)  # the last refusal says nothing about the new request
 
     def contents(self) -> Mapping[Any, object]:
-        """Return which reservations wait. The rest depends on the history."""
+        """Return the names of waiting reservations. Everything else depends on the history."""
         return dict.fromkeys(self.waiting)
 
     def remove(self, entry: ReservationInfo) -> None:
@@ -87,69 +87,69 @@ class WaitingReservations:
         self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
         self.outlasting.pop(entry.key, None)
-        self._unpark(entry)
+        self._forget_refusal(entry)
 
     def over_quota(self, entry: ReservationInfo) -> bool:
         """Return whether a reservation waits until its quota allows more."""
         return entry.key in self._over_quota
 
     def park(self, entry: ReservationInfo) -> None:
-        """Have a reservation wait until its quota allows more: capacity, or a longer life."""
+        """Mark a reservation as over quota until its quota allows more capacity, or a longer life."""
         self._over_quota.put(entry)
         if entry.wanting:
             self._asked[entry.key] = question(entry)
-            self._roomless.discard(entry.key)
+            self._inadmissible.discard(entry.key)
             self._go_on_after(entry.key)
 
     def set_aside(self, entry: ReservationInfo) -> None:
-        """Have a reservation wait until capacity comes free."""
+        """Mark a waiting reservation as inadmissible until capacity comes free."""
         if entry.key in self.waiting and not self.over_quota(entry):
             self._asked[entry.key] = question(entry)
-            self._roomless.put(entry)
+            self._inadmissible.put(entry)
             self._go_on_after(entry.key)
 
     def leave_out(self, entry: ReservationInfo) -> None:
         """Leave a waiting reservation out of all trials until it is renewed."""
         self.untried.pop(entry.key, None)
-        self._roomless.discard(entry.key)
+        self._inadmissible.discard(entry.key)
         self._go_on_after(entry.key)
 
     def renew(self, entry: ReservationInfo) -> None:
         """Try a waiting reservation again as if it were new, because its request has changed."""
         if entry.key in self.waiting:
-            self._unpark(entry)
+            self._forget_refusal(entry)
             self.untried[entry.key] = entry
 
     def retry(self, entries: Iterable[ReservationInfo]) -> None:
-        """Try those of some reservations again that wait."""
+        """Try the given reservations again, except for those that do not wait."""
         for entry in entries:
             if entry.key in self.waiting:
-                self._roomless.discard(entry.key)
+                self._inadmissible.discard(entry.key)
                 self.untried[entry.key] = entry
 
     def forget(self) -> None:
-        """Forget all refusals, so everything that waits is tried again. No answer changes by that."""
+        """Forget all refusals, so everything that waits is tried again. This changes no answer."""
         for entry in self.waiting.values():
             self.renew(entry)
 
     def try_parked(self, namespace: str) -> None:
-        """Try the reservations of a namespace again that wait for quota."""
-        self._retry_parked(self._over_quota.take_first(namespace))
+        """Try reservations of a namespace that wait for quota: the first of each class, and of each group."""
+        self._retry_over_quota(self._over_quota.take_first(namespace))
         self.retry(self._groups.over_quota(namespace))
 
     def note_within_quota(self, entry: ReservationInfo) -> None:
         """Note that a reservation is within its quota, so the next of its class follows."""
-        self._retry_parked(self._over_quota.take_after(entry.key))
+        self._retry_over_quota(self._over_quota.take_after(entry.key))
 
     @property
     def unanswered(self) -> bool:
-        """Whether any class has no answer."""
-        return self._roomless.open or self._over_quota.open
+        """Whether the answer for any class is unknown."""
+        return self._inadmissible.open or self._over_quota.open
 
     def try_unanswered(self) -> None:
         """Try the next reservation of each class without an answer."""
-        self.retry(self._roomless.take_open())
-        self._retry_parked(self._over_quota.take_open())
+        self.retry(self._inadmissible.take_open())
+        self._retry_over_quota(self._over_quota.take_open())
 
     def take(self, *, untried_only: bool) -> list[ReservationInfo]:
         """Take out the reservations that must be tried, in their order: those that are new or have changed.
@@ -157,8 +157,8 @@ class WaitingReservations:
         If capacity came free, also the first of each class, and a few others to renew their numbers.
         """
         if not untried_only:
-            self.retry(self._roomless.take_first_of_all())
-            self.retry(self._roomless.take_longest(_RENEWED))
+            self.retry(self._inadmissible.take_first_of_all())
+            self.retry(self._inadmissible.take_longest(_RENEWED))
             self.refusers.clear()
         untried, self.untried = self.untried, {}
         return sorted(
@@ -166,18 +166,18 @@ class WaitingReservations:
             key=lambda entry: entry.order,
         )
 
-    def _retry_parked(self, entries: list[ReservationInfo]) -> None:
+    def _retry_over_quota(self, entries: list[ReservationInfo]) -> None:
         self.outlasting.update({entry.key: entry for entry in entries if lifetime.wants_longer(entry)})
         self.retry(entries)
 
     def _go_on_after(self, key: Key) -> None:
         """Try the next reservation of a class after one without an answer for the others."""
-        self.retry(self._roomless.take_after(key))
-        self._retry_parked(self._over_quota.take_after(key))
+        self.retry(self._inadmissible.take_after(key))
+        self._retry_over_quota(self._over_quota.take_after(key))
 
-    def _unpark(self, entry: ReservationInfo) -> None:
-        """Stop waiting for anything."""
+    def _forget_refusal(self, entry: ReservationInfo) -> None:
+        """Remove a reservation from its classes. It is neither over quota nor inadmissible any more."""
         self._asked.pop(entry.key, None)
         self._over_quota.discard(entry.key)
-        self._roomless.discard(entry.key)
+        self._inadmissible.discard(entry.key)
         self._go_on_after(entry.key)
