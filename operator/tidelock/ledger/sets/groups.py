@@ -1,12 +1,13 @@
-"""Groups of reservations: enough members have capacity, or had it until their pods took it, or none has.
+"""Groups of reservations that get capacity together: either enough members have it, or none has.
 
     short --enough members fit in one step--> held --all are stored, each with its node--> committed
       ^                                                                                        |
       +---------------- a member loses its capacity, and too few are left ---------------------+
 
-The spec of each member describes its group, so the members are the only source. A member reports Active once
-its group is committed. A process that ends before that has promised nothing. The next one finds enough
-members with capacity, or waits for capacity again with all members.
+A member counts as well once its pod has taken the capacity. The spec of each member describes its group, so
+the members are the only source. A member reports Active once its group is committed. A process that ends
+before that has promised nothing. The next process finds enough members with capacity, or lets all members
+wait for capacity again.
 """
 
 from collections import defaultdict
@@ -42,7 +43,7 @@ class Group:
 
     Attributes:
         size: number of members in the spec.
-        least: number of members that must have capacity, or none may have.
+        least: number of members that must have capacity. With fewer, no member keeps any.
         over_quota: whether a quota on their sum was among the reasons of the last refusal.
         fault: an error of the operator when it settled the group.
 
@@ -97,7 +98,7 @@ class Group:
 
     @property
     def spare(self) -> int:
-        """Number of waiting members that the group does not need; negative while members are missing."""
+        """Number of waiting members that the group does not need, negative while members are missing."""
         return self.served + len(self.waiting) - self.least
 
     @property
@@ -107,13 +108,13 @@ class Group:
 
     @property
     def began(self) -> float | None:
-        """The instant at which the group was first active, from which all its members' time counts."""
+        """The instant at which the group was first active. The lifetimes of all members count from it."""
         began = (entry.activated_at for entry in self.members.values() if entry.activated_at is not None)
         return min(began, default=None)
 
     @property
     def late(self) -> list[ReservationInfo]:
-        """Members without a lifetime while that of others has begun."""
+        """Waiting members without a lifetime, if that of other members has begun."""
         if self.began is None:
             return []
         return [entry for entry in self.waiting if entry.activated_at is None]
@@ -164,7 +165,8 @@ class Groups:
     def problem(self, reservation: Reservation) -> str:
         """Return why a new reservation can't be a member of the group that its spec names, or an empty text.
 
-        The operator creates no such member. A user who did could have any number be tried in one step.
+        The operator creates no such member. Otherwise a user could add any number of members, which
+        are tried in one step.
         """
         group, membership = (
             self.of(reservation),
@@ -179,7 +181,7 @@ class Groups:
         return ""
 
     def update(self, entry: ReservationInfo) -> None:
-        """Add a reservation that is new to its group, if it is in one, and have the group settled."""
+        """Add a new reservation to its group, if it is in one, and schedule the settlement of the group."""
         if entry.reservation.membership is None:
             return
         if not entry.outside:
@@ -197,11 +199,11 @@ class Groups:
         if entry.key in group.members:
             return
         group.members[entry.key] = entry
-        # One that is stored as active was given together with the others.
+        # A member that is stored as Active was committed together with the others.
         group.give(given=group.group_committed or entry.reservation.status.get("phase") == Phase.ACTIVE)
 
     def remove(self, entry: ReservationInfo) -> None:
-        """Take a reservation that is gone out of its group."""
+        """Remove a reservation that is gone from its group."""
         group = self.of(entry.reservation)
         if group is not None and group.members.pop(entry.key, None) is not None:
             self._unsettle(group)
@@ -214,7 +216,7 @@ class Groups:
         return {key: sorted(group.members) for key, group in self._groups.items()}
 
     def begins(self, entry: ReservationInfo, now: float) -> float:
-        """Return when the lifetime of a reservation begins that gets capacity now: with that of its group."""
+        """Return when the lifetime of a newly placed reservation begins: now, or with that of its group."""
         group = self.of(entry.reservation)
         began = group.began if group is not None else None
         return now if began is None else began
@@ -222,21 +224,21 @@ class Groups:
     def _unsettle(self, group: Group | None) -> None:
         if group is not None:
             self.unsettled[group.key] = None
-            self._tell(group)
+            self._notify(group)
 
     def note_fault(self, key: GroupKey, fault: str) -> None:
-        """Note that the operator failed to settle a group, or, with an empty text, that it did not."""
+        """Note why the operator failed to settle a group, or with an empty text that it succeeded."""
         group = self._groups.get(key)
         if group is not None and group.fault != fault:
             group.fault = fault
-            self._tell(group)
+            self._notify(group)
 
-    def _tell(self, group: Group) -> None:
+    def _notify(self, group: Group) -> None:
         for listener in self._listeners:
             listener(Key(group.key.namespace, group.key.name))
 
     def over_quota(self, namespace: str) -> list[ReservationInfo]:
-        """Yield the first waiting member of each group of a namespace that is short and over its quota.
+        """Return the first waiting member of each incomplete group of a namespace that is over its quota.
 
         A member that waits beside a complete group is tried alone.
         """
@@ -250,7 +252,7 @@ class Groups:
         return [group for key in keys if (group := self._groups.get(key)) is not None]
 
     def open_to(self, pod: Pod, own: list[ReservationInfo]) -> list[ReservationInfo]:
-        """Return the own reservations that a pod can take: of a group one for each node.
+        """Return the own reservations that a pod can take. Of a group it is one for each node.
 
         A pod that has taken a member takes no other one, even if only its binding names the first.
         """
@@ -266,17 +268,17 @@ class Groups:
         return sorted(chosen, key=lambda entry: entry.key)
 
     def taken(self, own: Iterable[ReservationInfo], node_name: str) -> list[ReservationInfo]:
-        """Return the reservations that a pod takes on a node: of a group one, there if possible."""
+        """Return the reservations that a pod takes on a node. Of a group it is one, there if possible."""
         chosen: dict[object, ReservationInfo] = {}
         for entry in own:
             key = GroupKey.of(entry) or entry.key
-            if key not in chosen or _farther(chosen[key], node_name) > _farther(entry, node_name):
+            if key not in chosen or _rank(chosen[key], node_name) > _rank(entry, node_name):
                 chosen[key] = entry
         return list(chosen.values())
 
 
 def _choices(group: Group, pod: Pod, entries: list[ReservationInfo]) -> list[ReservationInfo]:
-    """Yield the members of a group that a pod can take, one for each node: one that is large enough."""
+    """Return the members of a group that a pod can take: one for each node, large enough if possible."""
     took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
     if took:
         return [entry for entry in entries if entry in took]
@@ -290,8 +292,8 @@ def _choices(group: Group, pod: Pod, entries: list[ReservationInfo]) -> list[Res
     return list(best.values())
 
 
-def _farther(entry: ReservationInfo, node_name: str) -> tuple[bool, bool, Key]:
-    """Order members by how little a pod on a node would leave to others if it took one."""
+def _rank(entry: ReservationInfo, node_name: str) -> tuple[bool, bool, Key]:
+    """Return a sort key: members on the node come first, then those that still wait for capacity."""
     return entry.node != node_name, entry.phase is not Phase.PENDING, entry.key
 
 

@@ -18,7 +18,7 @@ class Schedules:
         self._listeners: list[Callable[[OwnerReference, ReservationInfo], None]] = []
 
     def on_change(self, listener: Callable[[OwnerReference, ReservationInfo], None]) -> None:
-        """Call a function with each reservation of a schedule that has changed or goes, and the schedule."""
+        """Call a function with a schedule and its reservation, if that reservation has changed or goes."""
         self._listeners.append(listener)
 
     def windows(self, uid: str) -> list[ReservationInfo]:
@@ -38,7 +38,7 @@ class Schedules:
         return {uid: sorted(windows) for uid, windows in self._windows.items()}
 
     def remove(self, entry: ReservationInfo) -> None:
-        """Take a reservation that is gone out of its schedule."""
+        """Remove a reservation that is gone from its schedule."""
         if entry.key in self._schedule_of:
             self.note(entry)
             uid = self._schedule_of.pop(entry.key).uid
@@ -47,7 +47,7 @@ class Schedules:
                 del self._windows[uid]
 
     def note_all(self) -> None:
-        """Return the reservations of each schedule."""
+        """Call the listeners with the reservations of all schedules."""
         for windows in tuple(self._windows.values()):
             for entry in windows.values():
                 self.note(entry)

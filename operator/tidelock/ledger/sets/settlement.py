@@ -1,4 +1,4 @@
-"""Settles groups after changes of members: each is committed, or gives its capacity back, as a whole."""
+"""Settles groups after changes of members: each is committed, or loses its capacity, as a whole."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from tidelock.model.meta import ObjectMeta
 
 
 class GroupSettlement:
-    """Settles groups."""
+    """Settles the groups that have changed."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class GroupSettlement:
         self._retries: Timers[GroupKey] = Timers()
 
     def next_due(self) -> float | None:
-        """Return when a group that could not be settled is settled again."""
+        """Return when to try again to settle a group for which that failed."""
         return self._retries.next()
 
     def settle_all(self, now: float) -> None:
-        """Settle the groups that have changed, and those that change by that. Each fails at most once."""
+        """Settle the groups that have changed, and those that this changes. Each fails at most once."""
         for key in self._retries.pop_due(now):
             self._groups.unsettled[key] = None
         failed: set[GroupKey] = set()
@@ -51,7 +51,7 @@ class GroupSettlement:
                     failed.add(group.key)
 
     def _attempt(self, group: Group, now: float) -> bool:
-        """Settle a group, or try again later. Return whether that succeeded."""
+        """Settle a group, or schedule another attempt. Return whether it succeeded."""
         meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
         self._recovery.checkpoint()
         with Attempt(partial(self._recovery.on_failure, "due", "ReservationGroup", meta)) as attempt:
@@ -85,7 +85,7 @@ class GroupSettlement:
             self._placement.displace(entry, reasons.GROUP_INCOMPLETE, text, now)
         if group.doomed:
             for entry in group.waiting:
-                text = f"too many locks of group {group.key.name} are over for it to be whole again"
+                text = f"too many locks of group {group.key.name} have ended for it to be complete again"
                 self._records.end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
         elif group.spare < 0:
             for entry in group.waiting:  # they wait for members now, whatever they were refused for before
