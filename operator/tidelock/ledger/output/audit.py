@@ -46,20 +46,20 @@ class Record:
 
     @property
     def used(self) -> bool:
-        """Whether an owner came."""
+        """Whether an owner has used the reservation."""
         return bool(self.pod or self.occupied)
 
     @property
     def text(self) -> str:
-        """The durations and the requester in a line."""
-        told = [f"waited {self.waited:g}s"]
+        """The durations and the requester, in one line."""
+        parts = [f"waited {self.waited:g}s"]
         if self.active_at:
-            told.append(f"idle {self.idle:g}s")
+            parts.append(f"idle {self.idle:g}s")
         if self.occupied:
-            told.append(f"occupied {self.occupied:g}s")
+            parts.append(f"occupied {self.occupied:g}s")
         if self.asked_by:
-            told.append(f"asked for by {self.asked_by}")
-        return ", ".join(told)
+            parts.append(f"asked for by {self.asked_by}")
+        return ", ".join(parts)
 
 
 def record(entry: ReservationInfo, now: float) -> Record:
@@ -68,7 +68,7 @@ def record(entry: ReservationInfo, now: float) -> Record:
     end = entry.finished_at if ended and entry.finished_at is not None else now
     began = entry.activated_at
     occupied = occupants.occupied_seconds(entry, end)
-    room = (
+    amounts = (
         {name: units for name, units in reservation.pod.requests.items() if name != PODS}
         if reservation.pod
         else {}
@@ -87,7 +87,7 @@ def record(entry: ReservationInfo, now: float) -> Record:
         outcome=entry.phase.value if ended else DELETED,
         reason=entry.reason,
         node=entry.node,
-        resources=format_resources(room),
+        resources=format_resources(amounts),
         pod=entry.bound_pod.name if entry.bound_pod is not None else "",
     )
 

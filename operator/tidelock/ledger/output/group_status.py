@@ -71,7 +71,7 @@ def missed_deadline(stored: ReservationGroup, group: Group | None, now: float) -
 
 
 def _phase(stored: ReservationGroup, group: Group | None, now: float) -> Phase:
-    """Return the phase of a group by those of its members. It has ended once all of them have."""
+    """Return the phase of a group, which follows from its members. It has ended once all of them have."""
     late = missed_deadline(stored, group, now)
     if group is None:
         return Phase.REJECTED if late else Phase.PENDING
@@ -111,7 +111,7 @@ def _cause(
         default=None,
     )
     if cause is None:
-        return reasons.GROUP_INCOMPLETE, f"{size} locks have room, until all of them are stored"
+        return reasons.GROUP_INCOMPLETE, f"{size} locks have capacity, and wait until all of them are stored"
     return cause.reason, f"{cause.key.name}: {cause.message}"
 
 
@@ -131,7 +131,7 @@ def _instants(
 
 
 def _aspects(phase: Phase, reason: str, message: str) -> Iterator[Aspect]:
-    """Return the conditions of a group. One that has served its purpose is ready."""
+    """Yield the conditions of a group. Without Ready, it counts as ready."""
     active = phase is Phase.ACTIVE
     yield Aspect("Active", str(active), reason, message)
     if phase not in (Phase.CONSUMED, Phase.EXPIRED):

@@ -1,4 +1,4 @@
-"""The windows that a ReservationSchedule wants, and its status as plain JSON values."""
+"""Computes the windows that a ReservationSchedule wants, and renders its status as plain JSON values."""
 
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ _NEVER = (
 class WindowPlan(NamedTuple):
     """The names of the windows that a schedule wants at an instant, and the reservations to delete.
 
-    `last` is the start of the last window that has begun and was created, `next` that of the next one.
+    `last` is the start of the last window that has begun and was created, `next` the start of the next one.
     """
 
     wanted: list[str]
@@ -34,9 +34,9 @@ def plan_windows(
 ) -> WindowPlan:
     """Compare a schedule with the reservations that it has created.
 
-    A window that has begun is created once. `begun` is the start of the last one that was seen. The status
-    has earlier ones. A window that has not begun exists as long as the schedule wants it, and is created
-    again when the template has changed.
+    A window that has begun is created once. `begun` is the start of the last window that was seen, and the
+    status has the start of an earlier one. A window that has not begun exists as long as the schedule wants
+    it, and is created again when the template has changed.
     """
     starts = (entry.reservation.start_at or 0.0 for entry in windows if not _ahead(entry, now))
     last = max((schedule.last_start(now), begun, *starts))
@@ -104,7 +104,7 @@ def _window(entry: ReservationInfo) -> dict[str, str]:
 
 
 def _aspects(schedule: ReservationSchedule, plan: WindowPlan, planned: int, problem: str) -> Iterator[Aspect]:
-    """Return the conditions of a schedule. A suspended one is ready."""
+    """Yield the conditions of a schedule. A suspended one is ready."""
     if schedule.problem:
         yield Aspect("Ready", "False", reasons.INVALID_SPEC, schedule.problem)
         yield Aspect("Stalled", "True", reasons.INVALID_SPEC, schedule.problem)

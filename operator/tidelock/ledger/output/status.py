@@ -24,14 +24,15 @@ from tidelock.model.quotas import ReservationQuota
 # One condition before its times are known: type, status, reason, message.
 _Aspect = tuple[str, bool, str, str]
 
-# Clients need not wait for these: they have served their purpose, or their time has not come.
+# Phases without the condition Ready: the reservation has served its purpose, or its window is yet to begin.
 _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.PLANNED})
 
 
 def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
     """Render the status of a reservation. A condition keeps its transition time while its status lasts."""
     spec = entry.reservation.spec
-    aspects = _aspects(entry) if _told(entry) else _expectations(entry)
+    reports_phase = _reports_phase(entry)
+    aspects = _aspects(entry) if reports_phase else _expectations(entry)
     conditions = [_condition(entry, aspect, now) for aspect in aspects]
     present = {condition["type"] for condition in conditions}
     entry.transition_times = {
@@ -39,7 +40,7 @@ def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
     }
     status: dict[str, Any] = {
         "observedGeneration": entry.reservation.meta.generation,
-        "phase": (entry.phase if _told(entry) else Phase.PENDING).value,
+        "phase": (entry.phase if reports_phase else Phase.PENDING).value,
         "epoch": entry.epoch,
         "conditions": conditions,
     }
@@ -70,20 +71,20 @@ def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
 
 def _moves(entry: ReservationInfo) -> dict[str, Any]:
     """Return the migration plan, and the number of pods that have moved."""
-    told: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
-    return told if entry.plan is None else told | {"plan": render_plan(entry.plan)}
+    status: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
+    return status if entry.plan is None else status | {"plan": render_plan(entry.plan)}
 
 
 def _queue(entry: ReservationInfo, place: QueuePosition) -> dict[str, Any]:
     """Return the queue position, the earliest possible start, and the node with kept capacity."""
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "position": place.position,
         "length": place.length,
         "place": f"{place.position}/{place.length}",
     }
     if place.start is not None:
-        told["estimatedStart"] = format_instant(place.start)
-    return told | {"earmark": entry.earmark} if entry.earmark else told
+        status["estimatedStart"] = format_instant(place.start)
+    return status | {"earmark": entry.earmark} if entry.earmark else status
 
 
 def _use(entry: ReservationInfo) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def shown_resources(entry: ReservationInfo) -> Resources:
 
 
 def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Return the conditions as kstatus reads them. A reservation that has served its purpose is ready."""
+    """Yield the conditions as kstatus reads them. Without Ready, a reservation counts as ready."""
     active = entry.phase is Phase.ACTIVE and not entry.violation
     lapsed = _lapsed_text(entry)
     commitment = _commitment(entry)
@@ -155,13 +156,13 @@ def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 
 def _expectations(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Return the reason and message of a member with capacity whose group is not committed."""
+    """Yield the conditions of a member that has capacity while its group is not committed."""
     text = f"{entry.message}, and waits until all locks of its group are stored"
     for name in ("Active", "Ready", "Reconciling"):
         yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
 
 
-def _told(entry: ReservationInfo) -> bool:
+def _reports_phase(entry: ReservationInfo) -> bool:
     """Return whether a reservation may report Active: not before its group is committed."""
     return entry.group_committed or entry.phase is not Phase.ACTIVE
 
@@ -179,7 +180,7 @@ def _awaited(entry: ReservationInfo) -> tuple[str, str] | None:
 
 
 def _obstacle(entry: ReservationInfo) -> tuple[str, str] | None:
-    """Return why a reservation makes no progress by itself, or not for now."""
+    """Return why a reservation makes no progress, for good or for now."""
     if entry.problem and not entry.final:
         failed = entry.reservation.failure
         return reasons.INTERNAL_ERROR if failed else reasons.INVALID_SPEC, entry.problem
@@ -189,7 +190,7 @@ def _obstacle(entry: ReservationInfo) -> tuple[str, str] | None:
 
 
 def _readiness(entry: ReservationInfo) -> tuple[bool, str, str]:
-    """Return whether an active reservation is ready: so are its node, its lease and its commit."""
+    """Return whether an active reservation is ready, by its node, lease, commit and borrowers."""
     if entry.node_problem is not None:
         return False, *entry.node_problem
     if lapsed := _lapsed_text(entry):
@@ -216,14 +217,14 @@ def _commitment(entry: ReservationInfo) -> tuple[bool, str, str] | None:
 
 
 def _planned_moves(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Return the migration plan of a reservation, and how to approve it."""
+    """Yield the migration plan of a reservation as a condition, and how to approve it."""
     plan, asks = entry.plan, migration_asked(entry.reservation)
     if asks is None or not entry.may_move:
         return
     if plan is None:
-        yield "MovePlanned", False, reasons.NO_MOVES, entry.move_problem or "nobody has looked for moves yet"
+        yield "MovePlanned", False, reasons.NO_MOVES, entry.move_problem or "no plan was searched for yet"
         return
-    would = f"room would come of moving {plan.text}"
+    would = f"capacity would be freed by moving {plan.text}"
     how = f"{would}; approved with spec.mayMove.approve {plan.token}"
     if plan.under_way:
         yield "MovePlanned", True, reasons.MOVING, f"moving {plan.text}"
@@ -237,20 +238,20 @@ def _planned_moves(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 
 def _occupancy(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Return the owners that use a reusable reservation."""
+    """Yield the owners that use a reusable reservation as a condition."""
     if not entry.reservation.reusable or entry.phase is not Phase.ACTIVE:
         return
     if entry.bound_pod is None:
-        yield "Occupied", False, reasons.VACANT, "no owner is in"
+        yield "Occupied", False, reasons.VACANT, "no owner uses it"
     else:
         others = len(occupants.bound_occupants(entry)) - 1
         more = f", and {others} more" if others > 0 else ""
-        text = f"pod {entry.key.namespace}/{entry.bound_pod.name} is in{more}"
+        text = f"pod {entry.key.namespace}/{entry.bound_pod.name} uses it{more}"
         yield "Occupied", True, reasons.OCCUPIED, text
 
 
 def _lending(entry: ReservationInfo) -> Iterator[_Aspect]:
-    """Return the borrowers of a reservation."""
+    """Yield the borrowers of a reservation as a condition."""
     if not entry.reservation.borrowable or entry.phase is not Phase.ACTIVE:
         return
     noted, _ = entry.transition_times.get("Lent", ("False", 0.0))
@@ -261,14 +262,14 @@ def _lending(entry: ReservationInfo) -> Iterator[_Aspect]:
             "Lent",
             True,
             reasons.LENT,
-            f"pod {names[0]} borrows of it{more}" if names else "pods borrow of it",
+            f"pod {names[0]} borrows from it{more}" if names else "pods borrow from it",
         )
     else:
-        yield "Lent", False, reasons.NOT_LENT, "nobody borrows of it"
+        yield "Lent", False, reasons.NOT_LENT, "no pod borrows from it"
 
 
 def _ending_text(entry: ReservationInfo, ending: Sequence[Occupant]) -> str:
-    """Describe the amounts of borrowers that are being deleted, and until when these are in use at least."""
+    """Describe the amounts of borrowers that are being deleted, and the end of the longest grace period."""
     used = _shown(reduce(plus, (each.uses for each in ending), NOTHING))
     amounts = ", ".join(f"{name} {amount}" for name, amount in used.items())
     last, others = ending[0], len(ending) - 1
@@ -289,7 +290,7 @@ def _lapsed_text(entry: ReservationInfo) -> str:
 
 
 def _kept_up(entry: ReservationInfo) -> dict[str, Any]:
-    """Describe the duties of the holder: the lease, and the commit."""
+    """Return the duties of the holder: the lease, and the commit."""
     status: dict[str, Any] = {}
     if entry.lease is not None:
         status["lease"] = _lease(entry.lease)
@@ -299,12 +300,12 @@ def _kept_up(entry: ReservationInfo) -> dict[str, Any]:
 
 
 def _commit(hold: TwoPhaseState) -> dict[str, Any]:
-    told: dict[str, Any] = {"holds": hold.number}
+    status: dict[str, Any] = {"holds": hold.number}
     if hold.due is not None:
-        told |= {"token": hold.token, "dueAt": format_instant(hold.due)}
+        status |= {"token": hold.token, "dueAt": format_instant(hold.due)}
     if hold.committed_at is not None:
-        told["committedAt"] = format_instant(hold.committed_at)
-    return told
+        status["committedAt"] = format_instant(hold.committed_at)
+    return status
 
 
 def _lease(lease: LeaseState) -> dict[str, str]:

@@ -25,8 +25,8 @@ PLAN_SECONDS = 10.0
 _PAUSE = 0.5
 
 _GIVEN_UP = "given up"
-_NONE_FOUND = "on no node room would come of moving as few pods as may be moved"
-_NONE_LEFT = "as many pods have moved as may, and there is no room yet"
+_NONE_FOUND = "moving as many pods as allowed would free enough capacity on no node"
+_NONE_LEFT = "as many pods have moved as allowed, and there is still not enough capacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class DefragmentationController:
             self._have_none(entry, why, now)
         elif plan is None or found.token != plan.token:
             self._ledger.nominations.plan_moves(
-                entry, found, Event.PLAN_MOVES, f"room would come of moving {found.text}", now
+                entry, found, Event.PLAN_MOVES, f"capacity would be freed by moving {found.text}", now
             )
         elif approved(entry.reservation, plan) and migration_is_stored(entry.reservation, plan):
             self._ledger.nominations.plan_moves(

@@ -76,12 +76,12 @@ def test_a_borrower_uses_the_room_and_an_ordinary_pod_never_gets_in(core: Core) 
 
 
 def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core) -> None:
-    assert lent(core) == ("False", reasons.NOT_LENT, "nobody borrows of it")
+    assert lent(core) == ("False", reasons.NOT_LENT, "no pod borrows from it")
     first = core.run(borrower(requests={"cpu": "500m"}))
     second = core.run(borrower("batch-1", requests=ONE))
     status = status_of(core)
     assert (status["lent"], status["borrowers"], status["resources"]["cpu"]) == ({"cpu": "1500m"}, 2, "2")
-    assert lent(core) == ("True", reasons.LENT, "pod shop/batch-0 borrows of it, and 1 more")
+    assert lent(core) == ("True", reasons.LENT, "pod shop/batch-0 borrows from it, and 1 more")
     for each in (first, second):
         core.event_handlers.pods.remove(each)
     core.step()

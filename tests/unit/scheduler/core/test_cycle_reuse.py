@@ -51,12 +51,12 @@ def occupied(core: Core, name: str = "lock") -> tuple[str, str, str]:
 
 
 def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(core: Core) -> None:
-    assert occupied(core) == ("False", reasons.VACANT, "no owner is in")
+    assert occupied(core) == ("False", reasons.VACANT, "no owner uses it")
     core.run(pod("web-0", requests=TWO))
 
     entry = entry_of(core)
     assert (entry.phase, entry.reserved["cpu"], core.reserved(), core.used()) == (Phase.ACTIVE, 2000, 0, 4000)
-    assert occupied(core) == ("True", reasons.OCCUPIED, "pod shop/web-0 is in")
+    assert occupied(core) == ("True", reasons.OCCUPIED, "pod shop/web-0 uses it")
     status = render_reservation(entry, core.clock.now())
     assert (status["boundPod"]["name"], status["resources"], status["used"]) == ("web-0", TWO, TWO)
 
@@ -209,7 +209,7 @@ def test_a_second_owner_shares_what_is_left() -> None:
     for name in ("web-0", "web-1"):
         core.run(pod(name, requests=TWO, labels={"app": "web"}))
     assert (core.used(), core.reserved()) == (4000, 0)
-    assert occupied(core)[2] == "pod shop/web-0 is in, and 1 more"
+    assert occupied(core)[2] == "pod shop/web-0 uses it, and 1 more"
 
     core.add(pod("web-2", requests=TWO, labels={"app": "web"}))
     assert "Insufficient cpu" in core.refuse().diagnosis.message

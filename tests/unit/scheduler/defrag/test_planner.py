@@ -37,7 +37,7 @@ def test_the_fewest_pods_are_to_move_and_each_to_a_node_with_room() -> None:
     assert (status, reason) == ("True", "MovePlanned")
     token = plan_of(entry).token
     assert message == (
-        "room would come of moving 1 pod of node-a: shop/a-0 to node-b; "
+        "capacity would be freed by moving 1 pod of node-a: shop/a-0 to node-b; "
         f"approved with spec.mayMove.approve {token}"
     )
 
