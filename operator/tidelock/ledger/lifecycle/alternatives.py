@@ -1,6 +1,6 @@
 """Sets of alternatives: reservations of a namespace with the same set. Once one is chosen, all others end.
 
-The status of the chosen one says so. Another process therefore finds the same.
+The status of the chosen reservation shows the choice, so another process finds the same one.
 """
 
 from collections import defaultdict
@@ -26,7 +26,8 @@ class Alternatives:
     def problem(self, reservation: Reservation) -> str:
         """Return why a new reservation can't be in the set that its spec names, or an empty text.
 
-        Each change of a member is a look at the whole set, and a choice ends all others in one step.
+        The limit bounds the work of a step: each change of a member looks at the whole set, and a choice ends
+        all other members at once.
         """
         name = reservation.spec.any_of if reservation.spec is not None else None
         count = 0 if name is None else len(self._sets.get((reservation.key.namespace, name), ()))
@@ -49,7 +50,7 @@ class Alternatives:
         return {name: sorted(members) for name, members in self._sets.items()}
 
     def remove(self, entry: ReservationInfo) -> None:
-        """Take a reservation that is gone out of its set."""
+        """Remove a reservation that is gone from its set."""
         name = self._set_of.pop(entry.key, None)
         if name is not None:
             del self._sets[name][entry.key]

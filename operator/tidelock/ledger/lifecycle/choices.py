@@ -1,7 +1,7 @@
 """Decisions of clients: the commit of a reservation in two phases, and the choice among alternatives.
 
-Both are read from the objects, in an order that every process finds again. So they are looked at in the next
-`advance`, when all objects of an event are known.
+Both are read from the objects, in an order that every process can reproduce. So they are carried out in the
+next `advance`, when all objects of an event are known.
 """
 
 from tidelock.ledger import reasons
@@ -36,7 +36,7 @@ class Choices:
             self.undecided[entry.key] = entry
 
     def take_undecided(self) -> list[ReservationInfo]:
-        """Return the reservations to look at, in the order that any process finds."""
+        """Return the reservations to look at, in an order that every process can reproduce."""
         undecided, self.undecided = self.undecided, {}
         known = (entry for key, entry in undecided.items() if self._records.entries.get(key) is entry)
         return sorted(known, key=lambda entry: entry.order)

@@ -1,4 +1,4 @@
-"""When something is due for a reservation: its pending deadline, its end, its removal."""
+"""The instants at which something is due for a reservation: its pending deadline, its end, its removal."""
 
 from math import inf
 
@@ -32,7 +32,7 @@ def missed(entry: ReservationInfo) -> bool:
 def removable_at(entry: ReservationInfo) -> float | None:
     """Return when the object may be deleted: at its end, after its time to live, or never.
 
-    An object whose start was not acknowledged yet may not be deleted.
+    An object is kept while the start of its window is not yet acknowledged.
     """
     spec, meta = entry.reservation.spec, entry.reservation.meta
     if (
@@ -61,7 +61,7 @@ def next_due(entry: ReservationInfo) -> float | None:
 
 
 def _given_up_due(entry: ReservationInfo) -> float | None:
-    """Return when a reservation is given up. If it was seen in time, it gets one decision at least."""
+    """Return when a reservation is given up. If it was seen in time, it gets at least one decision."""
     spec = entry.reservation.spec
     if spec is None:
         return None

@@ -28,7 +28,7 @@ class DueTimes:
         return dict(self._timers.items())
 
     def postpone(self, key: Key, instant: float) -> None:
-        """Look at a reservation again at an instant, as it could not be looked at when it was due."""
+        """Set another instant for a reservation that could not be handled when it was due."""
         self._timers.set(key, instant)
 
     def next(self) -> float | None:

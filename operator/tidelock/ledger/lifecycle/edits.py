@@ -41,7 +41,7 @@ class Edits:
         self._choices = choices
 
     def apply(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
-        """Take over a newer version. The caller commits the change."""
+        """Apply a newer version to a record. The caller commits the change."""
         self._records.in_change[entry.key] = entry
         edited = reservation.meta.generation != entry.reservation.meta.generation
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
@@ -54,7 +54,7 @@ class Edits:
         self._endings.follow_lease(entry, now)
         self._choices.look_later(entry)
         if ask_the_same(known, reservation):
-            return  # or each renewal of a lease would let the reservation be tried again, or brought back
+            return  # otherwise each renewal of a lease would retry the reservation, or revive a rejected one
         self._placement.hold_for_new_owners(entry, now)
         self._follow_priority(entry, priority)
         self._follow_request(entry, now)

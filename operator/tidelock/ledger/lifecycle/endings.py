@@ -40,7 +40,7 @@ class Endings:
             entry.reason, entry.message = reasons.INVALID_SPEC, entry.problem
 
     def follow_lease(self, entry: ReservationInfo, now: float) -> None:
-        """Take over the lease of an edited spec: in most cases its holder has renewed it."""
+        """Apply the lease of an edited spec. In most cases its holder has renewed it."""
         if entry.phase is Phase.REJECTED:
             return
         before, entry.lease = entry.lease, lease_followed(entry.lease, entry.reservation, now)

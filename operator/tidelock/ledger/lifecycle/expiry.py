@@ -1,4 +1,4 @@
-"""When the time of a reservation is over, and why: it expires, or its holder misses a duty before that."""
+"""Finds when and why a reservation ends: it expires, or its holder has missed a duty before that."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

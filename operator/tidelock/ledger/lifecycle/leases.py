@@ -2,9 +2,10 @@
 
 A renewal counts from when the operator sees another `renewTime` than before, because the holder's clock may
 be wrong by any amount. The status keeps that instant, so another process continues to count. The grace
-period begins when the lease lapses, and the status announces its end. A lease that ran out, with its grace
-period, while no operator was there is lost at first sight. A renewal that was stored meanwhile counts from
-then.
+period begins when the lease lapses, and the status announces its end.
+
+If a lease and its grace period run out while no operator runs, it is lost as soon as an operator sees it. A
+renewal that was stored meanwhile counts from that instant.
 """
 
 from dataclasses import dataclass, replace
@@ -29,22 +30,22 @@ class LeaseState:
 
     @property
     def due(self) -> float:
-        """The instant at which it lapses or, once it has, is lost."""
+        """The instant at which the lease lapses or, if it has lapsed, is lost."""
         return self.renew_by if self.lost_at is None else self.lost_at
 
     @property
     def text(self) -> str:
-        """Since when it was not renewed, and until when it can be."""
+        """A message with the last renewal and, if the lease has lapsed, the end of its grace period."""
         since = f"not renewed since {format_instant(self.renewed_at)}"
         return since if self.lost_at is None else f"{since}, lost at {format_instant(self.lost_at)}"
 
     def lapsed(self) -> "LeaseState":
-        """Begin the grace period at the instant at which the renewal was due."""
+        """Return the lapsed lease. Its grace period begins when the renewal was due."""
         return replace(self, lost_at=round(self.renew_by + self.grace, 3))
 
 
 def lease_of(status: wire.ReservationLeaseStatus | None) -> LeaseState | None:
-    """Read how a lease stood, from a status."""
+    """Return the state of a lease from a status."""
     if status is None:
         return None
     return LeaseState(
@@ -65,14 +66,14 @@ def lease_followed(known: LeaseState | None, reservation: Reservation, now: floa
     if known is not None and known.renew_time == renew_time:
         renewed_at, lost_at = known.renewed_at, known.lost_at
     renew_by = round(renewed_at + asked.duration_seconds, 3)
-    if known is not None and renew_by > max(now, known.renew_by):  # as it lasts longer than before
+    if known is not None and renew_by > max(now, known.renew_by):  # it lasts longer than before
         lost_at = None
     return LeaseState(renew_time, renewed_at, renew_by, asked.grace_seconds, lost_at)
 
 
 def ask_the_same(before: Reservation, after: Reservation) -> bool:
-    """Return whether two versions ask for the same, apart from a renewal or a commit by the holder."""
+    """Return whether two versions differ at most by a renewal or a commit of the holder."""
     if before.spec is None or after.spec is None or before.problem != after.problem:
         return False
-    said = {"lease": after.spec.lease, "commit": after.spec.commit}
-    return before.spec.model_copy(update=said) == after.spec
+    duties = {"lease": after.spec.lease, "commit": after.spec.commit}
+    return before.spec.model_copy(update=duties) == after.spec

@@ -1,4 +1,4 @@
-"""From when until when a reservation holds capacity, and for how long that capacity is needed.
+"""The lifetime of a reservation, and the time for which its capacity is needed.
 
 Instants are seconds since the epoch.
 """
@@ -44,7 +44,7 @@ def look_ahead(entry: ReservationInfo, now: float) -> None:
 
 
 def apply_spec(entry: ReservationInfo) -> None:
-    """Let a reservation that has begun end as its spec says. An unreadable spec changes nothing."""
+    """Set the end of a reservation that has begun from its spec. An unreadable spec changes nothing."""
     if entry.activated_at is not None and entry.reservation.pod is not None:
         entry.expires_at = expiry_from(entry, entry.activated_at)
 
@@ -60,7 +60,7 @@ def wants_longer(entry: ReservationInfo) -> bool:
 
 
 def wanted_seconds(entry: ReservationInfo) -> int:
-    """Return the longest lifetime that the spec asks for, in whole seconds; 0 without a readable spec."""
+    """Return the longest lifetime that the spec asks for, in whole seconds, or 0 without a readable spec."""
     return entry.reservation.lifetime or 0
 
 
@@ -88,7 +88,7 @@ def needed_from(entry: ReservationInfo, now: float) -> tuple[float, float]:
 
 
 def span(entry: ReservationInfo) -> Span | None:
-    """Return when held capacity is needed, or None if it is from now on without an end."""
+    """Return the span in which held capacity is needed, or None if it is needed from now on for ever."""
     if not entry.held or not (entry.ahead or entry.reservation.run_seconds < inf):
         return None
     start = begins_at(entry)

@@ -33,7 +33,7 @@ class Migration:
 class MigrationPlan:
     """Evictions that free capacity on a node.
 
-    `begun_at`, in seconds since the epoch, is set once it is under way. `tried` are the UIDs of pods that
+    `begun_at`, in seconds since the epoch, is set once it is under way. `tried` has the UIDs of pods that
     were evicted by it, or may have been.
     """
 
@@ -45,7 +45,7 @@ class MigrationPlan:
 
     @property
     def under_way(self) -> bool:
-        """Whether its pods are being evicted."""
+        """Whether the pods of the plan are being evicted."""
         return self.begun_at is not None
 
     @property
@@ -56,15 +56,15 @@ class MigrationPlan:
         return f"{pods} of {self.node}: {moves}"
 
     def begun(self, now: float) -> "MigrationPlan":
-        """Return the plan as it is under way from now on."""
+        """Return the plan as one that is under way from now on."""
         return replace(self, begun_at=round(now, 3))
 
     def trying(self, uid: str) -> "MigrationPlan":
-        """Note that a pod is being evicted."""
+        """Return the plan with a pod that is being evicted."""
         return replace(self, tried=self.tried | {uid})
 
     def spared(self, uid: str) -> "MigrationPlan":
-        """Note that a pod was not evicted after all."""
+        """Return the plan without an eviction that did not happen."""
         return replace(self, tried=self.tried - {uid})
 
 
@@ -87,8 +87,10 @@ def approved(reservation: Reservation, plan: MigrationPlan) -> bool:
 
 def migration_is_stored(reservation: Reservation, plan: MigrationPlan) -> bool:
     """Return whether the stored status has the plan, with its beginning if it is under way."""
-    told, wanted = reservation.status.get("plan"), render_plan(plan)
-    return isinstance(told, dict) and all(told.get(name) == wanted.get(name) for name in ("token", "begunAt"))
+    stored, wanted = reservation.status.get("plan"), render_plan(plan)
+    return isinstance(stored, dict) and all(
+        stored.get(name) == wanted.get(name) for name in ("token", "begunAt")
+    )
 
 
 def read_plan(status: MovePlan | None) -> MigrationPlan | None:
@@ -103,8 +105,8 @@ def read_plan(status: MovePlan | None) -> MigrationPlan | None:
 
 
 def render_plan(plan: MigrationPlan) -> dict[str, object]:
-    """Write a plan as plain JSON values."""
-    told: dict[str, object] = {
+    """Render a plan as plain JSON values."""
+    status: dict[str, object] = {
         "token": plan.token,
         "nodeName": plan.node,
         "evictions": [
@@ -112,4 +114,4 @@ def render_plan(plan: MigrationPlan) -> dict[str, object]:
             for move in plan.moves
         ],
     }
-    return told if plan.begun_at is None else told | {"begunAt": format_instant(plan.begun_at)}
+    return status if plan.begun_at is None else status | {"begunAt": format_instant(plan.begun_at)}

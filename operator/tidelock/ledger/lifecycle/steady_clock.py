@@ -1,17 +1,18 @@
-"""A time for durations, made of the times of day that a caller passes in."""
+"""A clock for durations, computed from the times of day that callers pass."""
 
 from math import inf
 
 
 class SteadyClock:
-    """The time of day, which goes on where the clock is set back: ahead of it by all that it lost so.
+    """A clock that goes on when the system clock is set back.
 
-    Pauses of some seconds are counted by it, or a clock that is set back by an hour adds an hour to each. It
-    is no clock of its own: it follows the instants that it is asked with. Where the clock is set forward,
-    pauses are over at once, as they are in a process that has slept.
+    It is ahead of the time of day by all seconds by which the system clock was set back. Pauses of some
+    seconds are measured by it: otherwise a system clock that is set back by an hour would add an hour to each
+    pause. It follows the instants that callers pass, and reads no other clock. When the system clock is set
+    forward, pauses are over at once, as in a process that has slept.
 
     Attributes:
-        ahead: seconds by which it is ahead of the time of day.
+        ahead: seconds by which the steady time is ahead of the time of day.
 
     """
 
@@ -21,11 +22,11 @@ class SteadyClock:
 
     @property
     def last(self) -> float:
-        """The steady time of the instant that it was asked with last."""
+        """The steady time of the instant that was passed last."""
         return self._at
 
     def at(self, now: float) -> float:
-        """Return the steady time of an instant, which is now. Both are seconds, in whole milliseconds."""
+        """Return the steady time of the present instant. Both are seconds, in whole milliseconds."""
         if now < self._last:
             self.ahead = round(self.ahead + self._last - now, 3)
         if now != self._last:
@@ -33,5 +34,5 @@ class SteadyClock:
         return self._at
 
     def instant(self, at: float) -> float:
-        """Return the time of day at which a steady time comes, unless the clock is set before."""
+        """Return the time of day at which a steady time comes, unless the system clock is set before that."""
         return at - self.ahead

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# So many replaced instants are not worth tidying up.
+# Up to this many replaced instants are not worth tidying up.
 _FEW = 64
 
 
@@ -33,7 +33,7 @@ class Timers(Generic[K]):
             self._tidy()
 
     def next(self) -> float | None:
-        """Earliest instant, or None if nothing is due ever."""
+        """Return the earliest instant, or None if nothing is due."""
         while self._heap:
             instant, _, key = self._heap[0]
             if self._due.get(key) == instant:

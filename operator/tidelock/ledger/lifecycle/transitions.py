@@ -18,7 +18,7 @@ class Event(StrEnum):
     """An event in the life of a reservation."""
 
     ADMIT = auto()
-    """Room was found, or found again after the owner's binding failed."""
+    """Capacity was found, or found again after the owner's binding failed."""
     PLAN = auto()
     """Capacity was found for a window that begins later."""
     CLAIM = auto()
@@ -34,27 +34,27 @@ class Event(StrEnum):
     LEND = auto()
     """The first pod borrows from a borrowable reservation."""
     REPAY = auto()
-    """No pod borrows of it any more."""
+    """No pod borrows from a borrowable reservation any more."""
     EXPIRE = auto()
     """The instant of expiry has passed."""
     LAPSE = auto()
-    """The lease was not renewed in time: its grace begins."""
+    """The lease was not renewed in time: its grace period begins."""
     RENEW = auto()
     """A lease that had lapsed was renewed."""
     FORFEIT = auto()
-    """The lease was not renewed within its grace either."""
+    """The lease was not renewed within its grace period either."""
     COMMIT = auto()
     """A two-phase reservation was committed with the token of its hold."""
     ABORT = auto()
     """A two-phase reservation was not committed in time, or another one of its set was chosen."""
     PLAN_MOVES = auto()
-    """A migration plan was found, or another one than before."""
+    """A migration plan was found, or a different one."""
     MOVE = auto()
     """A migration plan was approved: its capacity is kept, and its pods are evicted."""
     DROP_MOVES = auto()
-    """A plan of moves does not hold any more."""
+    """A migration plan is no longer valid."""
     EARMARK = auto()
-    """After a long wait, the first of the queue gets capacity of a node kept as it comes free."""
+    """Capacity that comes free on a node is kept for the first of the queue, after a long wait."""
     GIVE_UP = auto()
     """No capacity was found before the deadline."""
     LOSE_NODE = auto()
@@ -130,7 +130,7 @@ GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
 """Phases in which a reservation has its capacity, or has passed it to its owner."""
 
 FINAL = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.TERMINATING})
-"""Phases that no event leads out of."""
+"""Phases that a reservation never leaves."""
 
 SETTLED = FINAL | {Phase.REJECTED}
 """Phases in which a reservation wants nothing unless its spec is edited."""
@@ -140,10 +140,10 @@ def after(phase: Phase, event: Event) -> Phase:
     """Return the phase to which an event leads.
 
     Raises:
-        ValueError: the event is impossible in that phase, so the caller has an error.
+        ValueError: the event is impossible in that phase, so the caller has a bug.
 
     """
     try:
         return TRANSITIONS[phase, event]
     except KeyError:
-        raise ValueError(f"{event} cannot happen to a lock that is {phase}") from None
+        raise ValueError(f"{event} cannot happen to a reservation that is {phase}") from None

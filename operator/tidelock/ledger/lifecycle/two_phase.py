@@ -39,14 +39,14 @@ class TwoPhaseState:
 
     @property
     def commit_due(self) -> float | None:
-        """When it ends unless it is committed, or None if it is, or without capacity."""
+        """When the hold ends unless it is committed, or None if it is committed or has no capacity."""
         return self.due if self.committed_at is None else None
 
     @property
     def text(self) -> str:
-        """How to commit it, or that there is nothing to commit."""
+        """A message: how to commit the hold, or that there is nothing to commit."""
         if self.due is None:
-            return "no room is held that could be committed"
+            return "no capacity is held that could be committed"
         return f"to be committed with spec.commit.token {self.token} by {format_instant(self.due)}"
 
     def begun(self, within_seconds: int, now: float) -> "TwoPhaseState":
@@ -58,7 +58,7 @@ class TwoPhaseState:
         return TwoPhaseState(self.uid, self.number)
 
     def committed(self, token: str | None, now: float) -> "TwoPhaseState":
-        """Commit it, if this is its token and its time is not over."""
+        """Return the committed state, if this is the token of the hold and its time is not over."""
         if self.commit_due is None or token != self.token or self.commit_due <= now:
             return self
         return replace(self, committed_at=round(now, 3))
@@ -86,7 +86,7 @@ def two_phase_of(reservation: Reservation, status: CommitStatus | None) -> TwoPh
 
 
 def two_phase_begun(hold: TwoPhaseState | None, reservation: Reservation, now: float) -> TwoPhaseState | None:
-    """Return the hold for capacity that is granted now, if there is a second phase."""
+    """Return the hold for capacity that is granted now, if the reservation has a second phase."""
     spec = reservation.spec
     if spec is None or spec.commit is None:
         return hold

@@ -15,7 +15,7 @@ def test_events_lead_where_the_table_says(phase: Phase, event: Event) -> None:
 
 @pytest.mark.parametrize(("phase", "event"), sorted(set(product(Phase, Event)) - TRANSITIONS.keys()))
 def test_what_is_not_in_the_table_cannot_happen(phase: Phase, event: Event) -> None:
-    with pytest.raises(ValueError, match=f"^{event} cannot happen to a lock that is {phase}$"):
+    with pytest.raises(ValueError, match=f"^{event} cannot happen to a reservation that is {phase}$"):
         after(phase, event)
 
 

@@ -113,7 +113,7 @@ def test_room_that_was_lost_and_found_anew_is_another_hold(ledger: LedgerScene) 
     old = token(entry)
     ledger.ledger.placement.preempt(entry, "pod shop/urgent", NOW + 1)
     commit(ledger, old, at=NOW + 2)
-    text = f"spec.commit.token {old} is of another hold; no room is held that could be committed"
+    text = f"spec.commit.token {old} is of another hold; no capacity is held that could be committed"
     assert conditions(entry)["Committed"] == ("False", reasons.TOKEN_MISMATCH, text)
     assert render_reservation(entry, NOW)["commit"] == {"holds": 1}
     ledger.admit(entry, "node-b", at=NOW + 10)
