@@ -53,7 +53,7 @@ def test_what_comes_free_is_kept_for_the_lock_that_has_waited_and_then_others_fo
     wait: Manifest = {"pendingDeadlineSeconds": 600, "ttlSeconds": 600}
     large = world.reservation("large", "4", **wait)
     earmarked(large, node.name)
-    note = f"room that comes free on {node.name} is kept for it"
+    note = f"capacity that comes free on {node.name} is kept for it"
     wait_for(lambda: notes(world) == [note], what="an event tells of it")
 
     one.delete()

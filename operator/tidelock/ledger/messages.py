@@ -30,7 +30,7 @@ def given_up_text(entry: ReservationInfo) -> str:
     spec = entry.reservation.spec
     field = f"spec.pendingDeadlineSeconds ({spec.pending_deadline_seconds if spec else 0})"
     if entry.tried:
-        return f"no room within {field}: {entry.message}"
+        return f"no capacity within {field}: {entry.message}"
     waits = f"it waits since {format_instant(entry.pending_since)}"
     if not deadlines.missed(entry):
         return f"{field} had passed before it was tried: {waits}"

@@ -205,7 +205,7 @@ def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: LedgerScene) 
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
-    assert entry.message == "no room within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
+    assert entry.message == "no capacity within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
 
 
 def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
@@ -217,7 +217,7 @@ def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
     assert entry.phase is Phase.PENDING
     ledger.ledger.advance(NOW + 60)
     assert (entry.phase, entry.finished_at) == (Phase.REJECTED, NOW + 60)
-    assert entry.message == "no room within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
+    assert entry.message == "no capacity within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
     assert not ledger.ledger.waiting_reservations.waiting
     assert ledger.ledger.ownership.of(pod()) == []
 

@@ -74,7 +74,7 @@ def test_the_lock_waits_again_if_its_room_was_taken_meanwhile(ledger: LedgerScen
     ledger.use("node-a", 3500)
     ledger.ledger.claims.unclaim(OWNER.uid, NOW + 5)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
-    assert entry.message == "the owner's binding failed and node-a has no room left"
+    assert entry.message == "the owner's binding failed and node-a has no capacity left"
     assert (entry.node, entry.pending_since) == ("", NOW + 5)
     assert ledger.reserved() == 0
     assert ledger.ledger.effects.transitions[-1].event is Event.RETURN

@@ -131,7 +131,7 @@ def test_what_the_operator_has_not_seen_is_in_progress(found: Json) -> None:
 
 def test_argo_shows_the_reason_and_the_message() -> None:
     _, message = argo(reservation(states.rejected))
-    assert message == "DeadlineExceeded: no room within spec.pendingDeadlineSeconds (0): full"
+    assert message == "DeadlineExceeded: no capacity within spec.pendingDeadlineSeconds (0): full"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.timeline import running_sums
 from tidelock.model.quantities import Resources
 
-# Seconds for which it is as good as new: estimates are of a moment ago anyway.
+# Seconds for which a forecast is reused. Estimates need no more precision.
 _MOMENT = 1.0
 
 Shortages = npt.NDArray[np.float64]
@@ -35,7 +35,7 @@ class Forecast:
 
     Args:
         columns: the capacity of nodes, and its use.
-        rooms: the held amounts, and the timeline of capacity in use for a limited time.
+        holdings: the held amounts, and the timeline of capacity in use for a limited time.
         now: the instant. Ends up to it do not count.
 
     """
@@ -86,7 +86,7 @@ class Forecast:
         return self._known[key]
 
     def to_come(self, requests: Resources, node_name: str = "") -> float | None:
-        """Return when these amounts are free first, unless they are free now or no instant is known."""
+        """Return when these amounts are free first, or None if they are free now or no instant is known."""
         start = self.earliest(requests, node_name)
         return None if start is None or start.at <= self._now else start.at
 

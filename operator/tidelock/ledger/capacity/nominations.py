@@ -27,8 +27,8 @@ class Nominations:
     """Migration plans and the backfill reservation, an index of the ledger.
 
     Attributes:
-        planned: reservations with a plan of which the plan or the spec was just stored, for the
-            defragmentation controller to look at.
+        planned: reservations with a plan that were written since the defragmentation controller called
+            `take_planned`.
 
     """
 
@@ -64,12 +64,12 @@ class Nominations:
         entry.plan = plan
 
     def note_plan(self, entry: ReservationInfo) -> None:
-        """Let the defragmentation controller look at a reservation after a write of its object."""
+        """Note for the defragmentation controller that a reservation with a plan was written."""
         if entry.plan is not None:
             self.planned[entry.key] = entry
 
     def take_planned(self) -> dict[Key, ReservationInfo]:
-        """Return the reservations that the defragmentation controller has not looked at yet."""
+        """Return the reservations with a plan that were written since the last call."""
         planned, self.planned = self.planned, {}
         return planned
 
@@ -83,7 +83,7 @@ class Nominations:
         self._keep(entry, node_name, at)
         if entry.earmark != node_name:
             entry.earmark = node_name
-            text = f"room that comes free on {node_name} is kept for it"
+            text = f"capacity that comes free on {node_name} is kept for it"
             self._records.note(entry, Event.EARMARK, reasons.EARMARKED, text, now, now)
             self._records.commit(entry)
 
@@ -107,7 +107,7 @@ class Nominations:
         if entry.phase is not Phase.PENDING:
             self._nominator.end_earmark(entry.uid)
         if not entry.wanting:
-            self._nominator.remove(entry.uid)  # never as placed: held capacity is no pod on the node
+            self._nominator.remove(entry.uid)  # not as placed, because held capacity is no pod on the node
 
     def remove(self, entry: ReservationInfo) -> None:
         """Keep nothing for a reservation that is gone."""

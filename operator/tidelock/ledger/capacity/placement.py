@@ -1,4 +1,4 @@
-"""Capacity of reservations on nodes: given by a decision, lost with a node or to pods, given back."""
+"""Capacity of reservations on nodes: granted by a decision, lost with a node or to pods, and restored."""
 
 from collections.abc import Callable, Collection
 
@@ -108,7 +108,7 @@ class Placement:
         self._choices.decide(entry, now)
 
     def take_back(self, entry: ReservationInfo, held: Resources, failure: str, now: float) -> None:
-        """Give a reservation its capacity back after a failed binding, if its node still has it."""
+        """Restore the capacity of a reservation after a failed binding, if its node still has it."""
         node = self._records.node(entry.node)
         held = entry.kept_of(held)  # the spec may have shrunk meanwhile
         if not held:
@@ -123,7 +123,7 @@ class Placement:
                 entry.reason, entry.message = reasons.VIOLATED, entry.violation
             self.resize(entry, now)
         else:
-            text = f"{failure} and {entry.node} has no room left"
+            text = f"{failure} and {entry.node} has no capacity left"
             self.displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
     # Edits.
@@ -152,7 +152,7 @@ class Placement:
         held = entry.held
         self._holdings.hold(entry, entry.reserved)
         if not covers(held, entry.held) and self._columns.shortfall(entry.node):
-            text = f"{entry.node} has no room for it beside its former owners"
+            text = f"{entry.node} has no capacity for it beside its former owners"
             self.displace(entry, reasons.WAITING, text, now)
 
     # Nodes.
@@ -160,10 +160,10 @@ class Placement:
     def settle_node(
         self, name: str, now: float, intruder: Pod | None = None, left: Collection[ReservationInfo] = ()
     ) -> None:
-        """Bring the reservations of a node in line with the node as it is now.
+        """Reconcile the reservations of a node with the present state of the node.
 
-        An intruder is a pod that is new to the node, or that was inside the reservations in `left` and is
-        no longer their owner.
+        An intruder is a pod that is new to the node, or that used the reservations in `left` and is no longer
+        their owner.
         """
         node = self._records.node(name)
         if node is None:
@@ -177,24 +177,24 @@ class Placement:
         self._displace_overcommitted(name, now, intruder, left)
 
     def settle_unseen(self, name: str, now: float) -> None:
-        """Bring the reservations of a node in line with it after events were missed.
+        """Reconcile the reservations of a node after events were missed.
 
-        A shortage counts as caused by the newest pod there, if that was created after a reservation.
+        The newest pod of the node counts as the cause of a shortage, if it was created after a reservation.
         """
         if held := list(self._holdings.held_on(name)):
             self.settle_node(name, now, likely_intruder(self._pods_on(name), held))
 
     def leave_node(self, entry: ReservationInfo) -> None:
-        """Let a reservation look for another node, as its own has taken no pods for a long time."""
+        """Let a reservation wait for another node, because its own has taken no pods for a long time."""
         entry.move_at, entry.moving = None, True
         self._records.commit(entry)
 
     def displace(
         self, entry: ReservationInfo, reason: str, message: str, now: float, since: float | None = None
     ) -> None:
-        """Let a reservation wait for capacity again, if its stored status says that it had some.
+        """Take all capacity from a reservation, which waits for capacity again.
 
-        Its deadline counts from `since`, or from now.
+        Its deadline counts from `since`, or from now, if its stored status says that it had capacity.
         """
         self._unplace(entry)
         occupants.count_use(entry, now, occupied=False)
@@ -209,7 +209,7 @@ class Placement:
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._records.step(entry, event, reason, message, now)
         self._endings.reject_if_unreadable(entry, now)
-        self._choices.look_later(entry)  # another of its set may be chosen now
+        self._choices.look_later(entry)  # another reservation of its set may be chosen now
 
     def _lose(self, entry: ReservationInfo, now: float) -> None:
         """Take the capacity of a reservation on a node that is gone. One that names the node ends."""
@@ -225,8 +225,8 @@ class Placement:
     ) -> None:
         """Take capacity from reservations until the node's pods and reservations fit.
 
-        The lowest priority comes first, then the newest. Reservations that an intruder has left come before
-        all others, and capacity that is kept beside owners that are being bound before those.
+        The capacity that is kept beside owners in binding is dropped first. Then come the reservations that
+        an intruder has left. Of each, the lowest priority comes first, then the newest.
         """
         if self._holdings.rests and self._columns.shortfall(name):
             self._holdings.drop_rests(name)
@@ -239,7 +239,7 @@ class Placement:
                 self._violate(loser, intruder, shortfall, now)
 
     def _violate(self, entry: ReservationInfo, intruder: Pod, shortfall: Resources, now: float) -> None:
-        """Give up capacity that a pod has taken. The reservation keeps the rest of its capacity, or moves."""
+        """Take capacity that a pod uses from a reservation, which keeps the rest or moves to another node."""
         taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
         left = minus(entry.reserved, taken)
         text = f"pod {intruder.key} took {amounts_text(taken)} locked on {entry.node}"
@@ -279,7 +279,7 @@ class Placement:
         entry.node = entry.node_uid = ""
 
     def _note_problem(self, entry: ReservationInfo, node: Node, now: float) -> None:
-        """Note why a node takes no pods. A reservation for any node leaves it if that lasts for long."""
+        """Note why a node takes no pods. A reservation for any node leaves it if the problem lasts long."""
         problem = _node_problem(node)
         if problem is None:
             entry.move_at, entry.moving = None, False

@@ -1,7 +1,7 @@
-"""Capacity of reservations that pods use: owners that of reusable ones, borrowers that of borrowable ones.
+"""Capacity of shared reservations that pods use: owners in reusable ones, borrowers in borrowable ones.
 
-It follows from the pods and the reservations of a node alone. Borrowers count as inside the reservations as
-far as these go, even if other capacity is free. So free capacity stays free for pods that can't borrow, and
+It follows from the pods and the reservations of a node alone. Borrowers use as much of the reservations
+as possible, even if other capacity is free. So free capacity stays free for pods that can't borrow, and
 for reservations.
 """
 
@@ -68,7 +68,7 @@ class Sharing:
         return [entry for entry in self.on(node_name) if entry.occupants]
 
     def credit(self, entry: ReservationInfo, node_name: str, amounts: Resources) -> Resources:
-        """Return the part of amounts that need not be free on a node, as owners or borrowers use it there.
+        """Return the part of amounts that need not be free on a node, because owners or borrowers use it.
 
         The rest must be free, and includes the reservation's own `held`.
         """
@@ -94,7 +94,7 @@ class Sharing:
     def released(self, entries: Collection[ReservationInfo], node_name: str) -> Resources:
         """Return how much less a node's reservations would hold without some of them.
 
-        Borrowers of those then move into the other reservations.
+        The borrowers of those reservations then use the other reservations.
         """
         if not any(entry.reservation.borrowable for entry in entries):
             return reduce(plus, (entry.held for entry in entries), NOTHING)
@@ -110,7 +110,7 @@ class Sharing:
         return [placed for placed in pods if any(entry.lends_to(placed.pod) for entry in lenders)]
 
     def evictable(self, node_name: str) -> Resources:
-        """Return the amounts of borrowers beyond the reservations: a pod can only be evicted as a whole."""
+        """Return the amounts of borrowers outside the reservations. A pod can only be evicted as a whole."""
         borrowers = {placed.pod.uid: placed.pod.requests for placed in self.borrowers_on(node_name)}
         occupants = (each for entry in self.on(node_name) for each in entry.occupants.values())
         uses = (each.uses for each in occupants if each.uid in borrowers)

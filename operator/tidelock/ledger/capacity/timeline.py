@@ -3,8 +3,8 @@
 The reservations and pods of a node must not exceed it at any time. Those without bounds count at every time.
 The others count with their peak, the largest sum at any instant. The columns count all of them as if they
 were there at once, and the timeline subtracts from `reserved` the amounts that windows share. A pod that may
-stay for ever is decided over the columns alone. For one with a known begin or end, `relief` has the amounts
-that need not be free.
+stay for ever is placed by the columns alone. For a pod with a known beginning or end, `relief` returns the
+amounts that need not be free.
 
 All instants are seconds since the epoch, and there is no clock: a pod that stays beyond its end is noticed
 when the next window begins.
@@ -43,7 +43,7 @@ class Timeline:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._spans: defaultdict[str, dict[Hashable, Span]] = defaultdict(dict)
-        self._beginning: Counter[str] = Counter()  # how many spans of a node are of later than now
+        self._beginning: Counter[str] = Counter()  # number of spans on a node with a known beginning
         self._shared: dict[str, Resources] = {}
         self._place_of: dict[Hashable, tuple[str, int]] = {}
         self._ids: dict[str, int] = {}
@@ -82,7 +82,7 @@ class Timeline:
         self._share(node_name)
 
     def drop(self, key: Hashable) -> None:
-        """Take a span away, if there is one."""
+        """Remove a span, if there is one."""
         if key in self._place_of:
             self._lay_out()
             self._share(self._take(key))
@@ -92,22 +92,22 @@ class Timeline:
         self._columns.reservation(node_name, self._shared.get(node_name, NOTHING), -1)
 
     def spans(self) -> Iterator[tuple[Hashable, str, Span]]:
-        """Yield the keys of all spans with node and span."""
+        """Yield the key, node and span of each span."""
         for node_name, spans in self._spans.items():
             for key, span in spans.items():
                 yield key, node_name, span
 
     @property
     def shared(self) -> Mapping[str, Resources]:
-        """Return the amounts that windows share on each node."""
+        """The amounts that windows share on each node."""
         return self._shared
 
     def shares(self, node_name: str) -> bool:
-        """Return whether windows share capacity of a node, so one's end may free nothing for others."""
+        """Return whether windows share capacity of a node, so the end of a window may free nothing."""
         return node_name in self._shared
 
     def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
-        """Return the keys of spans at instants at which a node with this shortfall is exceeded."""
+        """Return the keys of spans that contain an instant at which a node has this shortfall."""
         spans = self._spans.get(node_name, {})
         levels = {start: _level(spans.values(), start) for start in {span.start for span in spans.values()}}
         crowded = set()
@@ -135,7 +135,7 @@ class Timeline:
         return rows[helped], relief[helped]
 
     def _known_rows(self) -> Rows:
-        """Return the row of each node that ever had a span, by its id here, or -1 if it is not known now."""
+        """Return the row of each node that ever had a span, by its id, or -1 if the node is not known now."""
         state = self._columns.version, len(self._ids)
         if self._rows[0] != state:
             row_of = self._columns.row_of
@@ -173,7 +173,7 @@ class Timeline:
         return node_name
 
     def _share(self, node_name: str) -> None:
-        """Have the columns count the amounts that windows share on a node only once."""
+        """Count the amounts that windows share on a node only once in the columns."""
         index = self._ids[node_name]
         if not self._beginning[node_name] and node_name not in self._shared:
             self._peak[index] = self._sum[index]  # all are there now, as on a node of jobs that end
@@ -193,7 +193,7 @@ class Timeline:
             self._columns.reservation(node_name, shared, -1)
 
     def _id(self, node_name: str) -> int:
-        """Return the id of a node here, which it keeps."""
+        """Return the id of a node in this timeline, which never changes."""
         index = self._ids.setdefault(node_name, len(self._ids))
         if index == len(self._peak):
             self._sum = np.concatenate((self._sum, np.zeros_like(self._sum)))
@@ -242,12 +242,12 @@ def running_sums(groups: Rows, amounts: Amounts) -> tuple[Rows, Rows, Amounts, A
 
 
 def _together(spans: Iterable[Span]) -> Resources:
-    """Sum spans as if they were there at once."""
+    """Return the sum of spans as if they were there at once."""
     return reduce(plus, (span.amounts for span in spans), NOTHING)
 
 
 def _level(spans: Iterable[Span], instant: float) -> Resources:
-    """Sum the spans that there are at an instant."""
+    """Return the sum of the spans that contain an instant."""
     return _together(span for span in spans if span.start <= instant < span.end)
 
 

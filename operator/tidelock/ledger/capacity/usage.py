@@ -1,10 +1,10 @@
 """Divides the amounts of pods among the shared reservations that they may use.
 
 A reusable reservation keeps its capacity when an owner comes, and holds the amounts that no owner uses. So
-capacity counts once, as the pod's or as the reservation's. All owners on the node use the reservation, as far
-as it goes. If reservations share owners, as much as possible of the pods' amounts is in reservations of their
-own. That is a maximum flow from pods to reservations for each resource. Only then is everything that a pod's
-own reservations hold available to it.
+capacity counts once, as the pod's or as the reservation's. All owners on the node use the reservation, up to
+its capacity. If reservations share owners, they cover as much as possible of the pods' amounts, which is a
+maximum flow from pods to reservations for each resource. Only then is everything that the reservations of a
+pod hold available to it.
 
 The result follows from the objects alone, so every process finds the same.
 """
@@ -43,10 +43,11 @@ Uses = list[dict[int, dict[str, int]]]
 
 
 def shared_out(holdings: Sequence[Resources], claimants: Sequence[Claimant]) -> Uses:
-    """Return the use of each reservation. The first claimants use as much as possible of their first ones."""
+    """Return the use of each reservation. Earlier claimants use as much as possible of their first ones."""
     uses: Uses = [defaultdict(dict) for _ in holdings]
-    for resource in dict.fromkeys(name for room in holdings for name in room):
-        flow = _Flow([room.get(resource, 0) for room in holdings], [each.reservations for each in claimants])
+    for resource in dict.fromkeys(name for amounts in holdings for name in amounts):
+        available = [amounts.get(resource, 0) for amounts in holdings]
+        flow = _Flow(available, [each.reservations for each in claimants])
         for index, claimant in enumerate(claimants):
             flow.add(index, claimant.takes.get(resource, 0))
         for use, taken in zip(uses, flow.taken, strict=True):
@@ -56,10 +57,10 @@ def shared_out(holdings: Sequence[Resources], claimants: Sequence[Claimant]) -> 
     return uses
 
 
-def left_of(room: Resources, uses: Mapping[int, Resources]) -> dict[str, int]:
+def left_of(amounts: Resources, uses: Mapping[int, Resources]) -> dict[str, int]:
     """Return the amounts of a reservation that no claimant uses."""
-    used = {name: sum(each.get(name, 0) for each in uses.values()) for name in room}
-    return {name: units - used[name] for name, units in room.items() if units > used[name]}
+    used = {name: sum(each.get(name, 0) for each in uses.values()) for name in amounts}
+    return {name: units - used[name] for name, units in amounts.items() if units > used[name]}
 
 
 class _Flow:

@@ -218,7 +218,7 @@ def _excesses(
 ) -> Iterator[Excess]:
     """Yield the limits of a quota that a request exceeds, beyond the present use."""
     if quota.problem:
-        yield Excess("a lock", "1", f"a quota that can be read ({quota.problem})")
+        yield Excess("reservations", "1", f"0, as the quota can't be read ({quota.problem})")
         return
     spec = quota.spec
     yield from _sums(asked.reserved, own.reserved, used.reserved, quota.hard)

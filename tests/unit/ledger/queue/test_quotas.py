@@ -355,7 +355,7 @@ def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None
 def test_a_quota_that_cannot_be_read_refuses_all_and_says_so(ledger: Limited) -> None:
     quota = ledger.limit(hard={"cpu": "two"})
     entry = ledger.ask()
-    assert "a quota that can be read (spec.hard: cpu: 'two' is not a quantity" in entry.message
+    assert "reservations=0, as the quota can't be read (spec.hard: cpu: 'two'" in entry.message
     conditions = {
         each["type"]: each
         for each in render_quota(quota, ledger.ledger.quotas.used(NAMESPACE), NOW)["conditions"]

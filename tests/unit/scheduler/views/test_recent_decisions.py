@@ -89,7 +89,7 @@ async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
     await shell.publish()
     newest, *_ = shell.recent
     assert (newest.verdict, newest.node, newest.at) == ("Rejected", "", NOW + 30)
-    assert newest.why.startswith("DeadlineExceeded: no room within spec.pendingDeadlineSeconds (30)")
+    assert newest.why.startswith("DeadlineExceeded: no capacity within spec.pendingDeadlineSeconds (30)")
 
 
 async def test_a_claim_is_told_by_its_pod_and_its_end_by_the_lock() -> None:
