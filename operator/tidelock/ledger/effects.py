@@ -27,7 +27,7 @@ class Effects:
     """Work that changes of reservations leave to a driver, in the order of the changes.
 
     Attributes:
-        transitions: to record as events and metrics.
+        transitions: transitions to record as events and metrics.
         statuses: names of reservations with a stored status that may differ from the record.
         ended: reservations that have ended, or were deleted before their end, to record in the audit log.
         claims: claims of pods that a watch reports as bound, to verify with the API server.

@@ -2,7 +2,7 @@
 
 The scheduling cycle decides which node a reservation gets. The ledger keeps the record of each reservation,
 the capacity that it holds and the queue of those that wait, and ends each when its time is over. It does no
-I/O and has no clock: instants (`now`) are seconds since the epoch. Every call states the present state, and
+I/O and has no clock: instants (`now`) are seconds since the epoch. Every call passes the present state, and
 can be repeated.
 
 A change goes one way: a feature's module changes a record, `Records.commit` updates every index, and the
@@ -68,9 +68,9 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING
 from tidelock.model.reservation import Reservation
 
-# How the problem of a reservation begins that is in neither the group nor the set that its spec names.
+# Beginnings of the problem of a reservation that could not join the group, or the set, of its spec.
 _OUTSIDE = ("spec.group", "spec.anyOf: set")
-# Due reservations of one step, which takes some 50 ms: a tenant may let any number end at the same instant.
+# So many due reservations at most are handled in a step, in some 50 ms: any number may end at one instant.
 _DUE_A_STEP = 1024
 
 
@@ -158,7 +158,7 @@ class Ledger:
     # Objects as the API server has them.
 
     def upsert(self, reservation: Reservation, now: float) -> None:
-        """Take over a version of a Reservation. One that is being deleted holds nothing any more."""
+        """Add or update a Reservation. One that is being deleted no longer holds capacity."""
         self.waiting_reservations.steady.at(now)
         entry = self.records.find(reservation.key)
         if entry is not None and entry.uid != reservation.meta.uid:
@@ -190,14 +190,14 @@ class Ledger:
         amounts, entry.reserved = entry.reserved, NOTHING
         self.holdings.hold(entry, amounts)
         self.records.in_change[entry.key] = entry
-        if amounts and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
+        if amounts and not entry.violation:  # an edit may have left it less than its status says
             entry.message = planned_text(entry) if entry.ahead else held_text(entry)
         if lifetime.wants_longer(entry):
-            self.waiting_reservations.outlasting[entry.key] = entry  # when all quotas are known
+            self.waiting_reservations.outlasting[entry.key] = entry  # checked when all quotas are known
         return entry
 
     def _restored(self, reservation: Reservation, now: float) -> ReservationInfo:
-        """Make the record of a reservation, and note whether its group or set is full already."""
+        """Return the record of a reservation, with the problem if it can't join its group or set."""
         outside = self.groups.problem(reservation) or self._alternatives.problem(reservation)
         entry = restore(replace(reservation, problem=outside) if outside else reservation, now)
         if not outside and entry.phase is Phase.REJECTED and not entry.problem:
@@ -215,7 +215,7 @@ class Ledger:
         self.records.effects.statuses.pop(entry.key, None)
 
     def acknowledge(self, written: Reservation) -> None:
-        """Take over the version that a write of this process has made, ahead of its watch event."""
+        """Apply the version that a write of this process has returned, before its watch event comes."""
         entry = self.records.find(written.key)
         if entry is None or entry.uid != written.meta.uid:
             return
@@ -227,9 +227,9 @@ class Ledger:
             self.nominations.note_plan(entry)
 
     def await_removal(self, key: Key) -> None:
-        """Look at a reservation that is over when its object may be removed.
+        """Schedule the removal of the object of a reservation that has ended.
 
-        It was due before, if the clock has been set back since.
+        The removal was due before if the clock has been set back since.
         """
         entry = self.entries.get(key)
         if entry is not None and entry.phase in SETTLED and not entry.deleted:
@@ -240,21 +240,21 @@ class Ledger:
         entry.deleted = True
 
     def note_start(self, entry: ReservationInfo, *, unacknowledged: bool) -> None:
-        """Note whether the status of a window's schedule still has to say that the window has begun.
+        """Note whether the status of a schedule still has to show that a window of it has begun.
 
-        Until it does, the window's reservation stays.
+        The reservation of the window stays until the status does.
         """
         was, entry.start_unacknowledged = entry.start_unacknowledged, unacknowledged
         if was and not unacknowledged:
             self.await_removal(entry.key)
 
     def retry_reused_by(self, owner: Pod) -> None:
-        """Try waiting reservations for reuse again, as a pod is bound that may use them where it is."""
+        """Try waiting reusable reservations again after a pod was bound that may use them on its node."""
         own = self.ownership.of(owner, ())
         self.waiting_reservations.retry(entry for entry in own if entry.reservation.reusable)
 
     def _let_go(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
-        """Free the capacity of a reservation that is being deleted. Its status says so while it exists."""
+        """Free the capacity of a reservation that is being deleted. Its status shows that meanwhile."""
         if self.entries.get(entry.key) is entry:
             self.records.drop(entry)
         entry.reservation, entry.deleted = reservation, False
@@ -265,13 +265,13 @@ class Ledger:
     # Time.
 
     def forecast(self, now: float) -> Forecast:
-        """Return when capacity is known to become free, as of a moment ago: 1,000 reservations take 2 ms."""
+        """Return a forecast of free capacity, at most a second old. One of 1,000 reservations takes 2 ms."""
         if self._forecast is None or not self._forecast.is_of(now):
             self._forecast = Forecast(self._columns, self.holdings, now)
         return self._forecast
 
     def next_deadline(self) -> float | None:
-        """Return the earliest instant at which `advance` has something to do, or 0 for at once."""
+        """Return the earliest instant at which `advance` has work, or 0 if it has work now."""
         at_once = (
             self._choices.undecided
             or self.waiting_reservations.outlasting
@@ -291,7 +291,7 @@ class Ledger:
         """Do everything that is due: expiries, deadlines, moves and removals, in the order of their instants.
 
         Returns:
-            whether that was all. Of many due reservations only the first are looked at.
+            whether no more is due. Of many due reservations only the first are handled.
 
         """
         self.waiting_reservations.steady.at(now)
@@ -307,8 +307,8 @@ class Ledger:
             self.recovery.shield(entry, now, partial(self._outlast, entry))
         visited, self.holdings.visited = self.holdings.visited, {}
         for key in visited:
-            if (visitee := self.entries.get(key)) is not None:
-                self.recovery.shield(visitee, now, partial(self._occupancy.report, visitee, now))
+            if (visited_entry := self.entries.get(key)) is not None:
+                self.recovery.shield(visited_entry, now, partial(self._occupancy.report, visited_entry, now))
         for key in islice(self.records.due.pop_due(now), _DUE_A_STEP):
             if (due_now := self.entries.get(key)) is not None:
                 self.recovery.note_fault(key, None)
@@ -345,7 +345,7 @@ class Ledger:
             self._places_from = self.waiting_reservations.steady.last + attempt.pause
 
     def _follow_clock(self) -> None:
-        """Keep the seconds after which reservations leave bad nodes, if the clock has been set back."""
+        """Keep the time until reservations leave bad nodes the same when the clock has been set back."""
         steady = self.waiting_reservations.steady
         lost, self._ahead = steady.ahead - self._ahead, steady.ahead
         for entry in self.entries.values() if lost else ():

@@ -1,4 +1,4 @@
-"""The ledger's side of `framework.reservations.Reservations`: the reservations, as plugins see them."""
+"""The reservations as plugins see them: the ledger's side of `framework.reservations.Reservations`."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager

@@ -93,7 +93,7 @@ class Records:
         now: float,
         due: float | None = None,
     ) -> None:
-        """Carry out the transition that ends a reservation. Its capacity was freed before."""
+        """Carry out the transition that ends a reservation. The caller has freed its capacity."""
         self.in_change[entry.key] = entry
         occupants.count_use(entry, now, occupied=False)
         entry.finished_at = now
@@ -103,7 +103,7 @@ class Records:
         self.step(entry, event, reason, message, now, due)
 
     def commit(self, entry: ReservationInfo) -> None:
-        """Complete a change: update every index, and have the status written."""
+        """Complete a change: update every index, and publish the status."""
         key = entry.key
         self.in_change[key] = entry
         if entry.phase is not Phase.PENDING:

@@ -1,4 +1,4 @@
-"""Isolation of failures: an exception costs the reservation that was being changed, and nothing else.
+"""Isolation of failures: an exception affects the reservation that was being changed, and nothing else.
 
 A change that an exception has cut short leaves a record and its indexes in any state. So the record is
 dropped everywhere and rebuilt from the stored object, as another process would do.
@@ -30,7 +30,7 @@ class Recovery:
         records: the reservations.
         columns: the nodes' amounts.
         placement: displaces a reservation whose capacity is no longer free.
-        upsert: takes over an object as one that is new.
+        upsert: adds an object as a new one.
         on_failure: called with each isolated exception. Returns the seconds to wait before a new attempt.
 
     """
@@ -58,8 +58,8 @@ class Recovery:
     def recover(self, now: float) -> None:
         """Rebuild the records with a change that an exception has cut short, from their stored objects.
 
-        Another process would come to the same records, with one exception: such a reservation gets no
-        capacity back that is not free any more, so no other reservation pays for it.
+        Another process would come to the same records, with one exception: a rebuilt reservation gets only
+        capacity back that is still free, so no other reservation loses any.
         """
         cut_short = dict(self._records.in_change)
         self._records.in_change.clear()
@@ -84,11 +84,11 @@ class Recovery:
             self._retries.set(entry.key, now + pause)
 
     def next_due(self) -> float | None:
-        """Return when a record that could not be made is made again."""
+        """Return when to rebuild a record for which that has failed."""
         return self._retries.next()
 
     def rebuild_due(self, now: float) -> None:
-        """Rebuild the records for which that failed some time ago."""
+        """Rebuild the records for which that has failed, once their pause is over."""
         for key in self._retries.pop_due(now):
             entry, reservation = self._records.find(key), self._unmade.pop(key)
             if entry is None or entry.uid != reservation.meta.uid or not entry.reservation.failure:
@@ -100,15 +100,15 @@ class Recovery:
 
     @contextmanager
     def isolated(
-        self, step: str, kind: str, meta: ObjectMeta, now: float, anew: ReservationInfo | None = None
+        self, step: str, kind: str, meta: ObjectMeta, now: float, suspect: ReservationInfo | None = None
     ) -> Iterator[Attempt]:
-        """Isolate a step. If it fails, the records that it was changing are rebuilt, and `anew`."""
+        """Isolate a step. If it fails, `suspect` and the records that the step was changing are rebuilt."""
         self.checkpoint()
         with Attempt(partial(self.on_failure, step, kind, meta)) as attempt:
             yield attempt
         if attempt.error is not None:
-            if anew is not None:
-                self._records.in_change[anew.key] = anew
+            if suspect is not None:
+                self._records.in_change[suspect.key] = suspect
             self.recover(now)
 
     def shield(self, entry: ReservationInfo, now: float, work: Callable[[], object]) -> None:
@@ -121,7 +121,7 @@ class Recovery:
                 self._records.due.postpone(entry.key, now + attempt.pause)
 
     def note_fault(self, key: Key, error: Exception | None) -> None:
-        """Have a status say that a step about its reservation failed, until another one succeeds."""
+        """Show in a status that a step about its reservation failed, until another step succeeds."""
         entry, fault = self._records.entries.get(key), "" if error is None else failure_note(error)
         if entry is not None and entry.fault != fault:
             entry.fault = fault
@@ -133,7 +133,7 @@ class Recovery:
             self._upsert(reservation, now)
             made = self._records.entries.get(reservation.key)
             if made is not None and made.reserved and not made.ahead and self._columns.shortfall(made.node):
-                text = f"{made.node} has no room left for it"
+                text = f"{made.node} has no capacity left for it"
                 self._placement.displace(made, reasons.INSUFFICIENT_CAPACITY, text, now)
         half_made = self._records.find(reservation.key)
         if attempt.error is not None and half_made is not None:
@@ -141,7 +141,7 @@ class Recovery:
         return attempt.error
 
     def _forget(self, entry: ReservationInfo) -> None:
-        """Forget a record in each index on its own, as it may be known to some of them only."""
+        """Remove a record from each index separately, because only some of them may know it."""
         self._records.entries.pop(entry.key, None)
         self._records.leaving.pop(entry.key, None)
         for index in self._records.indexes:

@@ -42,7 +42,7 @@ class ReservationInfo:
         reason: reason of the condition `Active`.
         message: message of the condition `Active`.
         problem: an error in the spec. Capacity that is held then stays as it was granted.
-        outside: why the reservation is in neither the group nor the set that its spec names.
+        outside: why the reservation could not join the group, or the set, that its spec names.
         node: name of the node on which capacity is held, or was.
         node_uid: UID of that node.
         reserved: all capacity of the reservation.
@@ -50,8 +50,8 @@ class ReservationInfo:
         occupants: pods inside by UID, if the reservation is reusable or borrowable.
         occupied_seconds: seconds with occupants, until the last of them left.
         epoch: number of the leadership that granted the capacity.
-        pending_since: when the reservation began to wait. It outlives a process.
-        tried: whether the reservation was tried since then.
+        pending_since: when the reservation began to wait. The status keeps it.
+        tried: whether the reservation was tried since it began to wait.
         refused_at: when it was refused last, by the queue's steady clock.
         place: position in the queue, as it was published at `placed_at` by the same clock.
         placed_at: see `place`.
@@ -60,7 +60,7 @@ class ReservationInfo:
         expires_at: when it expires.
         lease: state of the lease.
         hold: state of a two-phase reservation.
-        superseded_by: the reservation of its set that was chosen instead.
+        superseded_by: name of the reservation of its set that was chosen instead.
         plan: the migration plan under way.
         moved: how many pods were evicted by earlier plans.
         move_problem: why there is no plan.
@@ -70,7 +70,7 @@ class ReservationInfo:
         move_at: when the reservation leaves a node that takes no pods.
         moving: whether it looks for capacity on another node.
         resize_problem: why a larger request can't be granted.
-        violation: the pods that took reserved capacity, until the reservation has all of it again.
+        violation: message about a pod that took capacity, until the reservation has all of it again.
         fault: an error of the operator in a step about the reservation.
         deleted: whether the API server has accepted the deletion, which the watch will confirm.
         group_committed: False for a member of a group until the whole group has capacity.
@@ -176,7 +176,7 @@ class ReservationInfo:
 
     @property
     def moves_left(self) -> int:
-        """How many more pods may be migrated for it."""
+        """Number of pods that may still be migrated for it."""
         asks = migration_asked(self.reservation)
         return 0 if asks is None else max(asks.max_pods - self.moved, 0)
 
@@ -187,7 +187,7 @@ class ReservationInfo:
 
     @property
     def told_rejected(self) -> bool:
-        """Whether its author could know of the rejection. Otherwise an edit does not restart the deadline."""
+        """Whether users could see the rejection. Otherwise an edit does not restart the deadline."""
         stored = self.reservation.status.get("phase")
         return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED
 
@@ -210,7 +210,7 @@ class ReservationInfo:
 
     @property
     def chosen_at(self) -> float | None:
-        """When it was chosen of its set: consumed, committed or, without a second phase, active."""
+        """When it was chosen from its set: consumed, committed or, without a second phase, active."""
         if self.phase is Phase.CONSUMED:
             return self.finished_at
         if self.phase not in GIVEN or not self.node:
@@ -251,13 +251,13 @@ class ReservationInfo:
         return amounts if pod is None else at_most(amounts, pod.requests)
 
     def wait(self, now: float, since: float | None = None) -> None:
-        """Begin to wait for capacity again, since an instant or now. The status keeps the instant."""
+        """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""
         self.seen_waiting_at = now
         self.pending_since = now if since is None else min(since, now)
         self.wait_on()
 
     def wait_on(self) -> None:
-        """Wait for capacity as before, because no status has promised any."""
+        """Continue to wait for capacity, because no status has promised any."""
         self.tried = False
         self.transition_times["Reconciling"] = ("True", self.pending_since)
 

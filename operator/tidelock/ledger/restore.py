@@ -1,4 +1,4 @@
-"""Makes the record of an object that is new to the ledger, such as after a start.
+"""Restores the record of an object that is new to the ledger, such as after a start.
 
 The stored status is trusted about capacity, waiting times and ends. Everything that it does not say about the
 present spec starts from the beginning.
@@ -67,7 +67,7 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
         if not current and not entry.problem:
             entry.expires_at = lifetime.expiry_from(entry, entry.activated_at)
             if status.phase in GIVEN and entry.expires_at is not None:
-                entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
+                entry.expires_at = min(entry.expires_at, given)  # the quota may allow a longer one later
     # A member of a group that is not committed has a node, and is pending.
     placed = status.phase in GIVEN or (
         status.phase is Phase.PENDING and entry.reservation.membership is not None
@@ -131,7 +131,7 @@ def _resume_ended(entry: ReservationInfo, status: ReservationStatus, now: float)
 
 
 def _resume_since(entry: ReservationInfo) -> None:
-    """Count the time for which it may wait from when its status says that it has waited."""
+    """Restore the instant at which a reservation began to wait, from its status."""
     _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
 
 
@@ -139,8 +139,8 @@ def _resume_waiting(entry: ReservationInfo, status: ReservationStatus) -> None:
     _resume_since(entry)
     _resume_reason(entry, status)
     if status.queue is not None:
-        told = status.queue.estimated_start
-        start = None if told is None else from_datetime(told)
+        estimate = status.queue.estimated_start
+        start = None if estimate is None else from_datetime(estimate)
         entry.place = QueuePosition(status.queue.position, status.queue.length, start)
         entry.earmark = status.queue.earmark or ""
     entry.plan = read_plan(status.plan)
