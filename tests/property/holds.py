@@ -59,7 +59,7 @@ class HoldObserver:
                 self._decided.add(name)
             if not chosen:
                 continue
-            known = [each for each in members if each.key not in process.ledger._choices.undecided]
+            known = [each for each in members if each not in process.ledger._choices.undecided]
             held = [each.key for each in known if each.reserved and each is not chosen[0]]
             assert not held, f"{held} hold room beside {chosen[0].key}"
             over = all(each in chosen or each.phase in (*SETTLED, Phase.BOUND) for each in known)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tidelock.cluster.columns import Columns
 from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.work_queue import WorkQueue
 
 
 class Earmark(NamedTuple):
@@ -32,7 +33,7 @@ class Nominator:
 
     Attributes:
         earmark: the earmark, if there is one.
-        ended: pods with a nomination that has ended, as if they had left the node. The pod queue takes them.
+        ended: pods with a nomination that has ended, as pods that have left the node, for the pod queue.
 
     """
 
@@ -42,7 +43,7 @@ class Nominator:
         self._node_of: dict[str, str] = {}
         self._on_node: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self.earmark: Earmark | None = None
-        self.ended: list[Pod] = []
+        self.ended = WorkQueue[Pod](id)
 
     @property
     def targets(self) -> Collection[str]:
@@ -132,7 +133,7 @@ class Nominator:
 
     def _free(self, pod: Pod, node_name: str) -> None:
         self._columns.freed += 1
-        self.ended.append(assigned_to(pod, node_name))
+        self.ended.add(assigned_to(pod, node_name))
 
     def _end(self, uid: str) -> None:
         """End a nomination, so pods that had to yield to it may try again."""

@@ -67,6 +67,7 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING
 from tidelock.model.reservation import Reservation
+from tidelock.model.work_queue import WorkQueue
 
 # Beginnings of the problem of a reservation that could not join the group, or the set, of its spec.
 _OUTSIDE = ("spec.group", "spec.anyOf: set")
@@ -86,6 +87,9 @@ class Ledger:
         epoch: number of this leadership.
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
         on_failure: called with isolated exceptions. By default none are isolated.
+
+    Attributes:
+        opened: reservations with a window that has begun, so their owners may be bound already.
 
     """
 
@@ -134,8 +138,8 @@ class Ledger:
         records.indexes += (holdings, self.ownership, self.groups, self.schedules)
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
         self.quotas.on_change(self.admission.renew_ceilings)
-        self.quotas.on_room(self.waiting_reservations.try_parked)
-        self.opened: list[ReservationInfo] = []
+        self.quotas.on_freed(self.waiting_reservations.try_parked)
+        self.opened = WorkQueue[ReservationInfo]()
         self._columns = columns
         self._forecast: Forecast | None = None
         self._places_from = 0.0  # by steady time, and later after a fault
@@ -192,8 +196,7 @@ class Ledger:
         self.records.in_change[entry.key] = entry
         if amounts and not entry.violation:  # an edit may have left it less than its status says
             entry.message = planned_text(entry) if entry.ahead else held_text(entry)
-        if lifetime.wants_longer(entry):
-            self.waiting_reservations.outlasting[entry.key] = entry  # checked when all quotas are known
+        self.waiting_reservations.note_outlasting(entry)  # checked when all quotas are known
         return entry
 
     def _restored(self, reservation: Reservation, now: float) -> ReservationInfo:
@@ -302,11 +305,9 @@ class Ledger:
         self.recovery.rebuild_due(now)
         for entry in self._choices.take_undecided():
             self.recovery.shield(entry, now, partial(self._choices.decide, entry, now))
-        outlasting, self.waiting_reservations.outlasting = self.waiting_reservations.outlasting, {}
-        for entry in outlasting.values():
+        for entry in self.waiting_reservations.outlasting.take():
             self.recovery.shield(entry, now, partial(self._outlast, entry))
-        visited, self.holdings.visited = self.holdings.visited, {}
-        for key in visited:
+        for key in self.holdings.visited.take():
             if (visited_entry := self.entries.get(key)) is not None:
                 self.recovery.shield(visited_entry, now, partial(self._occupancy.report, visited_entry, now))
         for key in islice(self.records.due.pop_due(now), _DUE_A_STEP):
@@ -327,7 +328,7 @@ class Ledger:
         elif entry.lease is not None and entry.lease.due <= now:
             self._endings.lapse(entry, now)
         elif (begins_at := lifetime.begins_at(entry)) is not None and begins_at <= now:
-            self.opened.append(entry)  # its owner may be bound already
+            self.opened.add(entry)
             self.placement.open_window(entry, now)
         elif entry.phase is Phase.PENDING:
             self._endings.give_up(entry, now)

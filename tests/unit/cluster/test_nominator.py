@@ -68,10 +68,10 @@ def test_who_was_kept_away_by_labels_that_change_may_try_again() -> None:
     nominated.upsert(before)
     freed = columns.freed
     nominated.upsert(told("node-a", labels={"app": "db"}, annotations={"seen": "yes"}))
-    assert (nominated.ended, columns.freed) == ([], freed)
+    assert (nominated.ended.take(), columns.freed) == ([], freed)
 
     nominated.upsert(told("node-a", labels={"app": "web"}))
-    (ended,) = nominated.ended
+    (ended,) = nominated.ended.take()
     assert (ended.node_name, ended.meta.labels, columns.freed) == ("node-a", {"app": "db"}, freed + 1)
     assert names(nominated.on("node-a")) == ["web-0"]
 

@@ -95,11 +95,11 @@ def test_what_an_owner_does_not_use_is_kept_until_it_is_bound(ledger: LedgerScen
 def test_what_is_kept_comes_free_for_all_once_the_owner_is_bound(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
-    ledger.ledger.holdings.shifts.clear()
+    ledger.ledger.holdings.changes.take()
     ledger.ledger.claims.owner_bound(OWNER, "node-a", NOW)
     assert (entry.phase, ledger.reserved()) == (Phase.CONSUMED, 0)
-    (shift,) = ledger.ledger.holdings.shifts
-    assert (shift.node, shift.before[CPU], shift.after) == ("node-a", 2000, {})
+    (change,) = ledger.ledger.holdings.changes.take()
+    assert (change.node, change.before[CPU], change.after) == ("node-a", 2000, {})
 
 
 def test_what_two_locks_hold_beyond_their_owner_is_kept(ledger: LedgerScene) -> None:

@@ -6,7 +6,7 @@ borrowable one. That follows from the node's pods, and is computed whenever they
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -21,6 +21,7 @@ from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.quantities import NOTHING, Resources, beyond, covers
+from tidelock.model.work_queue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Holdings:
         renew: called with each reservation that holds other amounts because pods have come or gone.
 
     Attributes:
-        shifts: changes of held amounts that the pod queue does not know yet.
-        visited: reservations whose occupants have come or gone since `Occupancy` looked last.
+        changes: changes of held amounts that the pod queue does not know yet.
+        visited: names of reservations with occupants that have come or gone.
         sharing: the reservations that pods use.
         timeline: the capacity that is in use for a limited time.
         trials: contexts in which capacity is counted in another way.
@@ -62,8 +63,8 @@ class Holdings:
         in_change: dict[Key, ReservationInfo],
         renew: Callable[[ReservationInfo], None],
     ) -> None:
-        self.shifts: list[HoldingChange] = []
-        self.visited: dict[Key, None] = {}
+        self.changes = WorkQueue[HoldingChange](id)
+        self.visited = WorkQueue[Key]()
         self.rests: dict[Key, HoldingChange] = {}
         self.timeline = Timeline(columns)
         self.trials = Trials(columns, reserve_pods)
@@ -85,8 +86,8 @@ class Holdings:
 
     # Changes.
 
-    def hold(self, entry: ReservationInfo, amounts: Resources) -> None:
-        """Set the capacity of a reservation on its node."""
+    def hold(self, entry: ReservationInfo, amounts: Resources, *, rest: Resources = NOTHING) -> None:
+        """Set the capacity of a reservation on its node. The `rest` is not announced as freed."""
         self._lowest = None
         self._in_change[entry.key] = entry
         self._end_rest(entry)
@@ -96,7 +97,7 @@ class Holdings:
         shares = self.sharing.update(entry)
         if not (amounts and entry.shared):
             self._occupy(entry, {})
-            self._set_held(entry, amounts)
+            self._set_held(entry, amounts, rest)
         if shares:
             self._divide(entry.node, moved=entry)
         if came and not entry.held:
@@ -108,20 +109,18 @@ class Holdings:
 
         Nothing can use the rest until `hold` is called, as the reservation gets it back if the binding fails.
         """
-        name, rest, known = entry.node, beyond(entry.held, used), len(self.shifts)
-        self.hold(entry, NOTHING)
-        if not rest or name not in self._columns.row_of:  # nothing is kept on a node that is gone
-            return
-        self.rests[entry.key] = HoldingChange(entry, name, rest, NOTHING)
-        self._columns.reservation(name, rest, 1)
-        self.shifts[known:] = [
-            replace(shift, after=rest) if shift.entry is entry else shift for shift in self.shifts[known:]
-        ]
+        name, rest = entry.node, beyond(entry.held, used)
+        if name not in self._columns.row_of:  # nothing is kept on a node that is gone
+            rest = {}
+        self.hold(entry, NOTHING, rest=rest)
+        if rest:
+            self.rests[entry.key] = HoldingChange(entry, name, rest, NOTHING)
+            self._columns.reservation(name, rest, 1)
 
     def drop_rests(self, node_name: str) -> None:
         """Free the rests of reservations on a node."""
-        for shift in [shift for shift in self.rests.values() if shift.node == node_name]:
-            self._end_rest(shift.entry)
+        for rest in [rest for rest in self.rests.values() if rest.node == node_name]:
+            self._end_rest(rest.entry)
 
     def recount(self, node_name: str) -> None:
         """Count the reservations of a node that has just become known."""
@@ -145,11 +144,11 @@ class Holdings:
 
     def announce(self, entry: ReservationInfo) -> None:
         """Announce capacity as new, including the amounts of borrowers: owners have a right to it."""
-        self.shifts.append(HoldingChange(entry, entry.node, NOTHING, entry.reserved))
+        self.changes.add(HoldingChange(entry, entry.node, NOTHING, entry.reserved))
 
     def offer(self, entry: ReservationInfo) -> None:
         """Announce held amounts as freed: after an edit of the priority, others may preempt it."""
-        self.shifts.append(HoldingChange(entry, entry.node, entry.held, NOTHING))
+        self.changes.add(HoldingChange(entry, entry.node, entry.held, NOTHING))
         self._columns.freed += 1
 
     def reprioritise(self) -> None:
@@ -169,7 +168,7 @@ class Holdings:
     def remove(self, entry: ReservationInfo) -> None:
         """Hold nothing for a reservation that is gone."""
         self.hold(entry, NOTHING)
-        self.visited.pop(entry.key, None)
+        self.visited.discard(entry.key)
 
     def contents(self) -> Mapping[Any, object]:
         """Return the spans of reservations that hold capacity for a limited time."""
@@ -187,7 +186,7 @@ class Holdings:
 
     def nodes_with_reservations(self) -> list[str]:
         """Return the names of nodes with capacity of reservations, or with rests, sorted."""
-        return sorted(self._on_node.keys() | {shift.node for shift in self.rests.values()})
+        return sorted(self._on_node.keys() | {rest.node for rest in self.rests.values()})
 
     @property
     def holds_any(self) -> bool:
@@ -214,14 +213,14 @@ class Holdings:
     def _end_rest(self, entry: ReservationInfo) -> None:
         """Free the amounts that were kept while an owner was being bound."""
         if entry.key in self.rests:
-            shift = self.rests.pop(entry.key)
-            self._columns.reservation(shift.node, shift.before, -1)
-            self.shifts.append(shift)
+            rest = self.rests.pop(entry.key)
+            self._columns.reservation(rest.node, rest.before, -1)
+            self.changes.add(rest)
 
-    def _set_held(self, entry: ReservationInfo, amounts: Resources) -> None:
-        """Set the amounts that nothing else may use."""
+    def _set_held(self, entry: ReservationInfo, amounts: Resources, rest: Resources = NOTHING) -> None:
+        """Set the amounts that nothing else may use, beside a `rest` that is counted apart."""
         if amounts != entry.held:
-            self.shifts.append(HoldingChange(entry, entry.node, entry.held, amounts))
+            self.changes.add(HoldingChange(entry, entry.node, entry.held, amounts or rest))
             self._columns.reservation(entry.node, entry.held, -1)
             self._columns.reservation(entry.node, amounts, 1)
             entry.held = amounts
@@ -243,7 +242,7 @@ class Holdings:
             if inside == entry.occupants and left == entry.held and entry is not moved:
                 continue
             self._occupy(entry, inside)
-            self.visited[entry.key] = None
+            self.visited.add(entry.key)
             self._set_held(entry, left)
             if entry is not moved:
                 self._renew(entry)

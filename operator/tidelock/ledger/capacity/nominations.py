@@ -14,7 +14,7 @@ from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
-from tidelock.model.meta import Key
+from tidelock.model.work_queue import WorkQueue
 
 _MOVE_REASONS = {
     Event.PLAN_MOVES: reasons.MOVE_PLANNED,
@@ -27,13 +27,12 @@ class Nominations:
     """Migration plans and the backfill reservation, an index of the ledger.
 
     Attributes:
-        planned: reservations with a plan that were written since the defragmentation controller called
-            `take_planned`.
+        planned: reservations with a plan that were written, for the defragmentation controller.
 
     """
 
     def __init__(self, records: Records, nominator: Nominator) -> None:
-        self.planned: dict[Key, ReservationInfo] = {}
+        self.planned = WorkQueue[ReservationInfo]()
         self._records = records
         self._nominator = nominator
 
@@ -66,12 +65,7 @@ class Nominations:
     def note_plan(self, entry: ReservationInfo) -> None:
         """Note for the defragmentation controller that a reservation with a plan was written."""
         if entry.plan is not None:
-            self.planned[entry.key] = entry
-
-    def take_planned(self) -> dict[Key, ReservationInfo]:
-        """Return the reservations with a plan that were written since the last call."""
-        planned, self.planned = self.planned, {}
-        return planned
+            self.planned.add(entry)
 
     # The backfill reservation.
 
@@ -111,7 +105,7 @@ class Nominations:
 
     def remove(self, entry: ReservationInfo) -> None:
         """Keep nothing for a reservation that is gone."""
-        self.planned.pop(entry.key, None)
+        self.planned.discard(entry)
         self._nominator.end_earmark(entry.uid)
         self._nominator.remove(entry.uid)
 

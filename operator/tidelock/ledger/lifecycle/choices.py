@@ -12,7 +12,7 @@ from tidelock.ledger.lifecycle.two_phase import commit_token
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
-from tidelock.model.meta import Key
+from tidelock.model.work_queue import WorkQueue
 
 
 class Choices:
@@ -24,7 +24,7 @@ class Choices:
     """
 
     def __init__(self, records: Records, endings: Endings, alternatives: Alternatives) -> None:
-        self.undecided: dict[Key, ReservationInfo] = {}
+        self.undecided = WorkQueue[ReservationInfo]()
         self._records = records
         self._endings = endings
         self._alternatives = alternatives
@@ -33,12 +33,12 @@ class Choices:
         """Look at a reservation in the next `advance`, if it has a second phase or alternatives."""
         self._alternatives.update(entry)
         if entry.hold is not None or entry.key in self._alternatives:
-            self.undecided[entry.key] = entry
+            self.undecided.add(entry)
 
     def take_undecided(self) -> list[ReservationInfo]:
         """Return the reservations to look at, in an order that every process can reproduce."""
-        undecided, self.undecided = self.undecided, {}
-        known = (entry for key, entry in undecided.items() if self._records.entries.get(key) is entry)
+        undecided = self.undecided.take()
+        known = (entry for entry in undecided if self._records.entries.get(entry.key) is entry)
         return sorted(known, key=lambda entry: entry.order)
 
     def decide(self, entry: ReservationInfo, now: float) -> None:

@@ -21,6 +21,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers, format_quantity, minus, plus
 from tidelock.model.quotas import ReservationQuota, ResourceQuota
+from tidelock.model.work_queue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +83,18 @@ class Quotas:
         resource_quotas: all ResourceQuotas.
 
     Attributes:
-        changed: namespaces with quotas that have changed, or are used in another way, since `QuotaController`
-            looked last.
+        changed: namespaces with quotas that have changed, or with another use of them.
 
     """
 
     def __init__(self, quotas: Lister[ReservationQuota], resource_quotas: Lister[ResourceQuota]) -> None:
-        self.changed: dict[str, None] = {}
+        self.changed = WorkQueue[str]()
         self._quotas = quotas
         self._resource_quotas = resource_quotas
         self._charges: dict[Key, Charge] = {}
         self._used: dict[str, Charge] = {}
         self._on_change: list[_Listener] = []
-        self._on_room: list[_Listener] = []
+        self._on_freed: list[_Listener] = []
         quotas.on_change(self._quota_changed)
         resource_quotas.on_change(self._resource_quota_changed)
 
@@ -102,9 +102,9 @@ class Quotas:
         """Call a function with each namespace after a change of its quotas."""
         self._on_change.append(listener)
 
-    def on_room(self, listener: _Listener) -> None:
+    def on_freed(self, listener: _Listener) -> None:
         """Call a function with each namespace that may use more than before."""
-        self._on_room.append(listener)
+        self._on_freed.append(listener)
 
     def of(self, namespace: str) -> list[ReservationQuota]:
         """Return the quotas of a namespace, by name."""
@@ -180,13 +180,13 @@ class Quotas:
         )
         if not self._used[key.namespace].reserved:
             del self._used[key.namespace]
-        self.changed[key.namespace] = None
+        self.changed.add(key.namespace)
         if not (after.covers(before) and covers(after.unused, before.unused)):
             self._report_freed(key.namespace)
 
     def _quota_changed(self, old: ReservationQuota | None, new: ReservationQuota | None) -> None:
         for namespace in {quota.meta.namespace for quota in (old, new) if quota is not None}:
-            self.changed[namespace] = None
+            self.changed.add(namespace)
             for listener in self._on_change:
                 listener(namespace)
             self._report_freed(namespace)
@@ -197,7 +197,7 @@ class Quotas:
                 self._report_freed(namespace)
 
     def _report_freed(self, namespace: str) -> None:
-        for listener in self._on_room:
+        for listener in self._on_freed:
             listener(namespace)
 
 

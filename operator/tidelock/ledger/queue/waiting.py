@@ -15,6 +15,7 @@ from tidelock.ledger.queue.equivalence import EquivalenceClasses, capacity_deman
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
+from tidelock.model.work_queue import WorkQueue
 
 # The numbers of a waiting reservation are renewed at most this often (seconds): each event of a busy cluster
 # would otherwise rewrite the status of every waiting one. At most so many of them are renewed in a second.
@@ -44,15 +45,20 @@ class WaitingReservations:
     def __init__(self, groups: Groups) -> None:
         self.waiting: dict[Key, ReservationInfo] = {}
         self.untried: dict[Key, ReservationInfo] = {}
-        self.outlasting: dict[Key, ReservationInfo] = {}
         self.refusers: set[str] = set()
         self.moved = False
         self.steady = SteadyClock()
         self.since: dict[Key, float] = {}
+        self.outlasting = WorkQueue[ReservationInfo]()
         self._groups = groups
         self._over_quota = EquivalenceClasses(quota_demand)
         self._inadmissible = EquivalenceClasses(capacity_demand)
         self._asked: dict[Key, Hashable] = {}  # the request when it was tried last
+
+    def note_outlasting(self, entry: ReservationInfo) -> None:
+        """Schedule the check whether a reservation with capacity may live longer, if it asks for that."""
+        if lifetime.wants_longer(entry):
+            self.outlasting.add(entry)
 
     @property
     def renewal(self) -> float:
@@ -86,7 +92,7 @@ class WaitingReservations:
         self.since.pop(entry.key, None)
         self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
-        self.outlasting.pop(entry.key, None)
+        self.outlasting.discard(entry)
         self._forget_refusal(entry)
 
     def over_quota(self, entry: ReservationInfo) -> bool:
@@ -167,7 +173,8 @@ class WaitingReservations:
         )
 
     def _retry_over_quota(self, entries: list[ReservationInfo]) -> None:
-        self.outlasting.update({entry.key: entry for entry in entries if lifetime.wants_longer(entry)})
+        for entry in entries:
+            self.note_outlasting(entry)
         self.retry(entries)
 
     def _go_on_after(self, key: Key) -> None:

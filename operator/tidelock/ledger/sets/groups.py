@@ -21,6 +21,7 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import covers
 from tidelock.model.reservation import Reservation
+from tidelock.model.work_queue import WorkQueue
 
 
 class GroupKey(NamedTuple):
@@ -135,12 +136,12 @@ class Groups:
     """All groups, as their members describe them.
 
     Attributes:
-        unsettled: groups with a member that has changed, which `GroupSettlement` looks at next.
+        unsettled: groups to settle, because a member has changed.
 
     """
 
     def __init__(self) -> None:
-        self.unsettled: dict[GroupKey, None] = {}
+        self.unsettled = WorkQueue[GroupKey]()
         self._groups: dict[GroupKey, Group] = {}
         self._listeners: list[Callable[[Key], None]] = []
 
@@ -186,7 +187,7 @@ class Groups:
             return
         if not entry.outside:
             self._join(entry)
-        self._unsettle(self.of(entry.reservation))
+        self._member_changed(self.of(entry.reservation))
 
     def _join(self, entry: ReservationInfo) -> None:
         key, membership = GroupKey.of(entry), entry.reservation.membership
@@ -206,10 +207,10 @@ class Groups:
         """Remove a reservation that is gone from its group."""
         group = self.of(entry.reservation)
         if group is not None and group.members.pop(entry.key, None) is not None:
-            self._unsettle(group)
+            self._member_changed(group)
             if not group.members:
                 del self._groups[group.key]
-                self.unsettled.pop(group.key, None)
+                self.unsettled.discard(group.key)
 
     def contents(self) -> Mapping[Any, object]:
         """Return the members of each group."""
@@ -221,9 +222,9 @@ class Groups:
         began = group.began if group is not None else None
         return now if began is None else began
 
-    def _unsettle(self, group: Group | None) -> None:
+    def _member_changed(self, group: Group | None) -> None:
         if group is not None:
-            self.unsettled[group.key] = None
+            self.unsettled.add(group.key)
             self._notify(group)
 
     def note_fault(self, key: GroupKey, fault: str) -> None:
@@ -247,8 +248,8 @@ class Groups:
         return [waiting[0] for group in groups if (waiting := group.waiting)]
 
     def take_unsettled(self) -> list[Group]:
-        """Return the groups with a member that has changed since the last call."""
-        keys, self.unsettled = self.unsettled, {}
+        """Return the groups that were scheduled for settlement since the last call."""
+        keys = self.unsettled.take()
         return [group for key in keys if (group := self._groups.get(key)) is not None]
 
     def open_to(self, pod: Pod, own: list[ReservationInfo]) -> list[ReservationInfo]:

@@ -43,7 +43,7 @@ class GroupSettlement:
     def settle_all(self, now: float) -> None:
         """Settle the groups that have changed, and those that this changes. Each fails at most once."""
         for key in self._retries.pop_due(now):
-            self._groups.unsettled[key] = None
+            self._groups.unsettled.add(key)
         failed: set[GroupKey] = set()
         while groups := self._groups.take_unsettled():
             for group in groups:

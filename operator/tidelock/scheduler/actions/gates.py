@@ -60,9 +60,8 @@ class GateReporter:
     def look(self) -> None:
         """Begin to write to some of the pods with news, those that wait for longest first."""
         queue = self._decider.queue
-        gated, queue.gated = queue.gated, {}
         changed, self._changed = self._changed, set()
-        self._due.update(gated)
+        self._due.update({waiting.pod.uid: waiting for waiting in queue.gated.take()})
         if changed:
             for waiting in queue.gated_by(ReservationPlugin.name):
                 if waiting.pod.meta.namespace in changed:

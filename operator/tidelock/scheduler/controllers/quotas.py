@@ -39,8 +39,7 @@ class QuotaController(ObjectWriter):
 
     async def flush(self) -> None:
         """Begin to write the status of each quota that has changed."""
-        namespaces, self._quotas.changed = self._quotas.changed, {}
-        for namespace in namespaces:
+        for namespace in self._quotas.changed.take():
             for quota in self._quotas.of(namespace):
                 self.reconcile(quota.meta.key)
                 await asyncio.sleep(0)
@@ -67,7 +66,7 @@ class QuotaController(ObjectWriter):
         return render_quota(quota, self._quotas.used(quota.meta.namespace), self._clock.now())
 
     def _compare_later(self, key: Key) -> None:
-        self._quotas.changed[key.namespace] = None
+        self._quotas.changed.add(key.namespace)
 
     async def _write_difference(self, key: Key) -> None:
         async with self._one:

@@ -29,7 +29,7 @@ class CapacityEvents:
     @property
     def pending(self) -> bool:
         """Return whether there are changes that the queue does not know."""
-        return bool(self._ledger.holdings.shifts or self._cache.nominator.ended)
+        return bool(self._ledger.holdings.changes or self._cache.nominator.ended)
 
     def notify(self, now: float, claimed_by: AssumedPod | None = None) -> None:
         """Notify the queue of all changes since the last call.
@@ -40,11 +40,10 @@ class CapacityEvents:
                 free for other pods.
 
         """
-        shifts, self._ledger.holdings.shifts = self._ledger.holdings.shifts, []
         taken_over = NOTHING
-        for shift in shifts:
-            entry = shift.entry
-            if shift.after and not covers(shift.before, shift.after):
+        for change in self._ledger.holdings.changes.take():
+            entry = change.entry
+            if change.after and not covers(change.before, change.after):
                 event = (
                     RESERVATION_LENT
                     if entry.reservation.borrowable and entry.occupants
@@ -52,17 +51,16 @@ class CapacityEvents:
                 )
                 only = owner_names(entry.key, entry.reservation.spec)
                 self._queue.notify(event, None, entry, now, only=only)
-            if claimed_by is not None and claimed_by.node_name == shift.node:
-                given = minus(shift.before, shift.after)
+            if claimed_by is not None and claimed_by.node_name == change.node:
+                given = minus(change.before, change.after)
                 taken_over = plus(taken_over, given)  # a pod may have several reservations there
                 freed = not covers(claimed_by.pod.requests, taken_over)
             else:
-                freed = not covers(shift.after, shift.before)
+                freed = not covers(change.after, change.before)
             if freed:
                 self._queue.notify(RESERVATION_FREED, entry, entry, now)
-            self._notify_of_reserve_pod(shift, now, claimed_by)
-        ended, self._cache.nominator.ended = self._cache.nominator.ended, []
-        for pod in ended:
+            self._notify_of_reserve_pod(change, now, claimed_by)
+        for pod in self._cache.nominator.ended.take():
             self._queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
     def notify_undone(self, assumed: AssumedPod, now: float) -> None:
@@ -70,17 +68,19 @@ class CapacityEvents:
         pod = assigned_to(assumed.pod, assumed.node_name)
         self._queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
-    def _notify_of_reserve_pod(self, shift: HoldingChange, now: float, claimed_by: AssumedPod | None) -> None:
+    def _notify_of_reserve_pod(
+        self, change: HoldingChange, now: float, claimed_by: AssumedPod | None
+    ) -> None:
         """Notify pods, and reservations that wait, of a reserve pod that has come or gone as a pod would."""
-        pod = shift.entry.reservation.pod
-        if pod is None or not pod.neighbourly or shift.entry.ahead:
+        pod = change.entry.reservation.pod
+        if pod is None or not pod.neighbourly or change.entry.ahead:
             return
-        if shift.after and not shift.before:
+        if change.after and not change.before:
             self._queue.notify(ASSIGNED_POD_ADD, None, pod, now)
             refusers = self._ledger.waiting_reservations.refusers
             if not refusers.isdisjoint(self._queue.hints.hearers(ASSIGNED_POD_ADD)):
                 self._cache.columns.freed += 1  # one that goes frees its capacity anyway
-        elif shift.before and not shift.after:
-            heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == shift.node else None
+        elif change.before and not change.after:
+            heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == change.node else None
             if heir is None or counts_as(heir) != counts_as(pod):
-                self._queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, shift.node), None, now)
+                self._queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, change.node), None, now)

@@ -205,7 +205,7 @@ class Decider:
         if (
             (reservations.pending and "line" not in parts)
             or (reservations.searching and "search" not in parts)
-            or (self.ledger.holdings.shifts and "rooms" not in parts)
+            or (self.ledger.holdings.changes and "rooms" not in parts)
         ):
             return 0.0
         return earliest(

@@ -39,6 +39,7 @@ from tidelock.model.failures import OnFailure, log_failure
 from tidelock.model.instants import earliest
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.model.work_queue import WorkQueue
 from tidelock.scheduler.core.pod_gates import PodGates
 from tidelock.scheduler.core.pod_heaps import ActiveQueue, BackoffQueue, PodOrder
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo, QueueName
@@ -75,7 +76,7 @@ class SchedulingQueue:
 
     Attributes:
         hints: the events that plugins have registered.
-        gated: pods by UID that were gated since `GateReporter` looked last.
+        gated: pods that were gated, for the reports of their gates.
 
     """
 
@@ -105,7 +106,7 @@ class SchedulingQueue:
         self._by_plugin: defaultdict[PluginKey, dict[str, QueuedPodInfo]] = defaultdict(dict)
         self._waves: deque[_Wave] = deque()
         self._steady = SteadyClock()
-        self.gated: dict[str, QueuedPodInfo] = {}
+        self.gated = WorkQueue[QueuedPodInfo]()
 
     # Pods come and go.
 
@@ -139,7 +140,7 @@ class SchedulingQueue:
             return
         if self._uids.get(waiting.pod.key) == uid:
             del self._uids[waiting.pod.key]
-        self.gated.pop(uid, None)
+        self.gated.discard(waiting)
         self._leave(waiting)
         self.done(uid)
 
@@ -326,7 +327,7 @@ class SchedulingQueue:
             if new or waiting.place is not QueueName.GATED:
                 self._on_enqueue(QueueName.GATED, event)
             waiting.place = QueueName.GATED
-            self.gated[waiting.pod.uid] = waiting
+            self.gated.add(waiting)
             self._gates.retry(waiting)
         elif hint is QueueingHint.AFTER_BACKOFF and waiting.due > now:
             waiting.place = QueueName.BACKOFF

@@ -95,8 +95,7 @@ class ReservationScheduler:
 
     def look_for_owners(self, now: float) -> None:
         """Look for bound owners of restored reservations."""
-        while self._ledger.opened:
-            entry = self._ledger.opened.pop()
+        for entry in self._ledger.opened.take():
             with self._isolated(entry, now):
                 look_for_owner(self._ledger, self._cache, entry, now)
 

@@ -86,7 +86,7 @@ class DefragmentationController:
         due = self.next_due()
         if due is None or due > now:
             return
-        news = self._ledger.nominations.take_planned()
+        news = [entry.key for entry in self._ledger.nominations.planned.take()]
         urgent, self._urgent = self._urgent, {}
         for key in (*news, *urgent):
             if (entry := self._ledger.entries.get(key)) is not None and entry.plan is not None:

@@ -389,15 +389,14 @@ def test_the_status_of_a_quota_tells_used_and_hard(ledger: Limited) -> None:
 
 
 def test_changes_are_noted_for_the_status(ledger: Limited) -> None:
-    changed = ledger.ledger.quotas.changed
+    quotas = ledger.ledger.quotas
     ledger.limit(hard={"cpu": "3"})
-    assert changed == {NAMESPACE: None}
-    changed.clear()
+    assert quotas.changed.take() == [NAMESPACE]
     entry = ledger.ask()
-    assert changed == {NAMESPACE: None}
-    changed.clear()
+    assert quotas.changed.take() == [NAMESPACE]
     ledger.ledger.remove(entry.reservation)
-    assert changed == {NAMESPACE: None}
+    assert quotas.changed.take() == [NAMESPACE]
+    assert not quotas.changed
 
 
 def test_resource_quotas_count_where_that_is_asked_for(ledger: Limited) -> None:

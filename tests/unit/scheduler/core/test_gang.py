@@ -219,7 +219,7 @@ def test_a_deadline_that_has_passed_for_one_has_passed_for_all() -> None:
     core.clock.advance(5)
     gang.settle()
     assert gang.phases == [REJECTED] * 2
-    assert core.ledger.groups.unsettled == {}
+    assert not core.ledger.groups.unsettled
 
 
 def test_a_group_that_is_first_seen_after_its_deadline_holds_nothing() -> None:
