@@ -1,4 +1,4 @@
-"""The `tidelock` command: stands by until this process leads, and leads."""
+"""The `tidelock` command: runs the operator and scheduler, which decide while this process leads."""
 
 import argparse
 import asyncio
@@ -138,79 +138,89 @@ def _configuration(settings: Settings) -> Configuration:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tidelock", description="Expiring locks on node capacity for Kubernetes."
+        prog="tidelock",
+        description="Reservations of node capacity with an expiry, and load-aware placement of pods.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run the operator and the scheduler")
+    run = commands.add_parser("run", help="run the operator and scheduler")
     run.set_defaults(**asdict(Settings()))
-    run.add_argument("--kubeconfig", help="file to connect with")
+    run.add_argument(
+        "--kubeconfig",
+        help="kubeconfig file. Default: $KUBECONFIG, the pod's service account, or ~/.kube/config",
+    )
     _add_scheduling(run)
     _add_serving(run)
     _add_leading(run)
     _add_binders(run)
-    simulate.add_arguments(commands.add_parser("simulate", help="play load under several policies"))
+    simulate.add_arguments(
+        commands.add_parser("simulate", help="simulate a load under several policies, without a cluster")
+    )
     return parser
 
 
 def _add_scheduling(run: argparse.ArgumentParser) -> None:
     scheduling = run.add_mutually_exclusive_group()
     scheduling.add_argument(
-        "--config", help="file with a KubeSchedulerConfiguration, see docs/configuration.md"
+        "--config", help="file with a KubeSchedulerConfiguration, as docs/configuration.md describes it"
     )
     scheduling.add_argument(
-        "--scheduler-name", help="schedulerName of pods to schedule with the default profile"
+        "--scheduler-name", help="schedulerName of the pods that the default profile schedules"
     )
     run.add_argument(
         "--move-after-seconds",
         type=float,
-        help="how long a lock for any node stays on a node that is cordoned or not ready",
+        help="how long a reservation that names no node stays on a node that is cordoned or not ready",
     )
     run.add_argument(
         "--earmark-after-seconds",
         type=float,
-        help="how long a lock has to wait before room that comes free is kept for it",
+        help="how long a reservation waits before freed capacity of a node is kept for it",
     )
     run.add_argument(
         "--borrower-grace-seconds",
         type=_positive,
-        help="longest grace period of a borrower that is evicted for an owner",
+        help="longest grace period, in whole seconds, of a borrower that is evicted for an owner",
     )
 
 
 def _add_serving(run: argparse.ArgumentParser) -> None:
     """Add the options of probes, metrics, the web view and logs."""
-    run.add_argument("--listen", help="address for metrics and probes")
-    run.add_argument("--port", type=_port, help="port for metrics and probes")
+    run.add_argument("--listen", help="address for metrics, probes and the web view")
+    run.add_argument(
+        "--port", type=_port, help="port for metrics, probes and the web view. 0 is any free port"
+    )
     run.add_argument(
         "--metrics-token-file",
         metavar="FILE",
-        help="file with the bearer token that scrapes of the metrics have to show",
+        help="file with the bearer token that scrapes of the metrics must send. Default: no token is needed",
     )
     run.add_argument(
         "--web-view",
         action="store_true",
-        help="serve a page at /web/ that shows nodes, locks and decisions; it asks for the same token",
+        help="serve a page at /web/ with nodes, reservations and decisions. It needs the same token",
     )
-    run.add_argument("--log-format", choices=("text", "json"))
-    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
+    run.add_argument("--log-format", choices=("text", "json"), help="format of the log")
+    run.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), help="least severe level that is logged"
+    )
 
 
 def _add_leading(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
-        help="decide only while holding the Lease, so that others can stand by",
+        help="decide only while this process holds the Lease, so other replicas can stand by",
     )
     run.add_argument("--lease-name", help="name of the Lease")
     run.add_argument(
         "--lease-namespace",
-        help="namespace of the Lease; default: the pod's own, or that of the kubeconfig's context",
+        help="namespace of the Lease. Default: the namespace of the pod, or of the kubeconfig's context",
     )
     run.add_argument(
         "--lease-duration-seconds",
         type=_lease_seconds,
-        help="how long others wait for a leader that is silent",
+        help="how long other replicas wait for a silent leader",
     )
 
 
@@ -219,31 +229,31 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--extender",
         action="store_true",
-        help="serve the extender API, for schedulers that shall honour locks",
+        help="serve the extender API, with which other schedulers respect reservations",
     )
     run.add_argument(
         "--extender-clients",
         metavar="FILE",
-        help="PEM file with the certificates of these schedulers, or of authorities that signed these alone",
+        help="PEM file with the certificates of these schedulers, or of authorities that sign only these",
     )
-    run.add_argument("--admission", action="store_true", help="review the bindings of others")
-    run.add_argument("--tls-port", type=_port, help="port for these, over TLS")
+    run.add_argument("--admission", action="store_true", help="review the bindings of other binders")
+    run.add_argument("--tls-port", type=_port, help="port for the extender API and admission, over TLS")
     run.add_argument(
         "--tls-address",
         type=_address,
-        help="address of this process, to be the endpoint of their Service while it leads",
+        help="address of this process, as the endpoint of the Service tidelock-binders while it leads",
     )
     run.add_argument(
         "--tls-names",
         type=lambda text: tuple(text.split(",")),
         metavar="NAME,...",
-        help="DNS names and addresses that their certificate is made for",
+        help="DNS names and addresses of the certificate for this port",
     )
     run.add_argument(
         "--tls-secret",
         type=_namespaced,
         metavar="NAMESPACE/NAME",
-        help="Secret that their certificate is kept in",
+        help="Secret in which this certificate is kept",
     )
 
 

@@ -119,7 +119,7 @@ def command(
     ] = "tidelock",
     lease: Annotated[str, typer.Option("--lease", help="Lease of the operator.")] = "tidelock",
 ) -> None:
-    """Check CRDs, rights, Lease, admission and staleness. Status 1 if anything is wrong."""
+    """Check CRDs, rights, Lease, admission and staleness. Exit status 1 if any of them is wrong."""
     place = Installation(system_namespace, account, lease)
     findings = ask(
         ClusterTarget(kubeconfig=kubeconfig, context=context), lambda session: _check(session, place)

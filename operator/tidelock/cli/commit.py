@@ -20,7 +20,7 @@ CommitToken = Annotated[
     str,
     typer.Option(
         "--token",
-        help="Token of the hold, as printed by reserve; default: that of the current hold.",
+        help="Token of the hold, as printed by reserve. Default: the token of the current hold.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Commit a reservation made with --commit-within, and wait for the result. Status 1 without it."""
+    """Commit a reservation of reserve --commit-within, and wait for the result. Exit status 1 if it fails."""
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     reservation, end = ask(target, lambda session: _commit(session, name, token))
     seen = Seen(reservation)

@@ -61,12 +61,13 @@ def command(
     output: Format = None,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Use no API server: rules between fields (CEL) are not checked."),
+        typer.Option("--offline", help="Do not use the API server, and skip the rules between fields (CEL)."),
     ] = False,
 ) -> None:
-    """Check the Reservations, groups, schedules, quotes, quotas and WaterLevels of a file without changes.
+    """Check a file of Tidelock's objects without applying it. Exit status 1 if it has errors.
 
-    Types and values are checked here, the rules between fields by the API server, in a dry run.
+    FILE has Reservations, groups, schedules, quotas, quotes or WaterLevels. Types and values are checked
+    locally. The API server checks the rules between fields in a dry run.
     """
     documents = read_documents(filename)
     findings = [LintFinding(each.place, problems_of(each)) for each in documents]

@@ -46,7 +46,7 @@ def make_app(*, completing: bool = False) -> typer.Typer:
     """Return the command. `completing` is only for the shell's completion."""
     app = typer.Typer(
         name=_PROGRAM,
-        help="Reservations of node capacity, and the reasons for the placement of pods.",
+        help="Reserve node capacity, explain the placement of pods, simulate changes, and check Tidelock.",
         no_args_is_help=True,
         add_completion=completing,  # adds options that kubectl's own completion makes needless
         pretty_exceptions_enable=False,

@@ -16,26 +16,28 @@ class Output(StrEnum):
 
 Namespace = Annotated[
     str,
-    typer.Option("--namespace", "-n", help="Namespace; default: that of the context.", show_default=False),
+    typer.Option("--namespace", "-n", help="Namespace. Default: the one of the context.", show_default=False),
 ]
-Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Use all namespaces.")]
 Context = Annotated[
     str,
-    typer.Option("--context", help="Context of the kubeconfig; default: the current.", show_default=False),
+    typer.Option(
+        "--context", help="Context of the kubeconfig. Default: the current one.", show_default=False
+    ),
 ]
 Kubeconfig = Annotated[
-    str, typer.Option("--kubeconfig", help="File to connect with.", metavar="FILE", show_default=False)
+    str, typer.Option("--kubeconfig", help="Kubeconfig file.", metavar="FILE", show_default=False)
 ]
-Format = Annotated[Output | None, typer.Option("--output", "-o", help="Other output.", show_default=False)]
+Format = Annotated[Output | None, typer.Option("--output", "-o", help="Output format.", show_default=False)]
 File = Annotated[
     str,
-    typer.Option("--filename", "-f", help="YAML or JSON file to read; -: standard input.", metavar="FILE"),
+    typer.Option("--filename", "-f", help="YAML or JSON file. - reads standard input.", metavar="FILE"),
 ]
 SchedulerConfig = Annotated[
     str,
     typer.Option(
         "--config",
-        help="KubeSchedulerConfiguration of the operator, if it has one.",
+        help="KubeSchedulerConfiguration file with which the operator runs.",
         metavar="FILE",
         show_default=False,
     ),

@@ -11,19 +11,25 @@ from tidelock.cli.lint import problems_of
 from tidelock.cli.session import Failure
 
 Requests = Annotated[
-    str, typer.Option("--requests", "-r", help="Amounts to reserve.", metavar="cpu=2,memory=4Gi")
+    str,
+    typer.Option("--requests", "-r", help="Amount of each resource to reserve.", metavar="cpu=2,memory=4Gi"),
 ]
-Node = Annotated[str, typer.Option("--node", help="Node to reserve on; default: any.", show_default=False)]
+Node = Annotated[
+    str, typer.Option("--node", help="Node of the reservation. Default: any.", show_default=False)
+]
 Selector = Annotated[
-    str, typer.Option("--node-selector", help="Labels of the node.", metavar="KEY=VALUE,...")
+    str, typer.Option("--node-selector", help="Labels that the node must have.", metavar="KEY=VALUE,...")
 ]
 Priority = Annotated[
-    int, typer.Option("--priority", help="Priority; pods of higher priority may preempt the reservation.")
+    int, typer.Option("--priority", help="Priority. Pods of higher priority can preempt the reservation.")
 ]
 Instead = Annotated[
     str,
     typer.Option(
-        "--filename", "-f", help="YAML or JSON file to read instead; -: standard input.", metavar="FILE"
+        "--filename",
+        "-f",
+        help="YAML or JSON file with the objects. - reads standard input.",
+        metavar="FILE",
     ),
 ]
 

@@ -39,11 +39,11 @@ Contexts = Annotated[
     list[str] | None,
     typer.Option(
         "--context",
-        help="Context of the kubeconfig; with several, all clusters are asked at once; default: the current.",
+        help="Context of the kubeconfig. Several ask all their clusters at once. Default: the current one.",
         show_default=False,
     ),
 ]
-Timeout = Annotated[str, typer.Option("--timeout", help="How long to wait for the answer.")]
+Timeout = Annotated[str, typer.Option("--timeout", help="Longest wait for the answer.")]
 
 
 def command(
@@ -58,9 +58,9 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Ask whether a reservation would be granted now, where, and how often. Nothing is held.
+    """Ask whether a reservation would be granted now, on which node, and how many fit. Nothing is held.
 
-    A FILE has Reservations or ReservationQuotes. Status 1 if no cluster would grant one of them.
+    FILE has Reservations or ReservationQuotes. Exit status 1 if no cluster would grant one of them.
     """
     if bool(requests) == bool(filename):
         raise Failure("give either --requests or, with -f, a FILE of Reservations or ReservationQuotes")

@@ -46,32 +46,39 @@ _CONTROLLERS = {
 
 
 Name = Annotated[
-    str, typer.Argument(help="Name of the reservation, and of its pod unless --for names another owner.")
+    str, typer.Argument(help="Name of the reservation, and of its owner pod unless --for is given.")
 ]
 Owners = Annotated[
     list[str] | None,
     typer.Option(
         "--for",
-        help="Owner: pod/NAME, a workload as deployment/NAME, or labels as app=web,tier=db.",
+        help="Owner: pod/NAME, a workload such as deployment/NAME, or labels such as app=web,tier=db.",
         metavar="OWNER",
     ),
 ]
-Ttl = Annotated[str, typer.Option("--ttl", help="Lifetime once it is active: 90s, 10m, 2h, 1d.")]
+Ttl = Annotated[str, typer.Option("--ttl", help="Lifetime from Active, such as 90s, 10m, 2h or 1d.")]
 Until = Annotated[
-    str, typer.Option("--until", help="End time, instead of --ttl: 2026-12-01T00:00:00Z.", metavar="TIME")
+    str,
+    typer.Option("--until", help="End time instead of --ttl, such as 2026-12-01T00:00:00Z.", metavar="TIME"),
 ]
-Deadline = Annotated[str, typer.Option("--deadline", help="Longest wait for capacity; 0s: now or never.")]
+Deadline = Annotated[
+    str, typer.Option("--deadline", help="Longest wait for capacity. With 0s it never waits.")
+]
 CommitWithin = Annotated[
     str,
     typer.Option(
         "--commit-within",
-        help="Two phases: time for kubectl tidelock commit, such as 30s, before it ends.",
+        help="Two phases: without a commit, it ends after this time from Active, such as 30s.",
         metavar="TIME",
     ),
 ]
-Preempt = Annotated[bool, typer.Option("--preempt", help="Evict pods of lower priority for it.")]
-Retain = Annotated[bool, typer.Option("--retain", help="Keep the object after its end.")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it holds.")]
+Preempt = Annotated[
+    bool, typer.Option("--preempt", help="Evict pods and break reservations of lower priority for it.")
+]
+Retain = Annotated[bool, typer.Option("--retain", help="Keep the object after the end of the reservation.")]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until the reservation is active, or has failed.")
+]
 
 
 def command(
@@ -94,7 +101,7 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Create a reservation and wait until it holds. Status 1 if it does not."""
+    """Create a reservation and wait until it is active. Exit status 1 if it does not become active."""
     if bool(name) == bool(filename):
         raise Failure("give either the NAME of a reservation or, with -f, a FILE of Reservations")
     if filename:

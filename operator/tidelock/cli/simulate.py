@@ -58,11 +58,11 @@ def command(
     output: Format = None,
     config: SchedulerConfig = "",
 ) -> None:
-    """Show what would happen if a file were applied now. Nothing is written.
+    """Show the effects that a file would have if it were applied now. Nothing is written.
 
-    Takes Reservations, Pods, Deployments, StatefulSets, ReplicaSets and Jobs. The API server completes and
-    checks them in a dry run. Then the scheduler itself decides, over the current cluster. Status 1 if not all
-    find capacity.
+    FILE has Reservations, Pods, Deployments, StatefulSets, ReplicaSets or Jobs. The API server completes and
+    checks them in a dry run. Then the scheduler itself decides on them in the current cluster. Exit status 1
+    if not all of them find capacity.
     """
     configuration = configuration_of(config)
     documents = read_documents(filename)

@@ -29,9 +29,9 @@ def command(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running, and show changes.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running and show changes.")] = False,
 ) -> None:
-    """Show the reservations, their amounts on each node, and the water levels."""
+    """Show reservations, the reserved amounts on each node, and water levels."""
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     if watch:
         ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
@@ -92,7 +92,7 @@ RESERVATION_COLUMNS = ("NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", "ROOM", "E
 
 
 def reservation_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
-    """Return the cells of LOCK_COLUMNS for a reservation. `wide`: whole messages."""
+    """Return the cells of RESERVATION_COLUMNS for a reservation. `wide`: whole messages."""
     meta, ends = seen.reservation.meta, seen.instant("expiresAt")
     return [
         meta.namespace,

@@ -28,20 +28,20 @@ _COLOURS = {"Active": "tab:green", "Bound": "tab:blue", "Consumed": "tab:blue", 
 
 def command(
     node: Annotated[
-        str, typer.Argument(help="Node; default: all that have reservations.", show_default=False)
+        str, typer.Argument(help="Node. Default: all nodes with reservations.", show_default=False)
     ] = "",
     namespace: Namespace = "",
     everywhere: Everywhere = False,
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
-    since: Annotated[str, typer.Option("--since", help="Length of the past.")] = "1h",
-    ahead: Annotated[str, typer.Option("--ahead", help="Length of the future.")] = "1h",
+    since: Annotated[str, typer.Option("--since", help="How far to look back, such as 30m.")] = "1h",
+    ahead: Annotated[str, typer.Option("--ahead", help="How far to look ahead, such as 2h.")] = "1h",
     png: Annotated[
-        str, typer.Option("--png", help="PNG file to write; needs matplotlib.", metavar="FILE")
+        str, typer.Option("--png", help="PNG file to write. Needs matplotlib.", metavar="FILE")
     ] = "",
 ) -> None:
-    """Show the reservations of nodes over time, including those that ended and are retained."""
+    """Show the reservations of nodes over time, including ended ones that are retained."""
     back, forth = seconds("--since", since), seconds("--ahead", ahead)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     raw = ask(target, _read)

@@ -35,7 +35,7 @@ def command(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show nodes and reservations live: used, reserved and free capacity, measured levels, time left."""
+    """Show nodes and reservations live: used, reserved and free capacity, measured use, remaining time."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure(
             "top needs a terminal; elsewhere use kubectl tidelock status, which keeps running with -w"

@@ -56,7 +56,7 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            help="NAME of a pod, otherwise of a reservation; or pod/NAME, reservation/NAME.",
+            help="pod/NAME or reservation/NAME. NAME alone is a pod, or a reservation if no such pod exists.",
             metavar="POD|RESERVATION",
         ),
     ],
@@ -65,11 +65,13 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
     config: SchedulerConfig = "",
-    limit: Annotated[int, typer.Option("--limit", help="Most nodes to show; 0: all.", min=0)] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", help="Largest number of nodes to show. 0 shows all.", min=0)
+    ] = 50,
 ) -> None:
-    """Show why a pod or a reservation is on its node, or on none: one table of all nodes.
+    """Show why a pod or a reservation is on its node, or on none, in one table of all nodes.
 
-    Every plugin of its profile judges every node, in the current cluster. Nothing is written.
+    Every plugin of its profile checks every node of the current cluster. Nothing is written.
     """
     configuration = configuration_of(config)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
