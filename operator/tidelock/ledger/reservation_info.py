@@ -80,6 +80,8 @@ class ReservationInfo:
         ceiling: the highest priority that its namespace may have.
         transition_times: status and last transition of conditions by type.
         asked_at: when the object was first seen, but no later than it can have been created.
+        key: namespace and name of the object.
+        uid: UID of the object.
 
     """
 
@@ -127,18 +129,14 @@ class ReservationInfo:
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     asked_at: float = field(init=False)
     key: Key = field(init=False)
+    uid: str = field(init=False)
     _order: Order = field(init=False)
 
     def __post_init__(self) -> None:
-        self.key = self.reservation.key
+        self.key, self.uid = self.reservation.key, self.reservation.meta.uid
         made_by = self.reservation.meta.created + 1  # creation times are whole seconds, rounded down
         self.asked_at = min(self.seen_waiting_at, made_by)
         self._order = (-self.priority, self.reservation.meta.created, self.key)
-
-    @property
-    def uid(self) -> str:
-        """UID of the object."""
-        return self.reservation.meta.uid
 
     @property
     def priority(self) -> int:

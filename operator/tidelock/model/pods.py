@@ -200,7 +200,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
-    @property
+    @cached_property
     def meta(self) -> ObjectMeta:
         """Identity and labels."""
         return self.metadata
@@ -210,7 +210,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """Namespace and name."""
         return self.metadata.key
 
-    @property
+    @cached_property
     def uid(self) -> str:
         """The identity, which a later pod of the same name does not share."""
         return self.metadata.uid

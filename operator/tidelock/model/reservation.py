@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from tidelock.model.requests import Container, ResourceRequirements, total_reque
 from tidelock.model.reserve_pod import ReservePod, reserve_pod_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reservation:
     """One version of a Reservation.
 
@@ -39,7 +40,7 @@ class Reservation:
     asked_at: float = 0.0
     failure: str = ""
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """Namespace and name."""
         return self.meta.key
@@ -51,7 +52,7 @@ class Reservation:
             raise ValueError(f"{self.key}: {self.problem}")
         return self.pod.requests
 
-    @property
+    @cached_property
     def priority(self) -> int:
         """The priority that the spec asks for, or 0 without a readable spec."""
         return self.spec.priority if self.spec is not None else 0
@@ -71,17 +72,17 @@ class Reservation:
         """Whether the object is kept after its end."""
         return self.spec is not None and self.spec.retention == "Retain"
 
-    @property
+    @cached_property
     def reusable(self) -> bool:
         """Whether it keeps its capacity for the next owner when one has come."""
         return self.spec is not None and self.spec.reuse == "Always"
 
-    @property
+    @cached_property
     def borrowable(self) -> bool:
         """Whether pods that borrow may use its capacity until an owner comes."""
         return self.spec is not None and self.spec.borrowable is True
 
-    @property
+    @cached_property
     def membership(self) -> Membership | None:
         """Its group, if it is a member of one."""
         return self.spec.group if self.spec is not None else None
@@ -102,7 +103,7 @@ class Reservation:
         told = self.spec.run_seconds if self.spec is not None else None
         return math.inf if told is None else float(told)
 
-    @property
+    @cached_property
     def lifetime(self) -> int | None:
         """Lifetime in whole seconds by the spec, if known: its time to live, or from start to end."""
         if self.spec is not None and self.spec.ttl_seconds is not None:
