@@ -46,6 +46,7 @@ class Group:
         size: number of members in the spec.
         least: number of members that must have capacity. With fewer, no member keeps any.
         over_quota: whether a quota on their sum was among the reasons of the last refusal.
+        tried_first: names of members that did not fit beside others, which are now tried before those.
         fault: an error of the operator when it settled the group.
 
     """
@@ -56,6 +57,7 @@ class Group:
     topology: Topology | None = None
     group_committed: bool = False
     over_quota: bool = False
+    tried_first: tuple[Key, ...] = ()
     tried_with: tuple[int, int] = (0, 0)
     fault: str = ""
     members: dict[Key, ReservationInfo] = field(default_factory=dict)
@@ -70,6 +72,12 @@ class Group:
         """Members that wait for capacity, in their order."""
         waiting = (entry for entry in self.members.values() if entry.phase is Phase.PENDING)
         return sorted(waiting, key=lambda entry: entry.order)
+
+    @property
+    def order_of_trials(self) -> list[ReservationInfo]:
+        """Members that wait for capacity, in the order in which they are tried."""
+        rank = {key: number for number, key in enumerate(self.tried_first)}
+        return sorted(self.waiting, key=lambda entry: rank.get(entry.key, len(rank)))
 
     @property
     def holding(self) -> list[ReservationInfo]:

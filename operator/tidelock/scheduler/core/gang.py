@@ -1,7 +1,8 @@
 """Gang scheduling: as many members as a group needs get capacity in one step, or none does.
 
 The members are tried one after the other, each beside those before it, and these trials are undone before
-anything is decided. So no group ever holds a part of its needs while it waits for the rest, and two groups
+anything is decided. A member that does not fit beside others is tried before them in the next step, a few
+times. So no group ever holds a part of its needs while it waits for the rest, and two groups
 can't block each other. A group that must be packed may be tried in many domains over several steps. The final
 decision is made in one step.
 """
@@ -16,6 +17,7 @@ from tidelock.framework.api import Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
+from tidelock.ledger.queue.equivalence import scheduling_hash
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
@@ -27,6 +29,8 @@ from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 
 # After so many members that were tried the search for a domain goes on in a later step.
 _TRIES_A_STEP = 64
+# So many members are tried before those that leave them no capacity, one more in each step.
+_MOST_TRIED_FIRST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +177,35 @@ class GangScheduler:
         """Reserve the found capacity if enough members fit, and note the shortfall of the others."""
         group.over_quota = any(lack.over_quota for lack in layout.lacks)
         if len(layout.lacks) > group.spare:
-            self._refuse(group, layout.lacks[-1], now)
+            if not self._try_first(group, layout.lacks[-1]):
+                self._refuse(group, layout.lacks[-1], now)
             return
+        group.tried_first = ()
         for entry, node in layout.found:
             self._ledger.placement.admit(entry, node, now)
         for lack in layout.lacks:
             if not lack.over_quota or self._ledger.admission.within_quota(lack.entry, now):
                 self._cycle.refuse(lack.entry, lack.diagnosis, now)
+
+    def _try_first(self, group: Group, lack: _Lack) -> bool:
+        """Schedule another trial with a member before those that leave it no capacity, if that may help.
+
+        The nodes of members depend on scores. So a group of different members may fit in another order though
+        no capacity came free. Source: Lecoutre and others, "Last conflict based reasoning", ECAI 2006.
+        """
+        entry, first = lack.entry, group.tried_first
+        before = group.order_of_trials[: lack.before]
+        if (
+            lack.over_quota
+            or entry.key in first
+            or len(first) == _MOST_TRIED_FIRST
+            or all(_is_equal(entry, other) for other in before)
+        ):
+            group.tried_first = ()
+            return False
+        group.tried_first = (entry.key, *first)
+        self._ledger.waiting_reservations.retry(group.waiting[:1])
+        return True
 
     def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
         """Try each member beside all before it, until too many do not fit."""
@@ -187,7 +213,7 @@ class GangScheduler:
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.spare
         with self._ledger.holdings.trials.place() as count:
-            for entry in group.waiting:
+            for entry in group.order_of_trials:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
@@ -224,6 +250,12 @@ class GangScheduler:
             f"; {entry.key.name} beside them: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
+
+
+def _is_equal(entry: ReservationInfo, other: ReservationInfo) -> bool:
+    """Return whether two reservations are known to fit on the same nodes."""
+    demand = scheduling_hash(entry)
+    return demand is not None and demand == scheduling_hash(other)
 
 
 def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:
