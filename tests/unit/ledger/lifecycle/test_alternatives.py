@@ -1,4 +1,4 @@
-"""Sets of alternative reservations, of which one is chosen."""
+"""Sets of alternative reservations. One of each set is chosen, and the others end."""
 
 from itertools import permutations
 

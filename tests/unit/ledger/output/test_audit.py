@@ -27,7 +27,7 @@ def test_a_consumed_reservation_records_its_wait_its_idle_time_and_its_pod() -> 
 
 
 def test_the_wait_counts_from_when_the_reservation_was_seen() -> None:
-    """Guard against a wait that counts from the creation time, whose whole seconds add up to one second."""
+    """Guard against a wait since the creation time, which is rounded down to whole seconds."""
     ledger = LedgerScene()
     ledger.active(at=NOW + 0.9, created=NOW, ttlSeconds=60)
     ledger.ledger.advance(NOW + 61)

@@ -174,7 +174,7 @@ def test_reservations_that_share_a_label_are_indexed_by_another_label() -> None:
     selectors = [{"selector": {"matchLabels": {"app": "web", "number": str(n)}}} for n in range(100)]
     owners = index(**{f"lock-{n}": spec(term) for n, term in enumerate(selectors)})
     owner = pod(labels={"app": "web", "number": "50"})
-    assert len(owners._candidates(owner)) == 2  # the first lock has the label that was not common yet
+    assert len(owners._candidates(owner)) == 2  # the label of the first reservation was not common at first
     assert owners.of(owner) == [Key(NAMESPACE, "lock-50")]
 
 
