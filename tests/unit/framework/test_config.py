@@ -52,7 +52,7 @@ def test_each_scheduler_name_has_its_own_plugins() -> None:
 
 
 class TestNames:
-    def test_a_profile_can_only_have_no_name_if_it_is_the_only_one(self) -> None:
+    def test_a_profile_without_a_name_must_be_the_only_one(self) -> None:
         assert refusal("profiles: [{schedulerName: a}, {}]") == "profiles[1].schedulerName: Required value"
 
     def test_an_empty_name_counts_as_no_name(self) -> None:

@@ -114,7 +114,7 @@ def test_the_first_bad_amount_of_a_list_is_named() -> None:
         ("nvidia.com/gpu", 1024, "1024"),
     ],
 )
-def test_amounts_are_written_in_their_shortest_common_form(resource: str, units: int, text: str) -> None:
+def test_amounts_are_written_in_their_usual_notation(resource: str, units: int, text: str) -> None:
     assert format_quantity(resource, units) == text
 
 

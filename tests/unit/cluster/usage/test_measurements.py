@@ -32,7 +32,7 @@ def test_all_readers_take_over_a_reading_in_slices() -> None:
     assert readings.at == NOW
 
 
-def test_the_history_of_workloads_does_not_count_for_the_time_of_the_newest_measurement() -> None:
+def test_workload_history_does_not_set_the_reading_time_which_never_goes_back() -> None:
     readings = Measurements()
     history = {WorkloadKey("Job", "shop", "sums"): usage(1, at=NOW)}
     at_once(readings.take(MeasuredUses({}, history)))

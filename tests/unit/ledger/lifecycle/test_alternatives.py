@@ -153,7 +153,9 @@ def test_an_ended_choice_does_not_affect_later_alternatives(ledger: LedgerScene)
     assert next_one.phase is Phase.ACTIVE
 
 
-def test_a_planned_alternative_is_chosen_when_its_window_begins(ledger: LedgerScene) -> None:
+def test_a_planned_alternative_is_chosen_when_its_window_begins_and_the_others_end(
+    ledger: LedgerScene,
+) -> None:
     later = [ledger.active(name, startAt=format_instant(NOW + 100), **SET) for name in "ab"]
     assert {each.phase for each in later} == {Phase.PLANNED}
     ledger.ledger.advance(NOW + 100)
