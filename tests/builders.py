@@ -1,6 +1,6 @@
-"""Small builders of nodes, pods and Reservations: a test names what matters to it, the rest is ordinary.
+"""Builders of nodes, pods and Reservations. A test passes the fields that matter to it, the rest is ordinary.
 
-Each `..._json` gives the object as the API server would, and its namesake decodes that as the operator does.
+Each `..._json` returns the object as the API server would, and its namesake decodes it as the operator does.
 """
 
 import json
@@ -31,7 +31,7 @@ NAMESPACE = "shop"
 SCHEDULER = "tidelock-scheduler"
 NOW = 1_800_000_000.0
 TOO_DEEP = 50_000
-"""Levels of JSON through which no decoder of any Python gets: 3.12's give up at 1,000, 3.13's at 10,000."""
+"""More nested levels of JSON than any decoder of Python supports: 1,000 in 3.12, and 10,000 in 3.13."""
 
 _SPANS = ("15m", "1h", "1d")
 
@@ -55,9 +55,10 @@ def node_json(
     annotations: Mapping[str, str] | None = None,
     **extended: str,
 ) -> Json:
-    """Give a node; taints are written `key=value:Effect`, other resources are named as they are.
+    """Build a node.
 
-    `images` are sizes in bytes by name.
+    Taints are written `key=value:Effect`, and other resources are keyword arguments. `images` are sizes in
+    bytes by name.
     """
     conditions = [] if ready is None else [{"type": "Ready", "status": str(ready)}]
     return {
@@ -97,7 +98,7 @@ def pod_json(
     created: float | None = None,
     **spec: Any,
 ) -> Json:
-    """Give a pod of one container; `controller` is written `apps/v1/StatefulSet/web`."""
+    """Build a pod with one container. `controller` is written `apps/v1/StatefulSet/web`."""
     metadata = _metadata(name, namespace, uid, version) | {
         "labels": dict(labels or {}),
         "annotations": dict(annotations or {}),
@@ -153,9 +154,9 @@ def reservation_json(
     writes: Sequence[Json] = (),
     **spec: Any,
 ) -> Json:
-    """Give a Reservation of one cpu for a pod for ten minutes; None takes a field out of the spec.
+    """Build a Reservation of one cpu for a pod for ten minutes. None removes a field from the spec.
 
-    `writes` are those that the API server remembers, as managedFields.
+    `writes` are the managedFields, in which the API server records each write.
     """
     defaults = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": owner}}], "ttlSeconds": 600}
     metadata = _metadata(name, namespace, uid, version) | {
@@ -179,7 +180,7 @@ def reservation(name: str = "lock", **fields: Any) -> Reservation:
 
 
 def quota(name: str = "team", *, namespace: str = NAMESPACE, **spec: Any) -> ReservationQuota:
-    """Give a ReservationQuota; without fields it allows any priority, and preemption."""
+    """Build a ReservationQuota. Without fields it allows any priority, and preemption."""
     allowed = {"maxPriority": 1_000_000_000, "preemptionPolicy": "PreemptLowerPriority"}
     metadata = {"name": name, "namespace": namespace, "generation": 3}
     return decode_reservation_quota(encode({"metadata": metadata, "spec": spec or allowed}))
@@ -192,20 +193,20 @@ def level(
     at: float = NOW,
     windows: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
-    """Write the annotation of a node's level: the same in all windows, or (cpu, memory) by window.
+    """Encode the annotation of a node's level: the same in all windows, or (cpu, memory) by window.
 
-    The highest and the 95th percentile are the mean.
+    The maximum and the 95th percentile equal the mean.
     """
     return encode_node_level(NodeLevel(at, _windows(windows or dict.fromkeys(_SPANS, (cpu, memory)))))
 
 
 def usage(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodUsage:
-    """Give the use of one pod of a workload in cores and bytes, the same in all windows."""
+    """Build the use of one pod of a workload in cores and bytes, the same in all windows."""
     return PodUsage(at, _windows(dict.fromkeys(_SPANS, (cpu, memory))))
 
 
 def pod_use(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodMeans:
-    """Give the use of a pod, likewise."""
+    """Build the use of a pod in cores and bytes, the same in all windows."""
     return PodMeans(at, (cpu, memory) * len(_SPANS))
 
 
@@ -218,7 +219,7 @@ def _windows(means: Mapping[str, tuple[float, float]]) -> Windows:
 
 
 def water_level(name: str = "all", *, created: float = NOW, **spec: Any) -> WaterLevel:
-    """Give a WaterLevel that reads the metrics API."""
+    """Build a WaterLevel that reads the metrics API."""
     metadata = {"name": name, "creationTimestamp": format_instant(created)}
     plain = {"metadata": metadata, "spec": {"source": {"metricsServer": {}}, **spec}}
     return decode_water_level(encode(plain))
@@ -227,7 +228,7 @@ def water_level(name: str = "all", *, created: float = NOW, **spec: Any) -> Wate
 def budget(
     name: str = "budget", *, allowed: int = 0, labels: Mapping[str, str] | None = None, **fields: Any
 ) -> PodDisruptionBudget:
-    """Give a PodDisruptionBudget that allows so many disruptions of the pods with these labels."""
+    """Build a PodDisruptionBudget that allows a number of disruptions of the pods with these labels."""
     plain = {
         "metadata": _metadata(name, fields.get("namespace", NAMESPACE), "", 1),
         "spec": {} if labels is None else {"selector": {"matchLabels": dict(labels)}},

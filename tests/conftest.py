@@ -11,8 +11,8 @@ from devcluster.binaries import find_binaries
 from devcluster.tools import SOURCES, find_program
 from installation.rendering import Charted
 
-# A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
-# other examples says --hypothesis-profile=explore.
+# A slow machine must not fail a test, and a test that passes once must pass again.
+# --hypothesis-profile=explore tries other examples.
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -22,18 +22,18 @@ settings.load_profile("tidelock")
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """The program."""
+    """Return the path of the Helm program."""
     return find_program("helm")
 
 
 @pytest.fixture(scope="session")
 def charted(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Charted:
-    """What Helm makes of the chart, in a home without settings of anybody's own."""
+    """Return the chart as Helm renders it, with an empty home so that no user's settings apply."""
     return Charted(helm, tmp_path_factory.mktemp("helm"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what is needed before the first test: a test's time-out is shorter than a cold build."""
+    """Build the required programs before the first test. A cold build takes longer than a test's timeout."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     clusters = {"scheduled_cluster", "private_cluster", "bare_cluster", "kubelet_cluster", "attacked_cluster"}
     own = fixtures & (clusters | {"kubectl"})
@@ -44,5 +44,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     for find in wanted:
-        with capture.global_and_fixture_disabled(), suppress(DevClusterError):  # the fixture tells the error
+        with (
+            capture.global_and_fixture_disabled(),
+            suppress(DevClusterError),
+        ):  # the fixture reports the error
             find()

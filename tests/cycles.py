@@ -1,4 +1,4 @@
-"""The scheduling cycle of pods by itself, without a decider."""
+"""The scheduling cycle of pods alone, without a decider."""
 
 from tidelock.cluster.cache import Cache
 from tidelock.framework.waiting_pods import WaitingPods

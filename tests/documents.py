@@ -1,4 +1,4 @@
-"""The code blocks of README and docs, of what kind they are, and the commands in them."""
+"""The code blocks of README and docs, their kinds, and the commands in them."""
 
 import re
 import shlex
@@ -41,13 +41,13 @@ _INSTEAD = {"template": "resources", "expireAt": "ttlSeconds"}
 _PROFILE = {"schedulerName", "plugins", "pluginConfig"}
 _BETWEEN = frozenset({"&&", "||", "|", ";", "&"})
 _PROMPT = "$ "
-# What sentences tell to run. A subcommand of the plugin without arguments is often only named.
+# Commands in sentences. A subcommand of the plugin without arguments is often only mentioned.
 _INLINE = re.compile(r"(\w+=\S+ )*(make|pytest|python -m|tidelock (run|simulate)|kubectl tidelock \w+ \S)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it is, the language after its fence, and the name of the file that it shows."""
+    """A fenced block: its place, the language after its fence, and the name of the file that it shows."""
 
     page: Path
     line: int
@@ -56,17 +56,17 @@ class Block:
     text: str
 
     def __str__(self) -> str:
-        """Name the place, as in `docs/quotas.md:7`."""
+        """Return the place, such as `docs/quotas.md:7`."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
     def documents(self) -> list[Any]:
-        """What the block says as YAML."""
+        """The YAML documents of the block."""
         return list(yaml.safe_load_all(self.text))
 
 
 class Kind(StrEnum):
-    """What a block of YAML is."""
+    """The kind of a block of YAML."""
 
     CONFIGURATION = "KubeSchedulerConfiguration"
     PROFILE = "part of a profile of one"
@@ -78,7 +78,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Command:
-    """One program with its arguments; what it printed, where the page shows that."""
+    """One program with its arguments, and its output if the page shows it."""
 
     block: Block
     line: int
@@ -87,18 +87,18 @@ class Command:
     printed: str = ""
 
     def __str__(self) -> str:
-        """Name the place, and the program."""
+        """Return the place and the program."""
         return f"{self.block.page.relative_to(ROOT)}:{self.line} {' '.join(self.words[:3])}"
 
 
 @cache
 def blocks() -> tuple[Block, ...]:
-    """Give all code blocks of all pages."""
+    """Return all code blocks of all pages."""
     return tuple(block for page in PAGES for block in page_blocks(page))
 
 
 def page_blocks(page: Path) -> Iterator[Block]:
-    """Give the code blocks of one page, those that are indented and not fenced without a language."""
+    """Yield the code blocks of one page. An indented block, which has no fence, has no language."""
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
         if token.type in {"fence", "code_block"}:
             assert token.map is not None
@@ -109,7 +109,7 @@ def page_blocks(page: Path) -> Iterator[Block]:
 
 
 def sentences(page: Path) -> Iterator[Block]:
-    """Give the commands that stand in the sentences and tables of a page, each as a block of `sh`."""
+    """Yield the commands in the sentences and tables of a page, each as a block of `sh`."""
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
         for child in token.children or ():
             if child.type == "code_inline" and _INLINE.match(child.content):
@@ -118,7 +118,7 @@ def sentences(page: Path) -> Iterator[Block]:
 
 
 def kind_of(block: Block) -> Kind:
-    """Tell of what kind a block of YAML is; exactly one fits."""
+    """Return the kind of a block of YAML. Exactly one fits."""
     documents = block.documents
     kinds = {document.get("kind") for document in documents}
     patch = block.title.startswith("patch-")
@@ -138,12 +138,12 @@ def kind_of(block: Block) -> Kind:
 
 
 def objects(block: Block) -> list[dict[str, Any]]:
-    """Give the objects of a block; a part of a spec is made whole."""
+    """Return the objects of a block. A part of a spec is completed to a whole object."""
     return block.documents if "kind" in block.documents[0] else _wholes(block)
 
 
 def _wholes(block: Block) -> list[dict[str, Any]]:
-    """Give the kinds of which the block may be a part of the spec, each as a whole object."""
+    """Return one whole object for each kind with a spec that may contain the block."""
     if len(block.documents) != 1:
         return []
     (part,) = block.documents
@@ -162,7 +162,7 @@ def _wholes(block: Block) -> list[dict[str, Any]]:
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """Give the commands of a block of `sh`, or those after the prompts of a `console`."""
+    """Yield the commands of a block of `sh`, or those after the prompts of a `console`."""
     shown = _sessions(block) if block.language == "console" else _script(block)
     for line, typed, printed in shown:
         for words in _programs(typed):
@@ -179,7 +179,7 @@ def _script(block: Block) -> Iterator[tuple[int, str, str]]:
 
 
 def _sessions(block: Block) -> Iterator[tuple[int, str, str]]:
-    """Give what was typed after each prompt, and what was printed then."""
+    """Yield the input after each prompt of a console, and the output that follows it."""
     typed, start, printed = "", 0, list[str]()
     for line, text in enumerate(block.text.splitlines(), start=block.line + 1):
         if text.startswith(_PROMPT):
@@ -193,7 +193,7 @@ def _sessions(block: Block) -> Iterator[tuple[int, str, str]]:
 
 
 def _programs(typed: str) -> Iterator[tuple[str, ...]]:
-    """Split a line of the shell into its programs, without comments, redirections and variables."""
+    """Split a shell command into its programs, without comments, redirections and variables."""
     lexer = shlex.shlex(typed, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""An isolation for tests, which want to know of each fault."""
+"""An isolation for tests, which lists each fault."""
 
 import asyncio
 import time
@@ -10,9 +10,9 @@ from tidelock.model.meta import ObjectMeta
 
 
 class Isolating(Isolation):
-    """Isolates, and lists the faults as `step object: error`; most tests want this list to be empty.
+    """An isolation that lists the faults as `step object: error`. Most tests expect an empty list.
 
-    A `pause` takes the place of those that it would return.
+    A `pause` replaces the pauses that it would return.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Small builders of claims, volumes and what belongs to them, as the API server would give them."""
+"""Builders of claims, volumes and related objects, as the API server would return them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -46,31 +46,31 @@ Stored = (
 
 
 def put(objects: Objects, *things: Stored) -> None:
-    """Have the listers know these objects, in their newest versions."""
+    """Add these objects to the listers, or replace their earlier versions."""
     for each in things:
         lister: Lister[Any] = getattr(objects, _LISTERS[type(each)])
         lister.upsert(lister.get(each.meta.name, each.meta.namespace), each)
 
 
 def drop(objects: Objects, *things: Stored) -> None:
-    """Have the listers forget these objects."""
+    """Remove these objects from the listers."""
     for each in things:
         lister: Lister[Any] = getattr(objects, _LISTERS[type(each)])
         lister.remove(lister.get(each.meta.name, each.meta.namespace))
 
 
 def using(*claims: str) -> Json:
-    """Give the part of a pod's spec that uses claims."""
+    """Build the part of a pod's spec that uses claims."""
     return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]}
 
 
 def on_nodes(*names: str) -> Json:
-    """Give a volume's affinity to nodes with these host names."""
+    """Build a volume's affinity to nodes with these host names."""
     return labelled("kubernetes.io/hostname", *names)
 
 
 def labelled(label: str, *values: str) -> Json:
-    """Give a volume's affinity to nodes with one of these values of a label."""
+    """Build a volume's affinity to nodes with one of these values of a label."""
     wanted = {"key": label, "operator": "In", "values": list(values)}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
 
@@ -91,7 +91,7 @@ def claim(
     version: int = 1,
     **spec: Any,
 ) -> PersistentVolumeClaim:
-    """Give a claim; it is bound if it has a volume, unless its binding is not `completed`."""
+    """Build a claim. It is bound if it has a volume, unless its binding is not `completed`."""
     annotations = {}
     if volume if completed is None else completed:
         annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -133,7 +133,7 @@ def volume(
     version: int = 1,
     **spec: Any,
 ) -> PersistentVolume:
-    """Give a volume, of a CSI driver if it has a handle; it may be set aside for a claim."""
+    """Build a volume, which is of a CSI driver if it has a handle, and may be reserved for a claim."""
     if claimed_by:
         uid = f"uid-{claimed_by}" if claim_uid is None else claim_uid
         spec["claimRef"] = {"namespace": NAMESPACE, "name": claimed_by, "uid": uid}
@@ -160,7 +160,7 @@ def storage_class(
     mode: str = "WaitForFirstConsumer",
     topologies: Iterable[Mapping[str, list[str]]] = (),
 ) -> StorageClass:
-    """Give a class; a topology maps labels to the values that they may have."""
+    """Build a storage class. A topology maps labels to their allowed values."""
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": values} for key, values in term.items()]}
         for term in topologies
@@ -175,7 +175,7 @@ def storage_class(
 
 
 def csi_node(name: str = "node-a", **limits: int | None) -> CsiNode:
-    """Give a node's drivers with their limits; dots of a driver's name are written as underscores."""
+    """Build a node's drivers with their limits. Dots of a driver's name are written as underscores."""
     drivers = [
         {"name": driver.replace("_", "."), "nodeID": name, "allocatable": {"count": count}}
         for driver, count in limits.items()

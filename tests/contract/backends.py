@@ -1,4 +1,4 @@
-"""What each kind of source reads from: recorded answers of a real server, with a scene's values in them."""
+"""Servers for each kind of source, with recorded answers of a real server and the values of a scene."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ NODES = ("node-a", "node-b")
 
 @dataclass(frozen=True)
 class NodeSample:
-    """A node's use in percent as its exporter reports it, true or not, and how old that is."""
+    """A node's use in percent as its exporter reports it, correct or not, and its age in seconds."""
 
     name: str
     cpu: float
@@ -57,11 +57,11 @@ class PodSample:
 
 @dataclass
 class Scene:
-    """What the server knows, and what is wrong with it.
+    """The samples of the server, and its fault.
 
     Attributes:
-        fault: "" or refused, silent, cut, gibberish, unauthorized.
-        partial: whether the answer says that it is not whole.
+        fault: "" or refused, silent, cut, truncated, gibberish, unauthorized.
+        partial: whether the answer reports that it is incomplete.
 
     """
 
@@ -72,16 +72,16 @@ class Scene:
 
 
 class Backend(Protocol):
-    """A kind of source and the server that it speaks to."""
+    """A kind of source, and the server that it reads from."""
 
     def routes(self, scene: Scene) -> list[web.RouteDef]:
-        """Give what the server answers."""
+        """Return the routes of the server."""
 
     def source(self, url: str, folder: Path, patience: float) -> Any:
-        """Open a source of that server, as an asynchronous context."""
+        """Open a source of the server as an asynchronous context."""
 
     def failure(self) -> web.Response:
-        """Answer with an error as this API tells it."""
+        """Return an error response in the format of this API."""
 
 
 class PrometheusBackend:
@@ -208,7 +208,7 @@ def _quantity(value: float, suffix: str) -> str:
 
 @asynccontextmanager
 async def serving(backend: Backend, scene: Scene) -> AsyncIterator[str]:
-    """Serve a scene on loopback, with its fault; gives the URL."""
+    """Serve a scene on loopback with its fault, and yield the URL."""
     closing = asyncio.Event()
 
     @web.middleware

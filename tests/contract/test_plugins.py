@@ -1,4 +1,4 @@
-"""What holds of every plugin, whatever it decides."""
+"""The contract of every plugin, whatever it decides."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -44,7 +44,7 @@ OPTIONAL = {
     "LoadAware",
     "WorkloadTopologySpread",
 }
-"""Plugins that no profile has unless a configuration enables them."""
+"""Plugins that are in no profile unless a configuration enables them."""
 
 RESERVING = [kind for kind in REGISTRY.values() if isinstance(kind, type) and issubclass(kind, Reserve)]
 
@@ -52,7 +52,7 @@ every_plugin = pytest.mark.parametrize("factory", REGISTRY.values(), ids=REGISTR
 
 
 def busy() -> Scene:
-    """Give nodes of all kinds, with pods and locks."""
+    """Build nodes of all kinds, with pods and reservations."""
     scene = Scene(
         node("node-d", cpu="4", memory="8Gi", labels={"zone": "a"}),
         node("node-a", cpu="2", memory="4Gi", taints=["spot:PreferNoSchedule"], **{GPU: "2"}),
@@ -67,7 +67,7 @@ def busy() -> Scene:
 
 
 def bare() -> Scene:
-    """Give nodes that say less than they could: no allocatable, or none of a resource."""
+    """Build nodes with an incomplete status: without allocatable, or without any of a resource."""
     silent = decode_node(encode({"metadata": {"name": "node-a", "uid": "1"}}))
     return Scene(silent, node("node-b", cpu="0", memory="0", pods="0"))
 
@@ -99,14 +99,14 @@ for_every_pod = pytest.mark.parametrize("wanting", PODS.values(), ids=PODS.keys(
 
 
 def state_of_now() -> CycleState:
-    """Begin a state as the cycle does."""
+    """Return a new state with the decision time, as the scheduling cycle does."""
     state = CycleState()
     state.write(DecisionTime(NOW))
     return state
 
 
 class Run:
-    """All that a plugin says of a pod before a node is chosen."""
+    """All results of a plugin for a pod before a node is chosen."""
 
     def __init__(self, plugin: Plugin, pod: Pod, scene: Scene) -> None:
         scene.columns.vector(pod.requests)
@@ -177,7 +177,7 @@ def test_a_plugin_that_skips_all_pods_of_a_kind_does_so_in_every_cluster(
 @every_plugin
 @everywhere
 @for_every_pod
-def test_what_evictions_may_help_is_the_same_of_one_node_and_of_many(
+def test_the_answer_whether_preemption_may_help_is_equal_for_one_node_and_for_many(
     factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
 ) -> None:
     scene = world()
@@ -195,7 +195,7 @@ def test_what_evictions_may_help_is_the_same_of_one_node_and_of_many(
 @every_plugin
 @everywhere
 @for_every_pod
-def test_a_plugin_says_the_same_of_one_node_and_of_many(
+def test_a_plugin_returns_equal_results_for_one_node_and_for_many(
     factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
 ) -> None:
     scene = world()
@@ -214,7 +214,7 @@ def test_a_plugin_says_the_same_of_one_node_and_of_many(
 
 @every_plugin
 @for_every_pod
-def test_a_plugin_answers_alike_when_asked_again(factory: PluginFactory, wanting: Pod) -> None:
+def test_a_plugin_returns_equal_results_when_it_runs_again(factory: PluginFactory, wanting: Pod) -> None:
     scene = busy()
     plugin = factory(scene.handle, {})
     first, again, other = (
@@ -231,7 +231,7 @@ def test_a_plugin_answers_alike_when_asked_again(factory: PluginFactory, wanting
 
 @every_plugin
 @for_every_pod
-def test_a_plugin_changes_nothing_by_looking(factory: PluginFactory, wanting: Pod) -> None:
+def test_a_plugin_changes_neither_the_snapshot_nor_the_ledger(factory: PluginFactory, wanting: Pod) -> None:
     scene = busy()
     scene.columns.vector(wanting.requests)
     before = Snapshot.of(scene.columns)
@@ -248,7 +248,7 @@ def test_a_plugin_changes_nothing_by_looking(factory: PluginFactory, wanting: Po
 
 
 @every_plugin
-def test_what_a_plugin_returns_is_its_callers_to_change(factory: PluginFactory) -> None:
+def test_the_caller_can_change_the_results_of_a_plugin(factory: PluginFactory) -> None:
     scene = busy()
     plugin = factory(scene.handle, {})
     first = Run(plugin, PODS["ordinary"], scene)
@@ -279,7 +279,7 @@ def test_a_plugin_undoes_what_it_reserved_and_nothing_else(kind: type[Reserve]) 
 
 
 @every_plugin
-def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -> None:
+def test_a_plugin_refuses_unknown_args_by_name(factory: PluginFactory) -> None:
     scene = Scene()
     name = factory(scene.handle, {}).name
     with pytest.raises(ValueError, match=rf"^pluginConfig of {name}: unknown args \['unheardOf'\]$"):

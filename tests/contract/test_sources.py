@@ -1,4 +1,4 @@
-"""What every source owes, whatever is wrong with its server: a typed quality, never a zero."""
+"""The contract of every source: a typed quality and never a zero, whatever is wrong with its server."""
 
 import math
 from pathlib import Path
@@ -70,7 +70,7 @@ async def test_nodes_are_read_in_percent_and_pods_in_cores_and_bytes(backend: Ba
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -5.0, 150.0, 1e15])
-async def test_what_can_be_no_use_is_invalid_and_harms_no_other_node(
+async def test_an_impossible_use_is_invalid_and_does_not_affect_other_nodes(
     backend: Backend, folder: Path, bad: float
 ) -> None:
     reading = await read(backend, folder, Scene([NodeSample("node-a", bad, 70.0), GOOD]))
@@ -82,7 +82,7 @@ async def test_what_can_be_no_use_is_invalid_and_harms_no_other_node(
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1.0])
-async def test_a_pod_whose_use_can_be_none_is_not_measured(
+async def test_a_pod_with_an_impossible_use_is_not_measured(
     backend: Backend, folder: Path, bad: float
 ) -> None:
     pods = [PodSample(*WEB, cpu=bad, memory=bad), PodSample("shop", "web-1", 1.0, 2.0**20)]
@@ -91,14 +91,14 @@ async def test_a_pod_whose_use_can_be_none_is_not_measured(
     assert reading.pods.keys() == {Key("shop", "web-1")}
 
 
-async def test_a_little_more_than_all_is_all(backend: Backend, folder: Path) -> None:
+async def test_a_use_slightly_above_100_percent_counts_as_100_percent(backend: Backend, folder: Path) -> None:
     reading = await read(backend, folder, Scene([NodeSample("node-a", 103.0, 100.0)]))
 
     assert quality(reading) is Quality.FRESH
     assert reading.nodes["node-a"] == (NOW, 100.0, 100.0)
 
 
-async def test_a_node_of_which_nothing_is_said_is_missing(backend: Backend, folder: Path) -> None:
+async def test_a_node_without_a_sample_is_missing(backend: Backend, folder: Path) -> None:
     reading = await read(backend, folder, Scene([GOOD]))
 
     assert quality(reading) is Quality.MISSING
@@ -130,7 +130,7 @@ async def test_a_sample_is_judged_by_its_own_time(
     assert quality(reading, "node-b") is Quality.FRESH
 
 
-async def test_of_doubled_series_the_newer_counts_and_of_equals_the_higher(
+async def test_of_duplicate_series_the_newer_counts_and_of_equally_old_ones_the_higher(
     backend: Backend, folder: Path
 ) -> None:
     doubled = [
@@ -147,14 +147,14 @@ async def test_of_doubled_series_the_newer_counts_and_of_equals_the_higher(
         assert reading.nodes["node-b"] == pytest.approx((NOW, 35.0, 60.0), abs=1e-4)
 
 
-async def test_a_bad_double_does_not_spoil_the_good_one(backend: Backend, folder: Path) -> None:
+async def test_an_invalid_duplicate_does_not_affect_the_valid_series(backend: Backend, folder: Path) -> None:
     doubled = [NodeSample("node-a", math.nan, math.nan), NodeSample("node-a", 10.0, 20.0)]
     reading = await read(backend, folder, Scene(doubled))
 
     assert quality(reading) is Quality.FRESH
 
 
-async def test_a_partial_answer_counts_and_says_so(backend: Backend, folder: Path) -> None:
+async def test_a_partial_answer_counts_and_is_reported_as_a_problem(backend: Backend, folder: Path) -> None:
     reading = await read(backend, folder, Scene([GOOD], [PodSample(*WEB, 1.0, 1e9)], partial=True))
 
     assert quality(reading, "node-b") is Quality.FRESH
@@ -171,7 +171,7 @@ async def test_a_partial_answer_counts_and_says_so(backend: Backend, folder: Pat
         ("truncated", Trouble.MALFORMED),
     ],
 )
-async def test_a_server_out_of_order_is_a_typed_failure(
+async def test_a_faulty_server_is_a_typed_failure(
     backend: Backend, folder: Path, fault: str, trouble: Trouble
 ) -> None:
     error = await failure(backend, folder, Scene([GOOD], fault=fault))
@@ -179,13 +179,13 @@ async def test_a_server_out_of_order_is_a_typed_failure(
     assert error.trouble is trouble
 
 
-async def test_an_answer_that_is_cut_off_is_no_answer(backend: Backend, folder: Path) -> None:
+async def test_an_answer_that_is_cut_off_is_a_failure(backend: Backend, folder: Path) -> None:
     error = await failure(backend, folder, Scene([GOOD] * 50, fault="cut"))
 
     assert error.trouble in {Trouble.MALFORMED, Trouble.UNREACHABLE}
 
 
-async def test_a_server_that_is_not_there_is_unreachable(backend: Backend, folder: Path) -> None:
+async def test_a_server_that_has_stopped_is_unreachable(backend: Backend, folder: Path) -> None:
     async with serving(backend, Scene()) as url:
         pass
     async with backend.source(url, folder, PATIENCE) as source:

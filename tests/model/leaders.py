@@ -1,13 +1,13 @@
-"""All that two leaders, two nodes, a lock, its owner and a stranger can do to each other, step by step.
+"""A model of all histories of two leaders, two nodes, a reservation, its owner and a stranger, step by step.
 
-Nodes have room for one of lock, owner and stranger. A leader knows what it has listed, observed and decided,
-and nothing else. What it writes is under way until the API server applies or refuses it, in any order,
-however late: a leader that is stopped for hours between two of its own steps, crashes, or has been followed
-by another without knowing is one of the histories here. It does not even ask its clock whether it still leads
-(`Leadership.check`): what holds here, holds by the API server's checks alone.
+A node has capacity for one of reservation, owner and stranger. A leader only knows the state that it has
+listed and observed, and its own decisions. A write is in flight until the API server applies or refuses it,
+in any order and after any delay. So the histories include a leader that is stopped for hours between two of
+its steps, one that crashes, and one that has a successor without knowing it. A leader does not even check by
+its clock whether it still leads (`Leadership.check`). So all guarantees rest on the checks of the API server.
 
-Actions have the names of the code: `acquire` and the fence of kube/lease; `rebuild`, `admit`, `claim`,
-`take_back`, `expire` and `release` of the ledger; `bind` of the binder.
+Actions have the names of the code: `acquire` and the fence of kube/lease, `rebuild`, `admit`, `claim`,
+`take_back`, `expire` and `release` of the ledger, and `bind` of the binder.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Phase = Literal["Pending", "Active", "Gone"]
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The Reservation as somebody knows it."""
+    """The Reservation as the API server stores it, or as a leader knows it."""
 
     phase: Phase = "Pending"
     node: int = -1
@@ -32,18 +32,21 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Who is where, as the API server stores it or as a leader believes; -1 is nowhere."""
+    """The reservation and the nodes of the pods, as the API server stores or a leader knows them.
+
+    A node of -1 means that the pod is not bound.
+    """
 
     reservation: Lock = Lock()
     owner: int = -1
     stranger: int = -1
 
     def placing(self, what: str, node: int) -> "World":
-        """Put the owner or the stranger on a node, or nowhere."""
+        """Return the world with the owner or the stranger on a node, or not bound."""
         return replace(self, owner=node) if what == "owner" else replace(self, stranger=node)
 
     def taken(self, node: int, *, expired: bool) -> int:
-        """Count what is on a node: bound pods, and the lock while its owner has not come."""
+        """Count the bound pods on a node, and the reservation until its owner is bound."""
         held = (
             self.reservation.phase == "Active"
             and self.reservation.node == node
@@ -55,7 +58,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A request under way; `version` is its condition where it is about the lock."""
+    """A request in flight. If it changes the reservation, `version` is its precondition."""
 
     verb: Literal["bind", "activate", "delete"]
     epoch: int
@@ -66,20 +69,20 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A process: the epoch that it leads by, as far as it knows (0: none), its memory, and its requests."""
+    """A process: the epoch in which it believes that it leads (0: none), its memory, and its requests."""
 
     epoch: int = 0
     memory: World | None = None
     under_way: frozenset[Write] = frozenset()
 
     def sends(self, write: Write) -> "Leader":
-        """Add a request."""
+        """Return the leader with one more request in flight."""
         return replace(self, under_way=self.under_way | {write})
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything."""
+    """The state of the API server, the clock and both leaders."""
 
     api: World = World()
     epoch: int = 0
@@ -87,23 +90,23 @@ class State:
     leaders: tuple[Leader, Leader] = (Leader(), Leader())
 
     def having(self, index: int, leader: Leader) -> "State":
-        """Put a leader in its place."""
+        """Return the state with one of the leaders replaced."""
         pair = (leader, self.leaders[1]) if index == 0 else (self.leaders[0], leader)
         return replace(self, leaders=pair)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What protects the room; each can be left out, to see what it is for."""
+    """The rules that protect the capacity. Each can be left out, to show that it is needed."""
 
     fence: bool = True
     """The API server refuses bindings and statuses of an epoch that is over."""
     delete_after_bind: bool = True
-    """The lock is deleted when its owner's binding is confirmed, not when it is sent."""
+    """The reservation is deleted when its owner's binding is confirmed, not when it is sent."""
 
 
 def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
-    """Give all that can happen next."""
+    """Yield each possible next step with the state that follows."""
     if not state.expired:
         yield "the clock passes expiresAt", replace(state, expired=True)
     for index, leader in enumerate(state.leaders):
@@ -114,7 +117,7 @@ def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
 
 
 def violations(state: State) -> Iterator[str]:
-    """Tell what is wrong with what the API server has stored."""
+    """Yield the guarantees that the stored state violates."""
     for node in NODES:
         if state.api.taken(node, expired=state.expired) > ROOM:
             yield f"node {node} is given twice"
@@ -125,8 +128,8 @@ def violations(state: State) -> Iterator[str]:
 def _of_leader(state: State, index: int, leader: Leader, rules: Rules) -> Iterator[tuple[str, State]]:
     # A new leader knows nothing before it has listed everything.
     if index <= state.epoch < ELECTIONS and (leader.epoch == 0 or leader.epoch < state.epoch):
-        # Whenever it likes: a Lease ends without its holder's knowledge. B is never the first, as the two
-        # are alike.
+        # This is possible at any time, because a Lease ends without its holder's knowledge. The leaders are
+        # symmetric, so B is never the first.
         led = state.epoch + 1
         yield "acquire", replace(state.having(index, replace(leader, epoch=led, memory=None)), epoch=led)
     if leader.epoch == 0:
@@ -156,7 +159,7 @@ def _decisions(leader: Leader, memory: World, rules: Rules, *, expired: bool) ->
                 f"bind stranger to {node}",
                 replace(leader, memory=placed).sends(Write("bind", epoch, "stranger", node)),
             )
-        # An owner prefers the node of its lock, where it always fits.
+        # An owner prefers the node of its reservation, where it always fits.
         fits = reservation.node == node if reservation.phase == "Active" and not expired else free
         if memory.owner < 0 and fits:
             claimed = replace(leader, memory=replace(memory, owner=node))
@@ -175,7 +178,7 @@ def _delete(memory: World, epoch: int) -> Write:
 
 
 def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rules) -> State:
-    """Apply a request or refuse it, and hand the answer on, if there is still somebody who waits for it."""
+    """Apply or refuse a request, and pass the answer to its leader if that still waits for it."""
     api = state.api
     leader = replace(leader, under_way=leader.under_way - {write})
     over = rules.fence and write.epoch < state.epoch
@@ -203,7 +206,7 @@ def _answered(leader: Leader, state: State, write: Write, *, refused: bool) -> L
     memory = leader.memory
     assert memory is not None
     if write.verb == "bind":
-        if refused:  # take_back: the lock holds again, as the pod has not come
+        if refused:  # take_back: the reservation is held again, as the pod is not bound
             return replace(leader, memory=memory.placing(write.what, -1))
         if write.what == "owner" and memory.reservation.phase == "Active":  # release
             return leader.sends(_delete(memory, leader.epoch))
@@ -215,13 +218,13 @@ def _answered(leader: Leader, state: State, write: Write, *, refused: bool) -> L
             ),
         )
     elif write.verb == "activate":
-        # Written anew from what is stored now.
+        # It is written again from the stored state.
         return replace(leader, memory=replace(memory, reservation=state.api.reservation))
     return leader
 
 
 def explore(rules: Rules) -> tuple[int, list[str]]:
-    """Visit every state that can be reached; gives their number and a shortest way to a violation, if any."""
+    """Visit all reachable states. Return their number, and a shortest path to a violation if there is one."""
     start = State()
     came_by: dict[State, tuple[State | None, str]] = {start: (None, "")}
     layer = [start]

@@ -1,11 +1,11 @@
-"""No history of two leaders gives room twice or loses a lock, and each rule is needed for that."""
+"""All histories of two leaders. None grants capacity twice or loses a reservation. Each rule is needed."""
 
 import pytest
 
 from model.leaders import Rules, explore
 
 
-def test_no_history_gives_room_twice() -> None:
+def test_no_history_grants_capacity_twice() -> None:
     states, wrong = explore(Rules())
     assert not wrong, "\n".join(wrong)
     assert states > 1000

@@ -17,7 +17,7 @@ def cache() -> Cache:
 
 
 def cpu(cache: Cache, name: str = "node-a") -> int:
-    """Tell the millicores requested of a node, which scoring must see as well."""
+    """Return the millicores requested of a node, and check that scoring sees the same."""
     row = cache.columns.row_of[name]
     requested = int(cache.columns.requested[row, cache.columns.column_of["cpu"]])
     assert cache.columns.nonzero[row, 0] == requested
@@ -54,7 +54,7 @@ def test_an_assumed_pod_counts_at_once(cache: Cache) -> None:
     assert (placed.node_name, placed.assumed) == ("node-a", True)
 
 
-def test_a_forgotten_pod_gives_its_room_back(cache: Cache) -> None:
+def test_a_forgotten_pod_frees_its_capacity(cache: Cache) -> None:
     cache.assume(pod(), "node-a")
 
     assert cache.forget("uid-web-0")
@@ -63,7 +63,7 @@ def test_a_forgotten_pod_gives_its_room_back(cache: Cache) -> None:
     assert not cache.forget("uid-web-0")
 
 
-def test_the_binding_confirms_what_was_assumed(cache: Cache) -> None:
+def test_the_binding_confirms_an_assumed_pod(cache: Cache) -> None:
     cache.assume(pod(), "node-a")
     cache.upsert(bound())
 
@@ -74,7 +74,7 @@ def test_the_binding_confirms_what_was_assumed(cache: Cache) -> None:
 
 
 def test_a_confirmed_pod_is_not_forgotten(cache: Cache) -> None:
-    """The answer of a binding may be lost though it took effect: what the watch saw counts."""
+    """Check that the watch event counts, because the answer to a successful binding may be lost."""
     cache.assume(pod(), "node-a")
     cache.upsert(bound())
 
@@ -123,7 +123,7 @@ def test_a_resized_pod_counts_at_its_new_size(cache: Cache) -> None:
     assert cpu(cache) == 2000
 
 
-def test_a_version_that_takes_the_same_is_taken_over_without_a_recount(cache: Cache) -> None:
+def test_a_version_with_equal_requests_is_stored_without_a_recount(cache: Cache) -> None:
     cache.upsert(bound(annotations={"note": "old"}))
     freed = cache.columns.freed
     cache.upsert(bound(annotations={"note": "new"}))
@@ -134,8 +134,8 @@ def test_a_version_that_takes_the_same_is_taken_over_without_a_recount(cache: Ca
     assert cache.columns.freed == freed
 
 
-def test_a_change_of_labels_is_news_to_pods_that_wait(cache: Cache) -> None:
-    """Another pod's affinity may be met by it, or its anti-affinity no longer broken."""
+def test_a_change_of_labels_counts_as_freed_capacity(cache: Cache) -> None:
+    """Check that waiting pods are tried again. The new labels may satisfy their affinity or anti-affinity."""
     cache.upsert(bound(labels={"app": "web"}))
     freed = cache.columns.freed
     cache.upsert(bound(labels={"app": "db"}))
@@ -145,7 +145,7 @@ def test_a_change_of_labels_is_news_to_pods_that_wait(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_gives_its_room_back_before_it_is_deleted(cache: Cache, phase: str) -> None:
+def test_a_finished_pod_frees_its_capacity_before_it_is_deleted(cache: Cache, phase: str) -> None:
     cache.upsert(bound(phase="Running"))
     cache.upsert(bound(phase=phase))
 
@@ -167,12 +167,12 @@ def test_a_finished_pod_that_was_never_seen_is_ignored(cache: Cache) -> None:
     assert cpu(cache) == 0
 
 
-def test_a_terminating_pod_keeps_its_room_until_it_is_gone(cache: Cache) -> None:
+def test_a_terminating_pod_keeps_its_capacity_until_it_is_gone(cache: Cache) -> None:
     cache.upsert(bound(deleted=True))
     assert cpu(cache) == 1000
 
 
-def test_pods_may_be_known_before_their_node(cache: Cache) -> None:
+def test_pods_can_be_known_before_their_node(cache: Cache) -> None:
     cache.upsert(bound("web-0", "node-c"))
     cache.assume(pod("web-1"), "node-c")
     cache.put_node(node("node-c"))

@@ -23,7 +23,7 @@ def test_a_node_gets_a_row_and_keeps_it() -> None:
     assert of(columns, columns.allocatable, "node-a") == {"cpu": 8000, "memory": 1024, "pods": 10}
 
 
-def test_rows_grow_and_keep_what_they_say() -> None:
+def test_rows_grow_and_keep_their_amounts() -> None:
     columns = Columns(capacity=1)
     for index in range(5):
         columns.put(node(f"node-{index}", cpu=str(index + 1)))
@@ -57,11 +57,11 @@ def test_an_amount_that_a_node_no_longer_has_is_gone() -> None:
     assert GPU not in of(columns, columns.allocatable, "node-a")
 
 
-def test_amounts_beyond_all_sense_are_cut_off() -> None:
+def test_amounts_are_capped_at_the_ceiling() -> None:
     assert Columns().vector({"memory": 2**63 - 1}).max() == CEILING
 
 
-def test_the_last_row_moves_to_the_place_of_a_node_that_goes() -> None:
+def test_the_last_row_replaces_the_row_of_a_removed_node() -> None:
     columns = Columns()
     for index, name in enumerate(("node-a", "node-b", "node-c")):
         columns.put(node(name, cpu=str(index + 1)))
@@ -90,7 +90,7 @@ def test_a_node_that_takes_over_a_row_begins_empty() -> None:
     assert columns.nonzero[0].tolist() == [0, 0]
 
 
-def test_what_was_counted_can_be_given_back_without_a_rest() -> None:
+def test_counted_amounts_can_be_subtracted_without_a_rest() -> None:
     columns = Columns()
     columns.put(node("node-a"))
     for sign in (1, -1):
@@ -115,7 +115,7 @@ def test_a_node_that_is_not_known_is_ignored() -> None:
     assert columns.version == 0
 
 
-def test_the_shortfall_is_what_pods_and_locks_have_too_much() -> None:
+def test_the_shortfall_is_the_excess_of_pods_and_reservations_over_the_capacity() -> None:
     columns = Columns()
     columns.put(node("node-a", cpu="4", memory="1Ki"))
     columns.request("node-a", {"cpu": 3000, "memory": 1024}, (0, 0), 1)
@@ -137,7 +137,7 @@ def test_the_shortfall_is_what_pods_and_locks_have_too_much() -> None:
         ({}, True),
     ],
 )
-def test_what_neither_pods_nor_locks_have_is_free(wanted: dict[str, int], fits: bool) -> None:
+def test_capacity_that_neither_pods_nor_reservations_have_is_free(wanted: dict[str, int], fits: bool) -> None:
     columns = Columns()
     columns.put(node("node-a", cpu="4"))
     columns.request("node-a", {"cpu": 2000}, (0, 0), 1)
@@ -146,7 +146,7 @@ def test_what_neither_pods_nor_locks_have_is_free(wanted: dict[str, int], fits: 
     assert columns.fits("node-a", wanted) is fits
 
 
-def test_what_is_overcommitted_already_keeps_out_only_those_who_want_it() -> None:
+def test_an_overcommitted_resource_only_prevents_requests_for_it() -> None:
     columns = Columns()
     columns.put(node("node-a", cpu="4"))
     columns.request("node-a", {"memory": 2**60}, (0, 0), 1)
@@ -155,7 +155,7 @@ def test_what_is_overcommitted_already_keeps_out_only_those_who_want_it() -> Non
     assert not columns.fits("node-a", {"cpu": 4000, "memory": 1})
 
 
-def test_the_version_changes_with_the_nodes_but_not_with_what_is_taken_of_them() -> None:
+def test_the_version_changes_with_the_nodes_but_not_with_their_use() -> None:
     columns = Columns()
     columns.put(node("node-a"))
     version = columns.version
@@ -170,7 +170,7 @@ def test_the_version_changes_with_the_nodes_but_not_with_what_is_taken_of_them()
     assert columns.version == version + 2
 
 
-def test_freed_counts_whatever_may_let_something_fit() -> None:
+def test_freed_counts_every_change_after_which_more_may_fit() -> None:
     columns = Columns()
     columns.put(node("node-a"))
     freed = columns.freed
@@ -188,7 +188,7 @@ def test_freed_counts_whatever_may_let_something_fit() -> None:
     assert columns.freed == freed + 3
 
 
-def test_traits_tell_what_nodes_are() -> None:
+def test_traits_describe_the_nodes() -> None:
     columns = Columns()
     columns.put(node("node-c", taints=["gpu:NoSchedule"]))
     columns.put(node("node-a", cordoned=True))
@@ -203,7 +203,7 @@ def test_traits_tell_what_nodes_are() -> None:
 
 
 def test_traits_are_computed_once_a_version_and_refuse_to_be_written() -> None:
-    """They outlive a decision: a plugin that wrote to them would have lied to all later ones."""
+    """Check that a plugin cannot write to the traits, because later decisions use them too."""
     columns = Columns()
     columns.put(node("node-a"))
     traits = columns.traits()
@@ -225,7 +225,7 @@ def test_no_nodes_have_empty_traits() -> None:
 
 
 def test_a_resource_that_no_node_has_gets_no_column() -> None:
-    """8,000 of them in one pod took half a minute, and a column of every node each, for ever."""
+    """Guard against a permanent column for each such resource: 8,000 in one pod took half a minute."""
     columns = Columns()
     columns.put(node("node-a"))
     names = {f"example.com/r-{number}": 1 for number in range(1000)}
@@ -242,7 +242,7 @@ def test_a_resource_that_no_node_has_gets_no_column() -> None:
     assert columns.fits("node-a", {"cpu": 0, "example.com/r-1": 0})
 
 
-def test_what_was_taken_of_a_resource_counts_when_a_node_gets_some() -> None:
+def test_requests_for_an_unknown_resource_count_once_a_node_has_it() -> None:
     columns = Columns()
     columns.put(node("node-a"))
     columns.put(node("node-b"))
@@ -262,7 +262,7 @@ def test_what_was_taken_of_a_resource_counts_when_a_node_gets_some() -> None:
     assert columns.shortfall("node-a") == {}
 
 
-def test_a_column_is_given_up_with_the_last_node_that_has_the_resource() -> None:
+def test_a_column_is_released_with_the_last_node_that_has_the_resource() -> None:
     columns = Columns()
     columns.put(node("node-a", **{GPU: "4"}))
     columns.put(node("node-b", **{GPU: "4"}))
@@ -284,7 +284,7 @@ def test_a_column_is_given_up_with_the_last_node_that_has_the_resource() -> None
     assert of(columns, columns.reserved, "node-a") == {GPU: 1}
 
 
-def test_what_was_taken_on_a_node_goes_with_it() -> None:
+def test_requests_on_a_node_are_dropped_with_it() -> None:
     columns = Columns()
     columns.put(node("node-a", **{GPU: "4"}))
     columns.request("node-a", {GPU: 3, "example.com/none": 1}, (0, 0), 1)

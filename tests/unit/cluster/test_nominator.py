@@ -1,4 +1,4 @@
-"""Who is nominated where, and whom that concerns."""
+"""Nominations of pods for nodes, and their effects on other pods."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def nominator() -> tuple[Nominator, Columns]:
 
 
 def told(node_name: str, **fields: Any) -> Pod:
-    """Give a pod that the API server says is nominated."""
+    """Build a pod with a nomination in its status."""
     return pod(status={"nominatedNodeName": node_name}, **fields)
 
 
@@ -23,7 +23,7 @@ def names(pods: Any) -> list[str]:
     return [each.meta.name for each in pods]
 
 
-def test_a_nomination_that_a_watch_tells_of_counts() -> None:
+def test_a_nomination_in_a_watch_event_counts() -> None:
     nominated, _ = nominator()
     nominated.upsert(told("node-a"))
 
@@ -32,7 +32,7 @@ def test_a_nomination_that_a_watch_tells_of_counts() -> None:
     assert list(nominated.nodes) == ["node-a"]
 
 
-def test_a_nomination_that_is_not_written_yet_outlives_other_updates_of_its_pod() -> None:
+def test_a_nomination_that_is_not_yet_written_survives_other_updates_of_its_pod() -> None:
     nominated, _ = nominator()
     nominated.nominate(pod(), "node-a")
     nominated.upsert(pod(labels={"new": "yes"}))
@@ -51,7 +51,7 @@ def test_a_newer_nomination_is_not_undone_by_a_late_update() -> None:
     assert nominated.node_of("uid-web-0") == "node-b"
 
 
-def test_a_nomination_that_was_taken_away_is_not_brought_back_by_a_late_update() -> None:
+def test_a_removed_nomination_is_not_restored_by_a_late_update() -> None:
     nominated, columns = nominator()
     nominated.upsert(told("node-a"))
     freed = columns.freed
@@ -62,7 +62,7 @@ def test_a_nomination_that_was_taken_away_is_not_brought_back_by_a_late_update()
     assert columns.freed == freed + 1
 
 
-def test_who_was_kept_away_by_labels_that_change_may_try_again() -> None:
+def test_a_change_of_the_labels_of_a_nominated_pod_frees_its_capacity() -> None:
     nominated, columns = nominator()
     before = told("node-a", labels={"app": "db"})
     nominated.upsert(before)
@@ -76,7 +76,7 @@ def test_who_was_kept_away_by_labels_that_change_may_try_again() -> None:
     assert names(nominated.on("node-a")) == ["web-0"]
 
 
-def test_others_may_change_and_end_a_nomination() -> None:
+def test_another_process_can_change_and_end_a_nomination() -> None:
     nominated, _ = nominator()
     nominated.upsert(told("node-a"))
     nominated.upsert(told("node-b"))
@@ -86,7 +86,7 @@ def test_others_may_change_and_end_a_nomination() -> None:
     assert list(nominated.nodes) == []
 
 
-def test_rivals_are_those_not_below_a_pod_and_not_itself() -> None:
+def test_rivals_are_other_pods_with_at_least_the_priority_of_a_pod() -> None:
     nominated, _ = nominator()
     for name, priority in (("low", 1), ("equal", 2), ("high", 3)):
         nominated.nominate(pod(name, priority=priority), "node-a")
@@ -98,7 +98,7 @@ def test_rivals_are_those_not_below_a_pod_and_not_itself() -> None:
     assert rivals(pod("high", priority=3)) == {}
 
 
-def test_nominations_below_a_priority_are_taken_away() -> None:
+def test_nominations_below_a_priority_are_removed() -> None:
     nominated, _ = nominator()
     for name, priority in (("low", 1), ("equal", 2)):
         nominated.nominate(pod(name, priority=priority), "node-a")
@@ -109,7 +109,7 @@ def test_nominations_below_a_priority_are_taken_away() -> None:
     assert names(nominated.on("node-b")) == ["elsewhere"]
 
 
-def test_only_a_nomination_that_was_not_fulfilled_counts_as_freed() -> None:
+def test_only_a_nomination_without_a_placement_counts_as_freed_capacity() -> None:
     nominated, columns = nominator()
     nominated.nominate(pod("web-0"), "node-a")
     nominated.nominate(pod("web-1"), "node-a")

@@ -8,7 +8,7 @@ from tidelock.model.quantities import CEILING
 
 @pytest.fixture
 def columns() -> Columns:
-    """Give node-a with 1 cpu in use and 2 locked, and node-b, empty; each has 4."""
+    """Return two nodes of 4 cpu: node-a with 1 cpu in use and 2 reserved, and the empty node-b."""
     columns = Columns(capacity=8)
     columns.put(node("node-a", cpu="4"))
     columns.put(node("node-b", cpu="4"))
@@ -51,7 +51,7 @@ def test_a_snapshot_refuses_to_be_written(columns: Columns) -> None:
         ({}, True, [True, True]),
     ],
 )
-def test_locked_room_is_free_or_not_as_asked(
+def test_reserved_capacity_counts_as_free_or_as_used_as_asked(
     columns: Columns, wanted: dict[str, int], beside_reservations: bool, fits: list[bool]
 ) -> None:
     snapshot = Snapshot.of(columns)
@@ -60,7 +60,7 @@ def test_locked_room_is_free_or_not_as_asked(
     )
 
 
-def test_looking_for_room_changes_nothing(columns: Columns) -> None:
+def test_a_search_for_free_capacity_changes_nothing(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
     snapshot.free_for(snapshot.wanted({"cpu": 1}), beside_reservations=True)
     assert columns.named(columns.requested[0]) == {"cpu": 1000}
@@ -74,13 +74,13 @@ def test_amounts_are_laid_out_by_resource(columns: Columns) -> None:
     assert snapshot.named(row) == {"cpu": 500, "pods": 1}
 
 
-def test_what_is_wanted_is_listed_by_column(columns: Columns) -> None:
+def test_requests_are_listed_by_column(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
     assert snapshot.wanted({"pods": 1, "memory": 0, "cpu": 500}) == ((0, 500), (3, 1))
     assert snapshot.wanted({"cpu": 2**62}) == ((0, CEILING),)
 
 
-def test_the_least_that_every_node_has_follows_nodes_and_resources(columns: Columns) -> None:
+def test_the_least_amount_of_all_nodes_follows_nodes_and_resources(columns: Columns) -> None:
     assert Snapshot.of(columns).traits.least[0] == 4000
     columns.put(node("node-c", cpu="2"))
     assert Snapshot.of(columns).traits.least[0] == 2000
@@ -88,7 +88,7 @@ def test_the_least_that_every_node_has_follows_nodes_and_resources(columns: Colu
     assert Snapshot.of(columns).traits.least[columns.column_of["nvidia.com/gpu"]] == 0
 
 
-def test_a_resource_that_no_node_has_is_wanted_where_there_is_nothing(columns: Columns) -> None:
+def test_a_request_for_a_resource_that_no_node_has_never_fits(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
     requests = {"cpu": 1, "nvidia.com/gpu": 2, "example.com/none": 0}
 

@@ -10,7 +10,7 @@ from tidelock.model.workloads import Workload
 
 
 def meta(name: str, owner: str = "", *, controller: bool = True) -> ObjectMeta:
-    """Give the metadata of an object; an owner is written `group/version/kind/name`."""
+    """Build the metadata of an object. An owner is written `group/version/kind/name`."""
     references: tuple[OwnerReference, ...] = ()
     if owner:
         api_version, kind, owner_name = owner.rsplit("/", 2)
@@ -28,12 +28,12 @@ def workload(owner: str, *replica_sets: ObjectMeta, controller: bool = True) -> 
 @pytest.mark.parametrize(
     "owner", ["apps/v1/StatefulSet", "apps/v1/DaemonSet", "batch/v1/Job", "apps.kruise.io/v1alpha1/CloneSet"]
 )
-def test_a_pod_is_one_of_its_controller(owner: str) -> None:
+def test_a_pod_belongs_to_its_controller(owner: str) -> None:
     kind = owner.rpartition("/")[2]
     assert workload(f"{owner}/web") == WorkloadKey(kind, NAMESPACE, "web")
 
 
-def test_a_replica_set_stands_for_its_deployment() -> None:
+def test_a_pod_of_a_replica_set_belongs_to_its_deployment() -> None:
     replica_set = meta("web-abc", "apps/v1/Deployment/web")
     assert workload("apps/v1/ReplicaSet/web-abc", replica_set) == WorkloadKey("Deployment", NAMESPACE, "web")
 
@@ -43,11 +43,11 @@ def test_a_replica_set_that_no_deployment_made_has_no_workload(known: tuple[Obje
     assert workload("apps/v1/ReplicaSet/web-abc", *known) is None
 
 
-def test_a_kind_of_another_group_is_another_kind() -> None:
+def test_a_kind_of_another_group_is_no_workload() -> None:
     assert workload("example.com/v1/StatefulSet/web") is None
     assert workload("v1/ReplicaSet/web", meta("web", "apps/v1/Deployment/web")) is None
 
 
-def test_an_owner_that_does_not_control_the_pod_is_no_workload_of_it() -> None:
+def test_an_owner_that_is_not_the_controller_is_no_workload() -> None:
     assert workload("apps/v1/StatefulSet/web", controller=False) is None
     assert workload("") is None

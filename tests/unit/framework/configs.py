@@ -1,4 +1,4 @@
-"""Configuration files of a few toy plugins, and what is read from them."""
+"""Configuration files of a few toy plugins, and the profiles that result."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 
 
 class Plain(Filter, Score):
-    """Filters and scores, without an opinion."""
+    """A plugin that extends Filter and Score, and is never run."""
 
     def filter(self, *_: Any) -> Mask:
         raise NotImplementedError
@@ -43,7 +43,7 @@ class Gamma(Plain):
 
 
 class Keeper(Filter, Reserve):
-    """What must not be switched off."""
+    """A plugin that must not be disabled."""
 
     name = "Keeper"
 
@@ -96,7 +96,7 @@ def profiles(text: str, builtins: Builtins = TOY) -> list[Profile]:
 
 
 def profile(plugins: str) -> Profile:
-    """Give a profile with these plugins, in YAML's short form."""
+    """Return a profile with these plugins, in YAML's flow style."""
     (made,) = profiles(f"profiles: [{{plugins: {plugins}}}]")
     return made
 

@@ -12,7 +12,7 @@ def test_a_file_without_profiles_is_the_default_profile_of_the_default_scheduler
     assert scores(made) == [("Alpha", 3), ("Beta", 2)]
 
 
-def test_backoff_and_extenders_have_upstreams_defaults() -> None:
+def test_backoff_and_extenders_have_the_defaults_of_kube_scheduler() -> None:
     configuration = read("")
     assert (configuration.initial_backoff, configuration.max_backoff) == (1, 10)
     assert (configuration.extenders, configuration.ignored) == ((), ())
@@ -52,19 +52,19 @@ def test_each_scheduler_name_has_its_own_plugins() -> None:
 
 
 class TestNames:
-    def test_only_one_profile_alone_may_have_no_name(self) -> None:
+    def test_a_profile_without_a_name_must_be_the_only_one(self) -> None:
         assert refusal("profiles: [{schedulerName: a}, {}]") == "profiles[1].schedulerName: Required value"
 
-    def test_an_empty_name_is_none(self) -> None:
+    def test_an_empty_name_counts_as_no_name(self) -> None:
         assert refusal("profiles: [{schedulerName: ''}]") == "profiles[0].schedulerName: Required value"
 
-    def test_two_profiles_do_not_share_a_name(self) -> None:
+    def test_two_profiles_cannot_share_a_name(self) -> None:
         assert refusal("profiles: [{schedulerName: a}, {schedulerName: a}]") == (
             "profiles[1].schedulerName: Duplicate value: 'a': profiles[0] has it too"
         )
 
     @pytest.mark.parametrize("change", ["enabled", "disabled"])
-    def test_an_unknown_plugin_is_refused_with_those_that_there_are(self, change: str) -> None:
+    def test_an_unknown_plugin_is_refused_with_the_names_of_the_known_ones(self, change: str) -> None:
         assert refusal(f"profiles: [{{plugins: {{score: {{{change}: [{{name: Delta}}]}}}}}}]") == (
             f'profiles[0].plugins.score.{change}[0].name: Invalid value: "Delta": '
             "should be one of Alpha, Beta, Gamma, Keeper, Lifo, PrioritySort"
@@ -75,7 +75,7 @@ class TestNames:
             'profiles[0].pluginConfig[0].name: Invalid value: "Delta": '
         )
 
-    def test_a_plugin_of_kube_scheduler_that_is_not_here_may_be_disabled_but_not_enabled(self) -> None:
+    def test_a_plugin_that_only_kube_scheduler_has_can_be_disabled_but_not_enabled(self) -> None:
         configuration = read(
             "profiles: [{plugins: {multiPoint: {disabled: [{name: Alpha}, {name: DynamicResources}]}},"
             " pluginConfig: [{name: DynamicResources, args: {filterTimeout: 1s}}]}]"
@@ -114,13 +114,13 @@ class TestArgs:
             'profiles[0].pluginConfig[0].args.apiVersion: Invalid value: "kubescheduler.config.k8s.io/v1bet'
         )
 
-    def test_args_that_a_plugin_refuses_are_told_with_its_profile(self) -> None:
+    def test_args_that_a_plugin_refuses_are_reported_with_its_profile(self) -> None:
         assert refusal(self.configured("{limit: {most: 1}, colour: red}")) == (
             "profile default-scheduler: plugin Picky: pluginConfig of Picky: unknown args ['colour']"
         )
 
     @pytest.mark.parametrize("args", ["{}", "{limit: 3}", "{limit: []}"])
-    def test_a_plugin_that_stumbles_over_its_args_is_named(self, args: str) -> None:
+    def test_a_plugin_that_fails_on_its_args_is_named(self, args: str) -> None:
         assert refusal(self.configured(args)).startswith(
             "profile default-scheduler: plugin Picky can't be made: "
         )
@@ -130,7 +130,7 @@ class TestArgs:
         assert text.startswith("profiles[0].pluginConfig[0].name: Duplicate value: 'Alpha'")
 
 
-def test_what_has_no_effect_is_listed() -> None:
+def test_fields_without_effect_are_listed() -> None:
     configuration = read(
         """
 parallelism: 4
@@ -182,13 +182,13 @@ extenders:
         assert (extender.tls_config.cert_data, extender.tls_config.ca_file) == (b"cert", "/ca.crt")
         assert extender.managed_resources[0].name == "example.com/foo"
 
-    def test_those_that_may_fail_are_asked_last(self) -> None:
+    def test_ignorable_extenders_are_called_last(self) -> None:
         extenders = read(
             "extenders: [{urlPrefix: 'http://a', ignorable: true}, {urlPrefix: 'http://b'}]"
         ).extenders
         assert [extender.url_prefix for extender in extenders] == ["http://b", "http://a"]
 
-    def test_resources_that_only_the_extender_counts_are_told_to_fit(self) -> None:
+    def test_resources_that_only_an_extender_counts_are_ignored_by_fit_and_reservation(self) -> None:
         (settings,) = read(
             """
 extenders:
@@ -204,7 +204,7 @@ profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [b.
         }
 
 
-def test_what_fit_ignores_reservation_ignores_too() -> None:
+def test_the_reservation_plugin_ignores_the_resources_that_fit_ignores() -> None:
     (made,) = read(
         "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResourceGroups: [a.io]}}]}]",
         BUILTINS,
@@ -212,7 +212,7 @@ def test_what_fit_ignores_reservation_ignores_too() -> None:
     assert made.args["Reservation"] == {"ignoredResourceGroups": ["a.io"]}
 
 
-def test_the_builtin_plugins_can_be_named_as_kube_schedulers_files_do() -> None:
+def test_the_builtin_plugins_can_be_configured_by_a_file_of_kube_scheduler() -> None:
     first, second = profiles(
         """
 profiles:
@@ -228,7 +228,7 @@ profiles:
     assert [name for name, _ in scores(second)] == ["Reservation"]
 
 
-def test_locks_hold_in_every_profile() -> None:
+def test_reservations_are_enforced_in_every_profile() -> None:
     (made,) = profiles(
         "profiles: [{plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}]}}}]",
         BUILTINS,

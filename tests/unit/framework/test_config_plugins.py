@@ -1,4 +1,4 @@
-"""Which plugins a profile has, at which point and in which order."""
+"""The plugins of a profile at each extension point, and their order."""
 
 import pytest
 
@@ -11,7 +11,7 @@ class TestMultiPoint:
         assert filters(made) == ["Alpha", "Keeper", "Beta", "Gamma"]
         assert scores(made) == [("Alpha", 3), ("Beta", 2), ("Gamma", 7)]
 
-    def test_a_default_plugin_that_is_enabled_again_keeps_its_place_and_loses_its_weight(self) -> None:
+    def test_a_default_plugin_that_is_enabled_again_keeps_its_position_and_loses_its_weight(self) -> None:
         made = profile("{multiPoint: {enabled: [{name: Gamma}, {name: Alpha}]}}")
         assert filters(made) == ["Alpha", "Keeper", "Beta", "Gamma"]
         assert scores(made) == [("Alpha", 1), ("Beta", 2), ("Gamma", 1)]
@@ -22,11 +22,11 @@ class TestMultiPoint:
             ("Beta", 2),
         ]
 
-    def test_what_is_disabled_and_enabled_goes_to_the_end(self) -> None:
+    def test_a_plugin_that_is_disabled_and_enabled_runs_last(self) -> None:
         made = profile("{multiPoint: {disabled: [{name: Alpha}], enabled: [{name: Alpha, weight: 5}]}}")
         assert scores(made) == [("Beta", 2), ("Alpha", 5)]
 
-    def test_all_others_go_at_a_star_but_those_that_are_kept(self) -> None:
+    def test_a_star_disables_all_other_plugins_except_the_kept_ones(self) -> None:
         made = profile(
             "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: Beta}, {name: Lifo}, {name: Alpha}]}}"
         )
@@ -40,53 +40,53 @@ class TestMultiPoint:
 
 
 class TestOneExtensionPoint:
-    def test_a_plugin_enabled_there_runs_nowhere_else(self) -> None:
+    def test_a_plugin_enabled_at_one_point_only_runs_there(self) -> None:
         made = profile("{filter: {enabled: [{name: Gamma}]}}")
         assert filters(made) == ["Alpha", "Keeper", "Beta", "Gamma"]
         assert scores(made) == [("Alpha", 3), ("Beta", 2)]
 
-    def test_a_plugin_disabled_there_runs_elsewhere(self) -> None:
+    def test_a_plugin_disabled_at_one_point_runs_at_the_others(self) -> None:
         made = profile("{score: {disabled: [{name: Alpha}]}}")
         assert filters(made) == ["Alpha", "Keeper", "Beta"]
         assert scores(made) == [("Beta", 2)]
 
-    def test_its_weight_goes_before_that_of_multi_point(self) -> None:
+    def test_a_weight_at_score_overrides_the_weight_at_multi_point(self) -> None:
         made = profile("{multiPoint: {enabled: [{name: Beta, weight: 9}]}, score: {enabled: [{name: Beta}]}}")
         assert scores(made) == [("Beta", 1), ("Alpha", 3)]
 
-    def test_what_overrides_multi_point_goes_first_and_what_is_new_last(self) -> None:
+    def test_plugins_that_override_multi_point_run_first_and_new_ones_last(self) -> None:
         made = profile("{filter: {enabled: [{name: Gamma}, {name: Beta}, {name: Alpha}]}}")
         assert filters(made) == ["Beta", "Alpha", "Keeper", "Gamma"]
 
-    def test_what_is_disabled_and_enabled_goes_to_the_end(self) -> None:
+    def test_a_plugin_that_is_disabled_and_enabled_at_one_point_runs_last_there(self) -> None:
         made = profile("{filter: {disabled: [{name: Alpha}], enabled: [{name: Alpha}]}}")
         assert filters(made) == ["Keeper", "Beta", "Alpha"]
 
-    def test_a_star_leaves_what_is_enabled_and_kept(self) -> None:
+    def test_a_star_at_one_point_leaves_the_enabled_and_kept_plugins(self) -> None:
         made = profile("{filter: {disabled: [{name: '*'}], enabled: [{name: Beta}]}}")
         assert filters(made) == ["Beta", "Keeper"]
         assert scores(made) == [("Alpha", 3), ("Beta", 2)]
 
-    def test_the_place_of_what_is_kept_may_be_chosen(self) -> None:
+    def test_the_position_of_a_kept_plugin_can_be_chosen(self) -> None:
         made = profile("{filter: {disabled: [{name: '*'}], enabled: [{name: Keeper}, {name: Beta}]}}")
         assert filters(made) == ["Keeper", "Beta"]
 
-    def test_a_plugin_that_has_nothing_to_do_there_is_refused(self) -> None:
+    def test_a_plugin_that_does_not_extend_a_point_is_refused_there(self) -> None:
         assert refusal("profiles: [{plugins: {bind: {enabled: [{name: Alpha}]}}}]") == (
             "profile default-scheduler: plugins.bind: plugin Alpha does not extend Bind"
         )
 
-    def test_a_plugin_enabled_twice_is_refused(self) -> None:
+    def test_a_plugin_enabled_twice_at_one_point_is_refused(self) -> None:
         assert refusal("profiles: [{plugins: {score: {enabled: [{name: Beta}, {name: Beta}]}}}]") == (
             "profile default-scheduler: plugins.score: enabled twice: Beta"
         )
 
     @pytest.mark.parametrize("point", ["multiPoint", "filter"])
-    def test_what_is_needed_cannot_be_disabled(self, point: str) -> None:
+    def test_a_needed_plugin_cannot_be_disabled(self, point: str) -> None:
         text = refusal(f"profiles: [{{plugins: {{{point}: {{disabled: [{{name: Keeper}}]}}}}}}]")
         assert text.startswith("profiles[0].plugins.filter: Keeper can't be disabled: locks would not hold")
 
-    def test_what_is_needed_may_be_enabled_point_by_point(self) -> None:
+    def test_a_needed_plugin_can_be_enabled_point_by_point(self) -> None:
         made = profile(
             "{multiPoint: {disabled: [{name: Keeper}]}, filter: {enabled: [{name: Keeper}]},"
             " reserve: {enabled: [{name: Keeper}]}}"
@@ -95,19 +95,19 @@ class TestOneExtensionPoint:
 
 
 class TestSorting:
-    def test_another_plugin_may_sort(self) -> None:
+    def test_another_plugin_can_sort_the_queue(self) -> None:
         made = profile("{queueSort: {disabled: [{name: '*'}], enabled: [{name: Lifo}]}}")
         assert made.queue_sort.name == "Lifo"
 
     @pytest.mark.parametrize(
         ("change", "count"), [("enabled: [{name: Lifo}]", 2), ("disabled: [{name: '*'}]", 0)]
     )
-    def test_exactly_one_sorts(self, change: str, count: int) -> None:
+    def test_exactly_one_plugin_sorts_the_queue(self, change: str, count: int) -> None:
         assert refusal(f"profiles: [{{plugins: {{queueSort: {{{change}}}}}}}]") == (
             f"profile default-scheduler: exactly one QueueSort plugin is needed, got {count}"
         )
 
-    def test_all_profiles_sort_alike(self) -> None:
+    def test_all_profiles_must_sort_the_queue_by_the_same_plugin(self) -> None:
         text = (
             "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: "
             "{disabled: [{name: '*'}], enabled: [{name: Lifo}]}}}]"

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is told: where, what stands there, what should."""
+"""Errors of a configuration, with the path, the value and the expected value."""
 
 import pytest
 
@@ -86,17 +86,17 @@ from unit.framework.configs import TOY, load, refusal
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_path_value_and_expectation(text: str, told: str) -> None:
+def test_an_error_names_the_path_the_value_and_the_expectation(text: str, told: str) -> None:
     assert told in refusal(text)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "just a text", "--- a\n--- b", "\x00"])
-def test_what_is_no_configuration_at_all_is_told(text: str) -> None:
+def test_a_text_that_is_no_configuration_is_an_error(text: str) -> None:
     with pytest.raises(ConfigurationError):
         read_configuration(text, TOY, load)
 
 
-def test_another_version_is_told() -> None:
+def test_another_version_and_another_kind_are_errors() -> None:
     with pytest.raises(ConfigurationError) as refused:
         read_configuration("apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: Pod", TOY, load)
     assert str(refused.value) == (
@@ -106,7 +106,7 @@ def test_another_version_is_told() -> None:
     )
 
 
-def test_all_wrong_fields_are_told_at_once() -> None:
+def test_all_invalid_fields_are_reported_at_once() -> None:
     text = refusal("parallelism: x\nprofiles: [{schedulerName: 3}]")
     assert text == (
         'parallelism: Invalid value: "x": should be a valid integer; '
@@ -114,7 +114,7 @@ def test_all_wrong_fields_are_told_at_once() -> None:
     )
 
 
-def test_a_message_is_one_line_whatever_it_quotes() -> None:
+def test_a_message_never_contains_a_newline() -> None:
     assert refusal('"two\\nlines": 1').startswith("unknown field two lines: expected one of ")
     assert refusal('profiles: [{schedulerName: "a\\nb", plugins: {bind: {enabled: [{name: Alpha}]}}}]') == (
         "profile a b: plugins.bind: plugin Alpha does not extend Bind"

@@ -24,7 +24,7 @@ def test_a_value_is_found_by_its_type() -> None:
     assert state.read(Another) == Another(2)
 
 
-def test_a_later_value_takes_the_place_of_an_earlier_one() -> None:
+def test_a_later_value_replaces_an_earlier_one() -> None:
     state = CycleState()
     state.write(Mine(1))
     state.write(Mine(2))
@@ -32,7 +32,7 @@ def test_a_later_value_takes_the_place_of_an_earlier_one() -> None:
     assert state.expect(Mine) == Mine(2)
 
 
-def test_a_value_that_nobody_wrote_is_none_or_an_error() -> None:
+def test_a_value_that_was_not_written_is_none_or_an_error() -> None:
     state = CycleState()
 
     assert state.read(Mine) is None

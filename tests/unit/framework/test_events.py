@@ -65,7 +65,7 @@ def test_events_have_the_names_of_kube_scheduler(event: ClusterEvent, label: str
         (ANY_EVENT.event, ClusterEvent(Resource.POD, Action.UPDATE), True),
     ],
 )
-def test_who_registers_for_several_actions_hears_of_each_of_them(
+def test_a_registration_for_several_actions_covers_each_of_them(
     registered: ClusterEvent, event: ClusterEvent, heard: bool
 ) -> None:
     assert registered.covers(event) is heard
@@ -98,7 +98,7 @@ def test_who_registers_for_several_actions_hears_of_each_of_them(
         ),
     ],
 )
-def test_changes_of_a_pod_are_told_apart(changes: Json, actions: list[Action]) -> None:
+def test_changes_of_a_pod_are_distinguished(changes: Json, actions: list[Action]) -> None:
     old, new = edited_pod(), edited_pod(**changes)
 
     assert list(pod_changes(old, new)) == [ClusterEvent(Resource.ASSIGNED_POD, a) for a in actions]
@@ -134,5 +134,5 @@ def test_gates_are_eliminated_when_the_last_one_goes() -> None:
         ),
     ],
 )
-def test_changes_of_a_node_are_told_apart(old: Node, new: Node, actions: list[Action]) -> None:
+def test_changes_of_a_node_are_distinguished(old: Node, new: Node, actions: list[Action]) -> None:
     assert list(node_changes(old, new)) == [ClusterEvent(Resource.NODE, action) for action in actions]

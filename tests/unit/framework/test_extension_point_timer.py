@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 -- a plugin is given all that the framework gives to any
-"""Whose error it is when a plugin fails, and how long the points of a decision take."""
+# ruff: noqa: ARG002 -- the framework passes the same arguments to every plugin.
+"""Errors of plugins, and the durations of extension points."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ FULL = "1"
 
 
 class Faulty(PreFilter, Filter, PostFilter, PreScore, Score):
-    """Fails at one point: by an exception, or by a status where there is one."""
+    """A plugin that fails at one point, by an exception or by a status."""
 
     name = "Faulty"
     at = ""
@@ -66,7 +66,7 @@ class Faulty(PreFilter, Filter, PostFilter, PreScore, Score):
 
 
 def core_with(at: str, *, by_status: bool = False, cpu: str = "4", per_node: bool = False) -> Core:
-    """Give a scheduler with two nodes and one pod of 2 cpu, whose profile has the faulty plugin."""
+    """Return a scheduler with two nodes, and a pod of 2 cpu with the faulty plugin in its profile."""
     core = Core(node("node-a", cpu=cpu), node("node-b", cpu=cpu))
     core.add(pod("web-0", requests={"cpu": "2"}))
     kind = type("Kind", (Faulty,), {"at": at, "by_status": by_status, "per_node": per_node})
@@ -98,12 +98,12 @@ def test_an_error_names_the_plugin_and_the_point(at: str, by_status: bool) -> No
 
 @pytest.mark.parametrize("per_node", [False, True])
 @pytest.mark.parametrize("at", ["Filter", "Score"])
-def test_an_exception_where_there_is_no_status_does_so_too(at: str, per_node: bool) -> None:
+def test_an_exception_at_a_point_without_a_status_names_the_plugin_too(at: str, per_node: bool) -> None:
     core = core_with(at, per_node=per_node)
     assert core.refuse().diagnosis.message == f'running {at} plugin "Faulty": LookupError: a bug'
 
 
-def test_an_exception_while_room_is_made_does_so_too() -> None:
+def test_an_exception_in_post_filter_names_the_plugin_too() -> None:
     core = core_with("PostFilter", cpu=FULL)
     assert core.refuse().diagnosis.message == 'running PostFilter plugin "Faulty": LookupError: a bug'
 
@@ -128,7 +128,7 @@ def test_every_extension_point_of_a_decision_is_measured() -> None:
     assert core.metric(POINTS, extension_point="PostFilter", **refused) == 1
 
 
-def test_the_only_node_that_fits_is_compared_with_none() -> None:
+def test_the_only_node_that_fits_is_not_scored() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="1"))
     core.add(pod("web-0", requests={"cpu": "2"}))
     core.place()
@@ -158,7 +158,7 @@ def test_plugins_are_measured_in_a_tenth_of_the_decisions() -> None:
     assert core.metric(PLUGINS, **reserve) == sampled
 
 
-def test_locks_are_not_measured_as_pods() -> None:
+def test_decisions_on_reservations_are_not_measured_as_those_on_pods() -> None:
     core = Core(node("node-a"))
     core.reservation()
     core.step()

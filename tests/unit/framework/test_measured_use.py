@@ -23,7 +23,7 @@ def test_the_score_rises_to_the_target_and_falls_beyond(
     assert packing_score(np.array(use, np.float64), target) == pytest.approx(points)
 
 
-def test_each_node_may_have_a_target_of_its_own() -> None:
+def test_each_node_can_have_a_target_of_its_own() -> None:
     found = packing_score(np.array([50.0, 50.0, 50.0]), np.array([50.0, 0.0, 20.0]))
     assert found.tolist() == [100, 0, 12.5]
 
@@ -45,14 +45,14 @@ def test_the_beta_function_at_known_points(x: float, a: float, b: float, expecte
 
 
 def test_moments_are_matched() -> None:
-    """A mean of 1/2 and a variance of 1/12 are those of the uniform distribution, and of Beta(2, 2) 1/20."""
+    """Check a mean of 1/2 with the variances of the uniform distribution, 1/12, and of Beta(2, 2), 1/20."""
     threshold = np.array([0.25, 0.5, 0.25])
     found = probability_below(threshold, np.full(3, 0.5), np.sqrt([1 / 12, 1 / 12, 1 / 20]))
     assert found == pytest.approx([0.25, 0.5, 3 * 0.25**2 - 2 * 0.25**3])
 
 
-def test_a_fraction_has_no_more_than_so_many_terms() -> None:
-    """At the middle of a symmetric distribution the first terms already come near."""
+def test_the_number_of_terms_of_a_continued_fraction_is_limited() -> None:
+    """Check that a few terms are already close in the middle of a symmetric distribution."""
     with patch.object(beta, "_TERMS", 12):
         found = regularized(np.array([0.5]), np.array([200.0]), np.array([200.0]))[0]
     assert found == pytest.approx(0.5, abs=0.1)

@@ -48,7 +48,7 @@ def test_unknown_plugins_are_named_together() -> None:
 @pytest.mark.parametrize(
     ("names", "count"), [((), 0), (("SchedulingGates",), 0), (("PrioritySort", "Backwards"), 2)]
 )
-def test_a_profile_has_exactly_one_order(names: tuple[str, ...], count: int) -> None:
+def test_a_profile_has_exactly_one_queue_sort_plugin(names: tuple[str, ...], count: int) -> None:
     with pytest.raises(
         ValueError, match=rf"^profile mine: exactly one QueueSort plugin is needed, got {count}$"
     ):
@@ -80,10 +80,10 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     order = [plugin.name for plugin in DEFAULT_PLUGINS]
     filters = [plugin.name for plugin in profile.filter]
     assert filters == sorted(filters, key=order.index)
-    assert filters[-1] == "Reservation", "what is locked is looked at last"
+    assert filters[-1] == "Reservation", "the filter of reservations runs last"
 
 
-def test_a_lock_outweighs_all_other_scores_together() -> None:
+def test_the_reservation_score_outweighs_all_other_scores_together() -> None:
     columns = Columns()
     profile = build_profile(
         ProfileSettings("mine", DEFAULT_PLUGINS),
@@ -95,7 +95,7 @@ def test_a_lock_outweighs_all_other_scores_together() -> None:
     assert weights.pop("Reservation") > sum(weights.values())
 
 
-def test_a_factory_that_makes_something_else_is_refused() -> None:
+def test_a_factory_that_makes_another_plugin_is_refused() -> None:
     columns = Columns()
     odd: dict[str, PluginFactory] = {**REGISTRY, "Odd": SchedulingGates}
     settings = ProfileSettings("mine", (Enabled("PrioritySort"), Enabled("Odd")))

@@ -30,7 +30,7 @@ def test_one_plugin_is_enough_to_reject_a_pod() -> None:
     assert (each.rejected_by, each.reason, told) == ("gang", "too few members", ["decided"])
 
 
-def test_what_is_decided_stays_so() -> None:
+def test_a_decision_is_final() -> None:
     allowed, rejected = waiting(quota=1.0), waiting(quota=1.0)
     allowed.allow("quota")
     rejected.reject("quota", "no")
@@ -43,7 +43,7 @@ def test_what_is_decided_stays_so() -> None:
     assert (rejected.rejected_by, rejected.reason) == ("quota", "no")
 
 
-def test_who_asks_late_hears_of_the_decision_too() -> None:
+def test_a_callback_that_is_added_after_the_decision_is_called() -> None:
     told: list[str] = []
     each = waiting(quota=1.0)
     each.allow("quota")
@@ -52,7 +52,7 @@ def test_who_asks_late_hears_of_the_decision_too() -> None:
     assert told == ["decided"]
 
 
-def test_a_plugin_whose_time_is_over_rejects_the_pod() -> None:
+def test_a_plugin_that_times_out_rejects_the_pod() -> None:
     each = waiting()
     each.allow("quota")
     each.time_out("quota")
@@ -63,7 +63,7 @@ def test_a_plugin_whose_time_is_over_rejects_the_pod() -> None:
     assert each.reason == "rejected due to timeout after waiting 1m0s at plugin gang"
 
 
-def test_no_plugin_has_a_pod_wait_for_more_than_a_quarter_of_an_hour() -> None:
+def test_no_plugin_can_let_a_pod_wait_for_more_than_15_minutes() -> None:
     assert waiting(gang=3600.0).waits == {"gang": MAX_WAIT} == {"gang": 900.0}
 
 
@@ -78,7 +78,7 @@ def test_waiting_pods_are_found_by_their_uid() -> None:
     assert pods.get("uid-web-0") is None
 
 
-def test_a_pod_that_is_gone_is_rejected() -> None:
+def test_a_removed_pod_is_rejected() -> None:
     pods, each = WaitingPods(), waiting()
     pods.add(each)
     pods.reject_removed("uid-web-1")

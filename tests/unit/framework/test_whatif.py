@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 -- a plugin is given all that the framework gives to any
-"""Filters whose state follows other pods, asked about what would be."""
+# ruff: noqa: ARG002 -- the framework passes the same arguments to every plugin.
+"""Hypothetical changes of nodes, for filters with a state that follows other pods."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from unit.plugins.scene import Scene
 
 @dataclass
 class Noise:
-    """How many noisy pods each node has."""
+    """The number of noisy pods on each node."""
 
     counts: np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -36,7 +36,7 @@ class Noise:
 
 
 class QuietNode(PreFilter, Filter):
-    """Rules out nodes with noisy pods."""
+    """A filter that rules out nodes with noisy pods."""
 
     name = "QuietNode"
     per_node = True
@@ -69,7 +69,7 @@ class QuietNode(PreFilter, Filter):
 
 
 class QuietCluster(QuietNode):
-    """Rules out all nodes if any has noisy pods."""
+    """A filter that rules out all nodes if any has noisy pods."""
 
     name = "QuietCluster"
     per_node = False
@@ -79,7 +79,7 @@ class QuietCluster(QuietNode):
 
 
 class Notes(MetricsRecorder):
-    """Notes which plugins were measured, each of them as long as the clock ticks."""
+    """A recorder that lists the measured plugins. Each measurement takes one tick of its clock."""
 
     def __init__(self, *, sampled: bool) -> None:
         self.sampled = sampled
@@ -101,7 +101,7 @@ class Notes(MetricsRecorder):
 
 
 def scene(*noisy: str) -> Scene:
-    """Give two nodes with a quiet pod each, and noisy ones on these."""
+    """Build two nodes with a quiet pod each, and add a noisy pod to each named node."""
     made = Scene(node("node-a"), node("node-b"))
     for name in ("node-a", "node-b"):
         made.cache.upsert(pod(f"quiet-{name}", node_name=name))
@@ -117,7 +117,7 @@ def judged(made: Scene, kind: type[QuietNode], wanting: Pod) -> tuple[CycleState
 
 
 def preempted(made: Scene, kind: type[QuietNode]) -> list[str]:
-    """Give the victims for a pod that needs quiet, or the reasons why there are none."""
+    """Return the victims for a pod that needs quiet, or the reasons if there are none."""
     wanting = pod(priority=10)
     state, snapshot, filter_result = judged(made, kind, wanting)
     result = DefaultPreemption(made.handle, {}).post_filter(state, wanting, snapshot, filter_result)
@@ -126,20 +126,20 @@ def preempted(made: Scene, kind: type[QuietNode]) -> list[str]:
     return [placed.pod.meta.name for placed in result.victims.pods]
 
 
-def test_only_the_pods_that_the_state_says_stand_in_the_way_are_victims() -> None:
+def test_only_pods_that_the_filter_state_counts_are_victims() -> None:
     assert preempted(scene("node-a"), QuietCluster) == ["noisy-node-a"]
     assert preempted(scene("node-a", "node-b"), QuietNode) in (["noisy-node-a"], ["noisy-node-b"])
 
 
-def test_evictions_on_one_node_are_not_counted_on_behalf_of_another() -> None:
-    """All victims together would do, but those of neither node alone."""
+def test_evictions_on_one_node_do_not_count_for_another() -> None:
+    """Check a filter that only the evictions on both nodes together would satisfy."""
     assert preempted(scene("node-a", "node-b"), QuietCluster) == [
         "preemption: 0/2 nodes are available: 2 it is loud."
     ]
 
 
-def test_what_would_be_on_a_node_is_seen_on_that_node_alone() -> None:
-    """Whether or not a filter looks beyond the nodes that it judges."""
+def test_a_hypothetical_pod_only_counts_on_its_node() -> None:
+    """Check a filter that depends on one node, and a filter that depends on all nodes."""
     made, noisy = scene(), pod("noisy", labels={"noisy": "yes"})
     for kind in (QuietNode, QuietCluster):
         plugin, state, snapshot = kind(made.handle, {}), CycleState(), Snapshot.of(made.columns)
@@ -156,7 +156,7 @@ def test_what_would_be_on_a_node_is_seen_on_that_node_alone() -> None:
         assert list(whatif.views(np.array([False, False]))) == []
 
 
-def test_only_filters_that_heed_room_are_asked_again() -> None:
+def test_only_filters_that_depend_on_placement_run_again() -> None:
     made = scene("node-a")
     deaf = type("Deaf", (QuietNode,), {"depends_on_placement": False})(made.handle, {})
     state, snapshot = CycleState(), Snapshot.of(made.columns)

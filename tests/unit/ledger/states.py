@@ -1,4 +1,4 @@
-"""A lock in every state that its status tells of."""
+"""A reservation in every state that its status can show."""
 
 from builders import NOW, pod
 from tidelock.ledger import reasons

@@ -1,4 +1,4 @@
-"""From waiting to held: admission, refusal, the place in line, the deadline."""
+"""Waiting reservations: admission, refusals, the order of the queue, and deadlines."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def ledger() -> LedgerScene:
     return LedgerScene()
 
 
-def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: LedgerScene) -> None:
+def test_a_new_reservation_waits_and_holds_nothing(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
@@ -29,7 +29,7 @@ def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: LedgerScene) -> Non
     assert ledger.ledger.effects.transitions == []
 
 
-def test_an_admitted_lock_holds_its_room_for_its_time(ledger: LedgerScene) -> None:
+def test_an_admitted_reservation_holds_its_capacity_until_its_expiry(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1500m", "memory": "1Gi"}, ttlSeconds=60, at=NOW)
     assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.ADMITTED)
     assert entry.message == "cpu 1500m, memory 1Gi held on node-a"
@@ -48,18 +48,18 @@ def test_the_change_is_recorded_for_events_and_metrics(ledger: LedgerScene) -> N
     assert (change.meta.name, change.at, change.due) == ("lock", NOW + 1, NOW + 1)
 
 
-def test_expire_at_is_the_end_whenever_the_lock_begins(ledger: LedgerScene) -> None:
+def test_expire_at_is_the_end_whenever_the_reservation_is_admitted(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=None, expireAt=format_instant(NOW + 90), at=NOW + 30)
     assert (entry.activated_at, entry.expires_at) == (NOW + 30, NOW + 90)
 
 
-def test_a_lock_for_no_amounts_holds_the_place_of_a_pod(ledger: LedgerScene) -> None:
+def test_a_reservation_without_amounts_holds_one_pod(ledger: LedgerScene) -> None:
     entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
     assert entry.message == "a place for a pod held on node-a"
     assert ledger.columns.named(ledger.columns.reserved[0]) == {"pods": 1}
 
 
-def test_the_line_is_by_priority_then_age_then_name(ledger: LedgerScene) -> None:
+def test_the_queue_is_ordered_by_priority_then_age_then_name(ledger: LedgerScene) -> None:
     ledger.reservation("young", created=NOW + 1)
     ledger.reservation("b")
     ledger.reservation("a")
@@ -68,7 +68,7 @@ def test_the_line_is_by_priority_then_age_then_name(ledger: LedgerScene) -> None
     assert [entry.key.name for entry in line] == ["important", "a", "b", "young"]
 
 
-def test_only_locks_that_are_new_or_edited_are_untried(ledger: LedgerScene) -> None:
+def test_only_new_and_edited_reservations_are_untried(ledger: LedgerScene) -> None:
     first = ledger.reservation("first")
     ledger.ledger.waiting_reservations.take(untried_only=True)
     second = ledger.reservation("second")
@@ -83,7 +83,7 @@ def refuse(ledger: LedgerScene, *entries: ReservationInfo) -> None:
         ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
 
 
-def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_comes_free(
+def test_the_first_of_equivalent_reservations_is_tried_for_all_when_capacity_is_freed(
     ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_RENEWED", 0)
@@ -96,13 +96,13 @@ def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_co
     refuse(ledger, first, larger)
     assert ledger.ledger.waiting_reservations.take(untried_only=False) == [first, larger]
 
-    ledger.ledger.placement.admit(first, ledger.node(), NOW)  # so there may be room for the next one
+    ledger.ledger.placement.admit(first, ledger.node(), NOW)  # so there may be capacity for the next one
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second]
-    ledger.edit("b", resources={"cpu": "3"})  # so it is not tried for the others any more
+    ledger.edit("b", resources={"cpu": "3"})  # so it is no longer tried on behalf of the others
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [second, third]
 
 
-def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_time(
+def test_each_attempt_renews_the_numbers_of_some_equivalent_reservations(
     ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_RENEWED", 2)
@@ -118,7 +118,7 @@ def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_ti
     assert seen == set(entries)
 
 
-def test_a_refused_lock_says_why_and_waits_on(ledger: LedgerScene) -> None:
+def test_a_refused_reservation_shows_the_reason_and_continues_to_wait(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
     ledger.ledger.effects.statuses.clear()
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
@@ -139,14 +139,14 @@ def test_the_numbers_of_a_refusal_are_renewed_from_time_to_time(ledger: LedgerSc
     assert entry.key in ledger.ledger.effects.statuses
 
 
-def test_another_reason_is_told_at_once(ledger: LedgerScene) -> None:
+def test_another_reason_is_shown_at_once(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.ledger.admission.refuse(entry, reasons.NODE_NOT_FOUND, "no such node", NOW + 0.1)
     assert (entry.reason, entry.message) == (reasons.NODE_NOT_FOUND, "no such node")
 
 
-def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: LedgerScene) -> None:
+def test_an_overcommitted_reservation_keeps_its_reason_and_has_a_deadline(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"}, pendingDeadlineSeconds=60)
     ledger.store()
     ledger.put_node(cpu="1", at=NOW + 10)
@@ -157,19 +157,20 @@ def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Le
     assert ledger.ledger.next_deadline() == NOW + 70
 
 
-def test_now_or_never_is_tried_once_however_long_that_takes(ledger: LedgerScene) -> None:
+def test_a_deadline_of_zero_never_rejects_before_the_first_attempt(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.advance(NOW + 1000)
     assert entry.phase is Phase.PENDING
 
 
 @pytest.mark.parametrize(("deadline", "seen_late"), [(0, 2.1), (1, 2.1), (5, 6.1), (60, 61.1)])
-def test_a_lock_that_is_first_seen_after_its_deadline_is_rejected(
+def test_a_reservation_that_is_first_seen_after_its_deadline_is_rejected(
     ledger: LedgerScene, deadline: int, seen_late: float
 ) -> None:
-    """Locks became active 58 s after their creation, when the operator started: their manager had long gone.
+    """Guard against an admission long after the deadline.
 
-    An instant of creation has whole seconds, and "now" is within a second of it.
+    Reservations became active 58 s after their creation, when the operator started. Their manager had given
+    up long before. Creation times are in whole seconds, and a deadline of 0 means within one second.
     """
     at = NOW + seen_late
     entry = ledger.reservation(pendingDeadlineSeconds=deadline, at=at)
@@ -184,8 +185,11 @@ def test_a_lock_that_is_first_seen_after_its_deadline_is_rejected(
     assert ledger.entry("timely").phase is Phase.PENDING
 
 
-def test_a_lock_that_was_not_tried_before_its_deadline_is_rejected(ledger: LedgerScene) -> None:
-    """A lock was tried once however late that was: behind a long line it became active after its deadline."""
+def test_a_reservation_that_is_not_tried_before_its_deadline_is_rejected(ledger: LedgerScene) -> None:
+    """Guard against a first attempt after the deadline.
+
+    Behind many others in the queue, a reservation was still tried once, and became active after its deadline.
+    """
     entry = ledger.reservation(pendingDeadlineSeconds=5)
     assert ledger.ledger.next_deadline() == NOW + 6
     ledger.ledger.advance(NOW + 6)
@@ -194,7 +198,7 @@ def test_a_lock_that_was_not_tried_before_its_deadline_is_rejected(ledger: Ledge
     assert entry.message == f"spec.pendingDeadlineSeconds (5) had passed before it was tried: {waits}"
 
 
-def test_an_edit_may_put_off_a_deadline_that_had_passed_at_first_sight(ledger: LedgerScene) -> None:
+def test_an_edit_can_extend_a_deadline_that_had_passed_at_first_sight(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=5, at=NOW + 60)
     ledger.edit(pendingDeadlineSeconds=600, at=NOW + 60)
     ledger.ledger.advance(NOW + 60)
@@ -208,7 +212,7 @@ def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: LedgerScene) 
     assert entry.message == "no capacity within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
 
 
-def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
+def test_a_reservation_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=60)
     ledger.ledger.admission.refuse(entry, *FULL, NOW + 1)
     ledger.ledger.advance(NOW + 1)
@@ -222,7 +226,7 @@ def test_a_lock_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
     assert ledger.ledger.ownership.of(pod()) == []
 
 
-def test_a_waiting_lock_expires_with_its_expire_at(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_expires_at_its_expire_at(ledger: LedgerScene) -> None:
     entry = ledger.reservation(ttlSeconds=None, expireAt=format_instant(NOW + 30))
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.ledger.advance(NOW + 30)
@@ -230,7 +234,7 @@ def test_a_waiting_lock_expires_with_its_expire_at(ledger: LedgerScene) -> None:
     assert entry.message == "spec.expireAt has passed"
 
 
-def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: LedgerScene) -> None:
+def test_an_edited_deadline_counts_from_the_original_start_of_the_wait(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=60)
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.edit(pendingDeadlineSeconds=600, at=NOW + 30)
@@ -238,7 +242,7 @@ def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: LedgerSc
     assert ledger.ledger.next_deadline() == NOW + 600
 
 
-def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: LedgerScene) -> None:
+def test_an_edit_lets_a_rejected_reservation_wait_again(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
     ledger.edit(pendingDeadlineSeconds=10, status=render_reservation(entry, NOW), at=NOW + 100)
@@ -251,9 +255,13 @@ def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: LedgerScene) -> None:
     assert ledger.ledger.next_deadline() == NOW + 110
 
 
-def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(ledger: LedgerScene) -> None:
-    """Its watch was silent, so the operator could not tell of the rejection, and heard of an edit late: the
-    lock waited anew and became active 12 s after its deadline, when its manager had gone elsewhere.
+def test_an_edit_from_before_the_published_rejection_does_not_revive_a_reservation(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against an edit that restarts the deadline although its author could not see the rejection.
+
+    The operator's watch was silent, so it could not publish the rejection, and saw an edit late. The
+    reservation waited again and became active 12 s after its deadline, when its manager had given up.
     """
     entry = ledger.reservation(pendingDeadlineSeconds=5)
     waiting = render_reservation(entry, NOW)
@@ -266,7 +274,7 @@ def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(l
     assert not ledger.ledger.waiting_reservations.untried
 
 
-def test_an_edit_that_knew_nothing_of_the_rejection_may_put_off_the_deadline(ledger: LedgerScene) -> None:
+def test_an_edit_from_before_the_published_rejection_can_extend_the_deadline(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=5)
     waiting = render_reservation(entry, NOW)
     ledger.ledger.admission.refuse(entry, *FULL, NOW)

@@ -1,4 +1,4 @@
-"""From held to taken: claims of owners, bindings that fail, owners that are bound."""
+"""Claims of owners, bindings that fail, and reservations that are consumed."""
 
 import pytest
 
@@ -18,13 +18,15 @@ def ledger() -> LedgerScene:
     return LedgerScene()
 
 
-def test_a_claim_takes_all_locks_of_the_pod_wherever_they_are(ledger: LedgerScene) -> None:
+def test_a_claim_covers_all_reservations_of_the_pod_on_any_node(ledger: LedgerScene) -> None:
     here = ledger.active("here", "node-a")
     there = ledger.active("there", "node-b")
     waiting = ledger.reservation("waiting")
     claim = ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     assert claim is not None
-    assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000), "what it does not use is kept"
+    assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000), (
+        "capacity that it does not use is kept"
+    )
     for entry in (here, there, waiting):
         assert (entry.phase, entry.reason) == (Phase.BOUND, reasons.CLAIMED)
         assert entry.message == "pod shop/web-0 is being bound to node-a"
@@ -34,14 +36,14 @@ def test_a_claim_takes_all_locks_of_the_pod_wherever_they_are(ledger: LedgerScen
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 0)
 
 
-def test_a_pod_without_locks_claims_nothing(ledger: LedgerScene) -> None:
+def test_a_pod_without_reservations_claims_nothing(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.ledger.claims.claim(pod("db-0"), "node-a", NOW)
     ledger.ledger.claims.unclaim("uid-db-0", NOW)
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_claimed_lock_is_no_other_pods(ledger: LedgerScene) -> None:
+def test_a_claimed_reservation_cannot_be_claimed_by_another_pod(ledger: LedgerScene) -> None:
     entry = ledger.active(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     first, second = pod("web-0", labels={"app": "web"}), pod("web-1", labels={"app": "web"})
     ledger.ledger.claims.claim(first, "node-a", NOW)
@@ -51,7 +53,7 @@ def test_a_claimed_lock_is_no_other_pods(ledger: LedgerScene) -> None:
     assert entry.phase is Phase.BOUND
 
 
-def test_locks_come_back_when_the_binding_fails(ledger: LedgerScene) -> None:
+def test_reservations_are_active_again_when_the_binding_fails(ledger: LedgerScene) -> None:
     here, there = ledger.active("here", "node-a"), ledger.active("there", "node-b")
     waiting = ledger.reservation("waiting")
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
@@ -67,7 +69,7 @@ def test_locks_come_back_when_the_binding_fails(ledger: LedgerScene) -> None:
     assert ledger.reserved("node-a") == 1000
 
 
-def test_the_lock_waits_again_if_its_room_was_taken_meanwhile(ledger: LedgerScene) -> None:
+def test_the_reservation_waits_again_if_its_capacity_was_taken_during_the_claim(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.store()
     ledger.ledger.claims.claim(OWNER, "node-b", NOW)
@@ -80,8 +82,11 @@ def test_the_lock_waits_again_if_its_room_was_taken_meanwhile(ledger: LedgerScen
     assert ledger.ledger.effects.transitions[-1].event is Event.RETURN
 
 
-def test_what_an_owner_does_not_use_is_kept_until_it_is_bound(ledger: LedgerScene) -> None:
-    """It was given on at once: if the binding failed, the lock had lost its room, and nothing was wrong."""
+def test_capacity_that_an_owner_does_not_use_is_kept_until_it_is_bound(ledger: LedgerScene) -> None:
+    """Guard against the loss of unused capacity during a binding.
+
+    It was freed at once. If the binding then failed, the reservation had lost its capacity without a reason.
+    """
     entry = ledger.active(resources={"cpu": "3"})
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.use("node-a", 1000)
@@ -92,7 +97,7 @@ def test_what_an_owner_does_not_use_is_kept_until_it_is_bound(ledger: LedgerScen
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 3000)
 
 
-def test_what_is_kept_comes_free_for_all_once_the_owner_is_bound(ledger: LedgerScene) -> None:
+def test_capacity_kept_beside_an_owner_is_freed_once_the_owner_is_bound(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.holdings.changes.take()
@@ -102,14 +107,16 @@ def test_what_is_kept_comes_free_for_all_once_the_owner_is_bound(ledger: LedgerS
     assert (change.node, change.before[CPU], change.after) == ("node-a", 2000, {})
 
 
-def test_what_two_locks_hold_beyond_their_owner_is_kept(ledger: LedgerScene) -> None:
+def test_the_unused_rest_of_two_reservations_is_kept(ledger: LedgerScene) -> None:
     for name in ("first", "second"):
         ledger.active(name, resources={"cpu": "1500m"})
     ledger.ledger.claims.claim(pod("web-0", requests={"cpu": "2"}), "node-a", NOW)
     assert ledger.reserved() == 1000
 
 
-def test_what_is_kept_is_given_up_before_any_lock_loses_room(ledger: LedgerScene) -> None:
+def test_capacity_kept_beside_an_owner_is_given_up_before_any_reservation_loses_its_own(
+    ledger: LedgerScene,
+) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     other = ledger.active("other", resources={"cpu": "2"}, owners=[{"pod": {"name": "db-0"}}])
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
@@ -121,7 +128,7 @@ def test_what_is_kept_is_given_up_before_any_lock_loses_room(ledger: LedgerScene
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
 
 
-def test_what_is_kept_goes_with_its_node(ledger: LedgerScene) -> None:
+def test_capacity_kept_beside_an_owner_is_dropped_with_its_node(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "3"})
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.drop_node("node-a")
@@ -129,7 +136,7 @@ def test_what_is_kept_goes_with_its_node(ledger: LedgerScene) -> None:
     assert (ledger.reserved(), ledger.ledger.holdings.holds_any) == (0, False)
 
 
-def test_the_lock_ends_if_it_expired_meanwhile(ledger: LedgerScene) -> None:
+def test_the_reservation_ends_if_it_expired_during_the_claim(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=10)
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.advance(NOW + 20)
@@ -144,7 +151,7 @@ def test_the_lock_ends_if_it_expired_meanwhile(ledger: LedgerScene) -> None:
     ("node_name", "phase"), [("node-a", Phase.LOST), (None, Phase.PENDING)], ids=["pinned", "any node"]
 )
 @pytest.mark.parametrize("recreated", [False, True])
-def test_the_lock_goes_with_its_node(
+def test_a_claimed_reservation_is_lost_or_displaced_with_its_node(
     ledger: LedgerScene, node_name: str | None, phase: Phase, recreated: bool
 ) -> None:
     entry = ledger.active(nodeName=node_name)
@@ -157,7 +164,7 @@ def test_the_lock_goes_with_its_node(
     assert entry.message == "node node-a (uid uid-node-a) is gone"
 
 
-def test_an_owner_that_is_bound_ends_the_lock(ledger: LedgerScene) -> None:
+def test_an_owner_that_is_bound_consumes_the_reservation(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.ledger.claims.owner_bound(OWNER, "node-b", NOW + 1)
@@ -169,14 +176,16 @@ def test_an_owner_that_is_bound_ends_the_lock(ledger: LedgerScene) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_owner_that_someone_else_bound_ends_the_lock_too(ledger: LedgerScene, held: bool) -> None:
+def test_an_owner_that_another_scheduler_bound_consumes_the_reservation(
+    ledger: LedgerScene, held: bool
+) -> None:
     entry = ledger.active() if held else ledger.reservation()
     ledger.consume(OWNER, "node-b")
     assert (entry.phase, ledger.reserved()) == (Phase.CONSUMED, 0)
     assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
 
 
-def test_a_bound_pod_consumes_the_lock_that_another_has_claimed(ledger: LedgerScene) -> None:
+def test_a_bound_pod_consumes_a_reservation_that_another_pod_has_claimed(ledger: LedgerScene) -> None:
     entry = ledger.active(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
     claimant, intruder = pod("web-0"), pod("web-1")
     ledger.ledger.claims.claim(claimant, "node-a", NOW)
@@ -186,7 +195,7 @@ def test_a_bound_pod_consumes_the_lock_that_another_has_claimed(ledger: LedgerSc
     assert entry.bound_pod == BoundPod(name="web-1", uid="uid-web-1")
 
 
-def test_a_lock_whose_owners_changed_while_it_was_claimed_is_given_back_to_the_new_ones(
+def test_a_reservation_returns_to_its_new_owners_if_they_changed_during_the_claim(
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.active()
@@ -198,7 +207,7 @@ def test_a_lock_whose_owners_changed_while_it_was_claimed_is_given_back_to_the_n
     assert ledger.ledger.ownership.of(pod("web-1")) == [entry]
 
 
-def test_a_lock_that_was_deleted_while_claimed_does_not_come_back(ledger: LedgerScene) -> None:
+def test_a_reservation_that_was_deleted_during_the_claim_stays_deleted(ledger: LedgerScene) -> None:
     ledger.active()
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.remove(ledger.next_version())
@@ -206,7 +215,7 @@ def test_a_lock_that_was_deleted_while_claimed_does_not_come_back(ledger: Ledger
     assert (ledger.ledger.entries, ledger.reserved()) == ({}, 0)
 
 
-def test_a_lock_that_was_recreated_while_claimed_is_another(ledger: LedgerScene) -> None:
+def test_a_reservation_that_was_recreated_during_the_claim_is_another(ledger: LedgerScene) -> None:
     ledger.active()
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     recreated = ledger.reservation(uid="another")
@@ -214,7 +223,7 @@ def test_a_lock_that_was_recreated_while_claimed_is_another(ledger: LedgerScene)
     assert (recreated.phase, ledger.reserved()) == (Phase.PENDING, 0)
 
 
-def test_a_lock_that_shrank_while_claimed_comes_back_smaller(ledger: LedgerScene) -> None:
+def test_a_reservation_that_shrank_during_the_claim_returns_smaller(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.edit(resources={"cpu": "1"})
@@ -223,7 +232,7 @@ def test_a_lock_that_shrank_while_claimed_comes_back_smaller(ledger: LedgerScene
     assert (entry.phase, ledger.reserved(), entry.wanting) == (Phase.ACTIVE, 1000, False)
 
 
-def test_a_lock_that_grew_while_claimed_comes_back_at_its_old_size_and_waits_for_more(
+def test_a_reservation_that_grew_during_the_claim_returns_at_its_old_size_and_waits(
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.active(resources={"cpu": "1"})
@@ -235,7 +244,9 @@ def test_a_lock_that_grew_while_claimed_comes_back_at_its_old_size_and_waits_for
     assert entry.key in ledger.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_that_names_another_node_since_it_was_claimed_is_placed_there(ledger: LedgerScene) -> None:
+def test_a_reservation_that_names_another_node_during_the_claim_waits_for_that_node(
+    ledger: LedgerScene,
+) -> None:
     entry = ledger.active()
     ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.edit(nodeName="node-b")
@@ -243,7 +254,7 @@ def test_a_lock_that_names_another_node_since_it_was_claimed_is_placed_there(led
     assert (entry.phase, entry.message) == (Phase.PENDING, "the spec now names node-b")
 
 
-def test_an_expiry_that_was_moved_while_claimed_counts(ledger: LedgerScene) -> None:
+def test_an_expiry_that_was_edited_during_the_claim_counts(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=600)
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.edit(ttlSeconds=None, expireAt=format_instant(NOW + 5), at=NOW + 10)

@@ -1,4 +1,4 @@
-"""Specs that only the operator can see to be wrong."""
+"""Invalid specs that only the operator can detect."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def ledger() -> LedgerScene:
     return LedgerScene()
 
 
-def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: LedgerScene) -> None:
+def test_a_new_reservation_with_an_invalid_spec_is_rejected_at_once(ledger: LedgerScene) -> None:
     entry = ledger.reservation(resources=BAD)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW)
     assert "spec.resources" in entry.message
@@ -27,7 +27,7 @@ def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: LedgerScene
     assert ledger.ledger.ownership.of(OWNER) == []
 
 
-def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_is_rejected_when_its_spec_becomes_invalid(ledger: LedgerScene) -> None:
     entry = ledger.reservation()
     ledger.edit(resources=BAD, at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW + 1)
@@ -35,7 +35,7 @@ def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: LedgerSce
     assert ledger.ledger.ownership.of(OWNER) == []
 
 
-def test_a_rejected_lock_whose_spec_becomes_invalid_says_so(ledger: LedgerScene) -> None:
+def test_a_rejected_reservation_shows_that_its_spec_has_become_invalid(ledger: LedgerScene) -> None:
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.edit(resources=BAD)
@@ -43,7 +43,9 @@ def test_a_rejected_lock_whose_spec_becomes_invalid_says_so(ledger: LedgerScene)
 
 
 @pytest.mark.parametrize("known_before", [True, False])
-def test_a_mended_lock_waits_anew(ledger: LedgerScene, known_before: bool) -> None:
+def test_a_reservation_waits_again_when_its_spec_is_corrected(
+    ledger: LedgerScene, known_before: bool
+) -> None:
     entry = ledger.reservation(resources=MENDED if known_before else BAD)
     ledger.edit(resources=BAD)
     ledger.edit(resources=MENDED, at=NOW + 5)
@@ -53,7 +55,7 @@ def test_a_mended_lock_waits_anew(ledger: LedgerScene, known_before: bool) -> No
     assert ledger.ledger.ownership.of(OWNER) == [entry]
 
 
-def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: LedgerScene) -> None:
+def test_held_capacity_follows_the_last_readable_spec(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"}, ttlSeconds=60)
     ledger.edit(resources=BAD, ttlSeconds=6000)
     assert (entry.phase, ledger.reserved(), entry.reservation.meta.generation) == (Phase.ACTIVE, 2000, 2)
@@ -63,14 +65,16 @@ def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: LedgerSce
     assert (entry.phase, deadlines.removable_at(entry)) == (Phase.EXPIRED, NOW + 60)
 
 
-def test_a_held_lock_is_mended_to_what_its_spec_then_says(ledger: LedgerScene) -> None:
+def test_held_capacity_follows_the_corrected_spec(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     ledger.edit(resources=MENDED)
     assert (entry.phase, entry.problem, ledger.reserved()) == (Phase.ACTIVE, "", 1000)
 
 
-def test_a_held_lock_with_an_invalid_spec_is_rejected_once_it_loses_its_room(ledger: LedgerScene) -> None:
+def test_an_active_reservation_with_an_invalid_spec_is_rejected_when_it_loses_its_capacity(
+    ledger: LedgerScene,
+) -> None:
     entry = ledger.active()
     ledger.edit(resources=BAD)
     ledger.drop_node("node-a", at=NOW + 1)
@@ -78,7 +82,7 @@ def test_a_held_lock_with_an_invalid_spec_is_rejected_once_it_loses_its_room(led
     assert (entry.finished_at, ledger.ledger.waiting_reservations.waiting) == (NOW + 1, {})
 
 
-def test_a_waiting_lock_that_became_invalid_while_claimed_is_rejected_once_it_comes_back(
+def test_a_waiting_reservation_that_became_invalid_during_a_claim_is_rejected_afterwards(
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.reservation()
@@ -89,14 +93,14 @@ def test_a_waiting_lock_that_became_invalid_while_claimed_is_rejected_once_it_co
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
 
 
-def test_a_tombstone_does_not_mind_an_invalid_spec(ledger: LedgerScene) -> None:
+def test_an_invalid_spec_does_not_change_a_retained_reservation(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain")
     ledger.consume(OWNER, "node-a")
     ledger.edit(resources=BAD)
     assert (entry.phase, entry.reason, entry.reservation.retained) == (Phase.CONSUMED, reasons.CONSUMED, True)
 
 
-def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger: LedgerScene) -> None:
+def test_the_next_process_keeps_an_active_reservation_with_an_invalid_spec(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     adopted = ledger.readopted(at=NOW + 1)
@@ -109,7 +113,9 @@ def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger:
     assert "spec.resources" in adopted.problem
 
 
-def test_such_a_lock_is_rejected_once_it_is_displaced(ledger: LedgerScene) -> None:
+def test_a_restored_reservation_with_an_invalid_spec_is_rejected_when_it_is_displaced(
+    ledger: LedgerScene,
+) -> None:
     ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     successor, adopted = ledger.succeeded()

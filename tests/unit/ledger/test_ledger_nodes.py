@@ -1,4 +1,4 @@
-"""What becomes of locks when their node changes."""
+"""Effects of changed and lost nodes on their reservations."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ UNSOUND = [
 
 
 @pytest.mark.parametrize(("fields", "problem"), UNSOUND)
-def test_a_lock_is_held_on_a_node_that_takes_no_pods(
+def test_a_reservation_stays_active_on_a_node_that_takes_no_pods(
     ledger: LedgerScene, fields: dict[str, Any], problem: tuple[str, str]
 ) -> None:
     entry = ledger.active(nodeName="node-a")
@@ -38,15 +38,18 @@ def test_a_lock_is_held_on_a_node_that_takes_no_pods(
     assert entry.key in ledger.ledger.effects.statuses
 
 
-def test_a_lock_that_is_placed_on_an_unsound_node_says_so(ledger: LedgerScene) -> None:
+def test_a_reservation_that_is_placed_on_a_cordoned_node_reports_the_problem(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cordoned=True)
     entry = ledger.active(nodeName="node-a")
     assert entry.node_problem == (reasons.NODE_CORDONED, "node node-a is cordoned")
 
 
 @pytest.mark.parametrize("uid", [7, None, "", ["uid-node-a"]])
-def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: LedgerScene, uid: object) -> None:
-    """They were lost, as if another node had taken its name."""
+def test_a_node_with_an_unreadable_uid_keeps_its_reservations(ledger: LedgerScene, uid: object) -> None:
+    """Guard against an unreadable UID that counts as another node of the same name.
+
+    The reservations were lost with the former node.
+    """
     entry = ledger.active(nodeName="node-a")
     odd = node_json("node-a")
     odd["metadata"]["uid"] = uid
@@ -59,14 +62,14 @@ def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: LedgerScene, ui
     assert entry.phase is Phase.LOST
 
 
-def test_news_of_a_node_that_is_as_it_was_change_nothing(ledger: LedgerScene) -> None:
+def test_an_event_of_an_unchanged_node_changes_nothing(ledger: LedgerScene) -> None:
     ledger.active()
     ledger.ledger.effects.statuses.clear()
     ledger.put_node("node-a", version=2)
     assert not ledger.ledger.effects.statuses
 
 
-def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: LedgerScene) -> None:
+def test_a_reservation_for_any_node_moves_after_a_grace_period(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.put_node("node-a", cordoned=True)
     ledger.put_node("node-a", ready=False, at=NOW + 100)
@@ -86,7 +89,7 @@ def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: LedgerScene) -> No
     assert not ledger.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_stays_if_its_node_recovers(ledger: LedgerScene) -> None:
+def test_a_reservation_stays_if_its_node_recovers(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.put_node("node-a", cordoned=True)
     ledger.ledger.advance(NOW + MOVE_AFTER)
@@ -97,7 +100,7 @@ def test_a_lock_stays_if_its_node_recovers(ledger: LedgerScene) -> None:
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_lock_for_one_node_is_lost_with_it(ledger: LedgerScene, recreated: bool) -> None:
+def test_a_reservation_for_one_node_is_lost_with_it(ledger: LedgerScene, recreated: bool) -> None:
     entry = ledger.active(nodeName="node-a")
     if recreated:
         ledger.put_node("node-a", uid="another", at=NOW + 1)
@@ -109,7 +112,9 @@ def test_a_lock_for_one_node_is_lost_with_it(ledger: LedgerScene, recreated: boo
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_lock_for_any_node_is_placed_again(ledger: LedgerScene, recreated: bool) -> None:
+def test_a_reservation_for_any_node_is_placed_again_when_its_node_is_lost(
+    ledger: LedgerScene, recreated: bool
+) -> None:
     entry = ledger.active(ttlSeconds=60)
     ledger.store()
     if recreated:
@@ -128,7 +133,7 @@ def test_a_lock_for_any_node_is_placed_again(ledger: LedgerScene, recreated: boo
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
 
 
-def test_locks_are_counted_on_a_node_that_comes_to_be_known_after_them(ledger: LedgerScene) -> None:
+def test_reservations_count_on_a_node_that_is_seen_after_them(ledger: LedgerScene) -> None:
     ledger.active()
     ledger.columns.drop("node-a")
     ledger.columns.put(ledger.node("node-b"))
@@ -140,7 +145,7 @@ def test_locks_are_counted_on_a_node_that_comes_to_be_known_after_them(ledger: L
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (1000, 0)
 
 
-def test_a_node_that_shrinks_keeps_what_fits(ledger: LedgerScene) -> None:
+def test_a_node_that_shrinks_keeps_the_reservations_that_fit(ledger: LedgerScene) -> None:
     first, second = ledger.active("first"), ledger.active("second", at=NOW + 1)
     ledger.store("second", at=NOW + 1)
     ledger.put_node("node-a", cpu="1", at=NOW + 2)
@@ -149,7 +154,9 @@ def test_a_node_that_shrinks_keeps_what_fits(ledger: LedgerScene) -> None:
     assert second.pending_since == NOW + 2
 
 
-def test_the_lowest_priority_loses_then_the_newest_then_the_last_by_name(ledger: LedgerScene) -> None:
+def test_the_lowest_priority_is_displaced_first_then_the_newest_then_the_last_by_name(
+    ledger: LedgerScene,
+) -> None:
     ledger.active("important", at=NOW + 9, priority=5)
     ledger.active("new", at=NOW + 2)
     ledger.active("a", at=NOW + 1)
@@ -162,21 +169,21 @@ def test_the_lowest_priority_loses_then_the_newest_then_the_last_by_name(ledger:
     assert order == ["new", "b", "a", "important"]
 
 
-def test_pods_that_overrun_a_node_displace_locks(ledger: LedgerScene) -> None:
+def test_pods_that_overcommit_a_node_displace_reservations(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.use("node-a", 3000)
     ledger.ledger.placement.settle_node("node-a", NOW)
     assert (entry.phase, entry.message) == (Phase.PENDING, "node-a is overcommitted by cpu 1")
 
 
-def test_a_lock_without_the_resource_that_is_short_stays(ledger: LedgerScene) -> None:
+def test_a_reservation_without_the_missing_resource_stays(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"memory": "1Gi"})
     ledger.use("node-a", 5000)
     ledger.ledger.placement.settle_node("node-a", NOW)
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_displaced_lock_forgets_what_was_wrong_with_its_node(ledger: LedgerScene) -> None:
+def test_a_displaced_reservation_clears_the_problem_of_its_node(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.put_node("node-a", cordoned=True)
     ledger.put_node("node-a", cordoned=True, cpu="0", at=NOW + 1)

@@ -1,4 +1,4 @@
-"""What the API server says of Reservations, in whatever order it arrives."""
+"""Events and answers about Reservations from the API server, in any order."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def nothing_is_left(ledger: LedgerScene) -> bool:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_a_lock_that_is_deleted_leaves_nothing(ledger: LedgerScene, held: bool) -> None:
+def test_a_deleted_reservation_leaves_nothing(ledger: LedgerScene, held: bool) -> None:
     ledger.active() if held else ledger.reservation()
     ledger.ledger.remove(ledger.next_version())
     assert nothing_is_left(ledger)
@@ -38,7 +38,7 @@ def test_a_lock_that_is_deleted_leaves_nothing(ledger: LedgerScene, held: bool) 
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_of_a_lock_that_is_being_deleted_the_status_alone_is_left(ledger: LedgerScene, known: bool) -> None:
+def test_a_reservation_that_is_being_deleted_only_has_a_status_left(ledger: LedgerScene, known: bool) -> None:
     if known:
         ledger.active()
     ledger.ledger.upsert(ledger.next_version(deleted=True), NOW)
@@ -52,7 +52,7 @@ def test_of_a_lock_that_is_being_deleted_the_status_alone_is_left(ledger: Ledger
     assert not ledger.ledger.records.leaving
 
 
-def test_a_lock_of_the_same_name_is_another(ledger: LedgerScene) -> None:
+def test_a_reservation_with_the_same_name_and_another_uid_is_another(ledger: LedgerScene) -> None:
     ledger.active()
     recreated = ledger.reservation(uid="another")
     assert (recreated.phase, recreated.uid, ledger.reserved()) == (Phase.PENDING, "another", 0)
@@ -71,20 +71,20 @@ def test_the_same_version_again_changes_nothing(ledger: LedgerScene) -> None:
     )
 
 
-def test_the_version_of_an_own_write_is_known_before_the_watch_tells(ledger: LedgerScene) -> None:
+def test_the_version_of_an_own_write_is_known_before_its_watch_event(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.ledger.acknowledge(ledger.next_version(version=5, status={"phase": "Active"}))
     assert (entry.reservation.meta.version, entry.reservation.status) == (5, {"phase": "Active"})
 
 
-def test_an_echo_from_before_an_own_write_is_passed_over(ledger: LedgerScene) -> None:
+def test_a_watch_event_from_before_an_own_write_is_ignored(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.ledger.acknowledge(ledger.next_version(version=5, status={"phase": "Active"}))
     ledger.ledger.upsert(ledger.next_version(version=4, status={}), NOW)
     assert entry.reservation.status == {"phase": "Active"}
 
 
-def test_an_own_write_does_not_hide_an_edit_that_it_answers_with(ledger: LedgerScene) -> None:
+def test_an_edit_in_the_answer_to_an_own_write_is_applied_with_its_watch_event(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     edited = ledger.next_version(version=5, generation=2, resources={"cpu": "1"})
     ledger.ledger.acknowledge(edited)
@@ -93,13 +93,13 @@ def test_an_own_write_does_not_hide_an_edit_that_it_answers_with(ledger: LedgerS
     assert (entry.reservation.meta.generation, ledger.reserved()) == (2, 1000)
 
 
-def test_an_own_write_that_the_watch_has_told_of_is_no_news(ledger: LedgerScene) -> None:
+def test_an_answer_that_is_older_than_the_last_watch_event_is_ignored(ledger: LedgerScene) -> None:
     entry = ledger.active(version=6, status={"phase": "Active"})
     ledger.ledger.acknowledge(ledger.next_version(version=5, status={}))
     assert (entry.reservation.meta.version, entry.reservation.status) == (6, {"phase": "Active"})
 
 
-def test_a_write_to_a_lock_that_is_gone_or_another_is_passed_over(ledger: LedgerScene) -> None:
+def test_an_answer_about_an_unknown_or_recreated_reservation_is_ignored(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.ledger.acknowledge(ledger.next_version(uid="another", version=9))
     assert entry.reservation.meta.version == 1

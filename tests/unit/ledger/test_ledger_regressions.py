@@ -1,4 +1,4 @@
-"""Bugs of the ledger that were found once, each with its story."""
+"""Regression tests of the ledger. Each docstring describes the bug."""
 
 import pytest
 
@@ -15,9 +15,10 @@ def ledger() -> LedgerScene:
     return LedgerScene()
 
 
-def test_a_lock_adopted_after_its_node_holds_its_room(ledger: LedgerScene) -> None:
-    """Adoption took the held amounts away before it counted them: after a restart in which the nodes were
-    listed first, all locks were Active and none held anything.
+def test_a_reservation_restored_after_its_node_holds_its_capacity(ledger: LedgerScene) -> None:
+    """Guard against a restore that subtracts the held amounts before it counts them.
+
+    After a restart in which the nodes were listed first, all reservations were Active and held nothing.
     """
     status = render_reservation(ledger.active(resources={"cpu": "3"}), NOW)
     successor = LedgerScene()
@@ -25,9 +26,10 @@ def test_a_lock_adopted_after_its_node_holds_its_room(ledger: LedgerScene) -> No
     assert successor.reserved() == 3000
 
 
-def test_a_lock_without_requests_is_adopted(ledger: LedgerScene) -> None:
-    """A template without requests holds a place for one pod; its empty `resources` read as a lock that was
-    never given.
+def test_a_reservation_without_requests_is_restored(ledger: LedgerScene) -> None:
+    """Guard against an empty `resources` that counts as a reservation without capacity.
+
+    The status of a template without requests has empty `resources`, because it only holds one pod.
     """
     template = {"spec": {"containers": [{"name": "main"}]}}
     status = render_reservation(ledger.active(resources=None, template=template), NOW)
@@ -36,15 +38,15 @@ def test_a_lock_without_requests_is_adopted(ledger: LedgerScene) -> None:
     assert entry.message == "a place for a pod held on node-a"
 
 
-def test_a_status_without_an_expiry_is_not_believed(ledger: LedgerScene) -> None:
-    """An Active status whose expiresAt had been taken out became a lock that never ended."""
+def test_a_status_without_an_expiry_is_not_restored(ledger: LedgerScene) -> None:
+    """Guard against an Active status without expiresAt, which became a reservation that never ended."""
     status = render_reservation(ledger.active(), NOW)
     del status["expiresAt"]
     assert LedgerScene().reservation(status=status).phase is Phase.PENDING
 
 
-def test_a_waiting_lock_is_adopted_with_its_reason_and_its_deadline(ledger: LedgerScene) -> None:
-    """A restart wrote "Waiting" over the numbers of every lock in line."""
+def test_a_waiting_reservation_is_restored_with_its_reason_and_its_deadline(ledger: LedgerScene) -> None:
+    """Guard against a restart that replaces the numbers of every waiting reservation with "Waiting"."""
     entry = ledger.reservation(created=NOW - 20)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
     adopted = ledger.readopted(at=NOW + 5)
@@ -52,9 +54,10 @@ def test_a_waiting_lock_is_adopted_with_its_reason_and_its_deadline(ledger: Ledg
     assert adopted.pending_since == NOW - 20
 
 
-def test_an_expiry_that_is_put_off_after_a_restart_counts(ledger: LedgerScene) -> None:
-    """The expireAt of a lock that was never active was adopted as if it had been given: a later edit was
-    shown, and the lock expired at the old instant.
+def test_an_expiry_that_is_extended_after_a_restart_counts(ledger: LedgerScene) -> None:
+    """Guard against a restore that counts the expireAt of a never active reservation as granted.
+
+    A later edit was shown, but the reservation expired at the old instant.
     """
     ledger.reservation(ttlSeconds=None, expireAt="2027-01-15T09:00:00Z")
     successor = LedgerScene()
@@ -64,8 +67,8 @@ def test_an_expiry_that_is_put_off_after_a_restart_counts(ledger: LedgerScene) -
     assert render_reservation(successor.entry(), NOW)["expiresAt"] == "2027-01-15T10:00:00Z"
 
 
-def test_a_rejected_lock_that_is_edited_waits_from_then_on(ledger: LedgerScene) -> None:
-    """After a restart the time before the rejection counted, so that the lock was given up at once."""
+def test_a_rejected_reservation_waits_since_its_edit(ledger: LedgerScene) -> None:
+    """Guard against a deadline that includes the time before the edit, and passes at once after a restart."""
     ledger.reservation(created=NOW - 1000)
     ledger.ledger.admission.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
     ledger.ledger.advance(NOW - 900)
@@ -75,8 +78,10 @@ def test_a_rejected_lock_that_is_edited_waits_from_then_on(ledger: LedgerScene) 
     assert ledger.readopted(at=NOW + 5).pending_since == NOW
 
 
-def test_a_rejected_lock_that_was_edited_while_nobody_looked_waits_from_now_on(ledger: LedgerScene) -> None:
-    """The same, with the edit made while the operator was down."""
+def test_a_rejected_reservation_that_was_edited_during_a_downtime_waits_since_the_restart(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a deadline that includes the time before an edit that was made during a downtime."""
     ledger.reservation(created=NOW - 1000)
     ledger.ledger.admission.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
     ledger.ledger.advance(NOW - 900)
@@ -85,9 +90,13 @@ def test_a_rejected_lock_that_was_edited_while_nobody_looked_waits_from_now_on(l
     assert (adopted.phase, adopted.pending_since) == (Phase.PENDING, NOW)
 
 
-def test_a_rejected_lock_that_was_edited_waits_no_longer_for_being_written_late(ledger: LedgerScene) -> None:
-    """Edited while the operator was down, it waited in its status since that was written, not since the edit
-    was seen: another restart put its deadline off.
+def test_a_late_status_write_does_not_extend_the_deadline_of_an_edited_reservation(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a status with the time of its write as the start of the wait.
+
+    The wait begins when the operator sees an edit that was made while it was down. Another restart extended
+    the deadline.
     """
     ledger.reservation(created=NOW - 1000)
     ledger.ledger.admission.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
@@ -97,8 +106,8 @@ def test_a_rejected_lock_that_was_edited_waits_no_longer_for_being_written_late(
     assert LedgerScene().reservation(generation=2, status=status).pending_since == NOW
 
 
-def test_a_displaced_lock_waits_since_it_was_displaced(ledger: LedgerScene) -> None:
-    """Active for less than a second, the lock seemed to have waited all along."""
+def test_a_displaced_reservation_waits_since_its_displacement(ledger: LedgerScene) -> None:
+    """Guard against a wait that goes on although the reservation was active, for less than a second."""
     ledger.active(created=NOW - 1000)
     ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW)
@@ -106,8 +115,10 @@ def test_a_displaced_lock_waits_since_it_was_displaced(ledger: LedgerScene) -> N
     assert ledger.readopted(at=NOW + 5).pending_since == NOW
 
 
-def test_a_displaced_lock_that_was_not_told_to_be_active_waits_as_before(ledger: LedgerScene) -> None:
-    """Its deadline began anew with each room that it lost before the status was written, to no end."""
+def test_a_displaced_reservation_that_was_never_published_as_active_keeps_its_deadline(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a deadline that restarts with every loss of capacity before the status is written."""
     ledger.active(created=NOW - 10)
     ledger.put_node("node-a", cpu="0", at=NOW)
     assert ledger.entry().pending_since == NOW - 10
@@ -116,8 +127,10 @@ def test_a_displaced_lock_that_was_not_told_to_be_active_waits_as_before(ledger:
 
 
 def test_a_late_answer_does_not_hide_a_newer_version(ledger: LedgerScene) -> None:
-    """A user's edit came before the answer to our write of the version below. The answer then put that
-    version's number and status back: the next write was refused, and nothing came any more to repeat it.
+    """Guard against a late answer that restores an older version.
+
+    A user's edit was seen before the answer to the operator's write of an older version. The answer put that
+    version's number and status back. The next write was refused, and no event came to repeat it.
     """
     entry = ledger.reservation(version=1)
     ledger.ledger.upsert(reservation(version=3, generation=2, resources={"cpu": "2"}), NOW)
@@ -125,16 +138,16 @@ def test_a_late_answer_does_not_hide_a_newer_version(ledger: LedgerScene) -> Non
     assert entry.reservation.meta.resource_version == "3"
 
 
-def test_the_echo_of_an_older_write_is_ignored(ledger: LedgerScene) -> None:
-    """Each echo of a write before the last one cost a write that was refused."""
+def test_the_watch_event_of_an_older_write_is_ignored(ledger: LedgerScene) -> None:
+    """Guard against a watch event of a write before the last one, which caused a write that was refused."""
     entry = ledger.reservation(version=1)
     ledger.ledger.acknowledge(reservation(version=3, status={"phase": "Active"}))
     ledger.ledger.upsert(reservation(version=2, status={"phase": "Pending"}), NOW)
     assert entry.reservation.status == {"phase": "Active"}
 
 
-def test_a_lock_whose_owners_change_while_it_is_claimed_goes_back(ledger: LedgerScene) -> None:
-    """The pod was bound, but did not own the lock any more: the lock stayed Bound for ever."""
+def test_a_reservation_is_active_again_if_its_owners_change_during_a_claim(ledger: LedgerScene) -> None:
+    """Guard against a reservation that stays Bound for ever because the bound pod no longer owns it."""
     entry = ledger.active(owner="web-0")
     ledger.ledger.claims.claim(pod("web-0"), "node-a", NOW)
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
@@ -143,8 +156,8 @@ def test_a_lock_whose_owners_change_while_it_is_claimed_goes_back(ledger: Ledger
     assert ledger.reserved() == 1000
 
 
-def test_a_lock_that_shrank_while_it_was_claimed_goes_back_at_its_new_size(ledger: LedgerScene) -> None:
-    """It went back at the size that it had been claimed with."""
+def test_a_reservation_that_shrank_during_a_claim_returns_at_its_new_size(ledger: LedgerScene) -> None:
+    """Guard against a reservation that returns from a claim at the size that it had at its beginning."""
     ledger.active(resources={"cpu": "3"})
     ledger.ledger.claims.claim(pod(), "node-a", NOW)
     ledger.edit(resources={"cpu": "1"})
@@ -152,8 +165,11 @@ def test_a_lock_that_shrank_while_it_was_claimed_goes_back_at_its_new_size(ledge
     assert ledger.reserved() == 1000
 
 
-def test_a_lock_that_comes_back_to_no_room_is_tried_elsewhere(ledger: LedgerScene) -> None:
-    """It counted as tried from before it was given, so that it could be given up before it was looked at."""
+def test_a_reservation_that_returns_to_a_full_node_is_tried_elsewhere(ledger: LedgerScene) -> None:
+    """Guard against an attempt from before the admission that still counts.
+
+    A reservation could then be given up before it was tried again.
+    """
     entry = ledger.reservation(resources={"cpu": "3"}, pendingDeadlineSeconds=5)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "none", NOW)
     ledger.admit(entry)
@@ -164,8 +180,8 @@ def test_a_lock_that_comes_back_to_no_room_is_tried_elsewhere(ledger: LedgerScen
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
 
 
-def test_a_lock_that_comes_back_to_no_node_may_wait_anew(ledger: LedgerScene) -> None:
-    """The same where the node had gone meanwhile."""
+def test_a_reservation_that_returns_to_a_lost_node_waits_again(ledger: LedgerScene) -> None:
+    """Guard against an early attempt that still counts if the node was lost during the claim."""
     entry = ledger.active(created=NOW - 1000)
     ledger.store()
     ledger.ledger.claims.claim(pod(), "node-b", NOW)
@@ -176,8 +192,10 @@ def test_a_lock_that_comes_back_to_no_node_may_wait_anew(ledger: LedgerScene) ->
     assert entry.pending_since == NOW
 
 
-def test_an_unreadable_lock_that_loses_its_room_is_rejected(ledger: LedgerScene) -> None:
-    """It waited for room that nobody could tell the size of, which ended the decision loop."""
+def test_a_reservation_with_an_unreadable_spec_is_rejected_when_it_loses_its_capacity(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a wait for an unknown amount of capacity, which ended the decision loop."""
     entry = ledger.active(resources={"cpu": "3"})
     adopted = ledger.readopted(generation=2, resources={"cpu": "three"})
     assert (adopted.phase, adopted.reservation.pinned) == (Phase.ACTIVE, False)
@@ -186,9 +204,13 @@ def test_an_unreadable_lock_that_loses_its_room_is_rejected(ledger: LedgerScene)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
 
 
-def test_a_lock_with_an_unreadable_spec_keeps_its_owners_through_a_restart(ledger: LedgerScene) -> None:
-    """The owners went with the rest of a spec that could not be read: after a restart the room was locked for
-    nobody, against its own owner too, and a bound owner did not end the lock.
+def test_a_reservation_with_an_unreadable_spec_keeps_its_owners_through_a_restart(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against the loss of the owners with an unreadable part of the spec.
+
+    After a restart no pod could use the capacity, not even the owner, and a bound owner did not end the
+    reservation.
     """
     ledger.active(resources={"cpu": "2"}, priority=3)
     ledger.edit(resources={"cpu": "two"})
@@ -199,8 +221,8 @@ def test_a_lock_with_an_unreadable_spec_keeps_its_owners_through_a_restart(ledge
     assert adopted.phase is Phase.CONSUMED
 
 
-def test_an_unreadable_lock_stays_on_a_node_with_a_problem(ledger: LedgerScene) -> None:
-    """It was to move, and nobody could tell for what room to look: that ended the decision loop."""
+def test_a_reservation_with_an_unreadable_spec_stays_on_a_node_with_a_problem(ledger: LedgerScene) -> None:
+    """Guard against a move with an unknown amount of capacity, which ended the decision loop."""
     entry = ledger.active()
     ledger.edit(resources={"cpu": "two"})
     ledger.put_node("node-a", cordoned=True)
@@ -210,7 +232,7 @@ def test_an_unreadable_lock_stays_on_a_node_with_a_problem(ledger: LedgerScene) 
     assert list(ledger.ledger.waiting_reservations.waiting.values()) == [entry]
 
 
-def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: LedgerScene) -> None:
+def test_an_unreadable_edit_of_a_claimed_reservation_does_not_change_its_size(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     ledger.ledger.claims.claim(pod(), "node-b", NOW)
     ledger.edit(resources={"cpu": "two"}, ttlSeconds=1)
@@ -219,8 +241,10 @@ def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: LedgerS
     assert ledger.readopted(at=NOW + 5).expires_at == NOW + 600
 
 
-def test_an_unreadable_lock_that_comes_back_unplaced_is_rejected(ledger: LedgerScene) -> None:
-    """The same for a lock that was claimed before it had any room."""
+def test_an_unplaced_reservation_with_an_unreadable_spec_is_rejected_after_a_claim(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a wait for an unknown amount if the reservation was claimed before it had capacity."""
     entry = ledger.reservation()
     ledger.ledger.claims.claim(pod(), "node-a", NOW)
     ledger.edit(resources={"cpu": "three"})
@@ -228,15 +252,15 @@ def test_an_unreadable_lock_that_comes_back_unplaced_is_rejected(ledger: LedgerS
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
 
 
-def test_a_second_bad_edit_is_told(ledger: LedgerScene) -> None:
-    """The message of the first bad edit stayed in the condition Active."""
+def test_the_message_is_that_of_the_last_unreadable_edit(ledger: LedgerScene) -> None:
+    """Guard against the message of the first unreadable edit that stays in the condition Active."""
     entry = ledger.reservation(resources={"cpu": "two"})
     ledger.edit(resources={"cpu": "three"})
     assert "'three'" in entry.message
 
 
-def test_an_ended_lock_is_not_stalled_by_a_bad_edit(ledger: LedgerScene) -> None:
-    """The object of a consumed lock stayed for ever if its spec was spoilt before its end was written."""
+def test_an_ended_reservation_is_not_stalled_by_an_unreadable_edit(ledger: LedgerScene) -> None:
+    """Guard against an object that stays for ever because its spec was broken before its end was written."""
     entry = ledger.active()
     ledger.consume(pod(node_name="node-a"), "node-a")
     ledger.edit(resources={"cpu": "two"})
@@ -244,23 +268,28 @@ def test_an_ended_lock_is_not_stalled_by_a_bad_edit(ledger: LedgerScene) -> None
     assert "Stalled" not in {condition["type"] for condition in render_reservation(entry, NOW)["conditions"]}
 
 
-def test_a_lock_that_ends_at_the_beginning_of_time_ends(ledger: LedgerScene) -> None:
-    """An expireAt of 0 seconds since the epoch read as none."""
+def test_an_expire_at_of_zero_seconds_since_the_epoch_counts(ledger: LedgerScene) -> None:
+    """Guard against an expireAt of 0 seconds since the epoch that counts as no expireAt."""
     entry = ledger.reservation(ttlSeconds=None, expireAt="1970-01-01T00:00:00Z")
     ledger.ledger.advance(NOW)
     assert entry.phase is Phase.EXPIRED
 
 
-def test_a_lock_given_on_a_node_that_is_not_ready_moves_in_the_end(ledger: LedgerScene) -> None:
-    """Only a node that became unready under a lock started the grace time, so such a lock stayed for ever."""
+def test_a_reservation_that_is_placed_on_an_unready_node_moves_after_the_grace_period(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a grace period that never starts.
+
+    It started only when a node became unready under a reservation, so one that was placed later never moved.
+    """
     ledger.put_node("node-a", ready=False)
     entry = ledger.active()
     ledger.ledger.advance(NOW + MOVE_AFTER)
     assert entry.moving
 
 
-def test_another_problem_of_the_node_does_not_prolong_the_grace_time(ledger: LedgerScene) -> None:
-    """A cordon on top of an unready node started the wait anew, and ended a move under way."""
+def test_another_problem_of_the_node_does_not_extend_the_grace_period(ledger: LedgerScene) -> None:
+    """Guard against a cordon of an unready node that restarts the grace period and ends a move under way."""
     entry = ledger.active()
     ledger.put_node("node-a", ready=False, at=NOW)
     ledger.put_node("node-a", ready=False, cordoned=True, at=NOW + 200)
@@ -269,8 +298,8 @@ def test_another_problem_of_the_node_does_not_prolong_the_grace_time(ledger: Led
     assert entry.moving
 
 
-def test_overcommitment_stays_the_reason_while_the_lock_waits(ledger: LedgerScene) -> None:
-    """The next refusal overwrote it before it was ever written."""
+def test_overcommitment_stays_the_reason_while_the_reservation_waits(ledger: LedgerScene) -> None:
+    """Guard against a refusal that replaces the reason before it is written."""
     entry = ledger.active(resources={"cpu": "3"})
     ledger.put_node("node-a", cpu="2")
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
@@ -278,8 +307,10 @@ def test_overcommitment_stays_the_reason_while_the_lock_waits(ledger: LedgerScen
     assert ledger.readopted().reason == reasons.OVERCOMMITTED
 
 
-def test_a_violated_lock_that_cannot_be_read_after_a_restart_is_violated_no_more(ledger: LedgerScene) -> None:
-    """It was rejected with its violation, which the next process then did not find."""
+def test_a_violated_reservation_with_an_unreadable_spec_is_restored_without_the_violation(
+    ledger: LedgerScene,
+) -> None:
+    """Guard against a rejection that keeps the violation, which the next process does not find."""
     entry = ledger.active(resources={"cpu": "2"}, onViolation="Move")
     ledger.use("node-a", cpu=3000)
     ledger.ledger.placement.settle_node("node-a", NOW, pod("stranger"))

@@ -1,4 +1,4 @@
-"""Edits of a lock that is held."""
+"""Edits of an active reservation."""
 
 from math import inf
 
@@ -15,14 +15,14 @@ def ledger() -> LedgerScene:
     return LedgerScene()
 
 
-def test_a_lock_shrinks_at_once(ledger: LedgerScene) -> None:
+def test_a_reservation_shrinks_at_once(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.edit(resources={"cpu": "500m"})
     assert (entry.phase, ledger.reserved(), entry.message) == (Phase.ACTIVE, 500, "cpu 500m held on node-a")
     assert not ledger.ledger.waiting_reservations.waiting
 
 
-def test_growth_waits_while_the_old_size_holds(ledger: LedgerScene) -> None:
+def test_growth_waits_while_the_old_size_is_held(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "3"})
     assert (entry.phase, ledger.reserved(), entry.message) == (Phase.ACTIVE, 1000, "cpu 1 held on node-a")
@@ -53,7 +53,7 @@ def test_growth_that_is_refused_has_no_deadline(ledger: LedgerScene) -> None:
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 1000)
 
 
-def test_growth_that_is_taken_back_waits_no_more(ledger: LedgerScene) -> None:
+def test_growth_that_is_reverted_waits_no_more(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "9"})
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
@@ -70,10 +70,10 @@ def test_growth_that_is_edited_is_tried_again(ledger: LedgerScene) -> None:
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
 
 
-def test_a_lock_that_shrinks_in_one_resource_and_grows_in_another_says_what_it_holds(
+def test_a_reservation_that_shrinks_in_one_resource_and_grows_in_another_shows_its_amounts(
     ledger: LedgerScene,
 ) -> None:
-    """The condition went on to claim the amounts from before the edit until the growth was admitted."""
+    """Guard against a condition with the amounts from before the edit until the growth is admitted."""
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.edit(resources={"cpu": "1", "memory": "2Gi"})
     assert entry.growing
@@ -81,7 +81,7 @@ def test_a_lock_that_shrinks_in_one_resource_and_grows_in_another_says_what_it_h
     assert entry.message == "cpu 1, memory 1Gi held on node-a"
 
 
-def test_a_lock_that_names_another_node_in_a_race_is_placed_there(ledger: LedgerScene) -> None:
+def test_a_reservation_that_names_another_node_waits_for_that_node(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.store()
     ledger.edit(nodeName="node-b", at=NOW + 1)
@@ -94,20 +94,20 @@ def test_a_lock_that_names_another_node_in_a_race_is_placed_there(ledger: Ledger
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
 
 
-def test_a_lock_that_names_the_node_it_is_on_stays(ledger: LedgerScene) -> None:
+def test_a_reservation_that_names_its_present_node_stays(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.edit(nodeName="node-a")
     assert (entry.phase, ledger.reserved(), entry.reservation.pinned) == (Phase.ACTIVE, 1000, True)
 
 
-def test_owners_that_change_in_a_race_are_the_owners(ledger: LedgerScene) -> None:
+def test_edited_owners_replace_the_former_owners(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
     assert ledger.ledger.ownership.of(pod("web-0")) == []
     assert ledger.ledger.ownership.of(pod("web-1")) == [entry]
 
 
-def test_the_lowest_priority_is_that_of_the_locks_that_hold_room(ledger: LedgerScene) -> None:
+def test_the_lowest_priority_is_that_of_reservations_with_capacity(ledger: LedgerScene) -> None:
     assert ledger.ledger.holdings.lowest() == inf
     ledger.active("high", priority=9)
     ledger.reservation("waits", priority=1)

@@ -1,4 +1,4 @@
-"""What becomes of a lock whose room a pod takes that nobody here has decided on."""
+"""Effects of a pod of another scheduler that takes the capacity of a reservation."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def conditions(entry: ReservationInfo) -> dict[str, Json]:
     return {condition["type"]: condition for condition in render_reservation(entry, NOW)["conditions"]}
 
 
-def test_the_rest_of_the_room_stays_locked(ledger: LedgerScene) -> None:
+def test_the_rest_of_the_capacity_stays_reserved(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     assert (entry.phase, entry.held[CPU], ledger.reserved()) == (Phase.ACTIVE, 2000, 2000)
@@ -46,7 +46,7 @@ def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: LedgerS
     assert told["Ready"]["status"] == "False"
 
 
-def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(ledger: LedgerScene) -> None:
+def test_as_few_reservations_as_possible_are_violated_the_least_important_first(ledger: LedgerScene) -> None:
     important = ledger.active("important", priority=5)
     older = ledger.active("older", at=NOW)
     newer = ledger.active("newer", at=NOW + 1)
@@ -56,7 +56,7 @@ def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(led
     assert [bool(each.violation) for each in (important, older, newer)] == [False, True, True]
 
 
-def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: LedgerScene) -> None:
+def test_a_reservation_without_any_capacity_left_waits_again(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cpu="4", pods="1")
     entry = ledger.active(resources={"cpu": "1"})
     ledger.columns.request("node-a", {CPU: 4000, PODS: 1}, (0, 0), 1)
@@ -65,7 +65,7 @@ def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: LedgerScene
     assert entry.violation == "pod shop/intruder took cpu 1, pods 1 locked on node-a"
 
 
-def test_a_lock_that_moves_waits_for_room_at_once(ledger: LedgerScene) -> None:
+def test_a_reservation_with_on_violation_move_waits_for_capacity_at_once(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"}, onViolation="Move")
     intrude(ledger, 2000)
     assert (entry.phase, entry.reason, entry.held) == (Phase.PENDING, reasons.VIOLATED, {})
@@ -74,7 +74,7 @@ def test_a_lock_that_moves_waits_for_room_at_once(ledger: LedgerScene) -> None:
     assert (entry.node, entry.violation) == ("node-b", "")
 
 
-def test_a_violation_ends_when_all_the_room_is_back(ledger: LedgerScene) -> None:
+def test_a_violation_ends_when_all_capacity_is_restored(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     assert ledger.ledger.waiting_reservations.waiting == {entry.key: entry}
@@ -89,14 +89,14 @@ def test_a_violation_ends_when_all_the_room_is_back(ledger: LedgerScene) -> None
     assert "Violated" not in conditions(entry)
 
 
-def test_asking_for_no_more_than_is_left_ends_a_violation(ledger: LedgerScene) -> None:
+def test_a_request_for_at_most_the_remaining_capacity_ends_a_violation(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     ledger.edit(resources={"cpu": "2"})
     assert (entry.violation, entry.held[CPU]) == ("", 2000)
 
 
-def test_asking_for_a_little_less_does_not(ledger: LedgerScene) -> None:
+def test_a_smaller_request_above_the_remaining_capacity_does_not_end_a_violation(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "4"})
     intrude(ledger, 2000)
     ledger.edit(resources={"cpu": "3"})
@@ -104,7 +104,7 @@ def test_asking_for_a_little_less_does_not(ledger: LedgerScene) -> None:
     assert conditions(entry)["Active"]["message"] == entry.violation
 
 
-def test_a_failed_claim_gives_back_what_was_left(ledger: LedgerScene) -> None:
+def test_a_failed_claim_returns_the_remaining_capacity(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     owner = pod("web-0")
@@ -114,7 +114,7 @@ def test_a_failed_claim_gives_back_what_was_left(ledger: LedgerScene) -> None:
     assert conditions(entry)["Violated"]["status"] == "True"
 
 
-def test_the_next_process_takes_a_violation_over(ledger: LedgerScene) -> None:
+def test_the_next_process_restores_a_violation(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     adopted = ledger.readopted()
@@ -122,7 +122,7 @@ def test_the_next_process_takes_a_violation_over(ledger: LedgerScene) -> None:
     assert render_reservation(adopted, NOW) == render_reservation(entry, NOW)
 
 
-def test_a_lock_that_has_ended_is_not_violated(ledger: LedgerScene) -> None:
+def test_an_ended_reservation_is_not_violated(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     ledger.ledger.advance(NOW + 600)
@@ -130,7 +130,7 @@ def test_a_lock_that_has_ended_is_not_violated(ledger: LedgerScene) -> None:
     assert "Violated" not in conditions(entry)
 
 
-def test_a_node_that_shrinks_is_no_intruder(ledger: LedgerScene) -> None:
+def test_a_node_that_shrinks_is_no_violation(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     ledger.put_node("node-a", cpu="2")
     assert (entry.reason, entry.violation) == (reasons.OVERCOMMITTED, "")

@@ -1,4 +1,4 @@
-"""The ledger alone changes a reservation's state, so no consequence of a change is forgotten elsewhere."""
+"""The rule that only the ledger changes a reservation's state, so that it applies all consequences."""
 
 import ast
 from collections.abc import Iterator

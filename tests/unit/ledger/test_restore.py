@@ -1,4 +1,4 @@
-"""Locks that an operator meets for the first time: the rebuild after a start."""
+"""Reservations that a process sees for the first time, such as after a start."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def ledger() -> LedgerScene:
 
 
 @pytest.mark.parametrize("status", [None, {}, {"phase": None}])
-def test_a_lock_that_nobody_looked_at_has_waited_since_it_was_made(
+def test_a_reservation_without_a_status_has_waited_since_its_creation(
     ledger: LedgerScene, status: Json | None
 ) -> None:
     entry = ledger.reservation(status=status, at=LATER)
@@ -37,12 +37,12 @@ def test_a_lock_that_nobody_looked_at_has_waited_since_it_was_made(
         {"phase": "Active", "conditions": [{"type": "Active"}]},
     ],
 )
-def test_a_status_that_no_version_wrote_is_not_believed(ledger: LedgerScene, status: Json) -> None:
+def test_a_status_that_no_version_of_the_operator_wrote_is_ignored(ledger: LedgerScene, status: Json) -> None:
     entry = ledger.reservation(status=status, at=LATER)
     assert (entry.phase, entry.pending_since, ledger.reserved()) == (Phase.PENDING, NOW, 0)
 
 
-def test_a_held_lock_is_held_on(ledger: LedgerScene) -> None:
+def test_an_active_reservation_keeps_its_capacity(ledger: LedgerScene) -> None:
     before = ledger.active(resources={"cpu": "2"})
     status = render_reservation(before, NOW)
     successor, entry = ledger.succeeded(at=LATER)
@@ -59,20 +59,22 @@ def test_a_held_lock_is_held_on(ledger: LedgerScene) -> None:
     assert render_reservation(entry, LATER) == status
 
 
-def test_a_held_lock_that_expired_meanwhile_ends_with_the_first_advance(ledger: LedgerScene) -> None:
+def test_an_active_reservation_that_expired_during_a_downtime_ends_with_the_first_advance(
+    ledger: LedgerScene,
+) -> None:
     ledger.active(ttlSeconds=60)
     successor, entry = ledger.succeeded(at=LATER)
     successor.ledger.advance(LATER)
     assert (entry.phase, entry.finished_at, successor.reserved()) == (Phase.EXPIRED, LATER, 0)
 
 
-def test_a_lock_whose_owner_was_being_bound_is_held_on_with_its_room(ledger: LedgerScene) -> None:
+def test_a_bound_reservation_is_restored_as_active_with_its_capacity(ledger: LedgerScene) -> None:
     status = render_reservation(ledger.active(), NOW)
     entry = ledger.readopted(at=LATER, status=status | {"phase": "Bound"})
     assert (entry.phase, entry.held) == (Phase.ACTIVE, {"cpu": 1000, "pods": 1})
 
 
-def test_growth_that_was_refused_is_remembered(ledger: LedgerScene) -> None:
+def test_a_refused_growth_is_restored(ledger: LedgerScene) -> None:
     before = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "9"})
     ledger.ledger.admission.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
@@ -81,26 +83,26 @@ def test_growth_that_was_refused_is_remembered(ledger: LedgerScene) -> None:
     assert entry.key in successor.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_that_shrank_meanwhile_holds_and_says_less(ledger: LedgerScene) -> None:
-    """It held the smaller amount, but went on to say that it held the one from before."""
+def test_a_reservation_that_shrank_during_a_downtime_holds_and_shows_less(ledger: LedgerScene) -> None:
+    """Guard against a reservation that holds the smaller amount and still shows the larger one."""
     ledger.active(resources={"cpu": "2"})
     entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "1"})
     assert (entry.held, entry.message) == ({"cpu": 1000, "pods": 1}, "cpu 1 held on node-a")
 
 
-def test_a_lock_that_grew_meanwhile_waits_for_more(ledger: LedgerScene) -> None:
+def test_a_reservation_that_grew_during_a_downtime_waits_for_more(ledger: LedgerScene) -> None:
     ledger.active(resources={"cpu": "1"})
     entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "2"})
     assert (entry.phase, entry.held["cpu"], entry.wanting) == (Phase.ACTIVE, 1000, True)
 
 
-def test_an_expiry_that_was_edited_meanwhile_counts(ledger: LedgerScene) -> None:
+def test_an_expiry_that_was_edited_during_a_downtime_counts(ledger: LedgerScene) -> None:
     ledger.active(ttlSeconds=600)
     entry = ledger.readopted(at=LATER, generation=2, ttlSeconds=60)
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
 
 
-def test_an_expiry_that_was_promised_is_kept_while_the_spec_is_the_same(ledger: LedgerScene) -> None:
+def test_a_published_expiry_is_kept_while_the_spec_is_unchanged(ledger: LedgerScene) -> None:
     status = render_reservation(ledger.active(ttlSeconds=600), NOW) | {"expiresAt": format_instant(NOW + 900)}
     assert ledger.readopted(at=LATER, status=status).expires_at == NOW + 900
 
@@ -115,14 +117,14 @@ def test_an_expiry_that_was_promised_is_kept_while_the_spec_is_the_same(ledger: 
         {"expiresAt": None},
     ],
 )
-def test_a_lock_that_does_not_say_what_it_holds_waits(ledger: LedgerScene, changed: Json) -> None:
+def test_a_reservation_with_an_incomplete_status_waits(ledger: LedgerScene, changed: Json) -> None:
     status = render_reservation(ledger.active(), NOW) | changed
     successor, entry = ledger.succeeded(at=LATER, status=status)
     assert (entry.phase, successor.reserved()) == (Phase.PENDING, 0)
     assert entry.key in successor.ledger.waiting_reservations.waiting
 
 
-def test_a_waiting_lock_keeps_its_deadline(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_keeps_its_deadline(ledger: LedgerScene) -> None:
     before = ledger.reservation(pendingDeadlineSeconds=60)
     ledger.ledger.admission.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
     successor, entry = ledger.succeeded(at=NOW + 30)
@@ -136,7 +138,7 @@ def test_a_waiting_lock_keeps_its_deadline(ledger: LedgerScene) -> None:
     assert successor.ledger.next_deadline() == entry.pending_since + 60
 
 
-def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: LedgerScene) -> None:
+def test_a_reservation_that_lost_its_capacity_has_waited_since_then(ledger: LedgerScene) -> None:
     before = ledger.active()
     ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW + 50)
@@ -151,10 +153,10 @@ def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: LedgerScene) ->
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_a_waiting_lock_whose_deadline_passed_while_no_process_ran_is_rejected_at_first_sight(
+def test_a_waiting_reservation_is_rejected_at_first_sight_if_its_deadline_has_passed(
     ledger: LedgerScene, refused: bool
 ) -> None:
-    """It was tried once more first, and became active though its manager had gone elsewhere for long."""
+    """Guard against one more attempt, which may succeed long after the manager has given up."""
     before = ledger.reservation(pendingDeadlineSeconds=60)
     if refused:
         ledger.ledger.admission.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
@@ -165,7 +167,9 @@ def test_a_waiting_lock_whose_deadline_passed_while_no_process_ran_is_rejected_a
     assert not successor.ledger.waiting_reservations.waiting
 
 
-def test_a_lock_that_lost_its_room_has_its_whole_deadline_by_the_next_process(ledger: LedgerScene) -> None:
+def test_a_reservation_that_lost_its_capacity_has_its_whole_deadline_after_a_restart(
+    ledger: LedgerScene,
+) -> None:
     ledger.active(pendingDeadlineSeconds=60)
     ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW + 50)
@@ -178,10 +182,10 @@ def test_a_lock_that_lost_its_room_has_its_whole_deadline_by_the_next_process(le
 @pytest.mark.parametrize(
     ("edited_at", "phase"), [(LATER - 61, Phase.REJECTED), (LATER - 59, Phase.PENDING), (None, Phase.PENDING)]
 )
-def test_a_rejected_lock_that_was_edited_while_no_process_ran_waits_since_the_edit(
+def test_a_rejected_reservation_that_was_edited_during_a_downtime_waits_since_the_edit(
     ledger: LedgerScene, edited_at: float | None, phase: Phase
 ) -> None:
-    """Its deadline counted from the start of the next process, and its manager had gone elsewhere by then."""
+    """Guard against a deadline that counts from the restart, by which time the manager has given up."""
     end(ledger, Phase.REJECTED)
     writes = [{"manager": "kubectl", "time": format_instant(NOW)}]
     if edited_at is not None:
@@ -195,7 +199,7 @@ def test_a_rejected_lock_that_was_edited_while_no_process_ran_waits_since_the_ed
     assert entry.phase is phase
 
 
-def test_a_waiting_lock_without_conditions_has_waited_since_it_was_made(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_without_conditions_has_waited_since_its_creation(ledger: LedgerScene) -> None:
     entry = ledger.reservation(status={"phase": "Pending"}, at=LATER)
     assert (entry.pending_since, entry.reason) == (NOW, reasons.WAITING)
 
@@ -219,7 +223,7 @@ ENDED = [Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED]
 
 
 @pytest.mark.parametrize("phase", ENDED)
-def test_a_lock_that_has_ended_stays_as_it_was(ledger: LedgerScene, phase: Phase) -> None:
+def test_an_ended_reservation_stays_as_it_was(ledger: LedgerScene, phase: Phase) -> None:
     end(ledger, phase)
     before = ledger.entry()
     status = render_reservation(before, NOW)
@@ -231,14 +235,14 @@ def test_a_lock_that_has_ended_stays_as_it_was(ledger: LedgerScene, phase: Phase
 
 
 @pytest.mark.parametrize("phase", ENDED)
-def test_an_end_without_its_time_is_taken_for_new(ledger: LedgerScene, phase: Phase) -> None:
+def test_an_end_without_its_time_is_dated_to_the_restart(ledger: LedgerScene, phase: Phase) -> None:
     end(ledger, phase)
     status = render_reservation(ledger.entry(), NOW)
     del status["finishedAt"]
     assert ledger.readopted(at=LATER, status=status).finished_at == LATER
 
 
-def test_a_consumed_lock_remembers_its_pod(ledger: LedgerScene) -> None:
+def test_a_consumed_reservation_keeps_its_bound_pod(ledger: LedgerScene) -> None:
     end(ledger, Phase.CONSUMED)
     assert ledger.readopted().bound_pod == BoundPod(name="web-0", uid="uid-web-0")
 
@@ -250,7 +254,7 @@ def test_a_consumed_lock_remembers_its_pod(ledger: LedgerScene) -> None:
         ({"resources": {"cpu": "much"}}, Phase.REJECTED, reasons.INVALID_SPEC),
     ],
 )
-def test_a_rejected_lock_that_was_edited_meanwhile_starts_anew(
+def test_a_rejected_reservation_that_was_edited_during_a_downtime_starts_again(
     ledger: LedgerScene, changed: dict[str, Any], phase: Phase, reason: str
 ) -> None:
     end(ledger, Phase.REJECTED)
@@ -258,13 +262,13 @@ def test_a_rejected_lock_that_was_edited_meanwhile_starts_anew(
     assert (entry.phase, entry.reason, entry.pending_since) == (phase, reason, LATER)
 
 
-def test_a_final_lock_that_was_edited_meanwhile_stays_final(ledger: LedgerScene) -> None:
+def test_a_final_reservation_that_was_edited_during_a_downtime_stays_final(ledger: LedgerScene) -> None:
     end(ledger, Phase.EXPIRED)
     entry = ledger.readopted(at=NOW + 700, generation=2, ttlSeconds=None, expireAt=format_instant(NOW + 9000))
     assert entry.phase is Phase.EXPIRED
 
 
-def test_a_held_lock_on_a_node_that_is_gone_goes_with_it(ledger: LedgerScene) -> None:
+def test_an_active_reservation_on_a_lost_node_is_lost(ledger: LedgerScene) -> None:
     status = render_reservation(ledger.active(nodeName="node-a"), NOW)
     successor = LedgerScene("node-b")
     entry = successor.reservation(nodeName="node-a", status=status, at=LATER)

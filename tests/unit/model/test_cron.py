@@ -1,4 +1,4 @@
-"""Instants of a cron expression in a time zone are those at which a CronJob would start."""
+"""The instants of a cron expression in a time zone, at which a CronJob would start."""
 
 from datetime import datetime
 from itertools import islice
@@ -20,12 +20,12 @@ def instant(text: str) -> float:
 
 
 def starts(schedule: str, zone: str, after: str, count: int = 3) -> list[str]:
-    """Give the next starts as the zone's clocks show them."""
+    """Return the next starts in the local time of the zone."""
     found = islice(timetable(schedule, zone).after(instant(after)), count)
     return [datetime.fromtimestamp(each, ZoneInfo(zone)).isoformat(timespec="minutes") for each in found]
 
 
-def test_a_start_is_later_than_the_instant_that_is_asked_about() -> None:
+def test_the_next_start_is_later_than_the_given_instant() -> None:
     assert starts("0 2 * * *", "Etc/UTC", "2026-05-01T02:00Z", 1) == ["2026-05-02T02:00+00:00"]
     assert starts("0 2 * * *", "Etc/UTC", "2026-05-01T01:59:59.999Z", 1) == ["2026-05-01T02:00+00:00"]
 
@@ -37,15 +37,15 @@ def test_a_schedule_is_read_by_the_clocks_of_its_zone() -> None:
     ]
 
 
-def test_a_time_that_clocks_skip_does_not_come_that_day() -> None:
+def test_a_time_that_clocks_skip_has_no_start_that_day() -> None:
     assert starts("30 2 * * *", NEW_YORK, "2026-03-07T12:00Z", 2) == [
         "2026-03-09T02:30-04:00",
         "2026-03-10T02:30-04:00",
     ]
 
 
-def test_a_day_whose_midnight_is_skipped_has_its_other_times() -> None:
-    """In Cairo clocks are put forward from 0:00 to 1:00."""
+def test_a_day_with_a_skipped_midnight_has_its_other_starts() -> None:
+    """Check a day in Cairo, where clocks are put forward from 0:00 to 1:00."""
     assert starts("0 */8 * * *", "Africa/Cairo", "2026-04-23T14:00Z", 3) == [
         "2026-04-24T08:00+03:00",
         "2026-04-24T16:00+03:00",
@@ -53,7 +53,7 @@ def test_a_day_whose_midnight_is_skipped_has_its_other_times() -> None:
     ]
 
 
-def test_a_time_that_clocks_show_twice_comes_twice() -> None:
+def test_a_time_that_clocks_show_twice_has_two_starts() -> None:
     assert starts("30 1 * * *", NEW_YORK, "2026-10-31T12:00Z") == [
         "2026-11-01T01:30-04:00",
         "2026-11-01T01:30-05:00",
@@ -65,8 +65,8 @@ def test_a_time_that_clocks_show_twice_comes_twice() -> None:
     ("after", "count"),
     [("2026-11-01T05:00Z", 5), ("2026-11-01T05:40Z", 4), ("2026-11-01T06:00Z", 3), ("2026-11-01T06:40Z", 1)],
 )
-def test_an_hour_that_clocks_show_twice_comes_in_order(after: str, count: int) -> None:
-    """Of the hour from 1:00 on, the second run begins at 6:00 UTC."""
+def test_an_hour_that_clocks_show_twice_has_its_starts_in_order(after: str, count: int) -> None:
+    """Check the hour from 1:00, which begins for the second time at 6:00 UTC."""
     in_order = [
         "2026-11-01T01:20-04:00",
         "2026-11-01T01:40-04:00",
@@ -100,7 +100,7 @@ def test_clocks_are_put_back_by_half_an_hour_too() -> None:
         *NICKNAMES.items(),
     ],
 )
-def test_there_are_several_ways_to_say_the_same(schedule: str, same_as: str) -> None:
+def test_equivalent_schedules_have_the_same_starts(schedule: str, same_as: str) -> None:
     first, second = (islice(timetable(each).after(1_800_000_000), 50) for each in (schedule, same_as))
     assert list(first) == list(second)
 
@@ -122,12 +122,12 @@ def test_there_are_several_ways_to_say_the_same(schedule: str, same_as: str) -> 
         "last day",
     ],
 )
-def test_of_a_day_and_a_weekday_that_are_both_named_either_will_do(schedule: str, days: list[str]) -> None:
+def test_a_schedule_with_a_day_and_a_weekday_starts_on_either(schedule: str, days: list[str]) -> None:
     shown = starts(schedule, "Etc/UTC", "2026-04-30T12:00Z", 4)
     assert [each[8:10] for each in shown] == days
 
 
-def test_the_29th_of_february_is_waited_for() -> None:
+def test_the_29th_of_february_is_found() -> None:
     assert starts("0 0 29 2 *", "Etc/UTC", "2026-01-01T00:00Z", 2) == [
         "2028-02-29T00:00+00:00",
         "2032-02-29T00:00+00:00",
@@ -168,27 +168,30 @@ def test_the_latest_start_is_found(schedule: str, until: str, since: str, latest
         ("5-1 * * * *", "its minute can't be read"),
     ],
 )
-def test_what_names_no_times_is_no_schedule(schedule: str, problem: str) -> None:
+def test_an_invalid_expression_is_refused(schedule: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read_expression(schedule)
 
 
 @pytest.mark.parametrize("name", ["", "Mars/Olympus", "Local", "America", "../etc/passwd", "/etc", "+02:00"])
-def test_what_the_database_does_not_have_is_no_zone(name: str) -> None:
+def test_a_zone_that_is_not_in_the_database_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="should be a time zone of the IANA database"):
         read_zone(name)
 
 
 @pytest.mark.parametrize("schedule", ["30 2 * 3 0L", "* 2 * 3 0L"])
-def test_a_time_that_clocks_always_skip_never_comes(schedule: str) -> None:
-    """In Berlin clocks skip it on the last Sunday of each March; the search went on to the year 9999."""
+def test_a_time_that_clocks_always_skip_has_no_start(schedule: str) -> None:
+    """Guard against a search up to the year 9999.
+
+    In Berlin clocks skip this time on the last Sunday of each March.
+    """
     assert starts(schedule, "Europe/Berlin", "2026-05-01T00:00Z") == []
     begun = instant("2026-05-01T00:00Z")
     assert timetable(schedule, "Europe/Berlin").latest(begun, begun - 366 * 86_400) is None
 
 
-def test_the_rarest_day_comes() -> None:
-    """After the fifth Monday of February 2072 the next one is 40 years later."""
+def test_the_rarest_day_is_found() -> None:
+    """Check the fifth Monday of February. The next one after 2072 is 40 years later."""
     assert starts("0 0 * 2 1#5", "Etc/UTC", "2030-01-01T00:00Z", 3) == [
         "2044-02-29T00:00+00:00",
         "2072-02-29T00:00+00:00",

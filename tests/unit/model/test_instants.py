@@ -64,7 +64,7 @@ def test_a_text_that_is_no_instant_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "value", ["2035-01-01t00:00:00z", "2035-01-01T00:00:60Z", "9999-12-31T23:59:59-23:59x", "", None, 7]
 )
-def test_what_is_no_instant_in_a_stored_status_counts_as_none(value: object) -> None:
+def test_an_invalid_instant_in_a_stored_status_counts_as_none(value: object) -> None:
     assert stored_instant(value) is None
 
 

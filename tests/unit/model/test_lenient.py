@@ -1,4 +1,4 @@
-"""Objects of other authors, of which every part is read that can be."""
+"""Lenient decoding of objects of other authors: every readable part is read."""
 
 import json
 from typing import Any
@@ -25,17 +25,17 @@ from tidelock.model.workloads import decode_service
 
 
 def decoded_node(change: Json, name: str = "node-a") -> Node:
-    """Decode a node of which some fields of the top are others."""
+    """Decode a node with some of its top-level fields replaced."""
     return decode_node(encode(node_json(name) | change))
 
 
 def status(**fields: Any) -> Json:
-    """Give a node's status with some fields changed."""
+    """Build a node's status with some fields changed."""
     return {"status": node_json()["status"] | fields}
 
 
-def test_a_node_with_a_nameless_image_is_a_node() -> None:
-    """Kubelets report images without a tag as `names: null`; such a node was not there for Tidelock."""
+def test_a_node_with_an_untagged_image_is_read() -> None:
+    """Guard against the loss of a node with an untagged image, which kubelets report as `names: null`."""
     node = decoded_node(
         status(images=[{"names": None, "sizeBytes": 1}, {"names": ["app"], "sizeBytes": 2}])
         | {"spec": {"unschedulable": True}}
@@ -47,8 +47,8 @@ def test_a_node_with_a_nameless_image_is_a_node() -> None:
     assert node.meta.faults == ()
 
 
-def test_a_csi_node_without_drivers_is_one() -> None:
-    """Its list of drivers is null on a node that has none, and such a CSINode was not read."""
+def test_a_csi_node_without_drivers_is_read() -> None:
+    """Guard against the loss of a CSINode without drivers, as its list of drivers is null."""
     assert decode_csi_node(encode({"metadata": {"name": "node-a"}, "spec": {"drivers": None}})).limits == {}
 
 
@@ -73,7 +73,7 @@ def test_null_in_a_reservation_is_empty(field: str) -> None:
 
 
 def test_null_in_the_template_of_a_reservation_is_empty() -> None:
-    """Programs that write templates from Go's types leave null where a list is empty."""
+    """Check templates from programs that encode Go's types, which write null for an empty list."""
     spec = {"containers": [{"name": "main", "ports": None, "resources": {"requests": {"cpu": "2"}}}]}
     lock = reservation(resources=None, template={"spec": {**spec, "tolerations": None, "volumes": None}})
 
@@ -117,14 +117,14 @@ def test_a_part_that_no_decision_needs_is_left_out(change: Json, path: str) -> N
         ({"metadata": {"name": "node-a", "labels": {"zone": 1}}}, "metadata.labels.zone"),
     ],
 )
-def test_without_a_part_that_decisions_need_it_is_known_as_unusable(change: Json, path: str) -> None:
+def test_a_node_without_a_part_that_decisions_need_is_marked_as_unreadable(change: Json, path: str) -> None:
     node = decoded_node(change)
 
     assert node.name == "node-a"
     assert node.meta.unreadable.startswith(f"{path}: ")
 
 
-def test_what_can_be_read_of_a_bound_pod_counts() -> None:
+def test_all_readable_requests_and_ports_of_a_bound_pod_count() -> None:
     containers = [
         {"name": "a", "resources": {"requests": {"cpu": "1", "memory": "?"}}},
         {
@@ -148,15 +148,18 @@ def test_what_can_be_read_of_a_bound_pod_counts() -> None:
 @pytest.mark.parametrize(
     ("amount", "units"), [("9223372036854775807", 2**53), ("1E", 2**53), ("-1E", -(2**63) + 1)]
 )
-def test_an_amount_beyond_64_bits_is_the_largest(amount: str, units: int) -> None:
-    """The API server takes a request of 1E cores, in millicores more than 64 bits; it hid the pod."""
+def test_an_amount_beyond_64_bits_counts_as_the_largest(amount: str, units: int) -> None:
+    """Guard against the loss of a pod that requests 1E cores, which the API server accepts.
+
+    The amount in millicores has more than 64 bits.
+    """
     read = pod(requests={"cpu": amount})
 
     assert read.meta.faults == ()
     assert read.requests["cpu"] == units
 
 
-def test_an_object_whose_uid_cannot_be_read_is_known_by_its_name() -> None:
+def test_an_object_with_an_unreadable_uid_is_identified_by_its_name() -> None:
     read = decode_pod(encode({"metadata": {"name": "web-0", "namespace": "shop", "uid": 7}}))
 
     assert read.uid == "shop/web-0"
@@ -164,7 +167,7 @@ def test_an_object_whose_uid_cannot_be_read_is_known_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"metadata": {}}', b'{"metadata": {"name": null}}', b"{"])
-def test_what_has_no_name_is_no_object(body: bytes) -> None:
+def test_an_object_without_a_name_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"Object missing required field|Expected `object`|Input data"):
         decode_pod(body)
 
@@ -177,24 +180,24 @@ def test_the_faults_of_one_object_are_bounded_and_needed_ones_come_first() -> No
     assert faults[0].path == "spec.unschedulable"
 
 
-def test_converting_plain_values_takes_null_as_empty_and_nothing_else() -> None:
+def test_the_conversion_of_plain_values_is_only_lenient_about_null() -> None:
     assert convert({"containers": None, "volumes": [None]}, PodSpec) == PodSpec()
     with pytest.raises(msgspec.ValidationError, match=r"at `\$\.priority`"):
         convert({"containers": None, "priority": "high"}, PodSpec)
 
 
-# What is concluded of objects that plugins read.
+# Conclusions from unreadable objects that plugins read.
 
 
 def unreadable(plain: Json, field: str, value: object, decode: Any) -> Any:
-    """Decode an object with a bad field of its spec."""
+    """Decode an object with an invalid field in its spec."""
     spec = plain.get("spec", {}) | {field: value}
     read = decode(encode({"metadata": {"name": "a", "namespace": "shop"}, **plain, "spec": spec}))
     assert read.meta.unreadable
     return read
 
 
-def test_a_budget_that_cannot_be_read_protects_every_pod() -> None:
+def test_an_unreadable_budget_protects_every_pod() -> None:
     budget = unreadable({"status": {"disruptionsAllowed": 5}}, "selector", "all", decode_budget)
 
     assert budget.left == 0
@@ -202,7 +205,7 @@ def test_a_budget_that_cannot_be_read_protects_every_pod() -> None:
     assert budget.counts(pod())
 
 
-def test_a_volume_that_cannot_be_read_becomes_no_claims() -> None:
+def test_an_unreadable_volume_matches_no_claim() -> None:
     volume = unreadable(
         {"spec": {"capacity": {"storage": "1Gi"}}, "status": {"phase": "Available"}},
         "nodeAffinity",
@@ -216,14 +219,14 @@ def test_a_volume_that_cannot_be_read_becomes_no_claims() -> None:
     assert not volume.holds(claim)
 
 
-def test_a_capacity_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_storage_capacity_counts_as_none() -> None:
     plain = {"metadata": {"name": "a"}, "capacity": "1Ti", "nodeTopology": {"matchLabels": {"zone": 1}}}
 
     assert decode_capacity(encode(plain)).limit == -1
     assert decode_capacity(encode({"metadata": {"name": "a"}, "capacity": "much"})).limit == -1
 
 
-def test_a_resource_quota_that_cannot_be_read_in_full_has_nothing_left_there() -> None:
+def test_a_resource_quota_has_nothing_left_of_resources_with_unreadable_amounts() -> None:
     figures = {
         "hard": {"cpu": "4", "memory": "?", "pods": "9"},
         "used": {"cpu": "?", "memory": "1Gi", "pods": "1"},
@@ -236,7 +239,7 @@ def test_a_resource_quota_that_cannot_be_read_in_full_has_nothing_left_there() -
     )
 
 
-def test_what_only_makes_nodes_more_welcome_is_used_as_far_as_it_can_be_read() -> None:
+def test_a_service_only_affects_scores_and_is_used_as_far_as_it_is_readable() -> None:
     service = decode_service(
         encode({"metadata": {"name": "a"}, "spec": {"selector": {"app": "web", "tier": 1}}})
     )
@@ -246,7 +249,7 @@ def test_what_only_makes_nodes_more_welcome_is_used_as_far_as_it_can_be_read() -
     assert not service.meta.unreadable
 
 
-def test_a_class_that_cannot_be_read_is_one() -> None:
+def test_an_unreadable_storage_class_is_marked_as_unreadable() -> None:
     plain = {"metadata": {"name": "fast"}, "provisioner": "csi.example.com", "allowedTopologies": "all"}
 
     assert (
@@ -255,7 +258,7 @@ def test_a_class_that_cannot_be_read_is_one() -> None:
     )
 
 
-def test_faults_do_not_come_over_the_wire() -> None:
+def test_faults_are_not_read_from_the_wire() -> None:
     read = Reader(StoredObject)(encode({"metadata": {"name": "a", "faults": [["spec", "bad", True]]}}))
 
     assert read.metadata == ObjectMeta("a")

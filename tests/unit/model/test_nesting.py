@@ -1,4 +1,4 @@
-"""Objects that are nested so deeply that no decoder, encoder or copy of Python gets through them."""
+"""Objects that are nested too deeply for Python's decoders, encoders and copies."""
 
 import json
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from tidelock.model.usage_annotations import Unreadable, decode_node_level
 _HERE = "%here%"
 _PROBLEM = f"is nested more than {DEEPEST} levels deep"
 
-# Beyond the limit, where Python 3.12 gives up and 3.13 does not yet, and where each does.
+# Depths beyond the limit: those that every Python supports, those that only 3.13 supports, and a larger one.
 DEPTHS = (DEEPEST, 400, 960, 1500, 5000, TOO_DEEP)
 
 
 def nested(plain: Json, depth: int) -> bytes:
-    """Encode an object whose text `_HERE` stands for lists in lists."""
+    """Encode an object, and replace the text `_HERE` with nested lists."""
     return encode(plain).replace(b'"%b"' % _HERE.encode(), b"[" * depth + b"]" * depth)
 
 
@@ -38,7 +38,7 @@ def deep_reservation(name: str = "deep", depth: int = TOO_DEEP) -> bytes:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_a_reservation_that_is_nested_too_deeply_has_a_problem_and_keeps_the_rest(depth: int) -> None:
-    """One of 1,500 levels ended the operator, and after each start again."""
+    """Guard against a reservation of 1,500 levels that ends the operator, again after each start."""
     read = decode_reservation(deep_reservation(depth=depth))
     assert read.problem == f"spec.template.spec.unknown: {_PROBLEM}"
     assert read.meta.unreadable == read.problem
@@ -48,7 +48,7 @@ def test_a_reservation_that_is_nested_too_deeply_has_a_problem_and_keeps_the_res
     json.dumps(read.status)
 
 
-def test_what_no_decoder_has_trouble_with_is_read_in_full() -> None:
+def test_a_reservation_at_the_limit_is_read_in_full() -> None:
     depth = DEEPEST - 4  # the object, its spec, its template and the pod's spec
     raw = deep_reservation(depth=depth)
     assert cut(raw) is None
@@ -57,7 +57,7 @@ def test_what_no_decoder_has_trouble_with_is_read_in_full() -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_status_that_is_nested_too_deeply_never_makes_a_lock_unreadable(depth: int) -> None:
+def test_a_status_that_is_nested_too_deeply_never_makes_a_reservation_unreadable(depth: int) -> None:
     read = decode_reservation(nested(reservation_json(status={"phase": "Active", "odd": _HERE}), depth))
     assert (read.problem, read.meta.unreadable) == ("", "")
     assert [str(fault) for fault in read.meta.faults] == [f"status.odd: {_PROBLEM}"]
@@ -65,7 +65,7 @@ def test_a_status_that_is_nested_too_deeply_never_makes_a_lock_unreadable(depth:
 
 
 @pytest.mark.parametrize("decode", [decode_group, decode_schedule, decode_quote, decode_reservation_quota])
-def test_every_kind_of_tidelock_tells_that_its_spec_is_nested_too_deeply(
+def test_every_kind_of_tidelock_reports_a_spec_that_is_nested_too_deeply(
     decode: Callable[[bytes], Any],
 ) -> None:
     read = decode(nested({"metadata": {"name": "x", "namespace": "shop"}, "spec": {"x": _HERE}}, TOO_DEEP))
@@ -89,7 +89,7 @@ def test_a_template_of_a_group_that_is_nested_too_deeply_makes_no_members() -> N
     assert not deep.members
 
 
-def test_a_node_that_is_nested_too_deeply_is_known_as_unusable() -> None:
+def test_a_node_that_is_nested_too_deeply_is_marked_as_unreadable() -> None:
     plain = node_json()
     plain["spec"]["unknown"] = _HERE
     read = decode_node(nested(plain, TOO_DEEP))
@@ -97,7 +97,7 @@ def test_a_node_that_is_nested_too_deeply_is_known_as_unusable() -> None:
     assert read.meta.unreadable == f"spec.unknown: {_PROBLEM}"
 
 
-def test_one_such_object_hides_no_other_of_its_list() -> None:
+def test_an_object_that_is_nested_too_deeply_hides_no_other_of_its_list() -> None:
     items = [encode(reservation_json(f"lock-{number}")) for number in range(499)]
     items.insert(250, deep_reservation())
     body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % b",".join(items)
@@ -108,7 +108,7 @@ def test_one_such_object_hides_no_other_of_its_list() -> None:
     assert len([each for each in read if each.pod is not None]) == 499
 
 
-def test_one_such_object_is_an_event_of_a_watch() -> None:
+def test_an_object_that_is_nested_too_deeply_is_read_from_a_watch_event() -> None:
     event = parse_event(b'{"type":"ADDED","object":%b}' % deep_reservation())
     assert event.type == "ADDED"
     assert parse_identity(event.object).name == "deep"
@@ -123,17 +123,17 @@ def test_a_frame_that_is_nested_too_deeply_is_a_malformed_answer() -> None:
 
 
 def test_an_annotation_that_is_nested_too_deeply_is_no_measurement() -> None:
-    """Whoever owns a Deployment may annotate it so."""
+    """Check an annotation that every user with write access to a Deployment can set."""
     text = '{"x":' + "[" * TOO_DEEP + "]" * TOO_DEEP + "}"
     assert decode_node_level(text) == Unreadable("is nested too deeply")
 
 
-def test_an_error_that_is_nested_too_deeply_is_one() -> None:
+def test_an_error_answer_that_is_nested_too_deeply_keeps_its_status() -> None:
     error = error_from_answer(500, b"[" * TOO_DEEP, retry_after=None, writing=False)
     assert error.status == 500
 
 
-def test_plain_json_is_decoded_or_a_value_error() -> None:
+def test_plain_json_is_decoded_or_raises_a_value_error() -> None:
     assert decode_plain(b'{"a":[1]}') == {"a": [1]}
     with pytest.raises(ValueError, match="is nested too deeply"):
         decode_plain(b"[" * TOO_DEEP + b"]" * TOO_DEEP)
@@ -151,12 +151,12 @@ def test_plain_json_is_decoded_or_a_value_error() -> None:
         (b"", None),
     ],
 )
-def test_brackets_in_texts_are_none(raw: bytes, left: bytes | None) -> None:
+def test_brackets_in_strings_do_not_count(raw: bytes, left: bytes | None) -> None:
     found = cut(raw, 2)
     assert (found.raw if found is not None else None) == left
 
 
-def test_what_is_certainly_flat_is_told_by_its_brackets() -> None:
+def test_the_number_of_brackets_shows_that_an_object_is_flat() -> None:
     assert is_flat(b"[]" * DEEPEST * 3)
     assert is_flat(encode(reservation_json()))
     assert not is_flat(b"[" * DEEPEST * 2 + b"]" * DEEPEST * 2)

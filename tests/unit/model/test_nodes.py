@@ -11,7 +11,7 @@ def test_allocatable_is_read_in_whole_units() -> None:
     assert node.allocatable == {"cpu": 3920, "memory": 2**30, "pods": 110, "nvidia.com/gpu": 8}
 
 
-def test_a_node_that_says_nothing_has_nothing() -> None:
+def test_a_node_without_a_status_has_nothing_allocatable() -> None:
     node = decode_node(b'{"metadata": {"name": "node-a"}}')
     assert node.allocatable == {}
     assert node.sound
@@ -60,7 +60,7 @@ def test_a_cordoned_node_is_ready_but_not_sound() -> None:
     assert not node.sound
 
 
-def test_a_newer_version_that_says_nothing_new_hosts_alike() -> None:
+def test_a_newer_version_without_relevant_changes_hosts_alike() -> None:
     assert builders.node(ready=True, version=1).hosts_alike(builders.node(version=2))
 
 
@@ -79,7 +79,7 @@ def test_a_change_that_pods_may_notice_does_not_host_alike(change: dict[str, Any
     assert not builders.node().hosts_alike(builders.node(**change))
 
 
-def test_capacity_is_by_default_what_is_allocatable() -> None:
+def test_capacity_defaults_to_the_allocatable_amount() -> None:
     node = decode_node(
         b'{"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"},'
         b' "allocatable": {"cpu": "3500m", "memory": "8Gi"}}}'

@@ -1,4 +1,4 @@
-"""Pods that are too large to be decided on."""
+"""Pods that are too large for a decision."""
 
 from typing import Any
 
@@ -62,7 +62,9 @@ def asking(count: int) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_a_pod_beyond_a_limit_is_told_the_number_and_the_limit(spec: dict[str, Any], message: str) -> None:
+def test_the_message_of_a_pod_beyond_a_limit_has_the_number_and_the_limit(
+    spec: dict[str, Any], message: str
+) -> None:
     assert excess(pod(**spec)).startswith(message)
 
 
@@ -77,8 +79,8 @@ def test_a_pod_at_the_limits_is_not_too_large() -> None:
     assert excess(large) == ""
 
 
-def test_a_lock_whose_template_is_beyond_a_limit_is_invalid() -> None:
-    """It asked for a column of every node for each of 512 names."""
+def test_a_reservation_with_a_template_beyond_a_limit_is_invalid() -> None:
+    """Guard against a template with 512 resource names, as each name needs a column of every node."""
     plain = {
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {
@@ -122,14 +124,14 @@ def test_a_lock_whose_template_is_beyond_a_limit_is_invalid() -> None:
         ),
     ],
 )
-def test_members_of_a_group_have_less_each_as_they_are_tried_together(
+def test_members_of_a_group_have_lower_limits_because_they_are_tried_together(
     spec: dict[str, Any], members: int, message: str
 ) -> None:
     found = excess(pod(**spec), members)
     assert found == (f"{message} are supported in a group of {members}" if message else "")
 
 
-def test_a_member_whose_template_is_too_large_for_its_group_is_invalid() -> None:
+def test_a_member_with_a_template_that_is_too_large_for_its_group_is_invalid() -> None:
     spec = {
         "ttlSeconds": 60,
         "owners": [{"pod": {"name": "web"}}],

@@ -13,7 +13,7 @@ from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod, decode_pod
 from tidelock.model.reserve_pod import pinned_to, reserve_pod_of
 
 
-def test_a_pod_is_known_by_namespace_name_and_uid() -> None:
+def test_a_pod_is_identified_by_namespace_name_and_uid() -> None:
     pod = builders.pod("web-0", uid="1", node_name="node-a")
     assert (pod.key, pod.uid, pod.node_name) == (Key("shop", "web-0"), "1", "node-a")
     assert str(pod.key) == "shop/web-0"
@@ -33,27 +33,27 @@ def test_a_pod_that_is_being_deleted_is_leaving_but_not_finished() -> None:
     assert not pod.finished
 
 
-def test_a_pod_that_runs_is_neither() -> None:
+def test_a_running_pod_is_neither_leaving_nor_finished() -> None:
     pod = builders.pod(phase="Running")
     assert not pod.leaving
     assert not pod.finished
 
 
 @pytest.mark.parametrize(("value", "required"), [("true", True), ("True", False), ("", False)])
-def test_a_pod_may_require_its_reservation(value: str, required: bool) -> None:
+def test_a_pod_can_require_its_reservation(value: str, required: bool) -> None:
     pod = builders.pod(annotations={"tidelock.dev/require-reservation": value})
     assert pod.requires_reservation is required
     assert not builders.pod().requires_reservation
 
 
-def test_the_controller_is_the_owner_that_is_marked_so() -> None:
+def test_the_controller_is_the_owner_that_is_marked_as_controller() -> None:
     pod = builders.pod(controller="apps/v1/StatefulSet/web")
     assert pod.meta.controller is not None
     assert pod.meta.controller.name == "web"
     assert builders.pod().meta.controller is None
 
 
-def test_metadata_tells_version_and_creation() -> None:
+def test_metadata_has_the_version_and_the_creation_time() -> None:
     raw = {
         "metadata": {"name": "web-0", "resourceVersion": "42", "creationTimestamp": "2035-01-01T00:00:00Z"}
     }
@@ -72,7 +72,7 @@ def test_metadata_tells_version_and_creation() -> None:
     ],
 )
 def test_an_infeasible_resize_is_read_from_the_conditions(conditions: list[Any], cpu: int) -> None:
-    """The running containers and sidecars count; what the kubelet can only defer counts as asked for."""
+    """Check that running containers and sidecars count, and a deferred resize with its requested amounts."""
     raw = builders.pod_json(requests={"cpu": "62"}, node_name="node-a")
     raw["spec"]["initContainers"] = [
         {"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}
@@ -85,8 +85,8 @@ def test_an_infeasible_resize_is_read_from_the_conditions(conditions: list[Any],
     assert decode_pod(json.dumps(raw).encode()).requests["cpu"] == cpu
 
 
-def test_what_the_kubelet_reports_counts_in_fit_and_in_scores() -> None:
-    """A pod that was resized as a whole counted at its spec, and scores always went by the spec."""
+def test_the_resources_that_the_kubelet_reports_count_in_fit_and_in_scores() -> None:
+    """Guard against a pod-level resize that counts with its spec, and scores that always use the spec."""
     raw = builders.pod_json(requests={"cpu": "500m", "memory": "1Gi"}, node_name="node-a")
     raw["spec"]["resources"] = {"requests": {"cpu": "1"}}
     settled = decode_pod(encode(raw))
@@ -109,12 +109,12 @@ def test_a_bad_quantity_is_found_when_a_pod_is_decoded() -> None:
     assert pod.requests == {"cpu": 2000, "pods": 1}
 
 
-def test_a_stand_in_takes_what_it_is_told() -> None:
+def test_a_reserve_pod_has_the_given_requests() -> None:
     pod = builders.pod(requests={"cpu": "1"})
     assert reserve_pod_of(pod.meta, pod.spec, {"cpu": 7}).requests == {"cpu": 7}
 
 
-def test_a_pinned_pod_is_the_same_but_for_its_node() -> None:
+def test_a_pinned_reserve_pod_only_differs_in_its_node() -> None:
     of = builders.pod(uid="1", priority=5)
     pod = reserve_pod_of(of.meta, of.spec, {"cpu": 7})
     pinned = pinned_to(pod, "node-b")
@@ -149,14 +149,14 @@ def test_a_different_demand_makes_a_different_placement_key(fields: dict[str, An
     assert placement(**fields) != placement()
 
 
-def test_only_volumes_that_tell_something_are_part_of_the_placement_key() -> None:
+def test_only_volumes_that_affect_placement_are_part_of_the_placement_key() -> None:
     def projected(name: str) -> Any:
         return placement(name=name, volumes=[{"name": f"token-{name}", "projected": {"sources": []}}])
 
     assert projected("web-0") == projected("web-1") == placement()
 
 
-def test_a_claim_is_another_in_another_namespace() -> None:
+def test_a_claim_in_another_namespace_makes_another_placement_key() -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     assert placement(namespace="shop", volumes=volumes) != placement(namespace="bank", volumes=volumes)
     assert placement(namespace="shop") == placement(namespace="bank")
@@ -177,7 +177,7 @@ def test_claims_are_named_once_and_ephemeral_ones_after_the_pod() -> None:
     assert pod.template.disks == ()
 
 
-def test_disks_are_known_by_what_they_are_not_by_their_volumes_names() -> None:
+def test_disks_are_identified_by_their_source_and_not_by_the_names_of_their_volumes() -> None:
     pod = builders.pod(
         volumes=[
             {"name": "a", "gcePersistentDisk": {"pdName": "x", "readOnly": True}},
@@ -213,11 +213,11 @@ def condition(kind: str, status: str, seconds: float) -> dict[str, str]:
         ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, 0),
     ],
 )
-def test_the_time_of_binding_is_read_off_the_status(status: dict[str, Any], expected: float) -> None:
+def test_the_time_of_the_binding_is_read_from_the_status(status: dict[str, Any], expected: float) -> None:
     assert builders.pod(status=status).bound_at == expected
 
 
-def test_a_pod_without_a_status_was_bound_when_it_was_made() -> None:
+def test_a_pod_without_a_status_was_bound_at_its_creation() -> None:
     plain = pod_json()
     plain["metadata"]["creationTimestamp"] = format_instant(NOW)
     assert decode_pod(encode(plain)).bound_at == NOW
@@ -242,7 +242,7 @@ def test_a_pod_without_a_status_was_bound_when_it_was_made() -> None:
         ({"requests": {"cpu": "1"}, "resources": {"limits": {"cpu": "500m"}}}, (500, None)),
     ],
 )
-def test_a_pod_is_likely_to_use_its_limits_else_its_requests(
+def test_the_likely_use_of_a_pod_is_its_limits_or_otherwise_its_requests(
     fields: dict[str, Any], expected: tuple[float, float | None]
 ) -> None:
     cpu, memory = builders.pod(**fields).likely_use
@@ -252,20 +252,22 @@ def test_a_pod_is_likely_to_use_its_limits_else_its_requests(
 @pytest.mark.parametrize(
     "text", ["31536001", "999999999999", "9" * 300, "\u0663\u0663", "1e3", "-5", "", "ten"]
 )
-def test_an_annotation_that_is_no_number_of_seconds_up_to_a_year_states_no_end(text: str) -> None:
-    """The text "999999999999", one of 300 digits, and one of Arabic digits ended the operator: a message
-    beside the pod named an instant beyond the year 9999.
+def test_an_annotation_that_is_no_number_of_seconds_up_to_a_year_is_ignored(text: str) -> None:
+    """Guard against an annotation that ends the operator.
+
+    The text "999999999999", one of 300 digits, and one of Arabic digits did so. A message that depended on
+    the end of the pod named an instant beyond the year 9999.
     """
     assert builders.pod(annotations={"tidelock.dev/run-seconds": text}).run_seconds == inf
 
 
 @pytest.mark.parametrize("text", ["31536000", "00031536000"])
-def test_an_annotation_may_state_a_year(text: str) -> None:
+def test_an_annotation_of_a_year_counts(text: str) -> None:
     assert builders.pod(annotations={"tidelock.dev/run-seconds": text}).run_seconds == 31_536_000 + 30
 
 
-def test_claims_are_read_once_and_no_more_than_are_written() -> None:
-    """An annotation of 216 kB was read for each lock of its pod, and each time."""
+def test_the_annotation_of_claims_is_parsed_once_and_up_to_a_limit() -> None:
+    """Guard against an annotation of 216 kB that is parsed again for each reservation of its pod."""
     uids = [f"uid-{number}" for number in range(5_000)]
     annotations = {CLAIMED_RESERVATIONS: ",".join(uids)}
     bound = builders.pod(node_name="node-a", annotations=annotations)

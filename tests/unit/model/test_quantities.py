@@ -67,9 +67,7 @@ def test_other_resources_are_read_in_their_base_unit(text: str, units: int) -> N
         ("memory", "1e-999", 1),
     ],
 )
-def test_what_is_smaller_than_the_unit_is_rounded_away_from_zero(
-    resource: str, text: str, units: int
-) -> None:
+def test_fractions_of_the_unit_are_rounded_away_from_zero(resource: str, text: str, units: int) -> None:
     assert parse_quantity(resource, text) == units
 
 
@@ -80,12 +78,12 @@ BAD_SUFFIXES = ("1K", "1ki", "1mi", "1Mib", "1mm", "1e", "1e1000", "1ee3", "1e3K
 
 
 @pytest.mark.parametrize("text", [*BAD_NUMBERS, *BAD_FORMS, *BAD_SUFFIXES])
-def test_what_the_api_server_refuses_is_no_quantity(text: str) -> None:
+def test_a_quantity_that_the_api_server_refuses_is_an_error(text: str) -> None:
     with pytest.raises(QuantityError, match=r"^memory: .* is not a quantity such as 2, 500m or 4Gi$"):
         parse_quantity("memory", text)
 
 
-def test_amounts_fill_64_bits_and_no_more() -> None:
+def test_amounts_have_at_most_64_bits() -> None:
     assert parse_quantity("memory", str(2**63 - 1)) == 2**63 - 1
     assert parse_quantity("memory", str(1 - 2**63)) == 1 - 2**63
     for resource, text in (("memory", str(2**63)), ("memory", "8Ei"), ("cpu", "1e16"), ("cpu", "-1e999")):
@@ -116,7 +114,7 @@ def test_the_first_bad_amount_of_a_list_is_named() -> None:
         ("nvidia.com/gpu", 1024, "1024"),
     ],
 )
-def test_amounts_are_written_as_people_do(resource: str, units: int, text: str) -> None:
+def test_amounts_are_written_in_their_usual_notation(resource: str, units: int, text: str) -> None:
     assert format_quantity(resource, units) == text
 
 
@@ -144,11 +142,11 @@ def test_lists_are_combined_resource_by_resource() -> None:
         ({"cpu": 1, "memory": 1}, False),
     ],
 )
-def test_a_list_covers_what_is_nowhere_more(small: dict[str, int], covered: bool) -> None:
+def test_a_list_covers_another_that_is_nowhere_larger(small: dict[str, int], covered: bool) -> None:
     assert covers({"cpu": 2}, small) is covered
 
 
 def test_a_quantity_of_a_megabyte_is_refused_by_its_length() -> None:
-    """One of 900,000 digits was computed for 20 s, and repeated in the message that refused it."""
+    """Guard against a quantity of 900,000 digits that takes 20 s to parse and is repeated in the error."""
     with pytest.raises(QuantityError, match=r"^cpu: a quantity of 900000 characters; expected at most 1000"):
         parse_quantity("cpu", "1" * 900_000)

@@ -14,13 +14,13 @@ def test_a_quota_is_read_in_base_units() -> None:
     assert not quota.spec.count_against_resource_quota
 
 
-def test_what_cannot_be_read_is_named() -> None:
+def test_an_unreadable_field_is_named() -> None:
     quota = decode_reservation_quota(encode({"metadata": METADATA, "spec": {"maxLifeSeconds": "1h"}}))
     assert quota.problem.startswith("spec.maxLifeSeconds: ")
     assert quota.hard == {}
 
 
-def test_a_resource_quota_tells_by_resource_what_pods_use() -> None:
+def test_the_limits_of_a_resource_quota_are_read_with_their_use() -> None:
     figures = {"cpu": "2", "requests.cpu": "1", "requests.nvidia.com/gpu": "4", "count/pods": "9"}
     quota = decode_resource_quota(
         encode({"metadata": METADATA, "status": {"hard": figures, "used": {"cpu": "500m"}}})

@@ -35,7 +35,7 @@ def cpu_of(report: Report | None = None, **fields: Any) -> int:
 
 
 def allocation(allocated: str | None = None, actual: str | None = None, resource: str = "cpu") -> Allocation:
-    """Report what a container or a pod has been allocated, and what it has; nothing for None."""
+    """Build the allocated and the actual resources of a container or a pod. None leaves one of them out."""
     fields: dict[str, Any] = {}
     if allocated is not None:
         fields["allocatedResources"] = {resource: allocated}
@@ -84,7 +84,7 @@ def test_overhead_comes_on_top() -> None:
     assert cpu_of(containers=[container("1")], overhead={"cpu": "250m"}) == 1250
 
 
-def test_requests_of_the_pod_replace_the_sum_of_what_they_name() -> None:
+def test_pod_level_requests_replace_the_sums_of_the_resources_that_they_name() -> None:
     both = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
     total = total_requests(
         spec(containers=[both, both], resources={"requests": {"cpu": "3"}}, overhead={"cpu": "100m"})
@@ -124,8 +124,8 @@ def test_a_container_that_is_resized_counts_at_the_largest_size(
 
 
 @pytest.mark.parametrize("reported", [Allocation(), allocation("2")])
-def test_a_status_without_resources_says_nothing(reported: Allocation) -> None:
-    """A container counted at its allocatedResources, for which kube-scheduler takes its spec."""
+def test_a_status_without_resources_is_ignored(reported: Allocation) -> None:
+    """Guard against a container that counts with its allocatedResources, as kube-scheduler uses its spec."""
     for infeasible in (False, True):
         told = report(reported, infeasible=infeasible, main=reported)
         assert cpu_of(told, containers=[container("1")]) == 1000
@@ -142,21 +142,24 @@ def test_a_resize_that_can_never_be_granted_does_not_count(reported: Allocation,
     assert cpu_of(told, containers=[container("32")], resources={"requests": {"cpu": "64"}}) == counted
 
 
-def test_a_container_without_a_status_counts_at_what_it_asks_for() -> None:
+def test_a_container_without_a_status_counts_with_its_requests() -> None:
     told = report(infeasible=True, main=allocation("2", "2"))
     assert cpu_of(told, containers=[container("1"), container("64", name="other")]) == 66_000
 
 
 def test_of_init_containers_only_sidecars_are_resized() -> None:
-    """An init container counted at what its status told of it, though it is never resized."""
+    """Guard against an init container that counts with its status, although it is never resized."""
     told = report(main=allocation("1", "1"), sidecar=allocation("5", "4"))
     assert cpu_of(told, containers=[container("1")], initContainers=[sidecar("2")]) == 6000
     told = report(main=allocation("1", "1"), setup=allocation("5", "5"))
     assert cpu_of(told, containers=[container("1")], initContainers=[container("2", "setup")]) == 2000
 
 
-def test_a_pod_that_is_resized_as_a_whole_counts_at_the_largest_size() -> None:
-    """It counted at its spec alone: room that it had or that was on its way to it was given to others."""
+def test_a_pod_level_resize_counts_at_the_largest_size() -> None:
+    """Guard against a pod-level resize that counts with the spec alone.
+
+    Capacity that the pod had, or was about to get, was granted to others.
+    """
     asked = spec(
         containers=[container("1")],
         resources={"requests": {"cpu": "2", "memory": "1Gi"}},
@@ -166,13 +169,13 @@ def test_a_pod_that_is_resized_as_a_whole_counts_at_the_largest_size() -> None:
         assert total_requests(asked, report(told)) == {"cpu": cpu, "memory": 2**30, "pods": 1}
 
 
-def test_of_a_pod_as_a_whole_only_what_it_asks_for_is_resized() -> None:
+def test_a_pod_level_resize_only_counts_for_resources_with_a_pod_level_request() -> None:
     asked = spec(containers=[container("1")], resources={"requests": {"memory": "1Gi"}})
     assert cpu_of(report(allocation("3", "3")), containers=[container("1")], resources={}) == 1000
     assert total_requests(asked, report(allocation("3", "3"))) == {"cpu": 1000, "memory": 2**30, "pods": 1}
 
 
-def test_what_a_pod_as_a_whole_has_of_nothing_is_nothing() -> None:
+def test_a_resource_that_an_infeasible_pod_level_resize_does_not_report_counts_as_zero() -> None:
     asked = spec(containers=[container("1")], resources={"requests": {"cpu": "2", "memory": "1Gi"}})
     infeasible = report(allocation("1", "1"), infeasible=True)
     assert total_requests(asked, infeasible) == {"cpu": 1000, "memory": 0, "pods": 1}
@@ -191,13 +194,13 @@ def test_what_a_pod_as_a_whole_has_of_nothing_is_nothing() -> None:
         ({"containers": [container()], "overhead": {"memory": "1Mi"}}, (100, 201 * MIB)),
     ],
 )
-def test_a_container_that_asks_for_nothing_weighs_something_in_scores(
+def test_a_container_without_requests_has_default_requests_in_scores(
     fields: dict[str, Any], weight: tuple[int, int]
 ) -> None:
     assert nonzero_requests(spec(**fields)) == weight
 
 
-def test_what_a_pod_asks_for_as_a_whole_does_not_weigh_before_it_is_placed() -> None:
+def test_pod_level_requests_do_not_count_in_scores_before_the_placement() -> None:
     asking = spec(containers=[container("2"), container()], resources={"requests": {"cpu": "7"}})
     assert container_weights(asking) == (2100, 400 * MIB)
     assert nonzero_requests(asking) == (7000, 400 * MIB)
@@ -222,8 +225,8 @@ def test_what_a_pod_asks_for_as_a_whole_does_not_weigh_before_it_is_placed() -> 
         ),
     ],
 )
-def test_what_is_resized_weighs_as_much_as_it_counts(
+def test_a_resize_counts_in_scores_as_it_does_in_requests(
     fields: dict[str, Any], told: Report, weight: tuple[int, int]
 ) -> None:
-    """Scores went by the spec alone, so that a node looked emptier than it was."""
+    """Guard against scores by the spec alone, for which a node looks emptier than it is."""
     assert nonzero_requests(spec(**fields), told) == weight

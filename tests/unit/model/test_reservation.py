@@ -29,12 +29,12 @@ def pod_of(reservation: Reservation) -> Pod:
     return reservation.pod
 
 
-def test_resources_are_held_together_with_a_place_for_a_pod() -> None:
+def test_resources_are_held_together_with_one_pod() -> None:
     reservation = builders.reservation(resources={"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2})
     assert reservation.requests == {"cpu": 500, "memory": GIB, "nvidia.com/gpu": 2, "pods": 1}
 
 
-def test_a_lock_stands_for_a_pod_with_its_demands_on_nodes() -> None:
+def test_the_reserve_pod_has_the_node_constraints_of_the_reservation() -> None:
     toleration = {"key": "dedicated", "operator": "Exists"}
     reservation = builders.reservation(
         nodeName="node-a",
@@ -52,11 +52,11 @@ def test_a_lock_stands_for_a_pod_with_its_demands_on_nodes() -> None:
     assert spec.affinity.node_affinity is not None
 
 
-def test_a_lock_scores_like_a_pod_that_asks_for_the_same() -> None:
+def test_a_reservation_scores_like_a_pod_with_the_same_requests() -> None:
     assert pod_of(builders.reservation(resources={"cpu": "2"})).nonzero == (2000, 200 * 2**20)
 
 
-def test_a_lock_for_any_node_names_none() -> None:
+def test_a_reservation_for_any_node_names_none() -> None:
     assert pod_of(builders.reservation()).spec.node_name == ""
 
 
@@ -72,7 +72,7 @@ def test_a_template_is_summed_like_a_pod() -> None:
     assert reservation.requests == {"cpu": 5000, "memory": 2 * GIB, "pods": 1}
 
 
-def test_limits_stand_for_requests_that_a_template_does_not_give() -> None:
+def test_limits_replace_missing_requests_of_a_template() -> None:
     reservation = from_template(
         containers=[container(requests={"cpu": "1"}, limits={"cpu": "4", "memory": "1Gi"})],
         initContainers=[{"name": "init", "resources": {"limits": {"cpu": "2"}}}],
@@ -95,18 +95,18 @@ def test_limits_stand_for_requests_that_a_template_does_not_give() -> None:
         ),
     ],
 )
-def test_limits_of_the_pod_as_a_whole_stand_for_what_nobody_requests(
+def test_pod_level_limits_replace_requests_that_neither_pod_nor_containers_have(
     of_container: dict[str, Any], of_pod: dict[str, Any], held: dict[str, int]
 ) -> None:
-    """A lock for a pod with nothing but limits of its own once held no room at all.
+    """Guard against a reservation without capacity for a pod that only has pod-level limits.
 
-    The API server makes them the pod's requests, so its owner then found the room taken.
+    The API server uses these limits as the pod's requests, so the owner found its capacity taken.
     """
     reservation = from_template(containers=[container(**of_container)], resources=of_pod)
     assert reservation.requests == {**held, "pods": 1}
 
 
-def test_a_template_gives_its_labels_and_constraints_but_neither_name_nor_annotations() -> None:
+def test_the_reserve_pod_has_labels_and_constraints_of_the_template_but_no_annotations() -> None:
     template = {
         "metadata": {"labels": {"app": "web"}, "annotations": {"tidelock.dev/require-reservation": "true"}},
         "spec": {"containers": [{"name": "main"}], "nodeSelector": {"zone": "b"}, "priority": 99},
@@ -128,7 +128,10 @@ def test_a_template_gives_its_labels_and_constraints_but_neither_name_nor_annota
 
 
 def test_label_keys_of_a_template_are_merged_as_the_api_server_does_for_a_pod() -> None:
-    """A template's terms were read without their keys: a lock stayed away from pods of any revision."""
+    """Guard against terms that are read without their label keys.
+
+    The reservation then avoided pods of every revision.
+    """
     terms = [
         {
             "labelSelector": {"matchLabels": {"app": "web"}},
@@ -164,7 +167,7 @@ def test_label_keys_of_a_template_are_merged_as_the_api_server_does_for_a_pod() 
     assert [(each.weight, each.pod_affinity_term) for each in far.preferred] == [(7, merged)]
 
 
-def test_the_end_is_known_from_the_start_where_the_spec_gives_one() -> None:
+def test_the_end_is_known_from_the_start_if_the_spec_has_one() -> None:
     noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
     reservation = builders.reservation(ttlSeconds=None, expireAt="2030-01-01T14:00:00+02:00")
     assert reservation.expire_at == noon.timestamp()
@@ -198,9 +201,7 @@ def test_the_stored_status_is_kept_as_it_is() -> None:
         ),
     ],
 )
-def test_a_spec_that_cannot_be_read_is_a_problem_that_names_the_field(
-    spec: dict[str, Any], problem: str
-) -> None:
+def test_the_problem_of_an_unreadable_spec_names_the_field(spec: dict[str, Any], problem: str) -> None:
     reservation = builders.reservation(status={"phase": "Pending"}, **spec)
 
     assert reservation.problem.startswith(problem), reservation.problem
@@ -211,24 +212,24 @@ def test_a_spec_that_cannot_be_read_is_a_problem_that_names_the_field(
         _ = reservation.requests
 
 
-def test_a_part_of_the_template_that_is_kept_as_it_is_may_be_the_problem() -> None:
+def test_an_undeclared_part_of_the_template_can_be_the_problem() -> None:
     reservation = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
     assert reservation.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
     assert reservation.pod is None
 
 
-def test_of_a_spec_that_cannot_be_read_the_rest_is_read() -> None:
+def test_the_rest_of_an_unreadable_spec_is_read() -> None:
     reservation = builders.reservation(resources={"cpu": "two"}, priority="high", retention="Retain")
     assert reservation.spec is not None
     assert (reservation.spec.owners[0].pod, reservation.spec.retention) == (PodOwner(name="web-0"), "Retain")
     assert (reservation.spec.resources, reservation.spec.priority) == (None, 0)
 
 
-def test_a_spec_without_readable_owners_is_lost() -> None:
+def test_a_reservation_without_readable_owners_has_no_spec() -> None:
     assert builders.reservation(owners=[{"pod": {}}]).spec is None
 
 
-def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:
+def test_the_preemption_policy_is_that_of_the_spec_and_not_that_of_the_template() -> None:
     template = {"spec": {"containers": [{"name": "main"}], "preemptionPolicy": "PreemptLowerPriority"}}
 
     def policy(**spec: Any) -> str:
@@ -241,8 +242,8 @@ def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:
     assert policy(preemptionPolicy="PreemptLowerPriority") == "PreemptLowerPriority"
 
 
-def test_a_stored_lock_in_two_phases_that_would_preempt_is_refused_and_the_rest_of_its_spec_is_read() -> None:
-    """A hold that a manager prepared in many clusters evicted pods in all of them, to be committed in one."""
+def test_a_stored_two_phase_reservation_that_would_preempt_is_refused_and_keeps_its_owners() -> None:
+    """Guard against evictions in many clusters for a reservation that is committed in only one of them."""
     reservation = builders.reservation(commit={"withinSeconds": 30}, preemptionPolicy="PreemptLowerPriority")
     assert reservation.pod is None
     assert reservation.problem.startswith("spec.preemptionPolicy: commit is refused beside preemptionPolicy")
@@ -251,8 +252,8 @@ def test_a_stored_lock_in_two_phases_that_would_preempt_is_refused_and_the_rest_
     assert builders.reservation(commit={"withinSeconds": 30}).problem == ""
 
 
-def test_a_stored_lock_in_two_phases_that_would_have_pods_moved_is_refused() -> None:
-    """Pods were evicted as soon as it was prepared, though it was never committed."""
+def test_a_stored_two_phase_reservation_that_would_move_pods_is_refused() -> None:
+    """Guard against evictions for a reservation that is prepared, and never committed."""
     move: Json = {"mayMove": {"automatically": True}, "pendingDeadlineSeconds": 600}
     reservation = builders.reservation(commit={"withinSeconds": 30}, **move)
     assert reservation.pod is None
@@ -262,7 +263,7 @@ def test_a_stored_lock_in_two_phases_that_would_have_pods_moved_is_refused() -> 
     assert builders.reservation(commit={}, **move | {"mayMove": {"automatically": False}}).problem == ""
 
 
-def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> None:
+def test_a_template_keeps_its_claims_except_for_ephemeral_ones() -> None:
     data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     reservation = from_template(
         volumes=[data, {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
@@ -271,8 +272,8 @@ def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> N
     assert [use.name for use in reservation.pod.claims] == ["data"]
 
 
-def test_a_template_may_claim_devices() -> None:
-    """The scheduler refuses to place it, by that reason; its spec is in order."""
+def test_a_template_can_claim_devices() -> None:
+    """Check that such a spec is valid, because the scheduler refuses the reservation with its own reason."""
     reservation = from_template(resourceClaims=[{"name": "gpu"}])
     assert reservation.problem == ""
     assert reservation.pod is not None

@@ -70,7 +70,9 @@ def test_numbers_are_compared_as_whole_numbers_of_64_bits(operator: str, value: 
 @pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"])
 @pytest.mark.parametrize("values", [(), ("a",), ("a", ""), ("15",)])
 @pytest.mark.parametrize("key", ["zone", "disk", "cores", "rack"])
-def test_what_is_selected_is_what_matches(key: str, operator: str, values: tuple[str, ...]) -> None:
+def test_select_returns_exactly_the_items_that_match(
+    key: str, operator: str, values: tuple[str, ...]
+) -> None:
     requirement = Requirement(key, operator, values)
     kinds: tuple[Mapping[str, str], ...] = (LABELS, {}, {"zone": "b", "cores": "many"})
     things = [(labels, number) for number, labels in enumerate(kinds)]
@@ -79,7 +81,9 @@ def test_what_is_selected_is_what_matches(key: str, operator: str, values: tuple
 
 @pytest.mark.parametrize("operator", ["Gt", "Lt"])
 @pytest.mark.parametrize(("key", "values"), [("zone", ("1",)), ("rack", ("1",)), ("cores", ("1", "99"))])
-def test_only_a_number_compares_and_only_with_one(operator: str, key: str, values: tuple[str, ...]) -> None:
+def test_only_numbers_are_compared_and_only_with_one_number(
+    operator: str, key: str, values: tuple[str, ...]
+) -> None:
     assert not Requirement(key, operator, values).matches(LABELS)
 
 
@@ -94,7 +98,7 @@ def test_only_a_number_compares_and_only_with_one(operator: str, key: str, value
         ({"matchLabels": {"zone": "a"}, "matchExpressions": [{"key": "rack", "operator": "Exists"}]}, False),
     ],
 )
-def test_a_label_selector_wants_everything_it_names(selector: dict[str, Any], matches: bool) -> None:
+def test_a_label_selector_requires_everything_that_it_names(selector: dict[str, Any], matches: bool) -> None:
     assert msgspec.convert(selector, LabelSelector).matches(LABELS) is matches
 
 
@@ -164,12 +168,12 @@ def test_a_toleration_covers_a_taint_by_key_value_and_effect(toleration: Tolerat
 
 
 def test_an_equal_toleration_without_a_key_covers_taints_by_their_value_alone() -> None:
-    """As in kube-scheduler; the API server refuses such a toleration."""
-    assert Toleration().tolerates(Taint("dedicated", NO_SCHEDULE))  # whose value is as empty
+    """Check the behaviour of kube-scheduler, although the API server refuses such a toleration."""
+    assert Toleration().tolerates(Taint("dedicated", NO_SCHEDULE))  # its value is empty too
     assert not Toleration().tolerates(Taint("dedicated", NO_SCHEDULE, "gpu"))
 
 
-def test_the_first_taint_that_nothing_covers_is_told() -> None:
+def test_the_first_untolerated_taint_is_returned() -> None:
     soft = Taint("spot", PREFER_NO_SCHEDULE)
     batch = Taint("dedicated", NO_EXECUTE, "batch")
     taints = (soft, GPU, batch)

@@ -1,4 +1,4 @@
-"""Objects in shapes that other projects write and test, and what is read of them."""
+"""Objects in the forms that other projects write and test, and the values that are read."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def stored(name: str = "thing", **fields: Any) -> bytes:
         (7, 7),
     ],
 )
-def test_an_amount_may_be_spelled_in_many_ways(written: str | int, units: int) -> None:
+def test_an_amount_can_have_many_notations(written: str | int, units: int) -> None:
     node = decode_node(stored(status={"allocatable": {"memory": written}}))
     assert not node.meta.faults
     assert node.allocatable["memory"] == units
@@ -51,7 +51,7 @@ def test_a_part_of_a_core_is_rounded_up(written: str | int, units: int) -> None:
     assert decode_pod(encode(pod_json(requests={"cpu": written}))).requests["cpu"] == units  # type: ignore[dict-item]
 
 
-def test_a_node_with_all_that_a_kubelet_tells() -> None:
+def test_a_node_with_all_fields_of_a_kubelet_is_read() -> None:
     amounts = {
         "cpu": "3920m",
         "ephemeral-storage": "47093746742",
@@ -84,7 +84,7 @@ def test_a_node_with_all_that_a_kubelet_tells() -> None:
     assert not node.ready
 
 
-def test_a_pod_of_a_virtual_machine() -> None:
+def test_a_pod_of_a_virtual_machine_is_read() -> None:
     compute = {
         "name": "compute",
         "ports": [{"containerPort": 80, "hostPort": 0, "protocol": ""}],
@@ -151,19 +151,19 @@ def test_of_many_owners_the_first_that_is_the_controller_counts(references: list
         ("3scale.example.com/v1-beta", "My-Kind"),
     ],
 )
-def test_an_owner_may_be_of_any_kind_that_a_crd_may_name(api_version: str, kind: str) -> None:
-    """A kind with a small letter, and a version without a v, were refused."""
+def test_an_owner_can_be_of_any_kind_that_a_crd_can_have(api_version: str, kind: str) -> None:
+    """Guard against the refusal of a kind with a lower-case initial, or of a version without a v."""
     controller = {"apiVersion": api_version, "kind": kind, "name": "a"}
     assert reservation(owners=[{"controller": controller}]).problem == ""
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("apps", "A"), ("apps/", "A"), ("/v1", "A"), ("v1", "A-")])
-def test_an_owner_that_no_crd_may_name_is_refused(api_version: str, kind: str) -> None:
+def test_an_owner_of_a_kind_that_no_crd_can_have_is_refused(api_version: str, kind: str) -> None:
     controller = {"apiVersion": api_version, "kind": kind, "name": "a"}
     assert "spec.owners[0].controller" in reservation(owners=[{"controller": controller}]).problem
 
 
-def test_volumes_and_claims_as_provisioners_and_users_write_them() -> None:
+def test_volumes_and_claims_are_read_as_provisioners_and_users_write_them() -> None:
     spec: Json = {
         "accessModes": None,
         "capacity": {"storage": "1.5Ti"},
@@ -190,7 +190,7 @@ def test_volumes_and_claims_as_provisioners_and_users_write_them() -> None:
     assert (claim.size, claim.class_name, claim.bound) == (None, "", False)
 
 
-def test_a_class_and_the_drivers_of_a_node_with_nothing_optional() -> None:
+def test_a_storage_class_and_a_csi_node_without_optional_fields_are_read() -> None:
     kind = decode_storage_class(stored(provisioner="example.com/a", parameters=None, allowedTopologies=None))
     assert not kind.meta.faults
     assert (kind.waits, kind.provisions) == (False, True)

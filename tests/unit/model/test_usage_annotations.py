@@ -73,13 +73,13 @@ def test_a_time_of_another_zone_is_read() -> None:
         (level_text(p95=100.01), "windows.1h.cpu.p95 is 100.01, more than 100"),
     ],
 )
-def test_what_is_no_level_is_told_and_never_zero(text: str, problem: str) -> None:
+def test_an_invalid_level_is_unreadable_and_never_zero(text: str, problem: str) -> None:
     answer = decode_node_level(text)
     assert isinstance(answer, Unreadable)
     assert problem in answer.problem
 
 
-def test_a_pod_may_use_more_than_a_hundred_but_not_more_than_there_is() -> None:
+def test_the_use_of_a_pod_can_exceed_100_but_not_the_plausible_maximum() -> None:
     assert decode_pod_usage(level_text(max=101)) == PodUsage(NOON, {"1h": {"cpu": Stat(1, 101, 2)}})
     assert decode_pod_usage(level_text(max=100_001)) == Unreadable(
         "windows.1h.cpu.max is 100001, more than 100000"
@@ -97,11 +97,11 @@ def test_a_pod_may_use_more_than_a_hundred_but_not_more_than_there_is() -> None:
         (NOON + 181, Quality.INVALID),
     ],
 )
-def test_a_measurement_is_judged_by_its_time(at: float | None, expected: Quality) -> None:
+def test_the_quality_of_a_measurement_depends_on_its_time(at: float | None, expected: Quality) -> None:
     assert quality(at, now=NOON, staleness_seconds=180) is expected
 
 
-def test_values_of_cranes_are_read_and_written() -> None:
+def test_values_of_crane_scheduler_are_read_and_written() -> None:
     assert decode_crane("0.63012,2023-10-17T15:04:32Z") == CraneReading(0.63012, 1697555072.0)
     assert encode_crane(CraneReading(0.63012, 1697555072.9)) == "0.63012,2023-10-17T15:04:32Z"
     assert decode_crane_hot_value("3,2023-10-17T15:04:32Z") == CraneReading(3, 1697555072.0)
@@ -124,5 +124,5 @@ def test_values_of_cranes_are_read_and_written() -> None:
         ",2023-10-17T15:04:32Z",
     ],
 )
-def test_what_is_no_value_of_cranes_is_told_and_never_zero(text: str) -> None:
+def test_an_invalid_value_of_crane_scheduler_is_unreadable_and_never_zero(text: str) -> None:
     assert isinstance(decode_crane(text), Unreadable)

@@ -3,7 +3,7 @@ from tidelock.model.selectors import NodeSelectorTerm, Requirement
 from tidelock.model.water_level import decode_water_level
 
 
-def test_a_water_level_is_about_all_nodes_unless_it_selects_some() -> None:
+def test_a_water_level_applies_to_all_nodes_unless_it_selects_some() -> None:
     assert water_level().nodes is None
     assert water_level(nodeSelector={}).nodes is None
     assert water_level(nodeSelector={"matchLabels": {}, "matchExpressions": []}).nodes is None
@@ -19,7 +19,7 @@ def test_a_water_level_is_about_all_nodes_unless_it_selects_some() -> None:
     )
 
 
-def test_a_spec_that_cannot_be_read_is_a_problem_and_no_error() -> None:
+def test_an_unreadable_spec_is_a_problem_and_no_error() -> None:
     broken = decode_water_level(encode({"metadata": {"name": "all"}, "spec": {"source": {}, "windows": 1}}))
     assert broken.spec is None
     assert broken.nodes is None

@@ -37,7 +37,7 @@ def test_of_items_with_the_same_key_the_newest_is_kept() -> None:
     assert queue.take() == [("web", 2)]
 
 
-def test_with_the_identity_as_key_equal_objects_are_work_of_their_own() -> None:
+def test_with_the_identity_as_key_equal_objects_are_separate_items() -> None:
     queue = WorkQueue[list[int]](id)
     queue.add([])
     queue.add([])

@@ -1,4 +1,4 @@
-"""Of thousands of budgets few are held against a pod."""
+"""The index that compares a pod with only a few of thousands of budgets."""
 
 from builders import budget, encode, pod
 from tidelock.cluster.index.budgets import Budgets
@@ -13,13 +13,13 @@ def placed(each: Pod) -> Placed:
 
 
 def shunning(number: int) -> PodDisruptionBudget:
-    """Make a budget that selects nearly all pods in words of its own."""
+    """Build a budget that selects nearly all pods by a selector of its own."""
     selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}]}
     metadata = {"name": f"shunning-{number}", "namespace": "shop", "uid": f"u-{number}"}
     return decode_budget(encode({"metadata": metadata, "spec": {"selector": selector}}))
 
 
-def test_a_budget_for_each_workload_is_held_against_its_pods_alone() -> None:
+def test_budgets_of_workloads_are_only_compared_with_their_own_pods() -> None:
     budgets = Budgets()
     for number in range(1000):
         labels = {"app.kubernetes.io/part-of": "shop", "app": f"app-{number}"}
@@ -31,7 +31,7 @@ def test_a_budget_for_each_workload_is_held_against_its_pods_alone() -> None:
     assert violating(budgets, [placed(one)]) == [True]
 
 
-def test_a_pod_that_too_many_budgets_may_be_about_counts_as_protected() -> None:
+def test_a_pod_with_too_many_budgets_to_compare_counts_as_protected() -> None:
     budgets = Budgets()
     for number in range(1000):
         budgets.upsert(None, shunning(number))

@@ -22,7 +22,7 @@ def small() -> Cache:
     return cache
 
 
-def test_tallies_that_nobody_asks_for_are_given_up() -> None:
+def test_tallies_without_queries_are_dropped() -> None:
     cache = small()
     first = PodCountQuery((Choice(None, WEB),))
     assert cache.pod_counts.of(first).tolist() == [0, 0, 0]
@@ -44,7 +44,7 @@ def test_a_narrow_snapshot_has_the_labels_of_its_rows() -> None:
 
 
 def test_values_that_no_node_has_any_more_are_forgotten() -> None:
-    """Where nodes come and go for weeks, their host names must not pile up."""
+    """Check that host names do not accumulate while nodes come and go for weeks."""
     columns = small().columns
     columns.labels.of(ZONE)
     for number in range(3 * labels._SPARE_VALUES):
@@ -54,7 +54,7 @@ def test_values_that_no_node_has_any_more_are_forgotten() -> None:
     assert len(columns.labels.of(ZONE).values) <= 2 * 3 + labels._SPARE_VALUES
 
 
-def test_keys_that_nobody_asks_for_are_forgotten() -> None:
+def test_label_keys_without_queries_are_forgotten() -> None:
     columns = small().columns
     columns.put(node("a", labels={f"key-{number}": "x" for number in range(2 * labels._KEYS)}))
     for number in range(2 * labels._KEYS):
@@ -63,8 +63,8 @@ def test_keys_that_nobody_asks_for_are_forgotten() -> None:
     assert len(columns.labels._coded) == labels._KEYS
 
 
-def test_keys_that_no_node_has_are_not_kept() -> None:
-    """A pod with 5,000 terms of node affinity had all nodes looked at for each."""
+def test_label_keys_that_no_node_has_are_not_kept() -> None:
+    """Guard against a pass over all nodes for each of 5,000 terms of a pod's node affinity."""
     columns = small().columns
     label = columns.labels.of("none")
 
@@ -93,7 +93,7 @@ def test_label_values_that_no_pod_has_any_more_are_forgotten() -> None:
     assert len(cache.pod_counts._pods._coded["app"].code_of) == 2
 
 
-def test_what_a_tally_is_made_from_does_not_outlive_its_pods() -> None:
+def test_label_codes_are_dropped_with_the_last_pod_that_has_the_key() -> None:
     cache = small()
     cache.assume(pod(labels={"app": "web"}, namespace="ci-1"), "a")
     assert cache.pod_counts.of(PodCountQuery((Choice(frozenset({"ci-1"}), WEB),))).sum() == 1
@@ -105,7 +105,7 @@ def test_what_a_tally_is_made_from_does_not_outlive_its_pods() -> None:
 
 
 def test_a_new_label_of_a_bound_pod_moves_it_to_another_tally() -> None:
-    """It takes as much of its node as before, so nothing else would count it again."""
+    """Check that a change of labels alone counts a pod again, although its requests stay the same."""
     cache = small()
     web, api = (PodCountQuery((Choice(None, Selection((("app", app),))),)) for app in ("web", "api"))
     cache.upsert(pod(labels={"app": "web"}, node_name="b"))
@@ -116,8 +116,8 @@ def test_a_new_label_of_a_bound_pod_moves_it_to_another_tally() -> None:
     assert [cache.pod_counts.of(query).sum() for query in (web, api)] == [0, 1]
 
 
-def test_terms_that_no_pod_carries_any_more_are_forgotten() -> None:
-    """Without any, a pod that comes is not even looked at."""
+def test_terms_that_no_pod_has_any_more_are_forgotten() -> None:
+    """Check that no terms are left, so new pods are not compared with any."""
     cache = small()
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -132,7 +132,7 @@ def test_terms_that_no_pod_carries_any_more_are_forgotten() -> None:
 
 
 def carrier(name: str, count: int, key: str = ZONE) -> Any:
-    """Make a pod that shuns all pods of all namespaces, in so many different words."""
+    """Build a pod with different anti-affinity terms, each against all pods of all namespaces."""
     terms = [
         {
             "topologyKey": key,
@@ -146,7 +146,7 @@ def carrier(name: str, count: int, key: str = ZONE) -> Any:
 
 
 def test_thousands_of_terms_of_one_pod_are_summed_up_by_topology_key() -> None:
-    """Each was spread over the domains by itself, which took 1.2 s of every other pod's decision."""
+    """Guard against a separate sum for each term, which took 1.2 s in the decision of every other pod."""
     cache = small()
     cache.assume(carrier("web-0", 1000), "a")
     cache.assume(carrier("web-1", 10), "b")
@@ -156,7 +156,7 @@ def test_thousands_of_terms_of_one_pod_are_summed_up_by_topology_key() -> None:
     assert {key: sums.tolist() for key, sums in found.items()} == {ZONE: [1000, 10, 0]}
 
 
-def test_a_term_whose_topology_key_no_node_has_costs_nothing() -> None:
+def test_a_term_with_a_topology_key_that_no_node_has_costs_nothing() -> None:
     cache = small()
     cache.assume(carrier("web-0", 300, key="example.com/none"), "a")
 
@@ -179,8 +179,8 @@ def test_a_term_of_many_pods_follows_them_and_their_nodes() -> None:
     assert (len(sums), sums.sum(), sums[0], sums[7]) == (99, 98, 1, 0)
 
 
-def test_a_choice_of_every_kind_selects_what_its_selectors_match() -> None:
-    """All placed pods are looked at at once: 200 terms beside 10,000 pods took 15 s one by one."""
+def test_a_choice_of_every_kind_selects_the_pods_that_its_selectors_match() -> None:
+    """Check the comparison with all placed pods at once. One by one, 200 terms and 10,000 pods took 15 s."""
     random = Random(1)  # noqa: S311 -- reproducible, not secret
     cache = small()
     placed = []
@@ -211,7 +211,7 @@ def test_a_choice_of_every_kind_selects_what_its_selectors_match() -> None:
         assert cache.pod_counts.of(query).tolist() == [expected[name] for name in "abc"]
 
 
-def test_a_term_leaves_nothing_on_a_node_that_goes() -> None:
+def test_a_term_leaves_nothing_on_a_removed_node() -> None:
     cache = small()
     cache.assume(carrier("web-0", 1), "a")
     cache.assume(carrier("web-1", 1), "c")

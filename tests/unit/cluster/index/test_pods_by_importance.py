@@ -1,4 +1,4 @@
-"""The pods of nodes as preemption looks at them, laid out again when they have changed."""
+"""The pods of nodes by importance, as preemption needs them, which are laid out again after a change."""
 
 from math import inf
 from typing import Any
@@ -50,7 +50,7 @@ def test_no_nodes_have_no_pods() -> None:
     assert residents.of(np.zeros(0, np.intp)).there.shape == (0, 0)
 
 
-def test_a_node_follows_its_pods_wherever_its_row_is() -> None:
+def test_the_pods_of_a_node_are_found_wherever_its_row_is() -> None:
     cache, residents = cluster("node-a", "node-b")
     put(cache, "one")
     put(cache, "two", "node-b")
@@ -70,16 +70,16 @@ def test_a_node_follows_its_pods_wherever_its_row_is() -> None:
     assert crew.there.sum(axis=1).tolist() == [0, 6]
 
     put(cache, "one", status={"startTime": format_instant(NOW - 5)})
-    assert residents.of(both).started[1, 0] == NOW - 5, "it has not moved, and yet it has changed"
+    assert residents.of(both).started[1, 0] == NOW - 5, "the pod has changed on the same node"
 
 
-def test_new_resources_and_many_kinds_of_pods_are_laid_out_anew(monkeypatch: Any) -> None:
+def test_new_resources_and_many_kinds_of_pods_are_laid_out_again(monkeypatch: Any) -> None:
     cache, residents = cluster("node-a")
     rows = np.arange(1)
     put(cache, "one", requests={"cpu": "1"})
     before = residents.of(rows).amounts
     put(cache, "two", requests={"cpu": "1", "example.com/gpu": "3"}, priority=5)
-    assert residents.of(rows).amounts.shape[2] == before.shape[2], "no node has any"
+    assert residents.of(rows).amounts.shape[2] == before.shape[2], "no node has the resource"
     cache.put_node(node("node-a", **{"example.com/gpu": "4"}))
     after = residents.of(rows).amounts
     assert after.shape[2] > before.shape[2]

@@ -22,7 +22,7 @@ def cpu_of(scene: Scene, sums: Sums) -> list[float]:
     return found
 
 
-def test_pods_may_go_between_the_slices_of_a_reading() -> None:
+def test_pods_can_be_removed_between_the_slices_of_a_reading() -> None:
     scene = Scene(node("node-a"), node("node-b"))
     followed = follow_expected_use(scene.handle, estimate=likely, measured=True).summed(own_use(900))
     for name, where in (("one", "node-a"), ("two", "node-a"), ("three", "node-b")):
@@ -38,7 +38,7 @@ def test_pods_may_go_between_the_slices_of_a_reading() -> None:
     assert cpu_of(scene, followed) == [3000]
 
 
-def test_who_goes_by_estimates_alone_takes_nothing_from_a_reading() -> None:
+def test_expected_use_from_estimates_alone_ignores_a_reading() -> None:
     scene = Scene(node("node-a"))
     followed = follow_expected_use(scene.handle, estimate=likely, history=False).summed(uncovered)
     scene.cache.assume(pod("one"), "node-a")

@@ -30,7 +30,7 @@ def test_levels_are_laid_out_by_window_resource_and_node() -> None:
     assert levels.capacity.tolist() == [[4000, 4000], [16 * 2**30] * 2]
 
 
-def test_what_is_not_there_or_cannot_be_read_is_no_number() -> None:
+def test_a_missing_or_unreadable_level_is_nan() -> None:
     _, levels = followed(node("node-a"), node("node-b", annotations={NODE_LEVEL: "rubbish"}))
     assert levels.at.tolist() == [NEVER, np.inf]
     assert np.isnan(levels.use("mean")).all()
@@ -40,7 +40,7 @@ def test_what_is_not_there_or_cannot_be_read_is_no_number() -> None:
 @pytest.mark.parametrize(
     ("now", "fresh"), [(NOW - 181, False), (NOW - 180, True), (NOW + 180, True), (NOW + 181, False)]
 )
-def test_freshness_goes_by_the_clock(now: float, fresh: bool) -> None:
+def test_freshness_depends_on_the_distance_from_the_current_time(now: float, fresh: bool) -> None:
     _, levels = followed(measured("node-a"))
     assert levels.fresh(now, 180).tolist() == [fresh]
     assert levels.fresh(now, np.array([180.0])).tolist() == [fresh]
@@ -88,7 +88,7 @@ def test_views_refuse_to_be_written() -> None:
         ({"1h": 2, "1d": 3}, [2, 2, 3]),
     ],
 )
-def test_a_missing_window_is_taken_from_the_next_longer_one_else_the_next_shorter(
+def test_a_missing_window_is_filled_from_the_next_longer_or_then_the_next_shorter_one(
     there: dict[str, float], expected: list[float]
 ) -> None:
     windows = {window: {"cpu": Stat(value, value, value)} for window, value in there.items()}
@@ -101,5 +101,5 @@ def test_a_missing_window_is_taken_from_the_next_longer_one_else_the_next_shorte
     assert np.array_equal(bridged(sparse)[:, :, 0], np.array([expected, [1.0, 2.0, 3.0]]), equal_nan=True)
 
 
-def test_means_of_whole_measurements_are_read_off() -> None:
+def test_means_of_complete_measurements_are_returned_unchanged() -> None:
     assert list(means(usage(1, 2))) == [1, 2] * 3

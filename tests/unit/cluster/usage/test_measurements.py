@@ -18,7 +18,7 @@ class Counting:
             yield
 
 
-def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
+def test_all_readers_take_over_a_reading_in_slices() -> None:
     readings, reader = Measurements(), Counting()
     readings.read_by(reader)
     uses = MeasuredUses({f"uid-{number}": pod_use(1, at=NOW - number) for number in range(5)}, {})
@@ -32,7 +32,7 @@ def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
     assert readings.at == NOW
 
 
-def test_history_of_workloads_is_no_reading_of_pods_and_time_does_not_run_back() -> None:
+def test_workload_history_does_not_set_the_reading_time_which_never_goes_back() -> None:
     readings = Measurements()
     history = {WorkloadKey("Job", "shop", "sums"): usage(1, at=NOW)}
     at_once(readings.take(MeasuredUses({}, history)))

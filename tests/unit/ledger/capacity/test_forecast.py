@@ -1,4 +1,4 @@
-"""When what is known to end leaves room."""
+"""Forecasts of free capacity by known ends."""
 
 from typing import Any
 
@@ -14,7 +14,11 @@ from unit.ledger.ledger import LedgerScene
 
 @pytest.fixture
 def ledger() -> LedgerScene:
-    """Two nodes of 4 cpu. Locks of 3 and 1 end on the first after 60 and 90 s, one of 4 elsewhere."""
+    """Return a ledger with two nodes of 4 cpu, which reservations fill.
+
+    On node-a a reservation of 3 cpu ends after 60 s and one of 1 cpu after 90 s. On node-b one of 4 cpu ends
+    after 300 s.
+    """
     ledger = LedgerScene()
     ledger.active("a", resources={"cpu": "3"}, ttlSeconds=60)
     ledger.active("b", resources={"cpu": "1"}, ttlSeconds=90)
@@ -30,19 +34,19 @@ def earliest(ledger: LedgerScene, wanted: Resources, node: str = "", at: float =
     return ledger.ledger.forecast(at).earliest(wanted, node)
 
 
-def test_the_first_end_that_leaves_enough_on_one_node_counts(ledger: LedgerScene) -> None:
+def test_the_first_end_that_frees_enough_capacity_of_one_node_counts(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1)) == (NOW + 60, "node-a")
     assert earliest(ledger, cpu(3)) == (NOW + 60, "node-a")
     assert earliest(ledger, cpu(4)) == (NOW + 90, "node-a")
     assert earliest(ledger, cpu(5)) is None
 
 
-def test_a_node_can_be_asked_for(ledger: LedgerScene) -> None:
+def test_the_forecast_can_be_limited_to_one_node(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1), "node-b") == (NOW + 300, "node-b")
     assert earliest(ledger, cpu(1), "node-z") is None
 
 
-def test_every_resource_has_to_be_there(ledger: LedgerScene) -> None:
+def test_every_resource_must_be_free(ledger: LedgerScene) -> None:
     gpu: dict[str, Any] = {"example.com/gpu": "1"}
     ledger.put_node(cpu="4", **gpu)
     ledger.active("d", resources={"example.com/gpu": "1"}, ttlSeconds=75)
@@ -50,7 +54,7 @@ def test_every_resource_has_to_be_there(ledger: LedgerScene) -> None:
     assert earliest(ledger, {"example.com/fpga": 1}) is None
 
 
-def test_what_is_free_is_so_now_on_the_node_whose_name_comes_first(ledger: LedgerScene) -> None:
+def test_free_capacity_is_found_now_on_the_first_node_by_name(ledger: LedgerScene) -> None:
     for name in ("node-d", "node-c"):
         ledger.put_node(name)
     assert earliest(ledger, cpu(4)) == (NOW, "node-c")
@@ -61,7 +65,7 @@ def test_a_cordoned_node_is_left_out(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1)) == (NOW + 300, "node-b")
 
 
-def test_what_ought_to_be_gone_may_stay_for_ever(ledger: LedgerScene) -> None:
+def test_a_reservation_beyond_its_end_counts_as_there_for_ever(ledger: LedgerScene) -> None:
     assert earliest(ledger, cpu(1), at=NOW + 90) == (NOW + 300, "node-b")
 
 
@@ -78,8 +82,8 @@ def test_a_pod_with_a_deadline_leaves_and_one_without_stays() -> None:
     assert earliest(ledger, cpu(3)) is None
 
 
-def test_windows_that_share_room_count_as_if_they_were_there_at_once() -> None:
-    """Who waits for the end of one may find the other there by then."""
+def test_windows_that_share_capacity_count_as_simultaneous() -> None:
+    """Check that capacity is only free after both windows: when the first ends, the second begins."""
     ledger = LedgerScene("node-a")
     for name, after, seconds in (("first", 100, 100), ("second", 200, 100)):
         begins = format_instant(NOW + after)
@@ -89,6 +93,6 @@ def test_windows_that_share_room_count_as_if_they_were_there_at_once() -> None:
     assert start.at >= NOW + 300
 
 
-def test_memory_is_told_apart_from_cpu(ledger: LedgerScene) -> None:
+def test_memory_and_cpu_are_forecast_separately(ledger: LedgerScene) -> None:
     ledger.active("d", resources={"memory": "15Gi"}, ttlSeconds=200)
     assert earliest(ledger, cpu(1) | {"memory": 8 * 2**30}) == (NOW + 200, "node-a")

@@ -1,4 +1,4 @@
-"""Sets of locks of which one is chosen."""
+"""Sets of alternative reservations. One of each set is chosen, and the others end."""
 
 from itertools import permutations
 
@@ -31,7 +31,7 @@ def phases(ledger: LedgerScene) -> dict[str, Phase]:
     return {key.name: entry.phase for key, entry in ledger.ledger.entries.items()}
 
 
-def test_when_one_is_active_the_others_end_in_the_same_step(ledger: LedgerScene) -> None:
+def test_when_one_alternative_is_active_the_others_end_in_the_same_step(ledger: LedgerScene) -> None:
     waiting = ledger.reservation("b", owner="web-1", **SET)
     ledger.active("a", **SET)
     assert (waiting.phase, waiting.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)
@@ -39,7 +39,7 @@ def test_when_one_is_active_the_others_end_in_the_same_step(ledger: LedgerScene)
     assert waiting.key not in ledger.ledger.waiting_reservations.waiting
 
 
-def test_in_two_phases_all_hold_until_one_is_committed(ledger: LedgerScene) -> None:
+def test_two_phase_alternatives_hold_capacity_until_one_is_committed(ledger: LedgerScene) -> None:
     for name, node in (("a", "node-a"), ("b", "node-b")):
         ledger.active(name, node, **TWO_PHASES)
     ledger.ledger.advance(NOW)
@@ -54,8 +54,8 @@ def test_in_two_phases_all_hold_until_one_is_committed(ledger: LedgerScene) -> N
     ]
 
 
-def test_a_set_takes_no_more_than_can_be_ended_in_one_step() -> None:
-    """Each change had all of the set be looked at: 5,000 took 3.9 s in one step."""
+def test_a_set_has_at_most_as_many_members_as_can_be_ended_in_one_step() -> None:
+    """Guard against an unlimited set: each change looks at all members, and 5,000 took 3.9 s in one step."""
     ledger = LedgerScene()
     for number in range(MOST_ALTERNATIVES):
         assert ledger.reservation(f"lock-{number:03}", **SET).phase is Phase.PENDING
@@ -70,7 +70,7 @@ def test_a_set_takes_no_more_than_can_be_ended_in_one_step() -> None:
     assert (late.phase, late.message) == (Phase.REJECTED, text)
 
 
-def test_one_that_is_too_much_for_a_set_stays_so() -> None:
+def test_a_reservation_beyond_the_limit_of_a_set_stays_rejected() -> None:
     ledger = LedgerScene()
     for number in range(MOST_ALTERNATIVES):
         ledger.reservation(f"lock-{number:03}", **SET)
@@ -85,7 +85,7 @@ def test_one_that_is_too_much_for_a_set_stays_so() -> None:
     assert (late.phase, late.message) == (Phase.REJECTED, text)
 
 
-def test_of_two_that_are_committed_in_one_step_the_first_in_line_wins(ledger: LedgerScene) -> None:
+def test_of_two_alternatives_committed_in_one_step_the_first_by_order_is_chosen(ledger: LedgerScene) -> None:
     for name, priority in (("a", 0), ("b", 5)):
         ledger.active(name, priority=priority, **TWO_PHASES)
     for name in ("a", "b"):
@@ -94,24 +94,24 @@ def test_of_two_that_are_committed_in_one_step_the_first_in_line_wins(ledger: Le
     assert phases(ledger) == {"a": Phase.EXPIRED, "b": Phase.ACTIVE}
 
 
-def test_whose_owner_is_bound_is_chosen_committed_or_not(ledger: LedgerScene) -> None:
+def test_an_alternative_with_a_bound_owner_is_chosen_even_if_it_is_not_committed(ledger: LedgerScene) -> None:
     ledger.active("a", owner="web-0", **TWO_PHASES)
     ledger.active("b", owner="web-1", **TWO_PHASES)
     ledger.consume(pod("web-1"))
     assert phases(ledger) == {"a": Phase.EXPIRED, "b": Phase.CONSUMED}
 
 
-def test_a_pod_that_owns_all_of_a_set_consumes_all(ledger: LedgerScene) -> None:
+def test_a_pod_that_owns_all_alternatives_consumes_all(ledger: LedgerScene) -> None:
     for name in ("a", "b"):
         ledger.active(name, **TWO_PHASES)
     ledger.consume(pod("web-0"))
     assert phases(ledger) == {"a": Phase.CONSUMED, "b": Phase.CONSUMED}
 
 
-def test_one_that_is_back_from_another_pod_is_over_when_its_owner_has_taken_the_choice(
+def test_an_unclaimed_alternative_ends_when_its_owner_consumes_another(
     ledger: LedgerScene,
 ) -> None:
-    """It would be consumed though it had ended before."""
+    """Guard against the consumption of an alternative that has ended before."""
     either: Json = {"owners": [{"pod": {"name": "web-1"}}, {"pod": {"name": "web-2"}}]}
     ledger.active("a", **TWO_PHASES | either)
     ledger.active("b", **TWO_PHASES | either)
@@ -123,7 +123,9 @@ def test_one_that_is_back_from_another_pod_is_over_when_its_owner_has_taken_the_
     assert phases(ledger) == {"a": Phase.CONSUMED, "b": Phase.EXPIRED}
 
 
-def test_a_claim_wins_over_another_s_choice_and_ends_with_it_if_it_fails(ledger: LedgerScene) -> None:
+def test_a_claimed_alternative_ends_after_another_is_chosen_only_if_the_claim_fails(
+    ledger: LedgerScene,
+) -> None:
     claimed = ledger.active("a", owner="web-0", **TWO_PHASES)
     ledger.active("b", owner="web-1", **TWO_PHASES)
     ledger.ledger.claims.claim(pod("web-0"), "node-a", NOW)
@@ -135,7 +137,7 @@ def test_a_claim_wins_over_another_s_choice_and_ends_with_it_if_it_fails(ledger:
     assert ledger.reserved() == 1000
 
 
-def test_who_comes_late_to_a_choice_ends_at_once(ledger: LedgerScene) -> None:
+def test_an_alternative_that_is_added_after_the_choice_ends_at_once(ledger: LedgerScene) -> None:
     ledger.active("a", **SET)
     late = ledger.reservation("b", **SET)
     assert ledger.ledger.next_deadline() == 0.0
@@ -143,7 +145,7 @@ def test_who_comes_late_to_a_choice_ends_at_once(ledger: LedgerScene) -> None:
     assert late.reason == reasons.ANOTHER_CHOSEN
 
 
-def test_a_choice_that_is_over_stands_in_nobody_s_way(ledger: LedgerScene) -> None:
+def test_an_ended_choice_does_not_affect_later_alternatives(ledger: LedgerScene) -> None:
     ledger.active("a", ttlSeconds=10, **SET)
     ledger.ledger.advance(NOW + 10)
     next_one = ledger.active("b", at=NOW + 11, **SET)
@@ -151,14 +153,16 @@ def test_a_choice_that_is_over_stands_in_nobody_s_way(ledger: LedgerScene) -> No
     assert next_one.phase is Phase.ACTIVE
 
 
-def test_what_is_planned_is_chosen_when_it_begins_and_ends_when_another_is(ledger: LedgerScene) -> None:
+def test_a_planned_alternative_is_chosen_when_its_window_begins_and_the_others_end(
+    ledger: LedgerScene,
+) -> None:
     later = [ledger.active(name, startAt=format_instant(NOW + 100), **SET) for name in "ab"]
     assert {each.phase for each in later} == {Phase.PLANNED}
     ledger.ledger.advance(NOW + 100)
     assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.EXPIRED}
 
 
-def test_sets_of_other_names_and_namespaces_are_others(ledger: LedgerScene) -> None:
+def test_sets_are_separate_by_name_and_namespace(ledger: LedgerScene) -> None:
     ledger.active("a", **SET)
     ledger.active("b", anyOf="database")
     ledger.active("c")
@@ -167,7 +171,7 @@ def test_sets_of_other_names_and_namespaces_are_others(ledger: LedgerScene) -> N
     assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.ACTIVE, "c": Phase.ACTIVE, "d": Phase.PENDING}
 
 
-def test_one_that_is_deleted_is_in_no_set(ledger: LedgerScene) -> None:
+def test_a_deleted_alternative_leaves_its_set(ledger: LedgerScene) -> None:
     ledger.active("a", **SET)
     ledger.ledger.remove(ledger.entry("a").reservation)
     left = ledger.active("b", **SET)
@@ -176,16 +180,16 @@ def test_one_that_is_deleted_is_in_no_set(ledger: LedgerScene) -> None:
 
 
 def stored(ledger: LedgerScene, name: str, **spec: object) -> Reservation:
-    """Give a lock as the API server has it, with the status that a ledger has written."""
+    """Build a reservation as the API server stores it, with the status that a ledger has rendered."""
     status = render_reservation(ledger.entry(name), NOW)
     return decode_reservation(encode(reservation_json(name, status=status, **TWO_PHASES | spec)))
 
 
 @pytest.mark.parametrize("order", [*permutations("abc")], ids="".join)
-def test_the_next_process_finds_the_same_choice_in_any_order(
+def test_the_next_process_restores_the_same_choice_in_any_order(
     ledger: LedgerScene, order: tuple[str, ...]
 ) -> None:
-    """The first one had chosen b, and ended before it wrote that the others are over."""
+    """Check a restart after b was chosen, and before the ends of the others were written."""
     for name in "abc":
         ledger.active(name, **TWO_PHASES)
     ledger.edit("b", **committed("b"))
@@ -207,10 +211,10 @@ def test_the_next_process_finds_the_same_choice_in_any_order(
     assert successor.ledger.entries[Key("shop", "a")].message.startswith("b was chosen")
 
 
-def test_who_was_chosen_first_and_loses_its_room_ends_beside_another_that_was_taken(
+def test_a_chosen_alternative_that_loses_its_capacity_ends_if_another_is_consumed(
     ledger: LedgerScene,
 ) -> None:
-    """It waited for room again, and was given it beside the one whose owner was bound."""
+    """Guard against a second active alternative: the preempted one waited and got capacity again."""
     first = ledger.active("a", owner="web-0", **SET)
     ledger.reservation("b", owner="web-1", **SET)
     ledger.consume(pod("web-1"))

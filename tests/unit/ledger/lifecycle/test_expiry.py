@@ -1,4 +1,4 @@
-"""The end of a lock's time, and of its object's."""
+"""The expiry of reservations, and the removal of their objects."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def ledger() -> LedgerScene:
     return LedgerScene()
 
 
-def test_a_lock_frees_its_room_at_the_instant_itself(ledger: LedgerScene) -> None:
+def test_a_reservation_frees_its_capacity_exactly_at_its_expiry(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=60)
     freed = ledger.columns.freed
     assert ledger.ledger.next_deadline() == NOW + 60
@@ -31,7 +31,7 @@ def test_a_lock_frees_its_room_at_the_instant_itself(ledger: LedgerScene) -> Non
     assert ledger.ledger.ownership.of(OWNER) == []
 
 
-def test_a_late_expiry_tells_when_it_was_due(ledger: LedgerScene) -> None:
+def test_a_late_expiry_records_when_it_was_due(ledger: LedgerScene) -> None:
     ledger.active(ttlSeconds=60)
     ledger.ledger.advance(NOW + 61)
     change = ledger.ledger.effects.transitions[-1]
@@ -47,7 +47,7 @@ def test_a_claim_wins_over_expiry(ledger: LedgerScene) -> None:
     assert entry.phase is Phase.CONSUMED
 
 
-def test_locks_expire_in_the_order_of_their_instants(ledger: LedgerScene) -> None:
+def test_reservations_expire_in_the_order_of_their_expiries(ledger: LedgerScene) -> None:
     ledger.active("late", ttlSeconds=20)
     ledger.active("early", ttlSeconds=10)
     ledger.ledger.effects.transitions.clear()
@@ -55,8 +55,8 @@ def test_locks_expire_in_the_order_of_their_instants(ledger: LedgerScene) -> Non
     assert [change.meta.name for change in ledger.ledger.effects.transitions] == ["early", "late"]
 
 
-def test_many_locks_that_end_at_the_same_instant_take_several_steps() -> None:
-    """All that one tenant had end at an instant ended in one step: 50,000 took 2.4 s."""
+def test_many_reservations_that_end_at_one_instant_take_several_steps() -> None:
+    """Guard against one step for all reservations that a tenant ends at one instant: 50,000 took 2.4 s."""
     ledger = LedgerScene()
     for number in range(1500):
         ledger.reservation(
@@ -82,7 +82,7 @@ def test_an_edit_moves_the_expiry_but_not_its_beginning(ledger: LedgerScene) -> 
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_edit_that_puts_the_expiry_in_the_past_ends_the_lock(ledger: LedgerScene, held: bool) -> None:
+def test_an_edit_with_an_expiry_in_the_past_ends_the_reservation(ledger: LedgerScene, held: bool) -> None:
     entry = ledger.active() if held else ledger.reservation()
     ledger.edit(ttlSeconds=None, expireAt=format_instant(NOW + 5), at=NOW + 10)
     assert (entry.phase, ledger.reserved()) == (Phase.EXPIRED, 0)
@@ -113,7 +113,7 @@ AT_EXPIRE_AT = {"ttlSeconds": None, "expireAt": format_instant(END)}
         ),
     ],
 )
-def test_an_object_goes_at_its_time(
+def test_an_object_is_removable_at_its_time(
     ledger: LedgerScene, phase: Phase, spec: dict[str, Any], removable_at: float | None
 ) -> None:
     entry = ledger.reservation(**spec)
@@ -123,13 +123,13 @@ def test_an_object_goes_at_its_time(
     assert deadlines.next_due(entry) == removable_at
 
 
-def test_an_object_whose_spec_was_never_readable_stays(ledger: LedgerScene) -> None:
+def test_an_object_with_a_spec_that_was_never_readable_stays(ledger: LedgerScene) -> None:
     entry = ledger.reservation(owners=[])
     assert (entry.phase, entry.finished_at, deadlines.removable_at(entry)) == (Phase.REJECTED, NOW, None)
     assert lifetime.expiry_from(entry, NOW) is None
 
 
-def test_a_tombstone_is_taken_up_when_it_may_go(ledger: LedgerScene) -> None:
+def test_a_retained_reservation_is_due_when_it_is_removable(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain", ttlSecondsAfterFinished=30)
     ledger.consume(OWNER, "node-a")
     ledger.ledger.effects.statuses.clear()
@@ -140,7 +140,7 @@ def test_a_tombstone_is_taken_up_when_it_may_go(ledger: LedgerScene) -> None:
     assert ledger.ledger.next_deadline() is None
 
 
-def test_what_a_tombstone_locked_is_not_locked_again_by_an_edit(ledger: LedgerScene) -> None:
+def test_an_edit_of_an_ended_retained_reservation_reserves_nothing(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain")
     ledger.ledger.advance(NOW + 600)
     ledger.edit(ttlSeconds=6000, ttlSecondsAfterFinished=60, at=NOW + 601)

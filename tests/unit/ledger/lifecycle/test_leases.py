@@ -1,4 +1,4 @@
-"""Leases: locks whose holders have to renew them."""
+"""Leases: reservations that their holders must renew."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def conditions(status: Json) -> dict[str, tuple[str, str, str]]:
     return {each["type"]: (each["status"], each["reason"], each["message"]) for each in status["conditions"]}
 
 
-def test_a_lock_that_is_not_renewed_lapses_and_is_then_lost(ledger: LedgerScene) -> None:
+def test_a_lease_that_is_not_renewed_lapses_and_then_the_reservation_expires(ledger: LedgerScene) -> None:
     entry = ledger.active(lease=LEASE)
     assert events(ledger) == [Event.ADMIT]
     assert ledger.ledger.next_deadline() == LAPSE
@@ -55,7 +55,7 @@ def test_a_lock_that_is_not_renewed_lapses_and_is_then_lost(ledger: LedgerScene)
     ) == (Event.FORFEIT, LOSS)
 
 
-def test_the_grace_is_told_while_the_lock_still_holds(ledger: LedgerScene) -> None:
+def test_conditions_show_the_grace_period_while_the_capacity_is_still_held(ledger: LedgerScene) -> None:
     entry = ledger.active(lease=LEASE)
     ledger.ledger.advance(LAPSE)
     status = render_reservation(entry, LAPSE)
@@ -71,7 +71,7 @@ def test_the_grace_is_told_while_the_lock_still_holds(ledger: LedgerScene) -> No
 
 
 @pytest.mark.parametrize("skew", [-1000, 0, 1000])
-def test_a_renewal_counts_from_when_it_is_seen_whatever_the_clock_of_the_holder(
+def test_a_renewal_counts_from_when_it_is_seen_whatever_the_holders_clock_shows(
     ledger: LedgerScene, skew: float
 ) -> None:
     entry = ledger.active(lease=LEASE)
@@ -81,7 +81,7 @@ def test_a_renewal_counts_from_when_it_is_seen_whatever_the_clock_of_the_holder(
     assert events(ledger) == [Event.ADMIT]
 
 
-def test_a_renewal_within_the_grace_saves_the_lock(ledger: LedgerScene) -> None:
+def test_a_renewal_within_the_grace_period_keeps_the_reservation(ledger: LedgerScene) -> None:
     entry = ledger.active(lease=LEASE)
     ledger.ledger.advance(LAPSE)
     ledger.edit(at=NOW + 35, **renewed(NOW + 35))
@@ -96,14 +96,14 @@ def test_the_same_renew_time_is_no_renewal(ledger: LedgerScene) -> None:
     assert ledger.ledger.next_deadline() == LAPSE
 
 
-def test_without_grace_a_lock_is_lost_when_it_lapses(ledger: LedgerScene) -> None:
+def test_without_a_grace_period_a_reservation_expires_when_its_lease_lapses(ledger: LedgerScene) -> None:
     entry = ledger.active(lease={"durationSeconds": 30, "graceSeconds": 0})
     ledger.ledger.advance(LAPSE)
     assert entry.phase is Phase.EXPIRED
     assert events(ledger) == [Event.ADMIT, Event.LAPSE, Event.FORFEIT]
 
 
-def test_a_waiting_lock_goes_with_its_holder(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_expires_with_its_lease(ledger: LedgerScene) -> None:
     entry = ledger.reservation(lease=LEASE, pendingDeadlineSeconds=600)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.ledger.advance(LAPSE)
@@ -114,7 +114,7 @@ def test_a_waiting_lock_goes_with_its_holder(ledger: LedgerScene) -> None:
     assert (entry.phase, ledger.ledger.waiting_reservations.waiting) == (Phase.EXPIRED, {})
 
 
-def test_a_renewal_neither_tries_a_waiting_lock_again_nor_brings_a_rejected_one_back(
+def test_a_renewal_neither_retries_a_waiting_reservation_nor_revives_a_rejected_one(
     ledger: LedgerScene,
 ) -> None:
     entry = ledger.reservation(lease=LEASE, pendingDeadlineSeconds=25)
@@ -130,7 +130,9 @@ def test_a_renewal_neither_tries_a_waiting_lock_again_nor_brings_a_rejected_one_
 
 
 @pytest.mark.parametrize(("ttl", "reason"), [(35, reasons.EXPIRED), (45, reasons.LEASE_EXPIRED)])
-def test_of_expiry_and_loss_the_first_comes(ledger: LedgerScene, ttl: int, reason: str) -> None:
+def test_the_earlier_of_expiry_and_lease_loss_ends_the_reservation(
+    ledger: LedgerScene, ttl: int, reason: str
+) -> None:
     entry = ledger.active(lease=LEASE, ttlSeconds=ttl)
     ledger.ledger.advance(LAPSE)
     ledger.ledger.advance(NOW + 100)
@@ -147,7 +149,7 @@ def test_a_claim_wins_over_the_loss_of_the_lease(ledger: LedgerScene) -> None:
 
 
 @pytest.mark.parametrize("lapses", [True, False])
-def test_after_a_failed_binding_the_lease_counts_as_if_there_had_been_none(
+def test_after_a_failed_binding_the_lease_counts_as_if_there_was_no_claim(
     ledger: LedgerScene, lapses: bool
 ) -> None:
     entry = ledger.active(lease=LEASE)
@@ -161,7 +163,7 @@ def test_after_a_failed_binding_the_lease_counts_as_if_there_had_been_none(
     assert entry.lease.lost_at == LOSS
 
 
-def test_a_lease_may_come_change_and_go(ledger: LedgerScene) -> None:
+def test_a_lease_can_be_added_changed_and_removed(ledger: LedgerScene) -> None:
     entry = ledger.active(ttlSeconds=600)
     ledger.edit(at=NOW + 10, lease=LEASE)
     assert ledger.ledger.next_deadline() == NOW + 40
@@ -172,22 +174,22 @@ def test_a_lease_may_come_change_and_go(ledger: LedgerScene) -> None:
     assert (entry.lease, ledger.ledger.next_deadline()) == (None, NOW + 600)
 
 
-def test_a_lease_is_counted_on_by_the_next_process(ledger: LedgerScene) -> None:
+def test_the_next_process_continues_to_count_a_lease(ledger: LedgerScene) -> None:
     ledger.active(**renewed(NOW))
     successor, _ = ledger.succeeded(at=NOW + 20)
     assert successor.ledger.next_deadline() == LAPSE
 
 
-def test_a_renewal_while_no_process_ran_counts_from_the_start_of_the_next(ledger: LedgerScene) -> None:
+def test_a_renewal_during_a_downtime_counts_from_the_restart(ledger: LedgerScene) -> None:
     ledger.active(**renewed(NOW))
     successor, _ = ledger.succeeded(at=NOW + 500, generation=2, **renewed(NOW + 490))
     assert successor.ledger.next_deadline() == NOW + 530
 
 
-def test_a_lease_that_ran_out_with_its_grace_while_no_process_ran_is_lost_at_first_sight(
+def test_a_lease_that_ended_with_its_grace_period_during_a_downtime_is_lost_at_once(
     ledger: LedgerScene,
 ) -> None:
-    """It had a whole grace more, from when the next process noted it, though its holder was gone for long."""
+    """Guard against another whole grace period from the restart, although the holder was gone long before."""
     ledger.active(lease=LEASE)
     successor, entry = ledger.succeeded(at=NOW + 500)
     successor.ledger.advance(NOW + 500)
@@ -198,14 +200,14 @@ def test_a_lease_that_ran_out_with_its_grace_while_no_process_ran_is_lost_at_fir
     ]
 
 
-def test_of_a_grace_that_began_while_no_process_ran_the_rest_is_left(ledger: LedgerScene) -> None:
+def test_a_grace_period_that_began_during_a_downtime_is_not_restarted(ledger: LedgerScene) -> None:
     ledger.active(lease=LEASE)
     successor, entry = ledger.succeeded(at=LAPSE + 4)
     successor.ledger.advance(LAPSE + 4)
     assert (entry.phase, successor.ledger.next_deadline()) == (Phase.ACTIVE, LOSS)
 
 
-def test_a_loss_that_was_announced_stands_whatever_process_runs(ledger: LedgerScene) -> None:
+def test_an_announced_loss_is_kept_by_the_next_process(ledger: LedgerScene) -> None:
     ledger.active(lease=LEASE)
     ledger.ledger.advance(LAPSE)
     render_reservation(ledger.entry(), LAPSE)
@@ -215,10 +217,10 @@ def test_a_loss_that_was_announced_stands_whatever_process_runs(ledger: LedgerSc
     assert entry.reason == reasons.LEASE_EXPIRED
 
 
-def test_a_loss_that_was_announced_stands_when_the_clock_is_set_back(ledger: LedgerScene) -> None:
-    """A next process took a clock that showed less than the end of the lease for a lease that lasts longer.
+def test_an_announced_loss_is_kept_when_the_clock_is_set_back(ledger: LedgerScene) -> None:
+    """Guard against a clock behind the end of the lease, which the next process took for a longer lease.
 
-    It took the announced loss back, and gave the holder another grace, which the process before it did not.
+    It withdrew the announced loss and granted the holder another grace period, unlike the process before.
     """
     ledger.active(lease=LEASE)
     ledger.ledger.advance(LAPSE)
@@ -228,7 +230,7 @@ def test_a_loss_that_was_announced_stands_when_the_clock_is_set_back(ledger: Led
     assert (entry.lease.lost_at, successor.ledger.next_deadline()) == (LOSS, LOSS)
 
 
-def test_how_a_lease_was_lost_is_told_of_a_tombstone(ledger: LedgerScene) -> None:
+def test_a_retained_reservation_shows_how_its_lease_was_lost(ledger: LedgerScene) -> None:
     entry = ledger.active(lease=LEASE, retention="Retain")
     ledger.ledger.advance(LAPSE)
     ledger.ledger.advance(LOSS)
@@ -238,9 +240,10 @@ def test_how_a_lease_was_lost_is_told_of_a_tombstone(ledger: LedgerScene) -> Non
     assert render_reservation(ledger.readopted(at=LOSS + 5), LOSS + 5) == status
 
 
-def test_a_renewal_in_the_last_second_that_can_be_written_has_a_status(ledger: LedgerScene) -> None:
-    """A `renewTime` of 9999-12-31T23:59:59.9999999Z rounded up to the year 10000: its status could not be
-    written, and the operator ended, again after each restart.
+def test_a_renewal_in_the_last_second_of_the_year_9999_has_a_status(ledger: LedgerScene) -> None:
+    """Guard against a `renewTime` of 9999-12-31T23:59:59.9999999Z that is rounded up to the year 10000.
+
+    Its status could not be written, and the operator ended, again after each restart.
     """
     entry = ledger.active(lease=LEASE | {"renewTime": "9999-12-31T23:59:59.9999999Z"})
     assert render_reservation(entry, NOW)["lease"]["renewTime"] == "9999-12-31T23:59:59.999Z"

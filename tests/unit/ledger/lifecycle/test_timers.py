@@ -1,4 +1,4 @@
-"""Timers: one instant a key, the earliest first."""
+"""Timers, which have one instant for each key, and return the earliest first."""
 
 import weakref
 
@@ -6,7 +6,7 @@ from tidelock.ledger.lifecycle.timers import Timers
 
 
 class Thing:
-    """A key that can be seen to go."""
+    """A key that supports weak references."""
 
 
 def timers(**instants: float) -> Timers[str]:
@@ -44,7 +44,7 @@ def test_another_instant_replaces_the_first_whether_later_or_earlier() -> None:
     assert list(made.pop_due(100)) == ["key"]
 
 
-def test_none_clears_a_key() -> None:
+def test_none_removes_a_key() -> None:
     made = timers(gone=1, kept=2)
     made.set("gone", None)
     made.set("never set", None)
@@ -66,7 +66,7 @@ def test_going_back_to_a_replaced_instant_comes_out_once() -> None:
     assert made.next() is None
 
 
-def test_what_is_set_while_due_keys_come_out_comes_out_too_if_it_is_due() -> None:
+def test_a_due_key_that_is_set_during_the_iteration_comes_out_too() -> None:
     made = timers(first=1)
     out = []
     for key in made.pop_due(5):
@@ -78,7 +78,7 @@ def test_what_is_set_while_due_keys_come_out_comes_out_too_if_it_is_due() -> Non
     assert made.next() == 6
 
 
-def test_what_was_cleared_is_let_go_long_before_it_would_have_been_due() -> None:
+def test_removed_keys_are_released_long_before_they_are_due() -> None:
     made: Timers[Thing] = Timers()
     kept = Thing()
     made.set(kept, 2e9)

@@ -1,4 +1,4 @@
-"""Locks in two phases: room that is lost again unless its holder commits it."""
+"""Two-phase reservations, which lose their capacity unless their holder commits them."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def ledger() -> LedgerScene:
 
 
 def token(entry: ReservationInfo) -> str:
-    """Read what commits a lock from its status, as its holder does."""
+    """Return the token that commits a reservation, which its holder reads from the status."""
     told: str = render_reservation(entry, NOW)["commit"]["token"]
     return told
 
@@ -44,7 +44,7 @@ def events(ledger: LedgerScene) -> list[Event]:
     return [change.event for change in ledger.ledger.effects.transitions]
 
 
-def test_room_that_nobody_commits_is_free_when_it_is_due(ledger: LedgerScene) -> None:
+def test_a_reservation_that_is_not_committed_frees_its_capacity_when_due(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     ledger.ledger.advance(DUE - 0.001)
     assert (entry.phase, ledger.reserved()) == (Phase.ACTIVE, 1000)
@@ -57,7 +57,7 @@ def test_room_that_nobody_commits_is_free_when_it_is_due(ledger: LedgerScene) ->
     ) == (Event.ABORT, DUE)
 
 
-def test_what_is_prepared_holds_and_says_how_it_is_committed(ledger: LedgerScene) -> None:
+def test_a_prepared_reservation_holds_capacity_and_shows_its_token(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     text = f"to be committed with spec.commit.token uid-lock.1 by {format_instant(DUE)}"
     told = conditions(entry)
@@ -71,7 +71,7 @@ def test_what_is_prepared_holds_and_says_how_it_is_committed(ledger: LedgerScene
     }
 
 
-def test_what_is_committed_in_time_is_a_lock_like_any_other(ledger: LedgerScene) -> None:
+def test_a_reservation_that_is_committed_in_time_is_like_any_other(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     commit(ledger, token(entry), at=NOW + 20)
     told = conditions(entry)
@@ -84,7 +84,7 @@ def test_what_is_committed_in_time_is_a_lock_like_any_other(ledger: LedgerScene)
     assert entry.reason == reasons.EXPIRED
 
 
-def test_a_commit_is_looked_at_at_once(ledger: LedgerScene) -> None:
+def test_a_commit_is_due_at_once(ledger: LedgerScene) -> None:
     ledger.active(**TWO_PHASES)
     ledger.ledger.advance(NOW)
     ledger.edit(commit={"withinSeconds": 30, "token": "uid-lock.1"})
@@ -92,14 +92,14 @@ def test_a_commit_is_looked_at_at_once(ledger: LedgerScene) -> None:
 
 
 @pytest.mark.parametrize("late", [0, 5])
-def test_a_commit_that_is_seen_too_late_is_none(ledger: LedgerScene, late: float) -> None:
+def test_a_commit_that_is_seen_too_late_has_no_effect(ledger: LedgerScene, late: float) -> None:
     entry = ledger.active(**TWO_PHASES)
     commit(ledger, "uid-lock.1", at=DUE + late)
     assert (entry.phase, entry.reason) == (Phase.EXPIRED, reasons.NOT_COMMITTED)
     assert events(ledger) == [Event.ADMIT, Event.ABORT]
 
 
-def test_a_commit_tries_nothing_again(ledger: LedgerScene) -> None:
+def test_a_commit_does_not_retry_a_waiting_reservation(ledger: LedgerScene) -> None:
     entry = ledger.reservation(**TWO_PHASES)
     ledger.ledger.waiting_reservations.take(untried_only=True)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
@@ -107,8 +107,11 @@ def test_a_commit_tries_nothing_again(ledger: LedgerScene) -> None:
     assert not ledger.ledger.waiting_reservations.untried
 
 
-def test_room_that_was_lost_and_found_anew_is_another_hold(ledger: LedgerScene) -> None:
-    """Else a manager would take room on another node, or after others had it, for what it was promised."""
+def test_capacity_that_is_granted_again_is_another_hold_with_another_token(ledger: LedgerScene) -> None:
+    """Check that a manager cannot commit other capacity than it was promised.
+
+    The new capacity may be on another node, or was used by other pods in between.
+    """
     entry = ledger.active(**TWO_PHASES)
     old = token(entry)
     ledger.ledger.placement.preempt(entry, "pod shop/urgent", NOW + 1)
@@ -145,7 +148,7 @@ def test_a_move_and_a_resize_leave_the_hold_as_it_is(ledger: LedgerScene) -> Non
     assert (ledger.reserved("node-b"), entry.hold) == (2000, TwoPhaseState("uid-lock", 1, DUE, NOW))
 
 
-def test_an_owner_that_comes_takes_it_committed_or_not(ledger: LedgerScene) -> None:
+def test_an_owner_consumes_a_reservation_that_is_not_committed(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     ledger.ledger.claims.claim(OWNER, "node-a", NOW)
     ledger.ledger.advance(DUE + 5)
@@ -155,7 +158,7 @@ def test_an_owner_that_comes_takes_it_committed_or_not(ledger: LedgerScene) -> N
 
 
 @pytest.mark.parametrize(("commits", "phase"), [(True, Phase.ACTIVE), (False, Phase.EXPIRED)])
-def test_after_a_failed_binding_its_time_counts_again(
+def test_after_a_failed_binding_the_commit_deadline_counts_again(
     ledger: LedgerScene, commits: bool, phase: Phase
 ) -> None:
     entry = ledger.active(**TWO_PHASES)
@@ -167,7 +170,7 @@ def test_after_a_failed_binding_its_time_counts_again(
     assert entry.phase is phase
 
 
-def test_what_is_planned_is_to_be_committed_once_it_begins(ledger: LedgerScene) -> None:
+def test_a_planned_reservation_must_be_committed_once_its_window_begins(ledger: LedgerScene) -> None:
     entry = ledger.active(startAt=format_instant(NOW + 100), **TWO_PHASES)
     assert (entry.phase, "commit" in render_reservation(entry, NOW)) == (Phase.PLANNED, False)
     ledger.ledger.advance(NOW + 100)
@@ -176,14 +179,14 @@ def test_what_is_planned_is_to_be_committed_once_it_begins(ledger: LedgerScene) 
     assert conditions(entry)["Committed"][0] == "True"
 
 
-def test_a_lock_with_one_phase_has_no_hold(ledger: LedgerScene) -> None:
+def test_a_reservation_without_two_phases_has_no_hold(ledger: LedgerScene) -> None:
     entry = ledger.active()
     assert "commit" not in render_reservation(entry, NOW)
     assert "Committed" not in conditions(entry)
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_the_next_process_goes_on_counting(ledger: LedgerScene, commits: bool) -> None:
+def test_the_next_process_keeps_the_commit_deadline(ledger: LedgerScene, commits: bool) -> None:
     entry = ledger.active(**TWO_PHASES)
     if commits:
         commit(ledger, token(entry), at=NOW + 5)
@@ -194,7 +197,7 @@ def test_the_next_process_goes_on_counting(ledger: LedgerScene, commits: bool) -
     assert taken_over.phase is (Phase.ACTIVE if commits else Phase.EXPIRED)
 
 
-def test_a_commit_while_no_process_ran_counts_if_the_next_one_sees_it_in_time(ledger: LedgerScene) -> None:
+def test_a_commit_during_a_downtime_counts_if_the_next_process_sees_it_in_time(ledger: LedgerScene) -> None:
     ledger.active(**TWO_PHASES)
     commits: Json = {"commit": {"withinSeconds": 30, "token": "uid-lock.1"}, "generation": 2}
     for seen_at, phase in ((DUE - 1, Phase.ACTIVE), (DUE, Phase.EXPIRED)):
@@ -203,7 +206,7 @@ def test_a_commit_while_no_process_ran_counts_if_the_next_one_sees_it_in_time(le
         assert entry.phase is phase
 
 
-def test_the_next_process_counts_the_holds_on(ledger: LedgerScene) -> None:
+def test_the_next_process_continues_the_numbers_of_holds(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     ledger.ledger.placement.preempt(entry, "pod shop/urgent", NOW)
     successor, taken_over = ledger.succeeded()
@@ -211,7 +214,7 @@ def test_the_next_process_counts_the_holds_on(ledger: LedgerScene) -> None:
     assert token(taken_over) == "uid-lock.2"
 
 
-def test_room_that_an_older_version_has_given_is_to_be_committed_from_now_on(ledger: LedgerScene) -> None:
+def test_capacity_granted_by_an_older_version_must_be_committed_from_the_restart(ledger: LedgerScene) -> None:
     ledger.active()
     successor, entry = ledger.succeeded(at=NOW + 50, **TWO_PHASES)
     assert (token(entry), successor.ledger.next_deadline()) == ("uid-lock.1", 0.0)
@@ -219,7 +222,7 @@ def test_room_that_an_older_version_has_given_is_to_be_committed_from_now_on(led
     assert successor.ledger.next_deadline() == NOW + 80
 
 
-def test_a_spec_that_could_not_be_read_at_first_counts_when_it_can(ledger: LedgerScene) -> None:
+def test_a_corrected_spec_adds_the_second_phase_and_the_alternatives(ledger: LedgerScene) -> None:
     entry = ledger.reservation(owners="nobody")
     ledger.edit(owners=[{"pod": {"name": "web-0"}}], anyOf="web", **TWO_PHASES)
     other = ledger.reservation("other", anyOf="web")
@@ -228,7 +231,7 @@ def test_a_spec_that_could_not_be_read_at_first_counts_when_it_can(ledger: Ledge
     assert (entry.phase, other.reason) == (Phase.ACTIVE, reasons.ANOTHER_CHOSEN)
 
 
-def test_how_it_ended_is_told_of_a_tombstone(ledger: LedgerScene) -> None:
+def test_a_retained_reservation_shows_that_it_was_not_committed(ledger: LedgerScene) -> None:
     entry = ledger.active(retention="Retain", **TWO_PHASES)
     ledger.ledger.advance(DUE)
     status = render_reservation(entry, DUE)
@@ -241,7 +244,7 @@ def test_how_it_ended_is_told_of_a_tombstone(ledger: LedgerScene) -> None:
     assert render_reservation(ledger.readopted(at=DUE + 5), DUE + 5) == status
 
 
-def test_what_is_held_with_a_spec_that_is_lost_is_committed_as_it_was(ledger: LedgerScene) -> None:
+def test_an_unreadable_spec_does_not_change_the_commit(ledger: LedgerScene) -> None:
     entry = ledger.active(**TWO_PHASES)
     commit(ledger, token(entry))
     ledger.edit(owners="nobody")

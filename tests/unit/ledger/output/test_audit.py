@@ -1,4 +1,4 @@
-"""The record of a lock's life: who asked, how long it waited, was idle and was used, and how it ended."""
+"""The audit record of a reservation: requester, outcome, and the times of waiting, idleness and use."""
 
 from builders import NOW, encode, pod, reservation_json
 from tidelock.ledger import reasons
@@ -9,12 +9,12 @@ from unit.ledger.ledger import LedgerScene
 
 
 def told(ledger: LedgerScene, at: float = NOW) -> Record:
-    """Give the record of the one lock that has ended."""
+    """Return the record of the only reservation that has ended."""
     (entry,) = ledger.ledger.effects.ended
     return record(entry, at)
 
 
-def test_a_lock_that_its_owner_takes() -> None:
+def test_a_consumed_reservation_records_its_wait_its_idle_time_and_its_pod() -> None:
     ledger = LedgerScene()
     ledger.admit(ledger.reservation(created=NOW, resources={"cpu": "2"}), at=NOW + 3)
     ledger.consume(pod("web-0"), at=NOW + 13)
@@ -26,22 +26,22 @@ def test_a_lock_that_its_owner_takes() -> None:
     assert life.text == "waited 3s, idle 10s"
 
 
-def test_waiting_counts_from_the_moment_in_which_the_lock_was_seen() -> None:
-    """It counted from the creation, which is told in whole seconds: up to a second too much."""
+def test_the_wait_counts_from_when_the_reservation_was_seen() -> None:
+    """Guard against a wait since the creation time, which is rounded down to whole seconds."""
     ledger = LedgerScene()
     ledger.active(at=NOW + 0.9, created=NOW, ttlSeconds=60)
     ledger.ledger.advance(NOW + 61)
     assert told(ledger).text == "waited 0s, idle 60.1s"
 
 
-def test_a_lock_that_another_process_saw_first_waited_since_it_was_made() -> None:
+def test_the_wait_of_a_reservation_from_before_a_restart_counts_from_its_creation() -> None:
     ledger = LedgerScene()
     ledger.active(at=NOW + 30, created=NOW, ttlSeconds=60)
     ledger.ledger.advance(NOW + 90)
     assert told(ledger).waited == 29.0
 
 
-def test_a_lock_that_nobody_takes() -> None:
+def test_a_reservation_without_an_owner_is_recorded_as_unused() -> None:
     ledger = LedgerScene()
     ledger.active(ttlSeconds=60)
     ledger.ledger.advance(NOW + 60)
@@ -49,7 +49,7 @@ def test_a_lock_that_nobody_takes() -> None:
     assert (life.outcome, life.idle, life.pod, life.used) == ("Expired", 60.0, "", False)
 
 
-def test_a_lock_that_never_had_room_was_never_idle() -> None:
+def test_a_reservation_without_capacity_was_never_idle() -> None:
     ledger = LedgerScene()
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "no room", NOW + 2)
@@ -58,7 +58,7 @@ def test_a_lock_that_never_had_room_was_never_idle() -> None:
     assert life.text == "waited 2s"
 
 
-def test_a_lock_that_is_deleted_before_its_end() -> None:
+def test_a_reservation_that_is_deleted_before_its_end_is_recorded_as_deleted() -> None:
     ledger = LedgerScene()
     entry = ledger.active()
     ledger.ledger.remove(entry.reservation)
@@ -66,7 +66,7 @@ def test_a_lock_that_is_deleted_before_its_end() -> None:
     assert (life.outcome, life.idle, life.ended_at) == ("Deleted", 5.0, "2027-01-15T08:00:05Z")
 
 
-def test_a_lock_that_has_ended_is_told_of_once() -> None:
+def test_an_ended_reservation_is_recorded_once() -> None:
     ledger = LedgerScene()
     entry = ledger.active()
     ledger.consume(pod("web-0"))
@@ -74,7 +74,7 @@ def test_a_lock_that_has_ended_is_told_of_once() -> None:
     assert told(ledger).outcome == "Consumed"
 
 
-def test_a_lock_that_a_next_process_finds_ended_is_not_told_of_again() -> None:
+def test_the_next_process_does_not_record_an_ended_reservation_again() -> None:
     ledger = LedgerScene()
     ledger.active(retention="Retain")
     ledger.consume(pod("web-0"))
@@ -82,7 +82,7 @@ def test_a_lock_that_a_next_process_finds_ended_is_not_told_of_again() -> None:
     assert successor.ledger.effects.ended == []
 
 
-def test_who_asked_is_the_first_that_wrote_the_spec() -> None:
+def test_the_requester_is_the_first_manager_that_wrote_the_spec() -> None:
     plain = reservation_json()
     plain["metadata"]["managedFields"] = [
         {"manager": "tidelock-3", "subresource": "status", "time": "2027-01-15T08:00:00Z"},

@@ -1,4 +1,4 @@
-"""The status that a lock ought to have."""
+"""The rendered status of a reservation."""
 
 from collections.abc import Callable
 
@@ -46,7 +46,7 @@ HELD = {"Active": ("True", "Admitted"), "Ready": ("True", "Held")}
 
 
 def unmet(reason: str, abnormal: str) -> dict[str, tuple[str, str]]:
-    """Give the conditions of a lock that is neither active nor ready, and what holds for that reason."""
+    """Return the conditions of a reservation that is neither active nor ready, and an abnormal one."""
     return {"Active": ("False", reason), "Ready": ("False", reason), abnormal: ("True", reason)}
 
 
@@ -72,7 +72,7 @@ def unmet(reason: str, abnormal: str) -> dict[str, tuple[str, str]]:
         (invalid, "Rejected", unmet("InvalidSpec", "Stalled")),
     ],
 )
-def test_conditions_say_what_holds_and_no_more(
+def test_only_conditions_that_hold_are_shown(
     ledger: LedgerScene, case: Callable[[LedgerScene], None], phase: str, expected: dict[str, tuple[str, str]]
 ) -> None:
     case(ledger)
@@ -81,7 +81,7 @@ def test_conditions_say_what_holds_and_no_more(
     ReservationStatus.model_validate(render_reservation(ledger.entry(), NOW))
 
 
-def test_a_status_tells_all_of_a_lock_that_is_held(ledger: LedgerScene) -> None:
+def test_the_status_of_an_active_reservation_is_complete(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1500m", "memory": "2Gi"}, ttlSeconds=60, generation=3)
     status = render_reservation(entry, NOW)
     shown = {name: value for name, value in status.items() if name != "conditions"}
@@ -106,14 +106,14 @@ def test_a_status_tells_all_of_a_lock_that_is_held(ledger: LedgerScene) -> None:
     }
 
 
-def test_a_waiting_lock_shows_what_it_asks_for_and_its_known_end(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_shows_its_request_and_its_known_end(ledger: LedgerScene) -> None:
     entry = ledger.reservation(ttlSeconds=None, expireAt=format_instant(NOW + 90), resources={"cpu": "2"})
     status = render_reservation(entry, NOW)
     assert (status["resources"], status["expiresAt"]) == ({"cpu": "2"}, format_instant(NOW + 90))
     assert status.keys().isdisjoint({"nodeName", "nodeUID", "activatedAt", "finishedAt", "boundPod"})
 
 
-def test_an_end_is_told_with_its_time_its_node_and_its_pod(ledger: LedgerScene) -> None:
+def test_an_end_is_shown_with_its_time_its_node_and_its_pod(ledger: LedgerScene) -> None:
     entry = ledger.active()
     ledger.consume(OWNER, "node-b", at=NOW + 5)
     status = render_reservation(entry, NOW + 5)
@@ -122,24 +122,24 @@ def test_an_end_is_told_with_its_time_its_node_and_its_pod(ledger: LedgerScene) 
     assert status["nodeName"] == "node-a"
 
 
-def test_the_place_of_a_pod_is_not_listed_among_the_resources(ledger: LedgerScene) -> None:
+def test_the_pod_count_is_not_listed_among_the_resources(ledger: LedgerScene) -> None:
     entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
     assert render_reservation(entry, NOW)["resources"] == {}
 
 
-def test_of_a_spec_that_was_never_readable_what_can_be_read_is_shown(ledger: LedgerScene) -> None:
+def test_the_readable_part_of_an_unreadable_spec_is_shown(ledger: LedgerScene) -> None:
     invalid(ledger)
     status = render_reservation(ledger.entry(), NOW)
     assert status.keys().isdisjoint({"resources", "expiresAt"})
     assert status["owner"] == "pod/web-0"
 
 
-def test_of_a_spec_whose_owners_cannot_be_read_nothing_is_shown(ledger: LedgerScene) -> None:
+def test_a_spec_with_unreadable_owners_shows_nothing(ledger: LedgerScene) -> None:
     ledger.reservation(owners=[])
     assert render_reservation(ledger.entry(), NOW).keys().isdisjoint({"owner", "resources", "expiresAt"})
 
 
-def test_owners_are_named_in_short(ledger: LedgerScene) -> None:
+def test_owners_are_shown_in_short_form(ledger: LedgerScene) -> None:
     entry = ledger.reservation(
         owners=[{"selector": {"matchLabels": {"app": "web"}}}, {"pod": {"name": "web-0"}}]
     )
@@ -171,13 +171,13 @@ def test_transition_times_stay_while_the_status_lasts(ledger: LedgerScene) -> No
     assert since(entry, NOW + 9) == {"Active": format_instant(NOW + 1), "Ready": format_instant(NOW + 5)}
 
 
-def test_a_lock_is_inactive_and_reconciled_from_its_beginning(ledger: LedgerScene) -> None:
+def test_a_reservation_is_inactive_and_reconciling_since_its_creation(ledger: LedgerScene) -> None:
     entry = ledger.reservation(at=NOW + 5)
     times = since(entry, NOW + 5)
     assert (times["Active"], times["Reconciling"]) == (format_instant(NOW), format_instant(NOW))
 
 
-def test_a_condition_that_comes_back_begins_anew(ledger: LedgerScene) -> None:
+def test_a_condition_that_returns_has_a_new_transition_time(ledger: LedgerScene) -> None:
     entry = ledger.active()
     for at, cpu in enumerate(("9", "1", "9")):
         ledger.edit(resources={"cpu": cpu}, at=NOW + at)

@@ -1,4 +1,4 @@
-"""What a pod that requires its reservation is told while it waits."""
+"""The message of a pod that waits for the reservation that it requires."""
 
 from builders import node, pod
 from tidelock.ledger.owners.awaited import MISSING, awaited_text, told_by
@@ -22,7 +22,7 @@ def test_some_of_many_reservations_are_named() -> None:
     )
 
 
-def test_of_a_window_it_is_told_when_it_begins() -> None:
+def test_a_planned_reservation_is_shown_with_the_begin_of_its_window() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation(startAt="2027-01-15T09:00:00Z")
     core.step()
@@ -31,7 +31,7 @@ def test_of_a_window_it_is_told_when_it_begins() -> None:
     )
 
 
-def test_a_reservation_for_reuse_may_be_in_use() -> None:
+def test_a_reusable_reservation_is_shown_as_in_use() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation(reuse="Always", owner="web-0")
     core.step()
@@ -39,7 +39,7 @@ def test_a_reservation_for_reuse_may_be_in_use() -> None:
     assert text(core) == "waiting for reservation shop/lock, which is Active and in use by another pod"
 
 
-def test_a_member_of_a_group_is_pending_until_the_group_is_given() -> None:
+def test_a_member_of_a_group_is_shown_as_pending_until_the_group_has_capacity() -> None:
     core = Core(node("node-a", cpu="2"))
     gang = Gang(core)
     gang.come()
@@ -48,14 +48,14 @@ def test_a_member_of_a_group_is_pending_until_the_group_is_given() -> None:
     assert waiting.startswith("waiting for reservation shop/train-0, which is Pending: GroupIncomplete; or ")
 
 
-def test_a_reservation_that_was_taken_is_none_that_ended_too_early() -> None:
+def test_a_consumed_reservation_is_not_shown_as_ended() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation()
     core.run(pod("web-0"))
     assert text(core) == MISSING
 
 
-def test_the_last_end_is_remembered_and_forgotten_when_the_name_comes_again() -> None:
+def test_the_last_end_is_shown_until_a_reservation_of_the_same_name_is_created() -> None:
     core = Core(node("node-a", cpu="4"))
     for name in ("first", "second"):
         core.event_handlers.reservations.remove(core.reservation(name).reservation)
@@ -64,7 +64,7 @@ def test_the_last_end_is_remembered_and_forgotten_when_the_name_comes_again() ->
     assert text(core) == f"{MISSING}: shop/first was deleted"
 
 
-def test_no_more_than_so_many_ends_are_remembered() -> None:
+def test_the_number_of_remembered_ends_is_limited() -> None:
     core = Core(node("node-a", cpu="1"))
     for number in range(1025):
         core.event_handlers.reservations.remove(

@@ -1,4 +1,4 @@
-"""Which of the locks on a node are enough for a pod."""
+"""The choice among the reservations of a pod on a node."""
 
 import pytest
 
@@ -30,7 +30,9 @@ def cpu(*amounts: int) -> list[Resources]:
         *("the largest and the best fit beside it", "in any order", "too little altogether", "none", "empty"),
     ],
 )
-def test_what_a_pod_takes(offers: list[Resources], taken: list[int]) -> None:
+def test_a_pod_takes_as_few_and_as_small_reservations_as_cover_it(
+    offers: list[Resources], taken: list[int]
+) -> None:
     assert best_fit({"cpu": 4}, offers, CAPACITY) == taken
 
 
@@ -41,21 +43,21 @@ def test_excess_of_several_resources_counts_by_its_share_of_the_node() -> None:
     assert best_fit({"cpu": 4}, [accelerated, {"cpu": 4, "memory": 110}], CAPACITY) == [0]
 
 
-def test_locks_that_complement_each_other_are_taken_together() -> None:
+def test_reservations_that_complement_each_other_are_taken_together() -> None:
     offers: list[Resources] = [{"cpu": 4}, {"memory": 10}, {"cpu": 1, "memory": 1}]
     assert best_fit({"cpu": 4, "memory": 10}, offers, CAPACITY) == [0, 1]
 
 
-def test_one_that_the_others_make_needless_stays() -> None:
-    """By its share the first is the largest, and the other two are needed anyway."""
+def test_a_reservation_that_the_others_make_unnecessary_is_not_taken() -> None:
+    """Check that the largest offer by its share of the node is dropped if the two others suffice."""
     offers: list[Resources] = [{"cpu": 30, "memory": 300}, {"cpu": 50}, {"memory": 500}]
     assert best_fit({"cpu": 50, "memory": 500}, offers, CAPACITY) == [1, 2]
 
 
-def test_what_is_not_needed_is_no_reason_to_take_a_lock() -> None:
+def test_a_reservation_without_a_needed_resource_is_not_taken() -> None:
     assert best_fit({"cpu": 4}, [{"gpu": 1}], CAPACITY) == []
     assert best_fit({}, cpu(4), CAPACITY) == []
 
 
-def test_a_tenant_with_thousands_of_locks_is_no_search() -> None:
+def test_thousands_of_reservations_need_no_exponential_search() -> None:
     assert best_fit({"cpu": 2500}, cpu(*[1] * 5000), CAPACITY) == list(range(2500))

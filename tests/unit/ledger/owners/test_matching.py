@@ -1,4 +1,4 @@
-"""Which locks are a pod's own."""
+"""The match between pods and the owners of reservations."""
 
 from typing import Any
 
@@ -28,14 +28,14 @@ def expression(operator: str, *values: str) -> Json:
     return {"selector": {"matchExpressions": [wanted]}}
 
 
-def test_a_pod_is_known_by_its_name() -> None:
+def test_a_pod_owner_matches_by_name() -> None:
     by_name = spec({"pod": {"name": "web-0"}})
     assert owns(by_name, pod("web-0"))
     assert not owns(by_name, pod("web-00"))
 
 
-def test_a_service_account_is_no_label() -> None:
-    """Who may only edit pods can label one, and can't change what it runs as."""
+def test_a_service_account_is_not_matched_by_labels() -> None:
+    """Check that a label does not count. A client can label a pod, but not change its service account."""
     robot = spec({**WEB_APP, "serviceAccountName": "robot"})
     assert owns(robot, pod("web-0", labels={"app": "web"}, serviceAccountName="robot"))
     assert not owns(robot, pod("web-0", labels={"app": "web", "serviceAccountName": "robot"}))
@@ -43,7 +43,7 @@ def test_a_service_account_is_no_label() -> None:
     assert owns(spec({"serviceAccountName": "robot"}), pod("any", serviceAccountName="robot"))
 
 
-def test_any_term_is_enough() -> None:
+def test_one_matching_owner_term_is_enough() -> None:
     either = spec({"pod": {"name": "web-0"}}, WEB_APP)
     assert owns(either, pod("web-0"))
     assert owns(either, pod("other", labels={"app": "web"}))
@@ -73,7 +73,7 @@ def test_all_fields_of_a_term_must_match() -> None:
         ("", False),
     ],
 )
-def test_a_controller_is_known_by_its_version_kind_and_name(controller: str, expected: bool) -> None:
+def test_a_controller_matches_by_api_version_kind_and_name(controller: str, expected: bool) -> None:
     assert owns(spec({"controller": STATEFUL_SET}), pod(controller=controller)) is expected
 
 
@@ -95,7 +95,7 @@ def test_a_deployment_owns_the_pods_of_its_replica_sets(
     assert owns(spec({"controller": DEPLOYMENT}), pod(controller=controller, labels=labels)) is expected
 
 
-def test_nothing_but_a_deployment_owns_pods_through_a_replica_set() -> None:
+def test_only_a_deployment_owns_pods_through_a_replica_set() -> None:
     of_a_replica_set = pod(controller="apps/v1/ReplicaSet/web-5d4f", labels={"pod-template-hash": "5d4f"})
     assert not owns(spec({"controller": STATEFUL_SET}), of_a_replica_set)
 
@@ -125,7 +125,7 @@ def names(owners: OwnerIndex, name: str = "web-0", **fields: Any) -> list[str]:
     return [key.name for key in owners.of(pod(name, **fields))]
 
 
-def test_all_locks_of_a_pod_are_found_by_name_each_once() -> None:
+def test_all_reservations_of_a_pod_are_returned_once_each_by_name() -> None:
     by_name = {"pod": {"name": "web-0"}}
     owners = index(
         c=spec(by_name), a=spec(WEB_APP, by_name, by_name), b=spec(WEB_APP), d=spec({"pod": {"name": "x"}})
@@ -139,7 +139,7 @@ def test_pods_of_other_namespaces_own_nothing() -> None:
     assert names(owners, labels={"app": "web"}, namespace="elsewhere") == []
 
 
-def test_other_owners_replace_the_first() -> None:
+def test_new_owners_replace_the_former_owners() -> None:
     owners = index(a=spec({"pod": {"name": "web-0"}}))
     owners.put(Key(NAMESPACE, "a"), spec(WEB_APP))
     assert names(owners) == []
@@ -152,7 +152,7 @@ def test_the_same_owners_change_nothing() -> None:
     assert names(owners, labels={"app": "web"}) == ["a"]
 
 
-def test_a_discarded_lock_is_not_found_and_its_like_still_are() -> None:
+def test_a_discarded_reservation_is_not_found_and_others_with_its_owners_still_are() -> None:
     by_name = {"pod": {"name": "web-0"}}
     owners = index(a=spec(by_name, WEB_APP), b=spec(by_name))
     owners.discard(Key(NAMESPACE, "a"))
@@ -162,24 +162,24 @@ def test_a_discarded_lock_is_not_found_and_its_like_still_are() -> None:
     assert names(owners, labels={"app": "web"}) == []
 
 
-def test_nothing_is_kept_for_names_of_pods_that_no_lock_has() -> None:
+def test_nothing_is_kept_for_pod_names_without_a_reservation() -> None:
     owners = index(a=spec({"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}))
     owners.discard(Key(NAMESPACE, "a"))
     names(owners)
     assert not owners._by_key
 
 
-def test_of_many_locks_that_share_a_label_one_is_tried() -> None:
-    """All that had a label in common, the first by its name, were tried for each pod."""
+def test_reservations_that_share_a_label_are_indexed_by_another_label() -> None:
+    """Guard against a comparison of each pod with all reservations that share their first label."""
     selectors = [{"selector": {"matchLabels": {"app": "web", "number": str(n)}}} for n in range(100)]
     owners = index(**{f"lock-{n}": spec(term) for n, term in enumerate(selectors)})
     owner = pod(labels={"app": "web", "number": "50"})
-    assert len(owners._candidates(owner)) == 2  # the first lock has the label that was not common yet
+    assert len(owners._candidates(owner)) == 2  # the label of the first reservation was not common at first
     assert owners.of(owner) == [Key(NAMESPACE, "lock-50")]
 
 
-def test_pods_that_are_alike_are_compared_with_many_selectors_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pod was compared four times until it was told what it waits for: 0.5 s beside 5,000 selectors."""
+def test_equal_pods_are_compared_with_many_selectors_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guard against four comparisons of each pod before its message: 0.5 s with 5,000 selectors."""
     selectors = [{"matchExpressions": [{"key": f"k-{n}", "operator": "DoesNotExist"}]} for n in range(100)]
     owners = index(**{f"lock-{n}": spec({"selector": each}) for n, each in enumerate(selectors)})
     compared: list[str] = []
@@ -199,7 +199,7 @@ def test_pods_that_are_alike_are_compared_with_many_selectors_once(monkeypatch: 
 
 
 def test_an_owner_selector_is_read_once() -> None:
-    """It was read again for each pod: 256 expressions of each of 5,000 locks."""
+    """Guard against selectors that are parsed for each pod: 256 expressions of each of 5,000 reservations."""
     web = spec(expression("In", "front"))
     selector = web.owners[0].selector
     assert selector is not None

@@ -1,4 +1,4 @@
-"""Which places in line locks are told, and how often."""
+"""The published queue positions of reservations, and how often they are published."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ TWO = {"cpu": "2"}
 
 @pytest.fixture
 def ledger() -> LedgerScene:
-    """One node of 4 cpu, of which locks have all."""
+    """Return a ledger with one node of 4 cpu, which reservations fill."""
     ledger = LedgerScene("node-a")
     ledger.active("first", resources={"cpu": "3"}, ttlSeconds=60, owner="nobody")
     ledger.active("second", resources={"cpu": "1"}, ttlSeconds=90, owner="nobody")
@@ -35,7 +35,7 @@ def refused(
     reason: str = reasons.INSUFFICIENT_CAPACITY,
     **fields: Any,
 ) -> ReservationInfo:
-    """Have a lock be tried in vain."""
+    """Add a reservation and refuse it."""
     plan = {"resources": TWO, "pendingDeadlineSeconds": 3600}
     entry = ledger.reservation(name, at=at, **plan | fields)
     ledger.ledger.admission.refuse(entry, reason, "0/1 nodes are available", at)
@@ -46,7 +46,7 @@ def told(entry: ReservationInfo, at: float = NOW) -> Any:
     return render_reservation(entry, at).get("queue")
 
 
-def test_who_waits_is_told_its_place_and_when_there_may_be_room(ledger: LedgerScene) -> None:
+def test_a_waiting_reservation_has_a_position_and_an_estimated_start(ledger: LedgerScene) -> None:
     small, large = refused(ledger, "a"), refused(ledger, "b", resources={"cpu": "4"})
     assert ledger.ledger.next_deadline() is not None
     ledger.ledger.advance(NOW)
@@ -59,7 +59,7 @@ def test_who_waits_is_told_its_place_and_when_there_may_be_room(ledger: LedgerSc
     assert told(large)["estimatedStart"] == format_instant(NOW + 90)
 
 
-def test_where_nothing_is_known_nothing_is_estimated(ledger: LedgerScene) -> None:
+def test_no_start_is_estimated_without_a_known_end(ledger: LedgerScene) -> None:
     never = refused(ledger, "never", resources={"cpu": "8"})
     nowhere = refused(ledger, "nowhere", reason=reasons.NO_MATCHING_NODE)
     ledger.ledger.advance(NOW)
@@ -67,7 +67,7 @@ def test_where_nothing_is_known_nothing_is_estimated(ledger: LedgerScene) -> Non
     assert told(nowhere) == {"position": 2, "length": 2, "place": "2/2"}
 
 
-def test_who_has_not_been_tried_has_no_place_and_is_in_nobodys_way(ledger: LedgerScene) -> None:
+def test_an_untried_reservation_has_no_position_and_does_not_count_for_others(ledger: LedgerScene) -> None:
     ledger.reservation("new", resources=TWO, priority=9)
     entry = refused(ledger, "lock")
     ledger.ledger.advance(NOW)
@@ -75,7 +75,7 @@ def test_who_has_not_been_tried_has_no_place_and_is_in_nobodys_way(ledger: Ledge
     assert told(ledger.entry("new")) is None
 
 
-def test_who_comes_ahead_and_who_leaves_moves_the_others_but_not_more_often_than_refusals_are_told(
+def test_positions_change_with_arrivals_and_departures_at_the_rate_of_refusals(
     ledger: LedgerScene,
 ) -> None:
     entry = refused(ledger, "lock")
@@ -105,7 +105,7 @@ def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: LedgerScen
     assert told(entry)["estimatedStart"] == format_instant(NOW + 80)
 
 
-def test_of_many_so_many_are_told_a_second(ledger: LedgerScene) -> None:
+def test_a_limited_number_of_positions_is_published_each_second(ledger: LedgerScene) -> None:
     for number in range(2 * RENEWALS_A_SECOND + 1):
         refused(ledger, f"lock-{number:03}", owner="nobody")
     ledger.ledger.effects.statuses.clear()
@@ -117,22 +117,22 @@ def test_of_many_so_many_are_told_a_second(ledger: LedgerScene) -> None:
     assert counts == [RENEWALS_A_SECOND, RENEWALS_A_SECOND, 1, 0]
 
 
-def test_who_is_given_room_has_no_place_any_more(ledger: LedgerScene) -> None:
+def test_a_reservation_with_capacity_has_no_position(ledger: LedgerScene) -> None:
     entry = refused(ledger, "lock")
     ledger.ledger.advance(NOW)
     ledger.admit(entry)
     assert told(entry) is None
 
 
-def test_a_place_outlives_the_process(ledger: LedgerScene) -> None:
+def test_the_next_process_restores_a_position(ledger: LedgerScene) -> None:
     refused(ledger, "lock")
     ledger.ledger.advance(NOW)
     adopted = ledger.readopted("lock", at=NOW + 5)
     assert told(adopted) == told(ledger.entry("lock"))
 
 
-def test_the_line_is_by_priority_then_by_shares_then_by_age() -> None:
-    """Shop has a quarter of the cluster and twice the weight, so it is as another with an eighth."""
+def test_the_queue_is_ordered_by_priority_then_by_fair_share_then_by_age() -> None:
+    """Check that a quarter of the cluster with twice the weight counts as an eighth with the usual weight."""
     quotas: Lister[ReservationQuota] = Lister()
     plain = {"metadata": {"name": "team", "namespace": "shop"}, "spec": {"weight": 2, "maxPriority": 1}}
     quotas.upsert(None, decode_reservation_quota(encode(plain)))

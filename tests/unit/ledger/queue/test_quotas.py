@@ -1,4 +1,4 @@
-"""What the locks of a namespace may take: sums, limits of one lock, and who is tried again for quota."""
+"""Quotas: sums over a namespace, limits of one reservation, and retries when a quota allows more."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ PREEMPTION_IS_NOT_ALLOWED = (
 
 
 class Limited(LedgerScene):
-    """A ledger whose namespaces have quotas."""
+    """A ledger with quotas of namespaces."""
 
     def __init__(self, *names: str) -> None:
         self.reservation_quotas: Lister[ReservationQuota] = Lister()
@@ -33,14 +33,14 @@ class Limited(LedgerScene):
         super().__init__(*names, quotas=Quotas(self.reservation_quotas, self.resource_quotas))
 
     def limit(self, name: str = "team", namespace: str = NAMESPACE, **spec: Any) -> ReservationQuota:
-        """Put a quota, in the place of the one of its name."""
+        """Add a quota, or replace the one with its name."""
         old = self.reservation_quotas.get(name, namespace)
         new = quota(name, namespace=namespace, **spec)
         self.reservation_quotas.upsert(old, new)
         return new
 
     def limit_pods(self, hard: dict[str, str], used: dict[str, str], **spec: Any) -> None:
-        """Put the namespace's ResourceQuota."""
+        """Set the namespace's ResourceQuota."""
         metadata = {"name": "pods", "namespace": NAMESPACE}
         plain = {"metadata": metadata, "spec": spec, "status": {"hard": hard, "used": used}}
         self.resource_quotas.upsert(
@@ -48,13 +48,13 @@ class Limited(LedgerScene):
         )
 
     def ask(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> ReservationInfo:
-        """Have a lock be tried: it gets room on the first node if its quota allows that."""
+        """Add a reservation and try it. It gets capacity on the first node if its quota allows that."""
         entry = self.reservation(name, at=at, **fields)
         self.try_line(at=at)
         return entry
 
     def try_line(self, *, at: float = NOW) -> None:
-        """Do what is due, and give room to all that have come to be allowed it."""
+        """Apply due changes, and admit all waiting reservations that are within their quotas."""
         self.ledger.advance(at)
         while entries := self.ledger.waiting_reservations.take(untried_only=True):
             for entry in entries:
@@ -70,13 +70,13 @@ def ledger() -> Limited:
 
 
 def refused(entry: ReservationInfo, message: str) -> bool:
-    """Whether a lock waits for quota, and says just that."""
+    """Return whether a reservation waits for quota with exactly this message."""
     assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, reasons.QUOTA_EXCEEDED, message)
     return not entry.held
 
 
 def test_without_a_quota_only_priority_and_preemption_are_limited(ledger: Limited) -> None:
-    """A lock of any priority evicted pods of other namespaces, where no quota had been made."""
+    """Guard against a reservation of any priority that evicts pods of other namespaces without a quota."""
     ledger.limit(namespace="another", hard={"cpu": "0"}, **ALLOWED)
     assert ledger.ask(resources={"cpu": "4"}, ttlSeconds=31_536_000).held
     text = "spec.priority 1000000000 needs a ReservationQuota with maxPriority, and there is none"
@@ -92,7 +92,7 @@ def test_a_quota_on_other_things_allows_neither_priority_nor_preemption(ledger: 
         assert part in entry.message
 
 
-def test_who_is_allowed_to_preempt_is_tried_and_of_several_quotas_the_strictest_counts(
+def test_preemption_needs_a_quota_and_the_strictest_of_several_counts(
     ledger: Limited,
 ) -> None:
     entry = ledger.ask(priority=3, preemptionPolicy=PREEMPT, pendingDeadlineSeconds=600)
@@ -107,8 +107,8 @@ def test_who_is_allowed_to_preempt_is_tried_and_of_several_quotas_the_strictest_
     assert entry.held
 
 
-def test_an_edit_does_not_raise_what_no_quota_allows(ledger: Limited) -> None:
-    """Neither an edit of an active lock, nor one that is to move from its node, gets round the quota."""
+def test_an_edit_cannot_raise_the_priority_above_the_quota(ledger: Limited) -> None:
+    """Check that neither an edit of an active reservation nor a move evades the quota."""
     entry = ledger.ask()
     ledger.edit(priority=10**9, preemptionPolicy=PREEMPT)
     assert (entry.held["cpu"], entry.priority) == (CORE, 0)
@@ -116,14 +116,14 @@ def test_an_edit_does_not_raise_what_no_quota_allows(ledger: Limited) -> None:
     assert PREEMPTION_IS_NOT_ALLOWED in ledger.ledger.quotas.problem(entry)
 
 
-def test_a_lock_that_was_made_before_keeps_its_room_and_counts_as_of_priority_0(ledger: Limited) -> None:
+def test_a_restored_reservation_without_a_quota_keeps_its_capacity_with_priority_0(ledger: Limited) -> None:
     ledger.limit(**ALLOWED)
     ledger.ask(priority=5, preemptionPolicy=PREEMPT)
     adopted = Limited().reservation(**ledger.stored(), at=NOW + 5)
     assert (adopted.phase, adopted.held["cpu"], adopted.priority) == (Phase.ACTIVE, CORE, 0)
 
 
-def test_what_would_exceed_the_sum_waits_with_the_numbers(ledger: Limited) -> None:
+def test_a_reservation_that_would_exceed_the_sum_waits_with_the_numbers(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "3", "memory": "1Gi"})
     ledger.ask("first", resources={"cpu": "2"})
     second = ledger.ask("second", resources={"cpu": "1500m"})
@@ -131,7 +131,7 @@ def test_what_would_exceed_the_sum_waits_with_the_numbers(ledger: Limited) -> No
     assert ledger.ask("third", resources={"cpu": "1", "memory": "1Gi"}).held
 
 
-def test_the_number_of_locks_is_that_of_pods(ledger: Limited) -> None:
+def test_the_number_of_reservations_is_limited_as_pods(ledger: Limited) -> None:
     ledger.limit(hard={"pods": "1"})
     ledger.ask("first")
     assert refused(
@@ -139,8 +139,8 @@ def test_the_number_of_locks_is_that_of_pods(ledger: Limited) -> None:
     )
 
 
-def test_amounts_count_with_the_whole_life(ledger: Limited) -> None:
-    """2 cpu for 600 s are 1200, up to the end of the lock and not a second less."""
+def test_amounts_count_with_the_whole_lifetime(ledger: Limited) -> None:
+    """Check that 2 cpu for 600 s count as 1200 cpu-seconds until the reservation ends."""
     ledger.limit(hardSeconds={"cpu": "2000"})
     ledger.ask("first", resources={"cpu": "2"}, ttlSeconds=600)
     second = ledger.ask("second", ttlSeconds=801, created=NOW + 599, at=NOW + 599)
@@ -149,7 +149,7 @@ def test_amounts_count_with_the_whole_life(ledger: Limited) -> None:
     assert ledger.ask("third", ttlSeconds=800, created=NOW + 599, at=NOW + 599).held
 
 
-def test_a_life_until_an_instant_begins_with_the_creation(ledger: Limited) -> None:
+def test_a_lifetime_until_an_instant_begins_with_the_creation(ledger: Limited) -> None:
     ledger.limit(maxLifeSeconds=60)
     until = format_instant(NOW + 61)
     assert refused(
@@ -171,7 +171,7 @@ def test_a_life_until_an_instant_begins_with_the_creation(ledger: Limited) -> No
         ({"maxPriority": -1}, {"priority": 0}, "maxPriority=0, limited: maxPriority=-1"),
     ],
 )
-def test_one_lock_may_be_too_much(
+def test_a_single_reservation_can_exceed_a_limit(
     ledger: Limited, limit: dict[str, Any], asked: dict[str, Any], text: str
 ) -> None:
     ledger.limit(**limit)
@@ -182,7 +182,7 @@ def test_one_lock_may_be_too_much(
     assert entry.held
 
 
-def test_every_quota_of_the_namespace_has_its_say(ledger: Limited) -> None:
+def test_every_quota_of_the_namespace_is_checked(ledger: Limited) -> None:
     ledger.limit("b", hard={"cpu": "1"})
     ledger.limit("a", maxPriority=0)
     entry = ledger.ask(resources={"cpu": "2"}, priority=1)
@@ -193,7 +193,7 @@ def test_every_quota_of_the_namespace_has_its_say(ledger: Limited) -> None:
     )
 
 
-def test_it_is_rejected_at_its_deadline(ledger: Limited) -> None:
+def test_a_reservation_over_quota_is_rejected_at_its_deadline(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "0"})
     entry = ledger.ask(pendingDeadlineSeconds=5)
     ledger.ledger.advance(NOW + 5)
@@ -201,12 +201,12 @@ def test_it_is_rejected_at_its_deadline(ledger: Limited) -> None:
     assert "exceeded quota: team" in entry.message
 
 
-def test_now_or_never_is_never(ledger: Limited) -> None:
+def test_a_reservation_over_quota_with_a_deadline_of_zero_is_rejected_at_once(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "0"})
     assert ledger.ask(pendingDeadlineSeconds=0).phase is Phase.REJECTED
 
 
-def test_who_waits_is_not_in_line_for_room(ledger: Limited) -> None:
+def test_a_reservation_over_quota_is_not_tried_for_capacity(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "0"})
     entry = ledger.ask()
     assert ledger.ledger.waiting_reservations.take(untried_only=False) == []
@@ -214,7 +214,7 @@ def test_who_waits_is_not_in_line_for_room(ledger: Limited) -> None:
 
 
 @pytest.mark.parametrize("end", ["delete", "expire", "shrink", "raise", "lift"])
-def test_what_comes_free_goes_to_those_who_wait_the_oldest_first(ledger: Limited, end: str) -> None:
+def test_freed_quota_goes_to_the_oldest_waiting_reservations_first(ledger: Limited, end: str) -> None:
     ledger.limit(hard={"cpu": "2"})
     first = ledger.ask("first", resources={"cpu": "2"}, ttlSeconds=60)
     oldest, *others = [
@@ -238,16 +238,16 @@ def test_what_comes_free_goes_to_those_who_wait_the_oldest_first(ledger: Limited
     assert [bool(entry.held) for entry in (oldest, *others)] == [n < held for n in range(3)]
 
 
-def test_one_that_leaves_while_it_is_tried_leaves_its_place_to_those_alike(ledger: Limited) -> None:
+def test_when_a_tried_reservation_is_deleted_the_next_of_its_class_is_tried(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "1"})
     first, second, third = ledger.ask("first"), ledger.ask("second"), ledger.ask("third")
-    ledger.ledger.remove(first.reservation)  # now the second is to be tried, for both
+    ledger.ledger.remove(first.reservation)  # now the second must be tried, on behalf of both
     ledger.ledger.remove(second.reservation)
     ledger.try_line()
     assert third.held
 
 
-def test_another_size_is_tried_beside_one_that_still_waits(ledger: Limited) -> None:
+def test_a_smaller_reservation_is_tried_although_a_larger_one_still_waits(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "3"})
     first = ledger.ask("first", resources={"cpu": "1"})
     ledger.ask("fill", resources={"cpu": "2"})
@@ -258,15 +258,15 @@ def test_another_size_is_tried_beside_one_that_still_waits(ledger: Limited) -> N
     assert small.held
 
 
-def test_what_a_lock_holds_already_is_not_asked_for_again(ledger: Limited) -> None:
-    """A quota made later takes nothing back, and does not keep a lock from moving."""
+def test_held_capacity_is_not_checked_against_a_later_quota(ledger: Limited) -> None:
+    """Check that a later quota neither takes capacity away nor prevents a move."""
     entry = ledger.ask(resources={"cpu": "2"})
     ledger.limit(hard={"cpu": "1"}, maxAmounts={"cpu": "1"}, maxLifeSeconds=1, maxPriority=-5)
     assert entry.held
     assert ledger.ledger.admission.within_quota(entry, NOW)
 
 
-def test_growth_is_asked_for_anew_and_the_old_size_holds(ledger: Limited) -> None:
+def test_growth_over_quota_waits_while_the_old_size_is_held(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "3"})
     entry = ledger.ask(resources={"cpu": "2"})
     ledger.edit(resources={"cpu": "4"})
@@ -278,7 +278,7 @@ def test_growth_is_asked_for_anew_and_the_old_size_holds(ledger: Limited) -> Non
     assert entry.held["cpu"] == 3 * CORE
 
 
-def test_a_longer_life_is_asked_for_anew_and_the_old_end_holds(ledger: Limited) -> None:
+def test_a_longer_lifetime_over_quota_waits_while_the_old_end_applies(ledger: Limited) -> None:
     ledger.limit(hardSeconds={"cpu": "600"})
     entry = ledger.ask(ttlSeconds=600)
     ledger.edit(ttlSeconds=700)
@@ -296,8 +296,8 @@ def test_a_longer_life_is_asked_for_anew_and_the_old_end_holds(ledger: Limited) 
     assert "Reconciling" not in {each["type"] for each in render_reservation(entry, NOW)["conditions"]}
 
 
-def test_a_longer_life_that_was_asked_for_meanwhile_is_for_the_quota_to_give(ledger: Limited) -> None:
-    """After a restart: the object has been edited, and the quotas are known only later than the lock."""
+def test_a_longer_lifetime_from_an_edit_during_a_downtime_needs_quota(ledger: Limited) -> None:
+    """Check a restart with an edited object, after which the quotas are known later than the reservation."""
     ledger.ask(ttlSeconds=600)
     stored = render_reservation(ledger.entry(), NOW)
     successor = Limited()
@@ -313,8 +313,13 @@ def test_a_longer_life_that_was_asked_for_meanwhile_is_for_the_quota_to_give(led
     assert (entry.phase, entry.expires_at) == (Phase.ACTIVE, NOW + 900)
 
 
-def test_a_lock_that_is_deleted_while_its_quota_gives_it_no_longer_life_is_forgotten(ledger: Limited) -> None:
-    """The room that it gave back had all be looked at that wait for quota, itself among them."""
+def test_a_reservation_that_is_deleted_while_its_lifetime_waits_for_quota_is_forgotten(
+    ledger: Limited,
+) -> None:
+    """Guard against a check of the deleted reservation itself.
+
+    The quota that it freed let all reservations that wait for quota be checked, itself among them.
+    """
     ledger.limit(hardSeconds={"cpu": "600"})
     entry = ledger.ask(ttlSeconds=600)
     ledger.edit(ttlSeconds=700)
@@ -340,7 +345,7 @@ def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> No
     assert ledger.ledger.holdings.lowest() == 0
 
 
-def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None:
+def test_a_claimed_reservation_counts_until_its_owner_is_bound(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "1"})
     ledger.ask("first")
     owner = pod("web-0", uid="uid-owner")
@@ -352,7 +357,7 @@ def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None
     assert second.held
 
 
-def test_a_quota_that_cannot_be_read_refuses_all_and_says_so(ledger: Limited) -> None:
+def test_an_unreadable_quota_refuses_all_reservations_with_a_message(ledger: Limited) -> None:
     quota = ledger.limit(hard={"cpu": "two"})
     entry = ledger.ask()
     assert "reservations=0, as the quota can't be read (spec.hard: cpu: 'two'" in entry.message
@@ -363,7 +368,7 @@ def test_a_quota_that_cannot_be_read_refuses_all_and_says_so(ledger: Limited) ->
     assert (conditions["Ready"]["status"], conditions["Stalled"]["status"]) == ("False", "True")
 
 
-def test_the_status_of_a_quota_tells_used_and_hard(ledger: Limited) -> None:
+def test_the_status_of_a_quota_shows_used_and_hard(ledger: Limited) -> None:
     quota = ledger.limit(
         hard={"cpu": "3", "memory": "2Gi", "pods": "5"}, hardSeconds={"cpu": "1P"}, maxPriority=1
     )
@@ -399,7 +404,7 @@ def test_changes_are_noted_for_the_status(ledger: Limited) -> None:
     assert not quotas.changed
 
 
-def test_resource_quotas_count_where_that_is_asked_for(ledger: Limited) -> None:
+def test_resource_quotas_count_if_a_reservation_quota_asks_for_that(ledger: Limited) -> None:
     ledger.limit_pods({"requests.cpu": "5", "pods": "9", "limits.cpu": "1"}, {"requests.cpu": "3"})
     first = ledger.ask("first", resources={"cpu": "2"})
     assert first.held
@@ -414,7 +419,7 @@ def test_resource_quotas_count_where_that_is_asked_for(ledger: Limited) -> None:
     assert second.held
 
 
-def test_resource_quotas_for_a_scope_do_not_concern_locks(ledger: Limited) -> None:
+def test_resource_quotas_with_a_scope_do_not_apply_to_reservations(ledger: Limited) -> None:
     ledger.limit(countAgainstResourceQuota=True)
     ledger.limit_pods({"cpu": "0"}, {}, scopes=["BestEffort"])
     assert ledger.ask("first").held

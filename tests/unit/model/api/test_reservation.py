@@ -20,13 +20,13 @@ NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)
 
 
 def read(**changes: Any) -> ReservationSpec:
-    """Read a good spec with some fields replaced."""
+    """Parse a valid spec with some fields replaced."""
     spec = {"resources": {"cpu": "2"}, "owners": [{"pod": {"name": "web-0"}}], "ttlSeconds": 600} | changes
     return ReservationSpec.model_validate_json(json.dumps(spec))
 
 
 def problems(**changes: Any) -> str:
-    """Tell what is wrong with a spec."""
+    """Return the problems of an invalid spec."""
     with pytest.raises(ValidationError) as caught:
         read(**changes)
     return spec_problems(caught.value)
@@ -76,7 +76,7 @@ def test_a_bad_quantity_in_a_template_is_named_with_its_container() -> None:
     assert found.startswith("spec.template.spec.containers[0].resources.requests: cpu: 'NaN' is not")
 
 
-def test_a_template_keeps_what_is_not_declared() -> None:
+def test_a_template_keeps_undeclared_fields() -> None:
     container = {"name": "web", "image": "example.org/web:1", "resources": {"claims": [{"name": "gpu"}]}}
     affinity = {"podAntiAffinity": {"x": 1}, "nodeAffinity": {}}
     template = {
@@ -99,7 +99,7 @@ def test_an_instant_is_read_as_utc() -> None:
     "text",
     ["2035-01-01T12:00:00", "tomorrow", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59-01:00"],
 )
-def test_an_instant_that_is_none_is_named(text: str) -> None:
+def test_an_invalid_instant_is_named(text: str) -> None:
     assert problems(ttlSeconds=None, expireAt=text).startswith("spec.expireAt: ")
 
 
@@ -113,8 +113,11 @@ def test_an_instant_that_is_none_is_named(text: str) -> None:
         "2035-01-01T12:00:00z",
     ],
 )
-def test_an_instant_in_another_notation_is_refused_with_how_to_write_it(field: str, text: str) -> None:
-    """An offset of a day had "extra characters"; a lower-case t broke rules of other fields."""
+def test_an_instant_in_another_notation_is_refused_with_the_expected_notation(field: str, text: str) -> None:
+    """Guard against misleading errors.
+
+    An offset of a day had "extra characters", and a lower-case t broke the rules of other fields.
+    """
     assert problems(**{"ttlSeconds": None, field: text}) == (
         f"spec.{field}: should be a date-time such as 2026-12-01T00:00:00Z or 2026-12-01T02:00:00+02:00, "
         "with an upper-case T and Z, or an offset of less than 24 hours"
@@ -126,8 +129,8 @@ def test_an_owner_in_another_namespace_is_named() -> None:
     assert found.startswith("spec.owners[0].pod.namespace: ")
 
 
-def test_owners_have_few_conditions_in_all() -> None:
-    """Each pod of the namespace was held against 256 expressions of each of its locks."""
+def test_the_number_of_labels_and_expressions_of_all_owners_is_limited() -> None:
+    """Guard against a comparison of each pod with 256 expressions of each reservation of its namespace."""
     selector = {
         "matchLabels": {"app": "web", "tier": "x"},
         "matchExpressions": 2 * [{"key": "app", "operator": "Exists"}],
@@ -140,14 +143,14 @@ def test_owners_have_few_conditions_in_all() -> None:
     )
 
 
-def test_all_problems_are_told_in_one_line() -> None:
+def test_all_problems_are_reported_in_one_message_without_a_newline() -> None:
     found = problems(owners=[{"pod": {"name": "Web"}}], retention="Keep")
     assert "spec.owners[0].pod.name: " in found
     assert "; spec.retention: " in found
     assert "\n" not in found
 
 
-def test_a_key_that_is_no_name_stands_in_brackets() -> None:
+def test_a_key_that_is_no_name_is_shown_in_brackets() -> None:
     assert problems(nodeSelector={"example.com/disk": "a b"}).startswith(
         "spec.nodeSelector[example.com/disk]: "
     )
@@ -175,11 +178,11 @@ def test_long_problems_are_cut() -> None:
         (Owner(service_account_name="robot"), "serviceaccount/robot"),
     ],
 )
-def test_one_owner_in_short(owner: Owner, text: str) -> None:
+def test_an_owner_is_shown_in_short_form(owner: Owner, text: str) -> None:
     assert owner_text([owner]) == text
 
 
-def test_expressions_of_a_selector_in_short() -> None:
+def test_expressions_of_a_selector_are_shown_in_short_form() -> None:
     selector = LabelSelector.model_validate(
         {
             "matchExpressions": [
@@ -197,19 +200,19 @@ def test_further_owners_are_counted() -> None:
     assert owner_text([pod_owner("web-0"), pod_owner("web-1"), pod_owner("web-2")]) == "pod/web-0 +2"
 
 
-def test_a_long_owner_is_cut_to_what_the_status_takes() -> None:
+def test_a_long_owner_is_cut_to_the_limit_of_the_status() -> None:
     labels = {f"key-{number}": "value" * 10 for number in range(20)}
     text = owner_text([Owner(selector=LabelSelector(match_labels=labels)), pod_owner("web-0")])
     assert text.endswith("… +1")
     assert ReservationStatus(owner=text).owner == text
 
 
-def test_an_empty_status_says_nothing() -> None:
+def test_an_empty_status_has_no_phase_and_no_conditions() -> None:
     status = ReservationStatus.model_validate({"observedGeneration": -1})
     assert (status.observed_generation, status.phase, status.conditions) == (-1, None, [])
 
 
-def test_a_status_comes_back_as_it_was_written() -> None:
+def test_a_status_is_read_as_it_was_written() -> None:
     status = ReservationStatus(
         observed_generation=2,
         phase=Phase.BOUND,
@@ -233,7 +236,7 @@ def test_a_status_comes_back_as_it_was_written() -> None:
     assert plain["phase"] == "Bound"
 
 
-def test_what_a_newer_version_wrote_into_a_status_is_no_error() -> None:
+def test_a_field_of_a_newer_version_in_a_status_is_no_error() -> None:
     status = ReservationStatus.model_validate({"phase": "Active", "quote": {"price": 3}})
     assert status.phase is Phase.ACTIVE
 
@@ -241,9 +244,11 @@ def test_what_a_newer_version_wrote_into_a_status_is_no_error() -> None:
 LONG_LABEL = "a" * 200
 
 
-def test_a_name_may_have_parts_as_long_as_kubernetes_allows() -> None:
-    """Kubernetes limits a pod's name to 253 characters and none of its parts. The name of a pod with a part
-    of over 63 characters could not be written into the status of its reservation, and the operator ended.
+def test_a_name_can_have_parts_as_long_as_kubernetes_allows() -> None:
+    """Guard against a limit of 63 characters for the parts of a pod's name.
+
+    Kubernetes limits only the whole name, to 253 characters. The name of a pod with a longer part could not
+    be written into the status of its reservation, and the operator ended.
     """
     assert read(owners=[{"pod": {"name": LONG_LABEL}}]).owners[0].pod == PodOwner(name=LONG_LABEL)
     assert BoundPod(name=f"{LONG_LABEL}.b", uid="1").name == f"{LONG_LABEL}.b"

@@ -41,7 +41,7 @@ STRUCTURAL_KEYWORDS = {
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Walk a schema: each node with its path."""
+    """Yield each node of a schema with its path."""
     yield path, schema
     for name, child in schema.get("properties", {}).items():
         yield from nodes(child, f"{path}.{name}")
@@ -101,7 +101,7 @@ def test_a_node_is_bounded(node: dict[str, Any]) -> None:
 
 
 @every_node
-def test_every_property_is_explained_in_one_line(node: dict[str, Any]) -> None:
+def test_every_property_has_a_description_without_a_newline(node: dict[str, Any]) -> None:
     for name, child in node.get("properties", {}).items():
         assert child.get("description"), name
         assert "\n" not in child["description"], name
@@ -135,7 +135,7 @@ class Anchor(Wire):
 
 
 class Boat(Wire):
-    """What floats."""
+    """A vessel that floats."""
 
     anchor: Anchor = Anchor(weight=4)
     """Holds
@@ -149,13 +149,13 @@ class Boat(Wire):
 
 
 class Port(OpenWire):
-    """Where boats lie."""
+    """A place for boats."""
 
     rules = (Rule("has(self.pilot)", "a pilot is required", field=".pilot", reason="FieldValueRequired"),)
     refused = {"pirate": Refused("string", "not here"), "wreck": Refused("object", "not here either")}  # noqa: RUF012
 
 
-def test_a_reference_is_inlined_and_the_field_speaks_for_itself() -> None:
+def test_a_reference_is_inlined_with_the_description_of_its_field() -> None:
     anchor = structural_schema(Boat)["properties"]["anchor"]
     assert anchor["description"] == "Holds the boat."
     assert anchor["properties"]["weight"] == {
@@ -171,13 +171,13 @@ def test_an_item_keeps_the_description_of_its_type() -> None:
     assert structural_schema(Boat)["properties"]["spare"]["items"]["description"] == "What holds."
 
 
-def test_an_optional_field_is_one_that_is_not_required() -> None:
+def test_an_optional_field_is_not_required() -> None:
     schema = structural_schema(Boat)
     assert schema["required"] == ["cargo"]
     assert schema["properties"]["spare"]["type"] == "array"
 
 
-def test_a_default_says_nothing_of_absent_fields() -> None:
+def test_a_default_leaves_out_absent_fields() -> None:
     assert structural_schema(Boat)["properties"]["anchor"]["default"] == {"weight": 4}
 
 
@@ -226,7 +226,7 @@ def test_an_open_type_keeps_unknown_fields() -> None:
 
 @pytest.mark.parametrize("resource", CUSTOM_RESOURCES, ids=lambda each: each.plural)
 def test_rules_between_fields_name_the_field_that_is_wrong(resource: CustomResource) -> None:
-    """A rule at the root of a spec was told as an error of the spec, and some messages named no field."""
+    """Guard against rules that report an error of the whole spec, and against messages without a field."""
     (version,) = yaml.safe_load((CRDS / f"{resource.plural}.yaml").read_text())["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]
     for schema in (root, root["properties"]["spec"]):

@@ -11,11 +11,11 @@ PROMETHEUS = {"prometheus": {"address": "http://prometheus.monitoring:9090"}}
 
 
 def read(**changes: Any) -> WaterLevelSpec:
-    """Read a good spec with some fields replaced."""
+    """Parse a valid spec with some fields replaced."""
     return WaterLevelSpec.model_validate_json(json.dumps({"source": PROMETHEUS} | changes))
 
 
-def test_a_source_is_all_that_must_be_given() -> None:
+def test_only_a_source_is_required() -> None:
     spec = read()
     assert [(window.duration, window.weight) for window in spec.windows] == [("15m", 5), ("1h", 3), ("1d", 2)]
     assert spec.target.mode == "Dynamic"
@@ -23,7 +23,7 @@ def test_a_source_is_all_that_must_be_given() -> None:
     assert (spec.pod_estimation.default_cpu, spec.pod_estimation.default_memory) == ("250m", "200Mi")
 
 
-def test_initials_are_capitals_on_the_wire() -> None:
+def test_initialisms_are_upper_case_on_the_wire() -> None:
     spec = read(
         source={"prometheus": PROMETHEUS["prometheus"] | {"queries": {"nodeCPU": "a", "podCPU": "b"}}},
         podEstimation={"defaultCPU": "1"},
@@ -53,7 +53,7 @@ def test_an_address_is_a_base_url(address: str) -> None:
     "address", ["prometheus:9090", "http://", "http://p?a=b", "https://ann:secret@prometheus"]
 )
 def test_an_address_has_no_credentials_and_no_query(address: str) -> None:
-    """Whoever may view WaterLevels could read them there."""
+    """Check that an address never has credentials, which all users with access to WaterLevels could read."""
     with pytest.raises(ValidationError) as caught:
         read(source={"prometheus": {"address": address}})
     assert spec_problems(caught.value).startswith("spec.source.prometheus.address: ")
