@@ -201,7 +201,7 @@ class Core:
         return outcome
 
     def run(self, waiting: Pod, told: Pod | None = None) -> Pod:
-        """Place a pod and deliver it as bound, in the version `told` if given."""
+        """Place a pod and deliver it as bound, in the other version if that is given."""
         self.event_handlers.pods.upsert(None, waiting)
         assumed = self.place()
         bound = assigned_to(told or waiting, assumed.node_name)

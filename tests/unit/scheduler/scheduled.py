@@ -134,7 +134,7 @@ class Works:
 
     @property
     def windows(self) -> list[float]:
-        """Starts of the windows whose reservations are stored, in seconds from now."""
+        """Starts of the windows with stored reservations, in seconds from now."""
         return sorted(int(each.removeprefix("nightly-")) * 60 - NOW for each in self._stored())
 
     @property

@@ -20,7 +20,7 @@ PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
 
 @dataclass
 class Thing:
-    """An object whose status must be `{"wanted": generation}`."""
+    """An object with a status that must be `{"wanted": generation}`."""
 
     meta: ObjectMeta
     status: dict[str, Any] = field(default_factory=dict)

@@ -255,7 +255,7 @@ async def test_a_condition_is_written_again_when_its_message_changes() -> None:
     assert texts == ["0/1 nodes are available: 1 ", "0/2 nodes are available: 2 "]
 
 
-async def test_a_condition_whose_write_failed_is_written_by_the_next_attempt() -> None:
+async def test_a_condition_that_failed_to_be_written_is_written_by_the_next_attempt() -> None:
     """Regression: the condition counted as written before it was, so a pod could stay without any."""
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"})

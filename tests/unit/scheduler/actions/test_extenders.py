@@ -281,7 +281,7 @@ class TestBind:
             (answers("x", status=502), "code 502$", True),
         ],
     )
-    async def test_a_failed_binding_says_whether_the_pod_may_be_bound(
+    async def test_the_error_of_a_failed_binding_shows_whether_the_pod_may_be_bound(
         self, server: ScriptedServer, answer: Any, error: str, unknown: bool
     ) -> None:
         server.plays(answer)
@@ -432,7 +432,7 @@ class TestTls:
             assert server.asked == []
 
     @pytest.mark.parametrize("fields", [{"enableHTTPS": True}, {"tlsConfig": {"insecure": True}}])
-    async def test_a_server_is_not_verified_if_the_configuration_says_so(
+    async def test_a_server_is_not_verified_if_the_configuration_is_insecure(
         self, tmp_path: Path, fields: dict[str, Any]
     ) -> None:
         async with self.serving(tmp_path) as (server, _):

@@ -10,7 +10,7 @@ from unit.scheduler.machinery import turns as settle
 
 
 class Queue:
-    """Tasks that note when they have their turn, and end it when the test says so."""
+    """Tasks that note when they have their turn, and end it when the test calls `end`."""
 
     def __init__(self, most: int = 2, most_of_one: int = 1) -> None:
         self.turns = FairSemaphore(most, most_of_one)

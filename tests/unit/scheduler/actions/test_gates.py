@@ -48,7 +48,7 @@ def message(shell: Shell, name: str = "web-0") -> str:
     return str(condition["message"])
 
 
-async def test_a_pod_without_a_reservation_gets_a_message_that_says_so() -> None:
+async def test_a_pod_without_a_reservation_gets_the_reason() -> None:
     """Regression: the pod had no condition and no event, so users could not see the reason."""
     shell = shell_with_a_gated_pod()
     await look(shell)

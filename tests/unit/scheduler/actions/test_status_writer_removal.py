@@ -80,7 +80,7 @@ async def test_a_retained_reservation_is_deleted_when_its_time_is_over() -> None
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["before the write", "as the write begins"])
-async def test_a_retained_reservation_is_deleted_later_if_the_clock_is_set_back_after_its_time_had_passed(
+async def test_a_retained_reservation_is_deleted_later_if_the_clock_is_set_back(
     written: bool,
 ) -> None:
     shell = await stored(retention="Retain", ttlSecondsAfterFinished=60)

@@ -166,7 +166,7 @@ async def test_a_finished_group_is_removed_unless_it_is_retained() -> None:
     assert PATH not in works.api.objects
 
 
-async def test_a_group_is_removed_later_if_the_clock_is_set_back_after_its_time_had_passed() -> None:
+async def test_a_group_is_removed_later_if_the_clock_is_set_back() -> None:
     works = Works()
     works.ask(retention="Retain", ttlSecondsAfterFinished=60)
     async with works.open():
@@ -403,7 +403,7 @@ async def test_a_group_that_had_finished_keeps_its_status_while_it_is_being_dele
     assert works.api.verbs == []
 
 
-async def test_a_fault_of_the_controller_is_reported_in_the_status_of_the_group_and_pauses_its_retries(
+async def test_a_fault_of_the_controller_is_in_the_status_of_the_group_and_pauses_its_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Regression: the fault was only an event, and each change of the group led to a retry at once."""

@@ -108,7 +108,7 @@ async def test_a_consumed_window_is_not_created_again_by_this_process_or_the_nex
     await works.go_on()
     works.clock.time = NOW + FIRST + MINUTE
     works.restart()
-    await works.take(FIRST)  # before the status says that it has begun
+    await works.take(FIRST)  # before the status has the start
     await works.go_on()
     assert works.windows == [FIRST + HOUR]
     works.restart()
@@ -136,7 +136,7 @@ async def test_a_window_that_is_consumed_while_the_status_cannot_be_written_is_n
     assert works.status["lastStart"] == format_instant(NOW + FIRST)
 
 
-async def test_a_window_that_is_over_stays_until_the_status_says_that_it_has_begun() -> None:
+async def test_a_window_that_is_over_stays_until_the_status_has_its_start() -> None:
     """Regression: a window that was created late could be gone before the status was written.
 
     The next process created it again.
@@ -341,7 +341,7 @@ async def test_windows_that_begin_while_the_spec_is_unreadable_are_reported() ->
     assert works.keeper._due.next() is None
 
 
-async def test_a_schedule_whose_times_clocks_always_skip_is_reported_as_invalid() -> None:
+async def test_a_schedule_with_times_that_clocks_always_skip_is_reported_as_invalid() -> None:
     """Regression: the search went on up to the year 9999, and then ended in an OverflowError."""
     works = Works()
     works.ask(schedule="30 2 * 3 0L", timeZone="Europe/Berlin")
@@ -386,7 +386,7 @@ async def rest(works: Works, seconds: int) -> int:
     return works.api.verbs.count("POST") - before
 
 
-async def test_a_schedule_whose_windows_are_refused_is_retried_with_growing_pauses() -> None:
+async def test_a_schedule_with_refused_windows_is_retried_with_growing_pauses() -> None:
     """Regression: each window was requested every five seconds, by a task that never ended."""
     works = Works()
     works.api.refuses["POST"] = Forbidden("exceeded quota: small, requested: maxPriority=2", status=403)

@@ -47,7 +47,7 @@ def test_a_reservation_does_not_lose_a_node_that_is_not_listed_yet() -> None:
     assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
 
-def test_a_reservation_whose_node_is_in_no_list_is_lost() -> None:
+def test_a_reservation_on_a_node_that_is_in_no_list_is_lost() -> None:
     core = Core(node("node-b"), listed=False)
     entry = core.reservation(status=HELD, nodeName="node-a")
     assert core.ledger.holdings.nodes_with_reservations() == ["node-a"]
