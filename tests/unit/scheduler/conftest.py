@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that were slept for, which pass at once."""
+    """Make `asyncio.sleep` return at once, and return the seconds of each call."""
     sleep, slept = asyncio.sleep, list[float]()
 
     async def nap(seconds: float) -> None:

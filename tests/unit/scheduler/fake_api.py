@@ -1,4 +1,4 @@
-"""An API server that is a dictionary."""
+"""An API server that keeps its objects in a dictionary."""
 
 import asyncio
 from collections import deque
@@ -21,13 +21,13 @@ class Asked:
 
 
 class FakeApi(KubeClient):
-    """Objects by their paths, with versions and preconditions; failures come as they are ordered."""
+    """Objects by their paths, with versions and preconditions. Failures are injected in order."""
 
     def __init__(self) -> None:
-        self._manager = None  # a client that leads nothing names no manager
+        self._manager = None  # a client that manages nothing names no field manager
         self.objects: dict[str, Json] = {}
         self.asked: list[Asked] = []
-        self.refuses: dict[str, ApiError] = {}  # by method, until it is taken out
+        self.refuses: dict[str, ApiError] = {}  # by method, until the entry is removed
         self.gate = asyncio.Event()
         self.gate.set()
         self._faults: deque[tuple[ApiError, bool]] = deque()
@@ -37,7 +37,7 @@ class FakeApi(KubeClient):
         self._faults.extend((error, False) for error in errors)
 
     def loses(self, error: ApiError) -> None:
-        """Carry out the next request, but lose the answer."""
+        """Carry out the next request, but lose the response."""
         self._faults.append((error, True))
 
     @property
@@ -64,7 +64,7 @@ class FakeApi(KubeClient):
         return encode(answer)
 
     def edit(self, path: str, patch: Json) -> Json:
-        """Change an object, as somebody else would."""
+        """Change an object, as another client would."""
         stored = merged(self.objects[path], patch)
         stored["metadata"]["resourceVersion"] = str(int(stored["metadata"]["resourceVersion"]) + 1)
         self.objects[path] = stored
@@ -87,7 +87,7 @@ class FakeApi(KubeClient):
         if method == "POST":
             told = {"annotations": body["metadata"].get("annotations", {})}
             return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}, "metadata": told})
-        if method == "PUT":  # replaces the status, and nothing else
+        if method == "PUT":  # replaces the status, and nothing besides
             self.objects[path] = {**self.objects[path], "status": {}}
         said = {"annotations": body["metadata"].get("annotations", {})}
         return self.edit(path, {"status": body.get("status", {}), "metadata": said})

@@ -1,4 +1,4 @@
-"""A group of locks over a core, as the API server would have its members."""
+"""A reservation group and its members, as the API server would store them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ OWNERS = [{"selector": {"matchLabels": {"job": "train"}}}]
 
 
 class Gang:
-    """Members of a group, of one cpu each for any pod of the job, named train-0 and so on."""
+    """Members of a group with 1 CPU each for any pod of the job. Their names are train-0 and so on."""
 
     def __init__(
         self, core: Core, size: int = 2, least: int = 0, name: str = "train", topology: Json | None = None
@@ -30,20 +30,20 @@ class Gang:
         self.objects: dict[str, Json] = {}
 
     def come(self, count: int = 0, **fields: Any) -> "Gang":
-        """Have members be seen, all by default."""
+        """Deliver the first members by the watch, all by default."""
         for number in range(count or self.size):
             self.member(number, **fields)
         return self
 
     def member(self, number: int, **fields: Any) -> ReservationInfo:
-        """Have a member be seen, new or in another version."""
+        """Deliver a member by the watch, new or in another version."""
         name = f"{self.name}-{number}"
         spec = {"owners": OWNERS, "retention": "Retain", "group": self.membership}
         self.objects[name] = reservation_json(name, **spec | fields)
         return self._see(name)
 
     def store(self, *numbers: int) -> None:
-        """Have the statuses of members, all by default, be stored as the ledger would have them."""
+        """Store the statuses that the ledger renders for members, all by default."""
         for number in numbers or range(self.size):
             name = f"{self.name}-{number}"
             status = render_reservation(self[number], self.core.clock.now())
@@ -53,24 +53,24 @@ class Gang:
             self._see(name)
 
     def give(self) -> None:
-        """Have the group be placed and given, and its members be stored as active."""
+        """Place the group, activate it, and store its members as active."""
         self.settle()
         self.store()
         self.settle()
         self.store()
 
     def settle(self) -> None:
-        """Decide until nothing is due."""
+        """Run decisions until none is due."""
         self.core.decide()
 
     def drop(self, number: int) -> None:
-        """Have a member be deleted."""
+        """Delete a member."""
         entry = self[number]
         del self.objects[entry.key.name]
         self.core.event_handlers.reservations.remove(entry.reservation)
 
     def succeed(self, core: Core) -> "Gang":
-        """Have another process see what is stored."""
+        """Deliver the stored objects to another process."""
         successor = Gang(core, self.size, name=self.name)
         successor.membership, successor.objects = self.membership, self.objects
         for name in self.objects:
@@ -87,7 +87,7 @@ class Gang:
 
     @property
     def told(self) -> list[str]:
-        """Phases that the members' statuses ought to tell."""
+        """Phases in the statuses that the ledger renders for the members."""
         now = self.core.clock.now()
         return [render_reservation(self[number], now)["phase"] for number in range(self.size)]
 
@@ -99,5 +99,5 @@ class Gang:
 
 
 def worker(number: int = 0, **fields: Any) -> Pod:
-    """Make a pod that can take any member."""
+    """Build a pod that can take any member."""
     return pod(f"worker-{number}", labels={"job": "train"}, **fields)

@@ -1,4 +1,4 @@
-"""The scheduler over a clock that is set by hand and a fake API server."""
+"""The scheduler with a clock that tests set and a fake API server."""
 
 import asyncio
 from collections.abc import Iterator
@@ -59,11 +59,11 @@ HELD = {
     "resources": {"cpu": "1"},
     "conditions": [],
 }
-"""Status of a lock that an earlier process has given."""
+"""Status of a reservation that an earlier process has granted."""
 
 
 class HandClock:
-    """Stands still unless it is moved; each look at `monotonic` may take `tick` seconds."""
+    """A clock that stands still unless a test moves it. Each call of `monotonic` may take `tick` seconds."""
 
     def __init__(self, tick: float = 0.0) -> None:
         self.time = NOW
@@ -81,13 +81,13 @@ class HandClock:
         self.time += seconds
 
     def jump(self, seconds: float) -> None:
-        """Set the time of day, and nothing else, forward or back."""
+        """Set the time of day forward or back. The monotonic clock does not change."""
         self.time += seconds
         self.jumped += seconds
 
 
 class Core:
-    """Feed and decider, as pure as they are; the namespace's locks may have any priority, and preempt."""
+    """Event handlers and decider, without I/O. A quota permits any priority, and preemption."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class Core:
             self.event_handlers.pods.upsert(None, pod)
 
     def reservation(self, name: str = "lock", **fields: Any) -> ReservationInfo:
-        """Have a Reservation be seen, new or in a newer version."""
+        """Deliver a Reservation by the watch, new or in a newer version."""
         new = decode_reservation(encode(reservation_json(name, **fields)))
         known = self.ledger.entries.get(new.key)
         self.event_handlers.reservations.upsert(known.reservation if known else None, new)
         return self.ledger.entries[new.key]
 
     def store(self, name: str = "lock") -> None:
-        """Have the status of a lock be stored as the ledger would have it."""
+        """Store the status that the ledger renders for a reservation."""
         entry = self.ledger.entries[Key(NAMESPACE, name)]
         known = entry.reservation
         meta = replace_meta(known.meta, resource_version=str(known.meta.version + 1))
@@ -154,7 +154,7 @@ class Core:
         return step.outcome
 
     def decide(self) -> list[Outcome]:
-        """Decide all that is due now, and return the results of pods."""
+        """Run all decisions that are due now, and return the outcomes of pods."""
         outcomes = []
         for step in due_steps(self.decider, self.clock.now):
             self._effects.add(step.effects)
@@ -165,7 +165,7 @@ class Core:
 
     @property
     def effects(self) -> Effects:
-        """All effects that no driver has taken yet."""
+        """Effects that no driver has taken yet."""
         self._effects.add(self.ledger.effects.take())
         return self._effects
 
@@ -185,7 +185,7 @@ class Core:
         return claims
 
     def answer(self, stored: Pod | None = None, *, gone: bool = False) -> None:
-        """Have the API server say what the pods are that are said to be bound: just that, unless told."""
+        """Answer all claims that wait for verification, by default with the pods as the cache has them."""
         for claim in self.take_claims():
             placed = self.cache.get(claim.pod.uid)
             known = assigned_to(placed.pod, placed.node_name) if placed is not None else None
@@ -195,13 +195,13 @@ class Core:
             self.event_handlers.answered(claim, None if gone else stored or known)
 
     def place(self) -> AssumedPod:
-        """Decide, and expect a pod to be placed."""
+        """Run one step, and assert that it places a pod."""
         outcome = self.step()
         assert isinstance(outcome, AssumedPod), outcome
         return outcome
 
     def run(self, waiting: Pod, told: Pod | None = None) -> Pod:
-        """Have a pod be placed and seen bound, as what is told of it then."""
+        """Place a pod and deliver it as bound, in the other version if that is given."""
         self.event_handlers.pods.upsert(None, waiting)
         assumed = self.place()
         bound = assigned_to(told or waiting, assumed.node_name)
@@ -211,22 +211,22 @@ class Core:
         return bound
 
     def refuse(self) -> Unschedulable:
-        """Decide, and expect a pod to be refused."""
+        """Run one step, and assert that it refuses a pod."""
         outcome = self.step()
         assert isinstance(outcome, Unschedulable), outcome
         return outcome
 
     def wake(self) -> None:
-        """Have every refused pod be looked at again."""
+        """Let so much time pass that every refused pod is retried."""
         self.clock.advance(FLUSH_AFTER)
 
     def used(self, node_name: str = "node-a", resource: str = "cpu") -> int:
-        """Give what pods have taken of a node, cpu in thousandths."""
+        """Return the requests of the pods of a node, in thousandths for CPU."""
         columns = self.decider.columns
         return int(columns.requested[columns.row_of[node_name], columns.resources.index(resource)])
 
     def reserved(self, node_name: str = "node-a", resource: str = "cpu") -> int:
-        """Give what locks hold of a node, cpu in thousandths."""
+        """Return the reserved amount of a node, in thousandths for CPU."""
         columns = self.decider.columns
         return int(columns.reserved[columns.row_of[node_name], columns.resources.index(resource)])
 
@@ -276,7 +276,7 @@ class FakeRecorder(EventRecorder):
 
 
 class Shell(Core):
-    """Core and everything around it; make it inside of a running event loop."""
+    """Core with all writers around it. It must be built inside a running event loop."""
 
     def __init__(
         self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
@@ -301,23 +301,23 @@ class Shell(Core):
         self.event_handlers.wake = self.loop.wake
 
     def store_reservation(self, name: str = "lock", **fields: Any) -> ReservationInfo:
-        """Have a Reservation be created and seen."""
+        """Create a Reservation and deliver it by the watch."""
         self.api.objects[lock_path(name)] = reservation_json(name, **fields)
         return self.see_reservation(name)
 
     def see_reservation(self, name: str = "lock") -> ReservationInfo:
-        """Have the watch tell of the stored version."""
+        """Deliver the stored version by the watch."""
         new = decode_reservation(encode(self.api.objects[lock_path(name)]))
         self.event_handlers.reservations.upsert(None, new)
         return self.ledger.entries[Key(NAMESPACE, name)]
 
     def store_pod(self, name: str = "web-0", **fields: Any) -> Pod:
-        """Have a pod be created and seen."""
+        """Create a pod and deliver it by the watch."""
         self.api.objects[pod_path(name)] = pod_json(name, **fields)
         return self.see_pod(name)
 
     def see_pod(self, name: str = "web-0") -> Pod:
-        """Have the watch tell of the stored version."""
+        """Deliver the stored version by the watch."""
         new = decode_pod(encode(self.api.objects[pod_path(name)]))
         self.event_handlers.pods.upsert(None, new)
         return new
@@ -327,7 +327,7 @@ class Shell(Core):
         return status
 
     def flush(self) -> bool:
-        """Hand changes on to the writers, and begin to write; whether more are left."""
+        """Pass changes on to the writers, and begin to write. Return whether more changes are left."""
         changes = self.effects.take()
         self.effects.claims = changes.claims
         self.publisher.record(changes)
@@ -335,11 +335,11 @@ class Shell(Core):
         return self.publisher.flush()
 
     def evict(self) -> None:
-        """Begin the evictions that steps have left."""
+        """Begin the evictions that the steps have decided on."""
         self.evictor.begin(self.take_preemptions(), self.take_migrations())
 
     async def settle(self) -> None:
-        """Let all writes under way come to their end."""
+        """Wait until all writes under way have ended."""
         for _ in range(_MOST_TURNS):
             if not len(self.tasks):
                 return
@@ -353,7 +353,7 @@ class Shell(Core):
 
 
 async def turns(count: int = 10) -> None:
-    """Let the event loop turn so many times."""
+    """Let the event loop run a number of iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""A fragmented cluster, for tests of locks for which pods may be moved."""
+"""A fragmented cluster, for tests of reservations with `mayMove`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ LOCK = Key("shop", "lock")
 
 
 def web(name: str, node_name: str, cpu: str = "1", **fields: Any) -> Pod:
-    """Give a pod of a ReplicaSet on a node."""
+    """Build a pod of a ReplicaSet on a node."""
     return pod(
         name,
         **{
@@ -30,24 +30,24 @@ def web(name: str, node_name: str, cpu: str = "1", **fields: Any) -> Pod:
 
 
 def fragmented(**labels: Mapping[str, str]) -> Core:
-    """Give two nodes of 4 cpu, each with 2 free, in pods of 1 cpu: nothing of 3 cpu fits."""
+    """Build two nodes of 4 CPU, each with 2 CPU free beside two pods. A request of 3 CPU does not fit."""
     core = Core(*(node(name, cpu="4", labels=labels.get(name[-1])) for name in ("node-a", "node-b")))
     core.add(*(web(f"{place}-{number}", f"node-{place}") for place in "ab" for number in range(2)))
     return core
 
 
 def ask(core: Core, *, may_move: Json | None = None, **fields: Any) -> ReservationInfo:
-    """Have a lock of 3 cpu be refused, and moves be looked for."""
+    """Create a reservation of 3 CPU that does not fit, and run the steps that look for a migration plan."""
     wanted: Json = {"resources": {"cpu": "3"}, "mayMove": may_move or {}, "pendingDeadlineSeconds": 600}
     entry = core.reservation(**wanted | fields)
-    for _ in range(3):  # one lock is looked at in a step, and not at once after another
+    for _ in range(3):  # a step tries one reservation, and two in succession are some time apart
         core.step()
         core.clock.advance(1)
     return entry
 
 
 def planned(entry: ReservationInfo) -> list[tuple[str, str]]:
-    """Give who is to move where."""
+    """Return the planned migrations: the name of each pod, and its target node."""
     return [] if entry.plan is None else [(move.key.name, move.to) for move in entry.plan.moves]
 
 
@@ -57,7 +57,7 @@ def plan_of(entry: ReservationInfo) -> MigrationPlan:
 
 
 def store(core: Core, entry: ReservationInfo, **edit: Any) -> None:
-    """Have the API server store the status of a lock, and an edit of its spec; the watch tells of both."""
+    """Store the status of a reservation and an edit of its spec, and deliver both by the watch."""
     before = entry.reservation
     spec = before.spec.model_dump(mode="json", exclude_none=True, by_alias=True) if before.spec else {}
     meta = before.meta
@@ -78,7 +78,7 @@ def store(core: Core, entry: ReservationInfo, **edit: Any) -> None:
 
 
 def approve(core: Core, entry: ReservationInfo, token: str = "") -> None:
-    """Have the plan of a lock be stored and approved."""
+    """Store the plan of a reservation, and approve it."""
     store(core, entry)
     asked = {"approve": token or plan_of(entry).token}
     store(core, entry, mayMove=asked)
@@ -86,7 +86,7 @@ def approve(core: Core, entry: ReservationInfo, token: str = "") -> None:
 
 
 def told(core: Core, entry: ReservationInfo) -> tuple[str, str, str]:
-    """Give the condition MovePlanned."""
+    """Return status, reason and message of the condition MovePlanned."""
     conditions = {each["type"]: each for each in render_reservation(entry, core.clock.now())["conditions"]}
     found = conditions["MovePlanned"]
     return found["status"], found["reason"], found["message"]

@@ -1,4 +1,4 @@
-"""A schedule, who keeps it, and an API server that outlives them."""
+"""A schedule, its controller, and an API server that outlives both."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ _LOCKS = lock_path("")
 
 
 def schedule_json(*, uid: str = "uid-nightly", created: float = NOW, **spec: Any) -> Json:
-    """Give a schedule of a window of ten minutes at half past each hour."""
+    """Build a schedule of a window of ten minutes at half past each hour."""
     metadata = {
         "name": "nightly",
         "namespace": NAMESPACE,
@@ -38,14 +38,14 @@ def schedule(**fields: Any) -> ReservationSchedule:
 
 
 class Works:
-    """A scheduler, and who keeps schedules; `restart` ends them, but not the API server and the clock."""
+    """A scheduler and a schedule controller. `restart` replaces both, and keeps API server and clock."""
 
     def __init__(self, cpu: str = "64") -> None:
         self._cpu = cpu
         self._begin(Shell(node("node-a", cpu=cpu)))
 
     def restart(self) -> None:
-        """Have another process take over what the API server has."""
+        """Start another process with the objects of the API server."""
         before = self.shell
         shell = Shell(node("node-a", cpu=self._cpu))
         shell.clock.time = before.clock.time
@@ -58,22 +58,22 @@ class Works:
         self.keeper = ScheduleController(shell.context, shell.ledger)
 
     def ask(self, **fields: Any) -> None:
-        """Have a schedule be created and seen."""
+        """Create a schedule and deliver it by the watch."""
         self.api.objects[PATH] = schedule_json(created=self.clock.now(), **fields)
         self.see()
 
     def edit(self, **spec: Any) -> None:
-        """Have its spec be edited, and the edit be seen."""
+        """Edit the spec of the schedule and deliver it by the watch."""
         stored = self.api.edit(PATH, {"spec": spec})
         stored["metadata"]["generation"] += 1
         self.see()
 
     def see(self) -> None:
-        """Have the watch tell of the stored version."""
+        """Deliver the stored version by the watch."""
         self.keeper.upsert(None, decode_schedule(encode(self.api.objects[PATH])))
 
     async def go_on(self) -> None:
-        """Let all go its way until nothing changes any more."""
+        """Run controller, decisions and writers until they send no more requests."""
         asked = -1
         while asked < len(self.api.asked):
             asked = len(self.api.asked)
@@ -85,12 +85,12 @@ class Works:
             self._see()
 
     async def at(self, instant: float) -> None:
-        """Let time pass until an instant, and all go its way then."""
+        """Set the time to an instant, and run everything that is due then."""
         self.clock.time = instant
         await self.go_on()
 
     def bind_owner(self) -> None:
-        """Have a pod that is an owner of windows be seen bound, beside the window that has begun."""
+        """Deliver a bound pod that owns the windows, beside the window that has begun."""
         self.shell.step()
         self.shell.store_pod(
             "report", labels={"app": "nightly"}, node_name="node-a", bound_at=self.clock.now()
@@ -98,7 +98,7 @@ class Works:
         self.shell.answer()
 
     async def go_untold(self) -> None:
-        """Let windows be made and consumed while this process can write no status."""
+        """Create windows and consume them while this process can write no status."""
         self.api.refuses["PUT"] = Unreachable("gone")
         self.keeper.reconcile(KEY)
         await turns(30)
@@ -109,14 +109,14 @@ class Works:
         self._see()
 
     async def take(self, *starts: float) -> None:
-        """Have locks of windows be consumed, so that they go."""
+        """Consume the reservations of windows, so that they are removed."""
         for start in starts:
             self.api.objects.pop(lock_path(name(start)), None)
         self._see()
         await turns()
 
     def _see(self) -> None:
-        """Have the watches tell of all that there is, and is no more."""
+        """Deliver all stored objects and all deletions by the watches."""
         there = set(self._stored())
         for entry in tuple(self.shell.ledger.entries.values()):
             if entry.key.name not in there:
@@ -134,12 +134,12 @@ class Works:
 
     @property
     def windows(self) -> list[float]:
-        """Starts of the windows whose locks are stored, in seconds from now."""
+        """Starts of the windows with stored reservations, in seconds from now."""
         return sorted(int(each.removeprefix("nightly-")) * 60 - NOW for each in self._stored())
 
     @property
     def posted(self) -> list[str]:
-        """Names of the locks that this process has asked for, again and again if it has."""
+        """Names of the reservations that this process has tried to create, once for each attempt."""
         return [asked.body["metadata"]["name"] for asked in self.api.asked if asked.method == "POST"]
 
     @property
@@ -152,5 +152,5 @@ class Works:
 
 
 def name(start: float) -> str:
-    """Name the window that begins so many seconds from now."""
+    """Return the name of the window that begins so many seconds from now."""
     return f"nightly-{int(NOW + start) // 60}"

@@ -1,4 +1,4 @@
-"""When a write is sent, repeated and given up, whatever the kind of the object."""
+"""Writes of a status: when they are sent, repeated and given up, for objects of any kind."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
 
 @dataclass
 class Thing:
-    """An object whose status must be `{"wanted": generation}`."""
+    """An object with a status that must be `{"wanted": generation}`."""
 
     meta: ObjectMeta
     status: dict[str, Any] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Writer(ObjectWriter):
         meta = ObjectMeta("team", NAMESPACE, uid="uid-team", resource_version="1", generation=1)
         self.thing: Thing | None = Thing(meta)
         self.broken = False
-        self.dropped = 0  # so many writes have no effect
+        self.dropped = 0  # number of writes without an effect
         self.again: list[Key] = []
 
     def edit(self, **fields: Any) -> None:
@@ -98,10 +98,10 @@ async def test_a_difference_is_written_once(shell: Shell, writer: Writer) -> Non
     assert not writer.lags(KEY)
 
 
-async def test_pauses_grow_to_five_seconds_while_an_error_may_pass_and_to_sixty_if_it_may_not(
+async def test_retries_back_off_to_five_seconds_or_to_sixty_after_a_permanent_error(
     shell: Shell, writer: Writer, naps: list[float]
 ) -> None:
-    """Each kind had pauses of its own: a Reservation that was refused was written every 5 s for ever."""
+    """Regression: each kind had its own pauses, and a refused Reservation was written every 5 s for ever."""
     shell.api.fails(*[ServerError("no", status=500)] * 12, *[Invalid("no", status=422)] * 12)
     writer.reconcile(KEY)
     await shell.settle()
@@ -115,7 +115,7 @@ async def test_pauses_grow_to_five_seconds_while_an_error_may_pass_and_to_sixty_
     assert shell.metric("tidelock_api_write_errors_total", **labels) == 12
 
 
-async def test_the_pause_is_as_long_as_the_server_asks_for(
+async def test_a_retry_waits_for_as_long_as_the_server_asks(
     shell: Shell, writer: Writer, naps: list[float]
 ) -> None:
     shell.api.fails(TooManyRequests("later", status=429, retry_after=7.0))
@@ -125,8 +125,8 @@ async def test_the_pause_is_as_long_as_the_server_asks_for(
     assert naps == [7.0]
 
 
-async def test_a_task_that_pauses_keeps_nothing_waiting(shell: Shell, writer: Writer) -> None:
-    """Events and annotations waited as long as one object was refused."""
+async def test_a_task_that_pauses_does_not_count_as_busy(shell: Shell, writer: Writer) -> None:
+    """Regression: events and annotations had to wait for as long as one object was refused."""
     shell.api.fails(Invalid("no", status=422, retry_after=3600.0))
     writer.reconcile(KEY)
     assert shell.tasks.busy
@@ -148,7 +148,7 @@ async def test_a_conflict_is_left_to_the_watch(
     assert writer.lags(KEY)
 
 
-async def test_a_conflict_with_a_version_that_is_known_by_then_is_written_again(
+async def test_a_conflict_with_a_version_that_has_arrived_by_then_is_written_again(
     shell: Shell, writer: Writer
 ) -> None:
     shell.api.gate.clear()
@@ -162,10 +162,10 @@ async def test_a_conflict_with_a_version_that_is_known_by_then_is_written_again(
     assert [asked.body["metadata"]["resourceVersion"] for asked in shell.api.asked] == ["1", "2"]
 
 
-async def test_a_write_without_effect_is_repeated_less_and_less(
+async def test_a_write_without_effect_is_repeated_with_growing_pauses(
     shell: Shell, writer: Writer, naps: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A status with a field that an older CRD drops was written again without any pause."""
+    """Regression: a status with a field that an older CRD drops was written again without any pause."""
     writer.dropped = 12
     writer.reconcile(KEY)
     await shell.settle()
@@ -176,7 +176,7 @@ async def test_a_write_without_effect_is_repeated_less_and_less(
     assert not writer.lags(KEY)
 
 
-async def test_an_object_that_is_gone_is_written_no_more(
+async def test_an_object_that_is_gone_is_not_written_again(
     shell: Shell, writer: Writer, naps: list[float]
 ) -> None:
     shell.api.fails(ServerError("no", status=500))
@@ -192,7 +192,7 @@ async def test_an_object_that_is_gone_is_written_no_more(
     assert len(naps) == 1
 
 
-async def test_a_fault_is_named_in_the_status_and_rests_until_its_pause_is_over(
+async def test_a_fault_is_reported_in_the_status_and_pauses_the_retries_of_its_object(
     shell: Shell, writer: Writer
 ) -> None:
     shell.isolation.pause = 0.01
@@ -209,7 +209,7 @@ async def test_a_fault_is_named_in_the_status_and_rests_until_its_pause_is_over(
     assert writer.again == []
     shell.clock.advance(1.0)
     async with asyncio.timeout(60):
-        while not writer.again:  # noqa: ASYNC110 -- nothing tells of it
+        while not writer.again:  # noqa: ASYNC110 -- nothing signals it
             await asyncio.sleep(0.01)
     shell.api.objects[PATH]["metadata"]["resourceVersion"] = "1"
     writer.reconcile(KEY)
@@ -217,7 +217,7 @@ async def test_a_fault_is_named_in_the_status_and_rests_until_its_pause_is_over(
     assert not writer.lags(KEY)
 
 
-async def test_a_new_spec_ends_the_rest_after_a_fault(shell: Shell, writer: Writer) -> None:
+async def test_a_new_spec_ends_the_pause_after_a_fault(shell: Shell, writer: Writer) -> None:
     writer.broken = True
     writer.reconcile(KEY)
     await shell.settle()
@@ -229,7 +229,9 @@ async def test_a_new_spec_ends_the_rest_after_a_fault(shell: Shell, writer: Writ
     assert shell.api.asked[-1].body["status"] == {"wanted": 2}
 
 
-async def test_another_object_of_the_name_does_not_rest(shell: Shell, writer: Writer) -> None:
+async def test_the_pause_after_a_fault_does_not_apply_to_another_object_of_the_same_name(
+    shell: Shell, writer: Writer
+) -> None:
     writer.broken = True
     writer.reconcile(KEY)
     await shell.settle()
@@ -243,7 +245,7 @@ async def test_another_object_of_the_name_does_not_rest(shell: Shell, writer: Wr
     assert shell.api.asked[-1].body["status"] == {"wanted": 1}
 
 
-async def test_objects_of_one_controller_share_a_line(shell: Shell, writer: Writer) -> None:
+async def test_objects_of_one_controller_share_a_queue(shell: Shell, writer: Writer) -> None:
     owner = OwnerReference("v1", "Owner", "train", "uid-train", controller=True)
     metas = [ObjectMeta(name, NAMESPACE, uid=name, owner_references=(owner,)) for name in "abcdefghij"]
     order: list[str] = []

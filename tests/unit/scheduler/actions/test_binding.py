@@ -18,14 +18,14 @@ LOST = Unreachable("time-out", outcome_unknown=True)
 
 
 async def bind(shell: Shell) -> None:
-    """Decide a pod and carry that out."""
+    """Decide on a pod and bind it."""
     shell.binder.bind(shell.place(), shell.clock.monotonic())
     await shell.settle()
 
 
 @pytest.fixture
 async def shell() -> Shell:
-    """Give a scheduler with a pod that is ready and its lock, which is held."""
+    """Build a scheduler with a pod that is ready and its active reservation."""
     shell = Shell(node("node-a", cpu="1"))
     shell.store_reservation()
     shell.step()
@@ -34,7 +34,7 @@ async def shell() -> Shell:
 
 
 def bound(shell: Shell) -> bool:
-    """Whether the pod is out of the queue and its lock is used up."""
+    """Return whether the pod has left the queue and its reservation is consumed."""
     (entry,) = shell.ledger.entries.values()
     waits = shell.queue.get("uid-web-0") is not None
     assert (entry.phase is Phase.CONSUMED) is not waits
@@ -46,7 +46,7 @@ def attempts(shell: Shell, result: str) -> float | None:
     return shell.metric("scheduler_schedule_attempts_total", result=result, profile="tidelock-scheduler")
 
 
-async def test_a_binding_names_the_pods_uid_its_locks_and_the_node(shell: Shell) -> None:
+async def test_a_binding_names_the_uid_of_the_pod_its_reservations_and_the_node(shell: Shell) -> None:
     await bind(shell)
 
     (asked,) = shell.api.asked
@@ -64,7 +64,7 @@ async def test_a_binding_names_the_pods_uid_its_locks_and_the_node(shell: Shell)
     }
 
 
-async def test_a_binding_of_a_pod_without_locks_annotates_nothing() -> None:
+async def test_a_binding_of_a_pod_without_reservations_has_no_annotation() -> None:
     shell = Shell(node("node-a"))
     shell.store_pod()
     await bind(shell)
@@ -73,7 +73,7 @@ async def test_a_binding_of_a_pod_without_locks_annotates_nothing() -> None:
     assert asked.body["metadata"] == {"name": "web-0", "namespace": NAMESPACE, "uid": "uid-web-0"}
 
 
-async def test_a_pod_that_many_locks_select_is_bound_with_as_many_as_the_api_server_takes() -> None:
+async def test_a_binding_names_at_most_as_many_reservations_as_the_api_server_accepts() -> None:
     shell = Shell(node("node-a"))
     for number in range(1100):
         shell.store_reservation(f"lock-{number}")
@@ -86,7 +86,7 @@ async def test_a_pod_that_many_locks_select_is_bound_with_as_many_as_the_api_ser
     assert len(claims.split(",")) == 1000
 
 
-async def test_a_bound_pod_is_told_of_and_counted(shell: Shell) -> None:
+async def test_a_bound_pod_gets_an_event_and_is_counted(shell: Shell) -> None:
     shell.clock.advance(0.5)
     await bind(shell)
 
@@ -110,7 +110,7 @@ async def test_a_pod_that_left_the_queue_during_its_decision_is_still_bound(shel
     assert shell.metric("scheduler_pod_scheduling_attempts_count") == 0
 
 
-async def test_a_binding_that_is_refused_is_undone_and_the_pod_tried_again(shell: Shell) -> None:
+async def test_a_refused_binding_is_undone_and_the_pod_is_retried(shell: Shell) -> None:
     shell.api.fails(Conflict("the uid differs", status=409))
     await bind(shell)
 
@@ -127,7 +127,7 @@ async def test_a_binding_that_is_refused_is_undone_and_the_pod_tried_again(shell
     assert bound(shell)
 
 
-async def test_a_binding_whose_answer_was_lost_counts_if_it_was_made(shell: Shell) -> None:
+async def test_a_binding_with_a_lost_response_counts_if_it_was_made(shell: Shell) -> None:
     shell.api.loses(LOST)
     await bind(shell)
 
@@ -136,7 +136,7 @@ async def test_a_binding_whose_answer_was_lost_counts_if_it_was_made(shell: Shel
     assert shell.recorder.reasons == ["Scheduled"]
 
 
-async def test_a_binding_whose_answer_was_lost_is_sent_again_if_it_was_not_made(shell: Shell) -> None:
+async def test_a_binding_with_a_lost_response_is_sent_again_if_it_was_not_made(shell: Shell) -> None:
     shell.api.fails(LOST)
     await bind(shell)
 
@@ -145,11 +145,12 @@ async def test_a_binding_whose_answer_was_lost_is_sent_again_if_it_was_not_made(
     assert shell.recorder.reasons == ["Scheduled"]
 
 
-async def test_a_binding_that_is_made_after_it_was_looked_for_is_not_given_up(
+async def test_a_binding_that_is_made_after_the_check_for_it_is_not_given_up(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow API server had not yet carried a binding out when the operator, which had waited for its answer
-    for 10 s, looked whether it had: the room was given to others, and then the pod came.
+    """Regression: a slow API server carried out a binding after the operator had looked for it.
+
+    The operator had waited 10 s for the response. It gave the capacity to other pods, and then the pod came.
     """
 
     sleep = asyncio.sleep
@@ -168,7 +169,7 @@ async def test_a_binding_that_is_made_after_it_was_looked_for_is_not_given_up(
     assert bound(shell)
 
 
-async def test_a_binding_is_given_up_when_the_api_server_can_be_at_it_no_more(
+async def test_a_binding_is_given_up_when_the_api_server_can_no_longer_carry_it_out(
     shell: Shell, naps: list[float]
 ) -> None:
     shell.api.fails(LOST)
@@ -182,7 +183,7 @@ async def test_a_binding_is_given_up_when_the_api_server_can_be_at_it_no_more(
     assert shell.recorder.reasons == ["FailedScheduling"]
 
 
-async def test_a_binding_whose_answer_was_lost_is_undone_if_the_pod_is_gone(shell: Shell) -> None:
+async def test_a_binding_with_a_lost_response_is_undone_if_the_pod_is_gone(shell: Shell) -> None:
     shell.api.fails(LOST)
     del shell.api.objects[pod_path()]
     await bind(shell)
@@ -190,7 +191,7 @@ async def test_a_binding_whose_answer_was_lost_is_undone_if_the_pod_is_gone(shel
     assert not bound(shell)
 
 
-async def test_another_pod_of_the_same_name_is_not_the_one_that_was_bound(shell: Shell) -> None:
+async def test_another_pod_of_the_same_name_does_not_count_as_the_bound_one(shell: Shell) -> None:
     shell.api.fails(LOST)
     shell.api.edit(pod_path(), {"metadata": {"uid": "another"}, "spec": {"nodeName": "node-a"}})
     await bind(shell)
@@ -198,7 +199,7 @@ async def test_another_pod_of_the_same_name_is_not_the_one_that_was_bound(shell:
     assert not bound(shell)
 
 
-async def test_the_room_stays_taken_until_it_is_known_whether_the_pod_is_bound(
+async def test_the_capacity_stays_in_use_until_the_outcome_of_the_binding_is_known(
     shell: Shell, naps: list[float]
 ) -> None:
     shell.api.loses(LOST)
@@ -211,7 +212,7 @@ async def test_the_room_stays_taken_until_it_is_known_whether_the_pod_is_bound(
     assert bound(shell)
 
 
-async def test_a_refused_pod_is_told_why_once() -> None:
+async def test_a_refused_pod_gets_its_condition_once_and_an_event_each_time() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"})
     for _ in range(2):
@@ -224,7 +225,7 @@ async def test_a_refused_pod_is_told_why_once() -> None:
     assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free.")
     assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
         ("Warning", "FailedScheduling", message)
-    ] * 2  # it is the recorder that leaves out what was told before
+    ] * 2  # the recorder leaves out repeated events
     (asked,) = shell.api.asked
     assert (asked.method, asked.path) == ("PATCH", f"{pod_path()}/status")
     assert asked.content_type == "application/strategic-merge-patch+json"
@@ -254,8 +255,8 @@ async def test_a_condition_is_written_again_when_its_message_changes() -> None:
     assert texts == ["0/1 nodes are available: 1 ", "0/2 nodes are available: 2 "]
 
 
-async def test_a_condition_that_was_not_written_is_written_by_the_next_attempt() -> None:
-    """It was remembered as told before it was, so a pod could stay without any condition."""
+async def test_a_condition_that_failed_to_be_written_is_written_by_the_next_attempt() -> None:
+    """Regression: the condition counted as written before it was, so a pod could stay without any."""
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"})
     shell.api.fails(ServerError("etcd is down", status=500))

@@ -1,4 +1,4 @@
-"""Permit and the rest of the binding cycle, with plugins made up for the purpose."""
+"""Permit and the rest of the binding cycle, with plugins that only exist in these tests."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ UID = "uid-web-0"
 
 
 class Gang(Permit, EnqueueExtensions):
-    """Answers as it is told; an added pod may help those that it refused."""
+    """A Permit plugin with a fixed answer. A pod that is added may help the pods that it refused."""
 
     name = "Gang"
     answer: tuple[Status, float] = (WAIT, 30.0)
@@ -47,7 +47,7 @@ class Gang(Permit, EnqueueExtensions):
 
 
 class Noting(Reserve, PreBind, Bind, PostBind):
-    """Notes its calls and answers as it is told; an exception is raised."""
+    """A plugin that notes its calls and gives fixed answers. An exception as an answer is raised."""
 
     name = "Noting"
 
@@ -81,7 +81,7 @@ class Noting(Reserve, PreBind, Bind, PostBind):
 
 
 class Fault(Filter):
-    """Fails."""
+    """A Filter plugin that fails."""
 
     name = "Fault"
 
@@ -93,7 +93,7 @@ class Fault(Filter):
 
 
 class PermitShell(Shell):
-    """A scheduler whose profile the test extends, with one node, one pod and its lock."""
+    """A scheduler with one node, one pod and its reservation. Tests can extend its profile."""
 
     def __init__(self, configuration: Configuration = CONFIGURATION) -> None:
         super().__init__(node("node-a", cpu="1"), configuration=configuration)
@@ -134,7 +134,7 @@ async def shell() -> PermitShell:
 
 @pytest.fixture
 async def held() -> PermitShell:
-    """Give a scheduler whose pod waits for the permit of Gang."""
+    """Build a scheduler with a pod that waits for the permit of Gang."""
     profile = ProfileSettings(SCHEDULER, (*DEFAULT_PLUGINS, Enabled(Gang.name)))
     shell = PermitShell(Configuration(profiles=(profile,), registry={**REGISTRY, Gang.name: Gang}))
     await shell.start()
@@ -142,7 +142,7 @@ async def held() -> PermitShell:
     return shell
 
 
-async def test_a_waiting_pod_keeps_its_room_and_is_bound_when_it_is_allowed(held: PermitShell) -> None:
+async def test_a_waiting_pod_keeps_its_capacity_and_is_bound_when_it_is_allowed(held: PermitShell) -> None:
     assert (held.used(), held.api.asked) == (1000, [])
     held.waiting_pod.allow("Gang")
     await held.settle()
@@ -153,7 +153,7 @@ async def test_a_waiting_pod_keeps_its_room_and_is_bound_when_it_is_allowed(held
     assert held.metric("scheduler_permit_wait_duration_seconds_count", result="Success") == 1
 
 
-async def test_a_pod_that_is_rejected_gives_its_room_back_and_waits_for_the_plugins_events(
+async def test_a_rejected_pod_returns_its_capacity_and_waits_for_the_events_of_the_plugin(
     held: PermitShell,
 ) -> None:
     held.waiting_pod.reject("Gang", "too few members")
@@ -175,7 +175,9 @@ async def test_a_pod_that_is_rejected_gives_its_room_back_and_waits_for_the_plug
     assert places == [QueueName.UNSCHEDULABLE, QueueName.BACKOFF]
 
 
-async def test_what_happens_while_a_pod_waits_counts_when_it_is_rejected(held: PermitShell) -> None:
+async def test_an_event_while_a_pod_waits_for_its_permit_counts_when_the_pod_is_rejected(
+    held: PermitShell,
+) -> None:
     held.add(pod("member", node_name="node-b"))
     held.waiting_pod.reject("Gang", "too few members")
     await held.settle()
@@ -183,7 +185,7 @@ async def test_what_happens_while_a_pod_waits_counts_when_it_is_rejected(held: P
     assert held.where is QueueName.BACKOFF
 
 
-async def test_the_room_of_a_rejected_pod_helps_others(held: PermitShell) -> None:
+async def test_the_capacity_of_a_rejected_pod_helps_other_pods(held: PermitShell) -> None:
     held.add(pod("other"))
     held.refuse()
     held.waiting_pod.reject("Gang", "too few members")
@@ -194,7 +196,7 @@ async def test_the_room_of_a_rejected_pod_helps_others(held: PermitShell) -> Non
     assert other.place is QueueName.BACKOFF
 
 
-async def test_a_pod_whose_time_is_over_is_rejected(held: PermitShell) -> None:
+async def test_a_pod_is_rejected_when_its_permit_times_out(held: PermitShell) -> None:
     held.waiting_pod.time_out("Gang")
     await held.settle()
 
@@ -202,7 +204,7 @@ async def test_a_pod_whose_time_is_over_is_rejected(held: PermitShell) -> None:
     assert "1 rejected due to timeout after waiting 30s at plugin Gang" in told.note
 
 
-async def test_time_passes_for_a_waiting_pod(shell: PermitShell) -> None:
+async def test_the_timeout_of_a_permit_runs_while_a_pod_waits(shell: PermitShell) -> None:
     gang = Gang(shell.handle, {})
     gang.answer = (WAIT, 0.0)
     shell.extend(permit=(gang,))
@@ -213,7 +215,7 @@ async def test_time_passes_for_a_waiting_pod(shell: PermitShell) -> None:
 
 
 @pytest.mark.parametrize("change", ["deleted", "leaving", "bound elsewhere"])
-async def test_a_waiting_pod_that_is_gone_gives_its_room_back(held: PermitShell, change: str) -> None:
+async def test_a_waiting_pod_that_is_gone_returns_its_capacity(held: PermitShell, change: str) -> None:
     last = pod()
     if change == "deleted":
         held.event_handlers.pods.remove(last)
@@ -238,7 +240,9 @@ async def test_a_plugin_can_refuse_a_pod_at_once(shell: PermitShell) -> None:
     assert (shell.used(), len(shell.decider.waiting_pods)) == (0, 0)
 
 
-async def test_plugins_run_in_order_and_the_first_that_binds_is_the_last(shell: PermitShell) -> None:
+async def test_plugins_run_in_order_and_no_bind_plugin_runs_after_the_one_that_binds(
+    shell: PermitShell,
+) -> None:
     first, second = Noting(shell, "a"), Noting(shell, "b", bind=SUCCESS)
     third = Noting(shell, "c")
     shell.extend(pre_bind=(first, second), post_bind=(first, second))
@@ -262,7 +266,7 @@ async def test_plugins_run_in_order_and_the_first_that_binds_is_the_last(shell: 
         (LookupError("a bug"), "LookupError: a bug"),
     ],
 )
-async def test_a_failure_before_the_binding_undoes_everything_in_reverse_order(
+async def test_a_failure_before_the_binding_calls_unreserve_in_reverse_order(
     shell: PermitShell, answer: Status | Exception, text: str
 ) -> None:
     first, second = Noting(shell, "a"), Noting(shell, "b", pre_bind=answer)
@@ -298,7 +302,7 @@ async def test_a_pod_that_no_plugin_binds_is_an_error(shell: PermitShell) -> Non
     )
 
 
-async def test_a_fault_after_the_binding_changes_nothing(shell: PermitShell) -> None:
+async def test_a_fault_of_a_postbind_plugin_changes_nothing(shell: PermitShell) -> None:
     shell.extend(post_bind=(Noting(shell, "a", post_bind=LookupError("a bug")), Noting(shell, "b")))
     await shell.start()
     await shell.settle()
@@ -306,7 +310,7 @@ async def test_a_fault_after_the_binding_changes_nothing(shell: PermitShell) -> 
     assert (shell.notes, shell.where) == (["post_bind a", "post_bind b"], None)
 
 
-async def test_a_plugin_that_fails_in_a_decision_is_an_error_of_its_pod(shell: PermitShell) -> None:
+async def test_a_fault_of_a_filter_plugin_is_an_error_of_its_pod(shell: PermitShell) -> None:
     shell.extend(filter=(Fault(shell.handle, {}),))
     outcome = shell.refuse()
     shell.binder.report(outcome)
@@ -318,8 +322,8 @@ async def test_a_plugin_that_fails_in_a_decision_is_an_error_of_its_pod(shell: P
     assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
 
 
-async def test_a_plugin_that_fails_before_a_binding_is_an_error_of_its_pod(shell: PermitShell) -> None:
-    """It was counted without its pod, which had no event."""
+async def test_a_fault_of_a_prebind_plugin_is_an_error_of_its_pod(shell: PermitShell) -> None:
+    """Regression: the fault was counted without its pod, which had no event."""
     shell.extend(pre_bind=(Noting(shell, "a", pre_bind=LookupError("a bug")),))
     await shell.start()
     await shell.settle()
@@ -331,7 +335,7 @@ async def test_a_plugin_that_fails_before_a_binding_is_an_error_of_its_pod(shell
 
 
 @pytest.mark.parametrize("answer", [LookupError("a bug"), Status(Code.ERROR, ("a bug",))])
-async def test_a_plugin_that_fails_to_reserve_leaves_nothing_reserved(
+async def test_a_fault_of_a_reserve_plugin_leaves_nothing_reserved(
     shell: PermitShell, answer: Status | Exception
 ) -> None:
     unable = Noting(shell, "a", reserve=answer, unreserve=LookupError("another bug"))

@@ -1,4 +1,4 @@
-"""How preemption is carried out: what is written, in which order, and what happens if that fails."""
+"""Evictions for preemption: the requests, their order, and their failures."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ AGAIN = 5.0
 
 
 def crowded(*names: str) -> Shell:
-    """Give a node that pods of priority 0 fill, and a pod of priority 10 that has chosen its victims."""
+    """Build a node full of pods of priority 0, and a pod of priority 10 that has chosen its victims."""
     shell = Shell(node("node-a", cpu="4"))
     for name in names or ("low",):
         cpu = {"cpu": str(4 // len(names or ("low",)))}
@@ -31,7 +31,7 @@ async def evict(shell: Shell) -> None:
 
 
 def asked(shell: Shell, name: str) -> list[tuple[str, str, Any]]:
-    """Give the requests about a pod: method, subresource and body."""
+    """Return the requests about a pod: method, subresource and body."""
     return [
         (each.method, each.path.removeprefix(pod_path(name)), each.body)
         for each in shell.api.asked
@@ -39,7 +39,7 @@ def asked(shell: Shell, name: str) -> list[tuple[str, str, Any]]:
     ]
 
 
-async def test_a_victim_is_marked_and_deleted_and_told_so() -> None:
+async def test_a_victim_gets_a_condition_and_an_event_and_is_deleted() -> None:
     shell = crowded()
     await evict(shell)
 
@@ -60,7 +60,7 @@ async def test_a_victim_is_marked_and_deleted_and_told_so() -> None:
         },
     }
     assert deleted[:2] == ("DELETE", "")
-    # The version that has the mark: a deletion which is on its way for long finds another one.
+    # The version with the condition: if the deletion is delayed for long, the version differs.
     assert deleted[2]["preconditions"] == {"uid": "uid-low", "resourceVersion": "2"}
     (told,) = [told for told in shell.recorder if told.reason == "Preempted"]
     assert (told.regarding.name, told.type, told.action, told.note) == ("low", "Normal", "Preempting", NOTE)
@@ -68,7 +68,7 @@ async def test_a_victim_is_marked_and_deleted_and_told_so() -> None:
     assert shell.metric("scheduler_preemption_victims_sum") == 1
 
 
-async def test_the_nominated_node_is_written_beside_the_condition() -> None:
+async def test_the_nominated_node_is_written_with_the_condition() -> None:
     shell = crowded()
     await evict(shell)
 
@@ -77,7 +77,7 @@ async def test_the_nominated_node_is_written_beside_the_condition() -> None:
     assert status["conditions"][0]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_a_nomination_that_is_over_is_taken_away() -> None:
+async def test_a_nomination_that_has_ended_is_removed_from_the_status() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"}, status={"nominatedNodeName": "node-a"})
     shell.binder.report(shell.refuse())
@@ -86,7 +86,7 @@ async def test_a_nomination_that_is_over_is_taken_away() -> None:
     assert shell.api.asked[0].body["status"]["nominatedNodeName"] is None
 
 
-async def test_a_nomination_that_changes_is_written_though_its_message_was_told() -> None:
+async def test_a_changed_nomination_is_written_even_if_the_message_is_the_same() -> None:
     shell = crowded()
     await evict(shell)
     shell.api.asked.clear()
@@ -94,16 +94,17 @@ async def test_a_nomination_that_changes_is_written_though_its_message_was_told(
     assert waiting is not None
     shell.decider.eviction_failed("uid-low", "uid-web-0", shell.clock.now())
     shell.clock.advance(10)
-    shell.binder.report(shell.refuse())  # the watch has not told of the nomination yet
+    shell.binder.report(shell.refuse())  # the watch has not delivered the nomination yet
     await shell.settle()
 
     assert [body["status"]["nominatedNodeName"] for _, _, body in asked(shell, "web-0")] == ["node-a"]
 
 
 @pytest.mark.parametrize("told", [True, False])
-async def test_a_nomination_is_taken_away_when_the_binding_fails(told: bool) -> None:
-    """It was forgotten in memory alone: the API server told of it until the next refusal, and whether room
-    was kept for it until then depended on the next event of the pod.
+async def test_a_nomination_is_removed_when_the_binding_fails(told: bool) -> None:
+    """Regression: the nomination was removed in memory only, and stayed in the API until the next refusal.
+
+    Until then the next event of the pod decided whether capacity was kept for it.
     """
     shell = Shell(node("node-a"))
     shell.store_pod(status={"nominatedNodeName": "node-a"})
@@ -116,7 +117,7 @@ async def test_a_nomination_is_taken_away_when_the_binding_fails(told: bool) -> 
     assert shell.cache.nominator.node_of("uid-web-0") == ""
 
 
-async def test_a_pod_that_is_outdone_loses_its_written_nomination() -> None:
+async def test_a_pod_loses_its_written_nomination_to_a_pod_of_higher_priority() -> None:
     shell = crowded()
     await evict(shell)
     shell.see_pod()
@@ -125,12 +126,12 @@ async def test_a_pod_that_is_outdone_loses_its_written_nomination() -> None:
     await evict(shell)
 
     assert "nominatedNodeName" not in shell.api.objects[pod_path()]["status"]
-    assert shell.api.verbs.count("DELETE") == 1, "the victim is going already"
+    assert shell.api.verbs.count("DELETE") == 1, "the victim is terminating already"
     assert shell.metric("scheduler_preemption_attempts_total") == 2
     assert shell.metric("scheduler_preemption_victims_count") == 1
 
 
-async def test_a_nomination_that_cannot_be_taken_away_is_left() -> None:
+async def test_a_nomination_that_cannot_be_removed_stays() -> None:
     shell = crowded()
     await evict(shell)
     shell.store_pod("web-1", requests={"cpu": "4"}, priority=11)
@@ -141,7 +142,7 @@ async def test_a_nomination_that_cannot_be_taken_away_is_left() -> None:
 
 
 @pytest.mark.usefixtures("naps")
-async def test_a_victim_that_is_gone_is_not_told_of() -> None:
+async def test_a_victim_that_is_gone_gets_no_event() -> None:
     shell = crowded()
     del shell.api.objects[pod_path("low")]
     await evict(shell)
@@ -152,7 +153,7 @@ async def test_a_victim_that_is_gone_is_not_told_of() -> None:
 
 
 @pytest.mark.usefixtures("naps")
-async def test_another_pod_of_a_victims_name_lives() -> None:
+async def test_another_pod_with_the_name_of_a_victim_is_not_deleted() -> None:
     shell = crowded()
     shell.api.objects[pod_path("low")]["metadata"]["uid"] = "another"
     await evict(shell)
@@ -161,7 +162,7 @@ async def test_another_pod_of_a_victims_name_lives() -> None:
     assert "Preempted" not in shell.recorder.reasons
 
 
-async def test_an_eviction_is_tried_again(naps: list[float]) -> None:
+async def test_a_failed_eviction_is_retried(naps: list[float]) -> None:
     shell = crowded()
     await shell.settle()
     shell.api.fails(ServerError("etcd is down", status=500), ServerError("still", status=500))
@@ -180,7 +181,7 @@ async def test_an_eviction_is_tried_again(naps: list[float]) -> None:
     ],
     ids=["refused", "in vain"],
 )
-async def test_an_eviction_that_fails_lets_the_pod_choose_again(
+async def test_a_pod_chooses_victims_again_after_an_eviction_has_failed_for_good(
     naps: list[float], errors: list[Any], verbs: list[str]
 ) -> None:
     shell = crowded()
@@ -201,7 +202,7 @@ async def test_an_eviction_that_fails_lets_the_pod_choose_again(
 
 
 async def crowded_by_a_reservation() -> Shell:
-    """Give a node that a pod fills, and a reservation that has chosen it as its victim."""
+    """Build a node that a pod fills, and a reservation that has chosen this pod as its victim."""
     shell = Shell(node("node-a", cpu="4"))
     shell.store_pod("low", requests={"cpu": "4"}, node_name="node-a")
     wait: dict[str, Any] = {"preemptionPolicy": "PreemptLowerPriority", "pendingDeadlineSeconds": 3600}
@@ -220,10 +221,13 @@ async def crowded_by_a_reservation() -> Shell:
     ],
     ids=["conflict", "not found", "forbidden", "too many requests"],
 )
-async def test_an_eviction_that_fails_lets_the_reservation_choose_again_after_a_while(
+async def test_a_reservation_chooses_victims_again_after_a_pause_if_an_eviction_has_failed_for_good(
     naps: list[float], errors: list[Any]
 ) -> None:
-    """After a conflict it stayed nominated for ever; what was forbidden was asked for again at once."""
+    """Regression: after a conflict the reservation stayed nominated for ever.
+
+    A forbidden eviction was repeated at once.
+    """
     shell = await crowded_by_a_reservation()
     shell.api.fails(*errors)
     await evict(shell)
@@ -235,7 +239,7 @@ async def test_an_eviction_that_fails_lets_the_reservation_choose_again_after_a_
     assert pod_path("low") not in shell.api.objects
 
 
-async def test_an_eviction_that_met_another_write_is_tried_again(naps: list[float]) -> None:
+async def test_an_eviction_that_conflicts_with_another_write_is_retried(naps: list[float]) -> None:
     shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
     await evict(shell)
@@ -244,7 +248,7 @@ async def test_an_eviction_that_met_another_write_is_tried_again(naps: list[floa
     assert AGAIN not in naps
 
 
-async def test_a_victim_that_is_seen_to_leave_after_a_conflict_is_left_alone(naps: list[float]) -> None:
+async def test_a_victim_that_terminates_after_a_conflict_is_not_deleted_again(naps: list[float]) -> None:
     shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
     shell.evict()
@@ -256,7 +260,7 @@ async def test_a_victim_that_is_seen_to_leave_after_a_conflict_is_left_alone(nap
     assert AGAIN not in naps
 
 
-async def test_a_victim_that_waits_for_its_permit_is_refused_it_and_lives(
+async def test_a_victim_that_waits_for_its_permit_is_rejected_and_not_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = crowded()
@@ -269,7 +273,7 @@ async def test_a_victim_that_waits_for_its_permit_is_refused_it_and_lives(
     assert shell.cache.evicting == set()
 
 
-async def test_the_loop_carries_preemptions_out() -> None:
+async def test_the_loop_carries_out_preemptions() -> None:
     shell = crowded()
     shell.loop._work(shell.event_handlers)
     shell.evict()
@@ -278,7 +282,7 @@ async def test_the_loop_carries_preemptions_out() -> None:
 
 
 async def lent(**fields: Any) -> Shell:
-    """Give a node whose locked room is borrowed, and an owner that has chosen who leaves it."""
+    """Build a node with borrowed capacity, and an owner that has chosen the borrowers to evict."""
     shell = Shell(node("node-a", cpu="4"))
     shell.store_reservation(borrowable=True, resources={"cpu": "4"})
     shell.step()
@@ -291,8 +295,8 @@ async def lent(**fields: Any) -> Shell:
 
 
 @pytest.mark.parametrize(("own", "given"), [(3600, 30), (10, 10), (0, 1)])
-async def test_a_borrower_gets_its_grace_period_up_to_a_bound(own: int, given: int) -> None:
-    """A borrower with a grace period of hours kept an owner waiting for them."""
+async def test_a_borrower_gets_its_grace_period_up_to_a_limit(own: int, given: int) -> None:
+    """Regression: a borrower with a grace period of hours delayed an owner for as long."""
     shell = await lent(terminationGracePeriodSeconds=own)
     shell.api.fails(TooManyRequests("Cannot evict pod as it would violate its budget.", status=429))
     await evict(shell)
@@ -301,7 +305,7 @@ async def test_a_borrower_gets_its_grace_period_up_to_a_bound(own: int, given: i
 
 
 @pytest.mark.parametrize(("ends_in", "evicted"), [(29, 0), (3600, 1)])
-async def test_a_borrower_that_is_ending_is_evicted_if_it_takes_longer_than_the_bound(
+async def test_a_terminating_borrower_is_evicted_if_it_takes_longer_than_the_limit(
     ends_in: int, evicted: int
 ) -> None:
     shell = Shell(node("node-a", cpu="4"))
@@ -318,7 +322,7 @@ async def test_a_borrower_that_is_ending_is_evicted_if_it_takes_longer_than_the_
     assert len(asked(shell, "low")) == evicted
 
 
-async def test_a_borrower_is_evicted_through_the_eviction_api_and_told_so() -> None:
+async def test_a_borrower_is_evicted_through_the_eviction_api_and_gets_an_event() -> None:
     shell = await lent()
     await evict(shell)
 
@@ -330,7 +334,7 @@ async def test_a_borrower_is_evicted_through_the_eviction_api_and_told_so() -> N
     assert told.note == "Reclaimed by pod uid-web-0 on node node-a"
 
 
-async def test_a_budget_that_forbids_the_eviction_of_a_borrower_is_overruled() -> None:
+async def test_a_borrower_is_deleted_if_a_budget_forbids_its_eviction() -> None:
     shell = await lent()
     shell.api.fails(TooManyRequests("Cannot evict pod as it would violate its budget.", status=429))
     await evict(shell)

@@ -1,4 +1,4 @@
-"""Extenders over real HTTP: what they are sent, and what is made of their answers."""
+"""Extenders over real HTTP: the requests that they get, and the use of their answers."""
 
 import asyncio
 import ssl
@@ -44,7 +44,7 @@ async def advise(*extenders: Extender, pod: Pod = POD, nodes: tuple[Node, ...] =
 
 
 class TestFilter:
-    async def test_nodes_go_out_whole_and_come_back_whole(self, server: ScriptedServer) -> None:
+    async def test_nodes_are_sent_and_returned_as_whole_objects(self, server: ScriptedServer) -> None:
         server.plays(answers({"Nodes": {"items": [NODES_JSON[1]]}, "FailedNodes": {"node-a": "too hot"}}))
 
         advice = await advise(extender(server, filterVerb="filter"))
@@ -60,7 +60,7 @@ class TestFilter:
         assert advice.names == {"node-b"}
         assert advice.failed == {"node-a": ExtenderFailure("too hot", preemption_may_help=True)}
 
-    async def test_nodes_go_by_name_to_those_that_know_them(self, server: ScriptedServer) -> None:
+    async def test_an_extender_with_a_node_cache_gets_names_of_nodes(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": ["node-c", "node-a"]}))
 
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
@@ -69,25 +69,27 @@ class TestFilter:
         assert asked.json == {"Pod": POD_JSON, "Nodes": None, "NodeNames": ["node-a", "node-b", "node-c"]}
         assert advice == ExtenderAdviceData(frozenset({"node-a", "node-c"}))
 
-    async def test_those_that_know_them_may_answer_with_whole_nodes(self, server: ScriptedServer) -> None:
+    async def test_an_extender_with_a_node_cache_may_return_whole_nodes(self, server: ScriptedServer) -> None:
         server.plays(answers({"Nodes": {"items": NODES_JSON[:1]}}))
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
         assert advice.names == {"node-a"}
 
-    async def test_names_from_one_that_got_whole_nodes_count_for_nothing(
+    async def test_names_from_an_extender_without_a_node_cache_are_ignored(
         self, server: ScriptedServer
     ) -> None:
         server.plays(answers({"NodeNames": ["node-a"]}))
         assert await advise(extender(server, filterVerb="filter")) == ExtenderAdviceData()
 
-    async def test_fields_may_be_written_in_any_case(self, server: ScriptedServer) -> None:
+    async def test_the_case_of_field_names_is_ignored(self, server: ScriptedServer) -> None:
         server.plays(answers({"nodenames": ["node-a"], "failedNodes": {"node-b": "No"}, "error": ""}))
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
         assert advice == ExtenderAdviceData(
             frozenset({"node-a"}), {"node-b": ExtenderFailure("No", preemption_may_help=True)}
         )
 
-    async def test_what_is_unresolvable_goes_before_what_failed(self, server: ScriptedServer) -> None:
+    async def test_an_unresolvable_failure_takes_precedence_over_a_failure(
+        self, server: ScriptedServer
+    ) -> None:
         server.plays(
             answers(
                 {
@@ -103,7 +105,9 @@ class TestFilter:
             "node-b": ExtenderFailure("busy", preemption_may_help=True),
         }
 
-    async def test_each_gets_what_the_one_before_it_left(self, server: ScriptedServer) -> None:
+    async def test_each_extender_gets_the_nodes_that_the_one_before_it_left(
+        self, server: ScriptedServer
+    ) -> None:
         cached = {"nodeCacheCapable": True}
         server.plays(
             answers({"NodeNames": ["node-b", "node-c"], "FailedNodes": {"node-a": "first"}}),
@@ -122,7 +126,7 @@ class TestFilter:
             "node-b": "second",
         }
 
-    async def test_nobody_is_asked_when_nothing_is_left(self, server: ScriptedServer) -> None:
+    async def test_no_extender_is_called_when_no_node_is_left(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": []}))
         each = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
         assert await advise(each, each) == ExtenderAdviceData()
@@ -147,7 +151,7 @@ class TestFilter:
         ],
         ids=["error", "500", "201", "text", "type", "array", "strange node"],
     )
-    async def test_a_failure_is_all_that_is_known(
+    async def test_an_error_leaves_no_nodes_and_no_failures(
         self, server: ScriptedServer, answer: Any, error: str
     ) -> None:
         server.plays(answer)
@@ -159,11 +163,13 @@ class TestFilter:
         assert advice.error.startswith(error.format(url=f"{prefix}filter", prefix=prefix))
         assert advice.names == frozenset()
 
-    async def test_a_silent_extender_fails_in_time(self, server: ScriptedServer) -> None:
+    async def test_an_extender_that_does_not_answer_fails_after_its_timeout(
+        self, server: ScriptedServer
+    ) -> None:
         advice = await advise(extender(server, filterVerb="filter", httpTimeout="50ms"))
         assert advice.error.startswith(f"failed filter with extender at URL {server.url}/scheduler/filter: ")
 
-    async def test_the_failure_of_one_that_may_fail_changes_nothing(self, server: ScriptedServer) -> None:
+    async def test_the_failure_of_an_ignorable_extender_changes_nothing(self, server: ScriptedServer) -> None:
         server.plays(answers("oops", status=500), answers({"NodeNames": ["node-b"]}))
         cached = {"nodeCacheCapable": True, "filterVerb": "filter"}
 
@@ -172,7 +178,7 @@ class TestFilter:
         assert server.asked[1].json["NodeNames"] == ["node-a", "node-b", "node-c"]
         assert advice == ExtenderAdviceData(frozenset({"node-b"}))
 
-    async def test_an_extender_that_is_not_there(self, server: ScriptedServer) -> None:
+    async def test_an_unreachable_extender_fails_unless_it_is_ignorable(self, server: ScriptedServer) -> None:
         await server.close()
         assert (await advise(extender(server, filterVerb="filter"))).error.startswith(
             "failed filter with ext"
@@ -200,7 +206,7 @@ class TestPrioritize:
             {"Pod": POD_JSON, "Nodes": None, "NodeNames": ["node-a", "node-b", "node-c"]},
         ]
 
-    async def test_a_choice_of_one_needs_no_priorities(self, server: ScriptedServer) -> None:
+    async def test_no_priorities_are_requested_for_a_single_node(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": ["node-b"]}))
         one = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
         assert await advise(one) == ExtenderAdviceData(frozenset({"node-b"}))
@@ -213,7 +219,7 @@ class TestPrioritize:
         server.plays(answer)
         assert await advise(extender(server, prioritizeVerb="prioritize")) == ExtenderAdviceData(ALL)
 
-    async def test_null_is_no_priorities(self, server: ScriptedServer) -> None:
+    async def test_null_counts_as_no_priorities(self, server: ScriptedServer) -> None:
         server.plays(answers("null"))
         assert await advise(extender(server, prioritizeVerb="prioritize")) == ExtenderAdviceData(ALL)
 
@@ -222,7 +228,7 @@ class TestInterest:
     @pytest.mark.parametrize(
         ("managed", "interested"), [((), True), (("example.com/foo",), True), (("example.com/bar",), False)]
     )
-    async def test_only_those_that_manage_what_the_pod_names_are_asked(
+    async def test_only_extenders_that_manage_a_resource_of_the_pod_are_called(
         self, server: ScriptedServer, managed: tuple[str, ...], interested: bool
     ) -> None:
         server.plays(answers({"NodeNames": ["node-a"]}))
@@ -249,7 +255,9 @@ class TestBind:
         async with Extenders(extenders) as opened:
             return await opened.bind(POD, "node-a")
 
-    async def test_the_extender_that_binds_is_told_pod_and_node(self, server: ScriptedServer) -> None:
+    async def test_the_extender_that_binds_gets_the_names_of_pod_and_node(
+        self, server: ScriptedServer
+    ) -> None:
         server.plays(answers({}))
 
         assert await self.bind(extender(server, filterVerb="filter"), extender(server, bindVerb="bind"))
@@ -260,7 +268,7 @@ class TestBind:
             {"PodName": "web-0", "PodNamespace": "shop", "PodUID": "uid-web-0", "Node": "node-a"},
         )
 
-    async def test_without_a_binder_that_cares_nothing_is_done(self, server: ScriptedServer) -> None:
+    async def test_without_an_interested_binder_nothing_is_sent(self, server: ScriptedServer) -> None:
         other = [{"name": "example.com/bar"}]
         assert not await self.bind(extender(server, bindVerb="bind", managedResources=other))
         assert server.asked == []
@@ -273,7 +281,7 @@ class TestBind:
             (answers("x", status=502), "code 502$", True),
         ],
     )
-    async def test_a_failure_says_whether_the_pod_may_be_bound(
+    async def test_the_error_of_a_failed_binding_shows_whether_the_pod_may_be_bound(
         self, server: ScriptedServer, answer: Any, error: str, unknown: bool
     ) -> None:
         server.plays(answer)
@@ -281,12 +289,14 @@ class TestBind:
             await self.bind(extender(server, bindVerb="bind"))
         assert failed.value.outcome_unknown is unknown
 
-    async def test_a_lost_answer_says_so(self, server: ScriptedServer) -> None:
+    async def test_a_lost_response_leaves_the_outcome_of_the_binding_unknown(
+        self, server: ScriptedServer
+    ) -> None:
         with pytest.raises(ExtenderError) as failed:
             await self.bind(extender(server, bindVerb="bind", httpTimeout="50ms"))
         assert failed.value.outcome_unknown
 
-    async def test_a_binder_that_may_fail_leaves_the_pod_to_the_scheduler(
+    async def test_after_a_failure_of_an_ignorable_binder_the_scheduler_binds_the_pod(
         self, server: ScriptedServer
     ) -> None:
         server.plays(answers({"Error": "no"}))
@@ -307,7 +317,9 @@ class TestPreempt:
             name: ([pod.meta.name for pod in each.pods], each.violations) for name, each in chosen.items()
         }
 
-    async def test_victims_go_out_whole_and_may_be_replaced(self, server: ScriptedServer) -> None:
+    async def test_victims_are_sent_as_whole_objects_and_may_be_replaced(
+        self, server: ScriptedServer
+    ) -> None:
         server.plays(
             answers(
                 {"NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": "uid-old-1"}], "NumPDBViolations": 2}}}
@@ -324,7 +336,7 @@ class TestPreempt:
             "NodeNameToMetaVictims": None,
         }
 
-    async def test_victims_go_by_uid_to_those_that_know_them(self, server: ScriptedServer) -> None:
+    async def test_an_extender_with_a_node_cache_gets_victims_by_uid(self, server: ScriptedServer) -> None:
         server.plays(answers({"nodenametometavictims": {"node-a": {"pods": [{"uid": "uid-old-0"}]}}}))
 
         chosen = await self.preempt(extender(server, preemptVerb="preempt", nodeCacheCapable=True))
@@ -341,7 +353,9 @@ class TestPreempt:
         assert await self.preempt(extender(server, filterVerb="filter")) == {"node-a": (["old-0"], 1)}
         assert server.asked == []
 
-    async def test_no_candidates_are_left_when_an_extender_leaves_none(self, server: ScriptedServer) -> None:
+    async def test_no_further_extender_is_called_when_no_candidate_is_left(
+        self, server: ScriptedServer
+    ) -> None:
         server.plays(answers({"NodeNameToMetaVictims": None}))
         each = extender(server, preemptVerb="preempt")
         assert await self.preempt(each, each) == {}
@@ -361,14 +375,12 @@ class TestPreempt:
             ),
         ],
     )
-    async def test_an_answer_that_makes_no_sense_fails(
-        self, server: ScriptedServer, answer: Any, error: str
-    ) -> None:
+    async def test_an_invalid_answer_fails(self, server: ScriptedServer, answer: Any, error: str) -> None:
         server.plays(answers({"NodeNameToMetaVictims": answer}))
         with pytest.raises(ExtenderError, match=error):
             await self.preempt(extender(server, preemptVerb="preempt"))
 
-    async def test_nodes_that_are_spared_are_left_out_for_one_that_may_fail(
+    async def test_an_ignorable_extender_may_return_nodes_without_victims_which_are_left_out(
         self, server: ScriptedServer
     ) -> None:
         server.plays(
@@ -377,7 +389,9 @@ class TestPreempt:
         chosen = await self.preempt(extender(server, preemptVerb="preempt", ignorable=True))
         assert chosen == {"node-a": (["old-0"], 0)}
 
-    async def test_the_failure_of_one_that_may_fail_changes_nothing(self, server: ScriptedServer) -> None:
+    async def test_the_failure_of_an_ignorable_extender_leaves_the_victims_unchanged(
+        self, server: ScriptedServer
+    ) -> None:
         server.plays(answers("x", status=500))
         chosen = await self.preempt(extender(server, preemptVerb="preempt", ignorable=True))
         assert chosen == {"node-a": (["old-0"], 1)}
@@ -401,30 +415,30 @@ class TestTls:
     async def asked(self, server: ScriptedServer, **tls: Any) -> ExtenderAdviceData:
         return await advise(extender(server, filterVerb="filter", nodeCacheCapable=True, **tls))
 
-    async def test_a_server_is_trusted_by_its_authority(self, tmp_path: Path) -> None:
+    async def test_a_server_is_trusted_by_its_certificate_authority(self, tmp_path: Path) -> None:
         async with self.serving(tmp_path) as (server, keys):
             advice = await self.asked(server, enableHTTPS=True, tlsConfig={"caFile": str(keys.authority)})
             assert advice.names == {"node-a"}
 
-    async def test_the_authority_may_be_in_the_file_itself(self, tmp_path: Path) -> None:
+    async def test_the_certificate_authority_may_be_inline(self, tmp_path: Path) -> None:
         async with self.serving(tmp_path) as (server, keys):
             data = b64encode(keys.authority.read_bytes()).decode()
             advice = await self.asked(server, tlsConfig={"caData": data, "caFile": "/nowhere"})
             assert advice.names == {"node-a"}
 
-    async def test_a_server_that_nobody_vouches_for_is_not_asked(self, tmp_path: Path) -> None:
+    async def test_a_server_with_an_untrusted_certificate_gets_no_request(self, tmp_path: Path) -> None:
         async with self.serving(tmp_path) as (server, _):
             assert "certificate verify failed" in (await self.asked(server)).error
             assert server.asked == []
 
     @pytest.mark.parametrize("fields", [{"enableHTTPS": True}, {"tlsConfig": {"insecure": True}}])
-    async def test_a_server_is_not_verified_where_that_is_configured(
+    async def test_a_server_is_not_verified_if_the_configuration_is_insecure(
         self, tmp_path: Path, fields: dict[str, Any]
     ) -> None:
         async with self.serving(tmp_path) as (server, _):
             assert (await self.asked(server, **fields)).names == {"node-a"}
 
-    async def test_a_servers_name_may_be_another_than_its_address(self, tmp_path: Path) -> None:
+    async def test_the_server_name_may_differ_from_the_address(self, tmp_path: Path) -> None:
         async with self.serving(tmp_path) as (server, keys):
             authority = {"caFile": str(keys.authority)}
             wrong = await self.asked(server, tlsConfig={**authority, "serverName": "somebody.else"})
@@ -433,7 +447,7 @@ class TestTls:
             assert right.names == {"node-a"}
 
     @pytest.mark.parametrize("as_data", [True, False])
-    async def test_a_client_certificate_is_shown(self, tmp_path: Path, as_data: bool) -> None:
+    async def test_a_client_certificate_is_sent(self, tmp_path: Path, as_data: bool) -> None:
         async with self.serving(tmp_path, ask_for_certificate=True) as (server, keys):
             pair = {"cert": keys.admin_certificate, "key": keys.admin_key}
             fields = {
@@ -448,7 +462,9 @@ class TestTls:
     @pytest.mark.parametrize(
         "tls", [{"caFile": "/nowhere"}, {"caData": "bm8="}, {"certData": "bm8=", "keyData": "bm8="}]
     )
-    def test_certificates_that_cannot_be_loaded_are_told(self, tls: dict[str, str]) -> None:
+    def test_a_certificate_that_cannot_be_loaded_is_an_error_of_the_configuration(
+        self, tls: dict[str, str]
+    ) -> None:
         broken = Extender.model_validate({"urlPrefix": "https://a", "tlsConfig": tls})
         with pytest.raises(
             ConfigurationError, match=r"^extenders: https://a: tlsConfig: can't load the certif"
@@ -456,8 +472,11 @@ class TestTls:
             Extenders((broken,))
 
 
-async def test_priorities_are_asked_for_all_at_once(server: ScriptedServer) -> None:
-    """The second one is asked while the first is silent, which would else be the time-out of both."""
+async def test_priorities_of_all_extenders_are_requested_at_the_same_time(server: ScriptedServer) -> None:
+    """Check that the second extender is called before the first has answered.
+
+    Otherwise both would time out.
+    """
     both = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Who sends the next request when many wait."""
+"""The order in which waiting requests are sent."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from unit.scheduler.machinery import turns as settle
 
 
 class Queue:
-    """Tasks that note when they have their turn, and end it when they are told to."""
+    """Tasks that note when they have their turn, and end it when the test calls `end`."""
 
     def __init__(self, most: int = 2, most_of_one: int = 1) -> None:
         self.turns = FairSemaphore(most, most_of_one)
@@ -19,7 +19,10 @@ class Queue:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def enter(self, *names: str) -> None:
-        """Begin tasks; the first letter is the tenant, a dash is nobody, a second letter is the line."""
+        """Start tasks.
+
+        In a name the first letter is the tenant, or a dash for none, and the second one the queue.
+        """
         for name in names:
             self._ends[name] = asyncio.Event()
             self._tasks[name] = asyncio.create_task(self._work(name))
@@ -46,7 +49,7 @@ class Queue:
             await self._ends[name].wait()
 
 
-async def test_a_tenant_has_so_many_at_most_and_others_come_between() -> None:
+async def test_a_tenant_has_a_limited_number_of_turns_and_others_come_in_between() -> None:
     queue = Queue()
     await queue.enter("a1", "a2", "a3", "b1", "b2")
     assert queue.begun == ["a1", "b1"]
@@ -55,7 +58,7 @@ async def test_a_tenant_has_so_many_at_most_and_others_come_between() -> None:
     await queue.close()
 
 
-async def test_a_newcomer_does_not_wait_for_a_line() -> None:
+async def test_a_new_tenant_does_not_wait_behind_the_queue_of_another() -> None:
     queue = Queue(most=1)
     await queue.enter("a1", "a2", "a3", "a4")
     await queue.enter("b1")
@@ -64,8 +67,8 @@ async def test_a_newcomer_does_not_wait_for_a_line() -> None:
     await queue.close()
 
 
-async def test_the_lines_of_a_tenant_are_served_in_turn() -> None:
-    """A group of hundreds of members delayed every other object of its namespace until all were made."""
+async def test_the_queues_of_a_tenant_are_served_in_turn() -> None:
+    """Regression: a group of hundreds of members delayed all other objects of its namespace."""
     queue = Queue(most=1)
     await queue.enter("ax1", "ax2", "ax3", "ax4", "ay1", "az1", "b1")
     await queue.end("ax1", "ax2", "b1", "ay1", "az1", "ax3")
@@ -73,14 +76,14 @@ async def test_the_lines_of_a_tenant_are_served_in_turn() -> None:
     await queue.close()
 
 
-async def test_more_lines_are_no_more_turns() -> None:
+async def test_more_queues_of_a_tenant_do_not_mean_more_turns() -> None:
     queue = Queue(most=3, most_of_one=2)
     await queue.enter("ax1", "ay1", "az1", "b1")
     assert queue.begun == ["ax1", "ay1", "b1"]
     await queue.close()
 
 
-async def test_nobodys_are_one_line_with_the_whole_limit() -> None:
+async def test_requests_without_a_tenant_share_one_queue_with_the_whole_limit() -> None:
     queue = Queue(most=3)
     await queue.enter("-1", "-2", "-3", "-4", "a1")
     assert queue.begun == ["-1", "-2", "-3"]
@@ -90,7 +93,7 @@ async def test_nobodys_are_one_line_with_the_whole_limit() -> None:
     await queue.close()
 
 
-async def test_who_gives_up_waiting_takes_no_turn() -> None:
+async def test_a_request_that_is_cancelled_while_it_waits_takes_no_turn() -> None:
     queue = Queue(most=1)
     await queue.enter("a1", "b1", "c1")
     await queue.cancel("b1")
@@ -99,11 +102,11 @@ async def test_who_gives_up_waiting_takes_no_turn() -> None:
     await queue.close()
 
 
-async def test_a_turn_that_is_given_to_who_is_cancelled_goes_on() -> None:
+async def test_a_turn_of_a_cancelled_request_is_passed_on() -> None:
     queue = Queue(most=1)
     await queue.enter("a1", "b1", "c1")
     queue._ends["a1"].set()
-    await asyncio.sleep(0)  # now the turn is given, and not yet taken
+    await asyncio.sleep(0)  # now the turn is granted, and the task has not run
     assert (queue.turns._held["b"], queue.begun) == (1, ["a1"])
     await queue.cancel("b1")
     assert queue.begun == ["a1", "c1"]

@@ -1,4 +1,4 @@
-"""Pods that a gate keeps out of the queue are told why, once, and again when the reason is another."""
+"""Gated pods get the reason once, and again when it changes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ OWN_GATES = [{"name": "example.com/quota"}]
 
 
 def shell_with_a_gated_pod(**fields: Any) -> Shell:
-    """Make a cluster of one node with one cpu, and a pod that requires its reservation."""
+    """Build a cluster of one node with 1 CPU, and a pod that requires its reservation."""
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(annotations=REQUIRES, **fields)
     shell.step()
@@ -25,7 +25,7 @@ def shell_with_a_gated_pod(**fields: Any) -> Shell:
 
 
 async def look(shell: Shell, seconds: float = 11.0) -> None:
-    """Let some time pass, have the pods be told what is news, and let the watch tell of it."""
+    """Let some time pass, write the reasons that are new, and deliver the pod by the watch."""
     shell.step()
     shell.clock.advance(seconds)
     namespaces, shell.effects.namespaces = shell.effects.namespaces, set()
@@ -41,15 +41,15 @@ def conditions(shell: Shell, name: str = "web-0") -> list[tuple[str, str, str]]:
 
 
 def message(shell: Shell, name: str = "web-0") -> str:
-    """Return what the stored pod says, which must be said by its last event too."""
+    """Return the message of the stored pod. Its last event must have the same one."""
     [condition] = shell.api.objects[pod_path(name)]["status"]["conditions"]
     told = list(shell.recorder)[-1]
     assert (told.type, told.reason, told.note) == ("Warning", "FailedScheduling", condition["message"])
     return str(condition["message"])
 
 
-async def test_a_pod_whose_reservation_is_missing_is_told_so() -> None:
-    """It had no condition and no event: nobody could see what it waited for."""
+async def test_a_pod_without_a_reservation_gets_the_reason() -> None:
+    """Regression: the pod had no condition and no event, so users could not see the reason."""
     shell = shell_with_a_gated_pod()
     await look(shell)
 
@@ -58,7 +58,7 @@ async def test_a_pod_whose_reservation_is_missing_is_told_so() -> None:
     assert [(each.verdict, each.why) for each in shell.recent] == [("Unschedulable", MISSING)]
 
 
-async def test_a_pod_whose_reservation_waits_is_told_which_one_and_why() -> None:
+async def test_a_pod_gets_a_message_with_the_reservation_that_it_waits_for_and_its_reason() -> None:
     shell = shell_with_a_gated_pod()
     shell.store_reservation(resources={"cpu": "2"})
     await look(shell)
@@ -72,7 +72,7 @@ async def test_a_pod_whose_reservation_waits_is_told_which_one_and_why() -> None
     assert message(shell) == "waiting for reservation shop/lock, which is Pending: NodeNotFound"
 
 
-async def test_a_pod_is_not_told_again_as_amounts_change() -> None:
+async def test_a_pod_gets_no_new_message_when_only_amounts_change() -> None:
     shell = shell_with_a_gated_pod()
     shell.store_reservation(resources={"cpu": "3"})
     await look(shell)
@@ -86,7 +86,7 @@ async def test_a_pod_is_not_told_again_as_amounts_change() -> None:
 
 
 @pytest.mark.parametrize("retention", ["Delete", "Retain"])
-async def test_a_pod_is_told_how_its_reservation_ended(retention: str) -> None:
+async def test_a_pod_gets_a_message_with_the_end_of_its_reservation(retention: str) -> None:
     shell = shell_with_a_gated_pod()
     ends: dict[str, Any] = {"expireAt": "2027-01-15T08:10:00Z", "ttlSeconds": None}
     entry = shell.store_reservation(
@@ -105,7 +105,7 @@ async def test_a_pod_is_told_how_its_reservation_ended(retention: str) -> None:
     assert message(shell) == ended
 
 
-async def test_a_pod_whose_reservation_was_deleted_is_told_so() -> None:
+async def test_a_pod_gets_a_message_when_its_reservation_is_deleted() -> None:
     shell = shell_with_a_gated_pod()
     entry = shell.store_reservation(resources={"cpu": "2"})
     await look(shell)
@@ -118,7 +118,7 @@ async def test_a_pod_whose_reservation_was_deleted_is_told_so() -> None:
     assert message(shell) == "waiting for reservation shop/next, which is Pending: InsufficientCapacity"
 
 
-async def test_what_an_earlier_process_has_told_is_not_told_again() -> None:
+async def test_a_message_that_an_earlier_process_has_written_is_not_written_again() -> None:
     shell = Shell(node("node-a", cpu="1"))
     told = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     for name, text in (("web-0", MISSING), ("web-1", f"{MISSING}: shop/lock was deleted")):
@@ -129,8 +129,8 @@ async def test_what_an_earlier_process_has_told_is_not_told_again() -> None:
     assert not list(shell.recorder)
 
 
-async def test_a_pod_with_gates_of_its_own_is_told_of_its_reservation_once_they_are_gone() -> None:
-    """What the API server says of its gates stayed: that scheduling is blocked by them, which was false."""
+async def test_a_pod_with_other_gates_gets_its_message_once_these_gates_are_gone() -> None:
+    """Regression: the message of the API server about the gates stayed after the gates were gone."""
     stale = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "by gates"}
     shell = shell_with_a_gated_pod(schedulingGates=OWN_GATES, status={"conditions": [stale]})
     await look(shell)
@@ -152,8 +152,8 @@ async def test_a_condition_that_could_not_be_written_is_written_later() -> None:
     assert message(shell) == MISSING
 
 
-async def test_a_pod_that_has_changed_meanwhile_is_not_overwritten() -> None:
-    """A binding that came first would be denied by the condition that the pod is not scheduled."""
+async def test_a_pod_that_has_changed_in_the_meantime_is_not_overwritten() -> None:
+    """Otherwise the condition PodScheduled=False could overwrite a binding that came first."""
     shell = shell_with_a_gated_pod()
     shell.api.objects[pod_path()]["metadata"]["resourceVersion"] = "7"
     shell.gates.look()
@@ -161,7 +161,7 @@ async def test_a_pod_that_has_changed_meanwhile_is_not_overwritten() -> None:
     assert not conditions(shell)
 
 
-async def test_a_pod_that_leaves_the_gate_or_is_gone_is_told_nothing() -> None:
+async def test_a_pod_that_is_ungated_or_gone_gets_no_message() -> None:
     shell = shell_with_a_gated_pod()
     shell.store_reservation()
     shell.step()
@@ -171,7 +171,7 @@ async def test_a_pod_that_leaves_the_gate_or_is_gone_is_told_nothing() -> None:
     assert not [told for told in shell.recorder if told.reason == "FailedScheduling"]
 
 
-async def test_of_many_pods_some_are_told_each_time() -> None:
+async def test_the_number_of_messages_at_a_time_is_limited() -> None:
     shell = Shell(node("node-a", cpu="1"))
     for number in range(120):
         shell.store_pod(f"web-{number}", annotations=REQUIRES)
@@ -184,10 +184,10 @@ async def test_of_many_pods_some_are_told_each_time() -> None:
     assert told == [50, 100, 120, 120]
 
 
-async def test_a_look_ends_after_a_while_and_leaves_out_a_namespace_that_takes_long(
+async def test_a_look_has_a_time_limit_and_leaves_out_a_namespace_that_takes_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """220 pods that 5,000 selectors of 64 expressions were compared with took 30 s in one step."""
+    """Regression: comparing 220 pods with 5,000 selectors of 64 expressions took 30 s in one step."""
     shell = Shell(node("node-a", cpu="1"))
     for number in range(5):
         shell.store_pod(f"web-{number}", annotations=REQUIRES)
@@ -213,7 +213,7 @@ async def test_a_look_ends_after_a_while_and_leaves_out_a_namespace_that_takes_l
     assert told == [["shop", "other", "slow"], ["slower", "shop"], ["shop"], ["shop"]]
 
 
-async def test_a_pod_is_told_nothing_new_within_ten_seconds() -> None:
+async def test_a_pod_gets_no_new_message_within_ten_seconds() -> None:
     shell = shell_with_a_gated_pod()
     await look(shell)
     shell.store_reservation(resources={"cpu": "2"})

@@ -12,7 +12,7 @@ from unit.scheduler.machinery import HELD, Shell, pod_path, turns
 
 
 class Alarm:
-    """The one timer of a sleeping loop, which rings when it is told to."""
+    """The one timer of a sleeping loop. It fires when the test calls `ring`."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
@@ -36,7 +36,7 @@ async def alarm(monkeypatch: pytest.MonkeyPatch) -> Alarm:
 
 @asynccontextmanager
 async def running(shell: Shell) -> AsyncIterator[Shell]:
-    """Run the decision loop until it has nothing more to do, and on beside the context."""
+    """Run the decision loop until it has nothing more to do, and go on running it within the context."""
     task = asyncio.create_task(shell.loop.run(shell.event_handlers))
     await turns()
     try:
@@ -48,7 +48,7 @@ async def running(shell: Shell) -> AsyncIterator[Shell]:
         await shell.settle()
 
 
-async def test_nothing_is_decided_before_the_feed_is_ready(alarm: Alarm) -> None:
+async def test_no_decision_is_made_before_the_informers_are_synced(alarm: Alarm) -> None:
     shell = Shell(node("node-a"), listed=False)
     entry = shell.store_reservation()
     async with running(shell):
@@ -63,7 +63,7 @@ async def test_nothing_is_decided_before_the_feed_is_ready(alarm: Alarm) -> None
     assert set(alarm.delays) == {1.0}
 
 
-async def test_pods_that_were_bound_before_the_start_are_heard_beside_decisions(alarm: Alarm) -> None:
+async def test_pods_that_were_bound_before_the_start_are_processed_beside_decisions(alarm: Alarm) -> None:
     shell = Shell(node("node-a", cpu="3"), listed=False)
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
     shell.reservation(owners=owners, status=HELD)
@@ -90,7 +90,7 @@ async def test_an_event_wakes_the_loop(alarm: Alarm) -> None:
         assert shell.metric("scheduler_scheduling_algorithm_duration_seconds_count") == 1
 
 
-async def test_the_loop_sleeps_until_the_next_thing_is_due(alarm: Alarm) -> None:
+async def test_the_loop_sleeps_until_the_next_due_time(alarm: Alarm) -> None:
     shell = Shell(node("node-a"))
     entry = shell.store_reservation(ttlSeconds=60)
     shell.step()
@@ -104,8 +104,8 @@ async def test_the_loop_sleeps_until_the_next_thing_is_due(alarm: Alarm) -> None
         assert entry.phase is Phase.EXPIRED
 
 
-async def test_the_longest_sleep_is_a_second(alarm: Alarm) -> None:
-    """A clock that is set forward is noticed within a second, however far off the next thing was."""
+async def test_the_longest_sleep_is_one_second(alarm: Alarm) -> None:
+    """Check that a clock that is set forward is noticed within a second, even if no decision is due soon."""
     shell = Shell(node("node-a"))
     entry = shell.store_reservation(ttlSeconds=3600)
     async with running(shell):
@@ -117,7 +117,7 @@ async def test_the_longest_sleep_is_a_second(alarm: Alarm) -> None:
         assert entry.phase is Phase.EXPIRED
 
 
-async def test_a_loop_with_nothing_to_do_still_turns_every_second(alarm: Alarm) -> None:
+async def test_an_idle_loop_still_runs_once_a_second(alarm: Alarm) -> None:
     async with running(Shell()) as shell:
         for second in range(1, 4):
             shell.clock.advance(1)
@@ -128,7 +128,7 @@ async def test_a_loop_with_nothing_to_do_still_turns_every_second(alarm: Alarm) 
     assert set(alarm.delays) == {1.0}
 
 
-async def test_other_tasks_get_their_turns_under_load(alarm: Alarm) -> None:
+async def test_other_tasks_run_under_load(alarm: Alarm) -> None:
     shell = Shell(node("node-a", cpu="64"))
     for index in range(20):
         shell.store_pod(f"web-{index}")

@@ -16,14 +16,14 @@ KEY = Key(NAMESPACE, "lock")
 
 
 async def active() -> Shell:
-    """Give a scheduler that has just given a lock, of which nothing is written yet."""
+    """Build a scheduler with a reservation that has just become active and is not written yet."""
     shell = Shell(node("node-a"))
     shell.store_reservation()
     shell.step()
     return shell
 
 
-async def test_a_write_that_a_newer_version_overtook_is_computed_anew() -> None:
+async def test_a_write_that_conflicts_with_a_newer_version_is_computed_again() -> None:
     shell = await active()
     shell.api.gate.clear()
     shell.flush()
@@ -37,7 +37,7 @@ async def test_a_write_that_a_newer_version_overtook_is_computed_anew() -> None:
     assert shell.stored_status()["resources"] == {"cpu": "500m"}
 
 
-async def test_a_write_that_conflicts_with_what_is_not_seen_yet_waits_for_the_watch() -> None:
+async def test_a_write_that_conflicts_with_an_unseen_version_waits_for_the_watch() -> None:
     shell = await active()
     shell.api.edit(lock_path(), {"metadata": {"labels": {"a": "b"}}})
     await shell.publish()
@@ -58,8 +58,8 @@ async def test_an_object_that_is_gone_gets_no_status() -> None:
     assert shell.api.verbs == ["PUT"]
 
 
-async def test_a_namesake_is_told_though_a_write_found_the_one_before_it_gone() -> None:
-    """The answer ended the write, and nothing began another: the new status waited for the next event."""
+async def test_a_new_object_of_the_same_name_gets_its_status_after_a_write_found_the_old_one_gone() -> None:
+    """Regression: the response ended the write, and the new status waited for the next event."""
     shell = await active()
     shell.api.gate.clear()
     shell.flush()
@@ -75,7 +75,7 @@ async def test_a_namesake_is_told_though_a_write_found_the_one_before_it_gone() 
     assert shell.stored_status()["phase"] == "Active"
 
 
-async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_write() -> None:
+async def test_a_conflict_over_an_object_that_was_removed_in_the_meantime_ends_the_write() -> None:
     shell = await active()
     shell.api.gate.clear()
     shell.flush()
@@ -88,7 +88,7 @@ async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_wr
     assert shell.api.verbs == ["PUT"]
 
 
-async def test_an_answer_for_an_object_that_is_forgotten_meanwhile_is_no_news() -> None:
+async def test_a_response_for_an_object_that_was_removed_in_the_meantime_is_ignored() -> None:
     shell = await active()
     shell.api.gate.clear()
     shell.flush()
@@ -112,7 +112,7 @@ async def test_a_failed_write_is_repeated_with_growing_pauses(naps: list[float])
     assert shell.metric("tidelock_api_write_errors_total", write="reservation", reason="ServerError") == 9
 
 
-async def test_the_pause_that_the_server_asks_for_is_kept(naps: list[float]) -> None:
+async def test_a_retry_waits_for_as_long_as_the_server_asks(naps: list[float]) -> None:
     shell = await active()
     shell.api.fails(TooManyRequests("slow down", status=429, retry_after=3.0))
     await shell.publish()
@@ -120,7 +120,7 @@ async def test_the_pause_that_the_server_asks_for_is_kept(naps: list[float]) -> 
     assert naps == [3.0]
 
 
-async def test_a_write_that_is_forbidden_is_tried_again_as_roles_may_come_late(
+async def test_a_forbidden_write_is_retried_as_roles_may_be_created_late(
     naps: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     shell = await active()
@@ -131,7 +131,9 @@ async def test_a_write_that_is_forbidden_is_tried_again_as_roles_may_come_late(
     assert caplog.messages == ["an object was not written"]
 
 
-async def test_a_status_whose_answer_was_lost_is_written_once_the_watch_has_told(naps: list[float]) -> None:
+async def test_a_status_with_a_lost_response_is_not_written_again_once_the_watch_has_delivered_it(
+    naps: list[float],
+) -> None:
     shell = await active()
     shell.api.loses(Unreachable("time-out", outcome_unknown=True))
     await shell.publish()

@@ -1,4 +1,4 @@
-"""Which objects are deleted, and what is written before."""
+"""The deletion of objects, and the last status before it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ KEY = Key(NAMESPACE, "lock")
 
 
 async def stored(**spec: Any) -> Shell:
-    """Give a scheduler whose one lock is stored as Active."""
+    """Build a scheduler with one reservation that is stored as Active."""
     shell = Shell(node("node-a"))
     shell.store_reservation(**spec)
     shell.step()
@@ -31,7 +31,7 @@ async def expire(shell: Shell) -> None:
     await shell.publish()
 
 
-async def test_an_expired_lock_says_so_and_is_deleted() -> None:
+async def test_an_expired_reservation_gets_its_phase_and_is_deleted() -> None:
     shell = await stored()
     await expire(shell)
 
@@ -42,7 +42,7 @@ async def test_an_expired_lock_says_so_and_is_deleted() -> None:
     assert not shell.publisher.lags(KEY)
 
 
-async def test_what_is_deleted_is_not_deleted_again_before_the_watch_tells() -> None:
+async def test_a_deleted_object_is_not_deleted_again_before_the_watch_confirms_it() -> None:
     shell = await stored()
     await expire(shell)
     shell.publisher.reconcile(KEY)
@@ -51,7 +51,7 @@ async def test_what_is_deleted_is_not_deleted_again_before_the_watch_tells() -> 
     assert shell.api.verbs == ["PUT", "DELETE"]
 
 
-async def test_a_consumed_lock_is_deleted_straight_away() -> None:
+async def test_a_consumed_reservation_is_deleted_at_once() -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
     shell.answer()
@@ -61,7 +61,7 @@ async def test_a_consumed_lock_is_deleted_straight_away() -> None:
     assert lock_path() not in shell.api.objects
 
 
-async def test_a_retained_lock_stays_as_a_tombstone() -> None:
+async def test_a_retained_reservation_stays_after_its_end() -> None:
     shell = await stored(retention="Retain")
     await expire(shell)
 
@@ -69,7 +69,7 @@ async def test_a_retained_lock_stays_as_a_tombstone() -> None:
     assert shell.stored_status()["phase"] == "Expired"
 
 
-async def test_a_tombstone_goes_when_its_time_is_over() -> None:
+async def test_a_retained_reservation_is_deleted_when_its_time_is_over() -> None:
     shell = await stored(retention="Retain", ttlSecondsAfterFinished=60)
     await expire(shell)
     shell.clock.advance(60)
@@ -80,7 +80,9 @@ async def test_a_tombstone_goes_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["before the write", "as the write begins"])
-async def test_a_tombstone_whose_time_was_over_until_the_clock_was_set_back_goes_later(written: bool) -> None:
+async def test_a_retained_reservation_is_deleted_later_if_the_clock_is_set_back(
+    written: bool,
+) -> None:
     shell = await stored(retention="Retain", ttlSecondsAfterFinished=60)
     await expire(shell)
     shell.clock.advance(60)
@@ -98,7 +100,7 @@ async def test_a_tombstone_whose_time_was_over_until_the_clock_was_set_back_goes
     assert shell.api.verbs == ["PUT", "DELETE"]
 
 
-async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[float]) -> None:
+async def test_a_failed_deletion_is_repeated_without_the_status(naps: list[float]) -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
     shell.answer()
@@ -109,7 +111,7 @@ async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[f
     assert len(naps) == 1
 
 
-async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_lock() -> None:
+async def test_an_edit_that_arrives_while_the_last_status_is_written_keeps_the_reservation() -> None:
     shell = Shell(node("node-a", cpu="4"))
     shell.store_reservation(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=0)
     shell.step()
@@ -124,8 +126,11 @@ async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_l
     assert entry.phase is Phase.PENDING
 
 
-async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted() -> None:
-    """The deletion asked for the uid alone, so it took away what had been edited to be served after all."""
+async def test_a_rejected_reservation_that_is_edited_at_the_last_moment_is_not_deleted() -> None:
+    """Regression: the deletion had only the UID as its precondition.
+
+    It deleted an object that was just edited.
+    """
     shell = Shell(node("node-a", cpu="4"))
     shell.store_reservation(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=60)
     shell.step()
@@ -147,7 +152,7 @@ async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted(
     assert shell.stored_status()["phase"] == "Active"
 
 
-async def test_the_end_of_a_lock_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_end_of_a_reservation_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     shell = await stored(ttlSeconds=60)
     with caplog.at_level("INFO", logger="tidelock.audit"):
         await expire(shell)
@@ -159,11 +164,11 @@ async def test_the_end_of_a_lock_is_logged_once(caplog: pytest.LogCaptureFixture
     assert shell.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Expired") == 1
 
 
-# Somebody's finalizer keeps the object.
+# A foreign finalizer keeps the object.
 
 
 def delete(shell: Shell) -> None:
-    """Have somebody delete the lock, whose object a finalizer keeps."""
+    """Delete the reservation as a user. A finalizer keeps the object."""
     metadata = shell.api.objects[lock_path()]["metadata"]
     metadata |= {"deletionTimestamp": format_instant(shell.clock.now()), "finalizers": ["example.com/keep"]}
     metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
@@ -181,8 +186,8 @@ def told(shell: Shell) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_lock_that_is_being_deleted_says_that_it_holds_nothing(restarts: bool) -> None:
-    """It went on saying Active=True, though its room was given away."""
+async def test_a_reservation_that_is_being_deleted_gets_the_phase_terminating(restarts: bool) -> None:
+    """Regression: its status still had Active=True after its capacity was given to others."""
     shell = await stored()
     if restarts:
         successor = Shell(node("node-a"))
@@ -200,10 +205,10 @@ async def test_a_lock_that_is_being_deleted_says_that_it_holds_nothing(restarts:
     shell.step()
     await shell.publish()
     assert not shell.publisher.lags(KEY)
-    assert shell.api.verbs == ["PUT"], "said once, and deleted by nobody else"
+    assert shell.api.verbs == ["PUT"], "written once, and not deleted again"
 
 
-async def test_a_lock_that_waits_and_is_being_deleted_waits_no_more() -> None:
+async def test_a_waiting_reservation_that_is_being_deleted_waits_no_longer() -> None:
     shell = await stored(resources={"cpu": "100"}, pendingDeadlineSeconds=600)
     delete(shell)
     await shell.publish()
@@ -213,8 +218,8 @@ async def test_a_lock_that_waits_and_is_being_deleted_waits_no_more() -> None:
     assert not shell.ledger.waiting_reservations.waiting
 
 
-async def test_a_consumed_lock_whose_object_is_kept_says_that_it_was_consumed() -> None:
-    """Its status is not written before its deletion, so it went on saying Active=True beside its owner."""
+async def test_a_consumed_reservation_that_a_finalizer_keeps_gets_the_phase_consumed() -> None:
+    """Regression: no status is written before the deletion, so it stayed Active=True beside its owner."""
     shell = await stored()
     kept = shell.api.objects[lock_path()]
     shell.add(pod(node_name="node-a"))
@@ -229,7 +234,7 @@ async def test_a_consumed_lock_whose_object_is_kept_says_that_it_was_consumed() 
     assert shell.api.verbs == ["DELETE", "PUT"]
 
 
-async def test_a_lock_that_had_ended_stays_as_it_was_while_its_object_is_kept() -> None:
+async def test_a_reservation_that_had_ended_keeps_its_status_while_a_finalizer_keeps_its_object() -> None:
     shell = await stored(retention="Retain")
     await expire(shell)
     before = shell.stored_status()
@@ -239,7 +244,7 @@ async def test_a_lock_that_had_ended_stays_as_it_was_while_its_object_is_kept() 
     assert (shell.stored_status(), shell.api.verbs) == (before, ["PUT"])
 
 
-async def test_once_its_object_has_gone_another_may_have_its_name() -> None:
+async def test_a_new_object_can_have_the_name_of_one_that_is_gone() -> None:
     shell = await stored()
     delete(shell)
     await shell.publish()

@@ -1,4 +1,4 @@
-"""What is written of a lock, and when nothing is."""
+"""The status of a reservation: when it is written, and when not."""
 
 from builders import NAMESPACE, node, pod
 from tidelock.model.meta import Key
@@ -7,7 +7,7 @@ from unit.scheduler.machinery import Shell, lock_path, turns
 KEY = Key(NAMESPACE, "lock")
 
 
-async def test_a_status_is_written_for_the_version_that_it_was_computed_from() -> None:
+async def test_a_status_is_written_for_the_version_from_which_it_was_computed() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation(version=7)
     shell.step()
@@ -22,7 +22,7 @@ async def test_a_status_is_written_for_the_version_that_it_was_computed_from() -
     assert shell.stored_status()["nodeName"] == "node-a"
 
 
-async def test_fields_that_are_not_wanted_any_more_are_taken_out() -> None:
+async def test_fields_that_are_no_longer_wanted_are_removed() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation(
         status={"phase": "Pending", "nodeName": "node-b", "surprise": 1}, nodeName="node-c"
@@ -33,7 +33,7 @@ async def test_fields_that_are_not_wanted_any_more_are_taken_out() -> None:
     assert not {"surprise", "nodeName"} & shell.stored_status().keys()
 
 
-async def test_nothing_is_written_where_nothing_differs() -> None:
+async def test_nothing_is_written_if_nothing_differs() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation()
     shell.step()
@@ -47,7 +47,7 @@ async def test_nothing_is_written_where_nothing_differs() -> None:
     assert not shell.publisher.lags(KEY)
 
 
-async def test_what_somebody_else_made_of_the_status_is_put_right() -> None:
+async def test_a_status_that_another_client_has_changed_is_corrected() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation()
     shell.step()
@@ -60,7 +60,7 @@ async def test_what_somebody_else_made_of_the_status_is_put_right() -> None:
     assert shell.stored_status()["phase"] == "Active"
 
 
-async def test_a_lock_that_is_not_known_is_left_alone() -> None:
+async def test_an_unknown_reservation_is_ignored() -> None:
     shell = Shell()
     shell.publisher.reconcile(KEY)
 
@@ -75,7 +75,7 @@ async def test_a_change_during_a_write_is_written_after_it() -> None:
     shell.api.gate.clear()
     shell.flush()
     await turns()
-    shell.reservation(resources={"cpu": "500m"}, generation=2)  # the ledger knows more than the write says
+    shell.reservation(resources={"cpu": "500m"}, generation=2)  # the ledger is ahead of the write
     shell.flush()
     await turns()
     assert len(shell.api.asked) == 1
@@ -89,7 +89,7 @@ async def test_a_change_during_a_write_is_written_after_it() -> None:
     assert shell.stored_status()["observedGeneration"] == 2
 
 
-async def test_a_claim_is_not_worth_a_write() -> None:
+async def test_a_claim_is_not_written() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation()
     shell.step()
@@ -102,7 +102,7 @@ async def test_a_claim_is_not_worth_a_write() -> None:
     assert shell.recorder.reasons == ["Admitted"]
 
 
-async def test_a_change_is_told_and_counted_once() -> None:
+async def test_a_change_gets_one_event_and_is_counted_once() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation()
     shell.clock.advance(0.25)
@@ -123,8 +123,8 @@ async def test_a_change_is_told_and_counted_once() -> None:
     assert shell.metric("tidelock_reservation_activation_seconds_sum", waited="false") == 0.25
 
 
-async def test_a_lock_that_lost_its_room_is_measured_anew_from_then_on() -> None:
-    """It was measured from when it was first seen, as if it had not been active in between."""
+async def test_the_activation_of_a_reservation_is_measured_again_from_the_loss_of_its_capacity() -> None:
+    """Regression: it was measured from when it was first seen, as if it had not been active in between."""
     shell = Shell(node("node-a", cpu="1"))
     shell.store_reservation()
     shell.step()
@@ -147,7 +147,7 @@ async def test_a_lock_that_lost_its_room_is_measured_anew_from_then_on() -> None
     assert shell.metric("tidelock_reservation_activation_seconds_sum", waited="true") == 0.5
 
 
-async def test_what_a_lock_loses_is_a_warning() -> None:
+async def test_the_loss_of_the_node_is_a_warning() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation(nodeName="node-a")
     shell.step()
@@ -160,7 +160,7 @@ async def test_what_a_lock_loses_is_a_warning() -> None:
     ]
 
 
-async def test_a_flush_starts_some_of_many_writes_and_says_that_more_are_left() -> None:
+async def test_a_flush_starts_a_limited_number_of_writes_and_returns_whether_more_are_left() -> None:
     shell = Shell()
     names = [f"lock-{index}" for index in range(300)]
     for name in names:
@@ -172,8 +172,11 @@ async def test_a_flush_starts_some_of_many_writes_and_says_that_more_are_left() 
     assert {shell.stored_status(name)["phase"] for name in names} == {"Pending"}
 
 
-async def test_a_resource_that_is_given_up_leaves_the_status() -> None:
-    """A merge patch kept the memory stored: written for ever, and held again after a restart."""
+async def test_a_resource_that_is_removed_from_the_spec_is_removed_from_the_status() -> None:
+    """Regression: a merge patch kept the memory.
+
+    It was written for ever, and reserved again after a restart.
+    """
     shell = Shell(node("node-a"))
     shell.store_reservation(resources={"cpu": "2", "memory": "4Gi"})
     shell.step()

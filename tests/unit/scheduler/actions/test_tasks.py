@@ -30,8 +30,8 @@ async def test_a_task_that_ends_is_forgotten() -> None:
     assert len(tasks) == 0
 
 
-async def test_a_fault_costs_its_object_alone_which_is_tried_again_later() -> None:
-    """It ended the process, and the next one met the same object."""
+async def test_a_fault_affects_only_its_object_which_is_retried_later() -> None:
+    """Regression: the fault ended the process, and the next process met the same object."""
     isolation = Isolating()
     tasks = Tasks(Random(1), isolation)  # noqa: S311 -- for jitter
     again = asyncio.Event()
@@ -46,7 +46,7 @@ async def test_a_fault_costs_its_object_alone_which_is_tried_again_later() -> No
         await again.wait()
 
 
-async def test_what_is_tried_again_may_fail_again() -> None:
+async def test_a_retry_may_fail_again() -> None:
     isolation = Isolating()
     tasks = Tasks(Random(1), isolation)  # noqa: S311 -- for jitter
     isolation.pause = 0.001
@@ -62,7 +62,7 @@ async def test_what_is_tried_again_may_fail_again() -> None:
     assert isolation.faults == ["status shop/lock: first", "status shop/lock: again"]
 
 
-async def test_drain_cancels_what_is_left() -> None:
+async def test_drain_cancels_the_remaining_tasks() -> None:
     tasks = make_tasks()
     tasks.spawn(_sleep_for_ever(), ABOUT)
 
@@ -75,7 +75,7 @@ async def test_draining_nothing_returns_at_once() -> None:
     await make_tasks().drain(60)
 
 
-async def test_work_is_busy_for_a_moment_longer_than_it_takes() -> None:
+async def test_tasks_are_busy_for_a_moment_longer_than_they_run() -> None:
     tasks = make_tasks()
     assert not tasks.busy
 
@@ -86,11 +86,11 @@ async def test_work_is_busy_for_a_moment_longer_than_it_takes() -> None:
     assert tasks.busy  # the next task of a series is likely to come
 
     async with asyncio.timeout(60):
-        while tasks.busy:  # noqa: ASYNC110 -- it is the time that passes
+        while tasks.busy:  # noqa: ASYNC110 -- the condition is the passage of time
             await asyncio.sleep(0.01)
 
 
-async def test_after_the_end_nothing_begins() -> None:
+async def test_no_task_starts_after_the_end_of_the_context() -> None:
     tasks, done = make_tasks(), list[str]()
 
     async def work(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What is made of a ReservationGroup, and what its status tells."""
+"""The members that are created for a ReservationGroup, and its status."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ def group(**fields: Any) -> ReservationGroup:
 
 
 class Works:
-    """A scheduler, and who keeps groups."""
+    """A scheduler and a group controller."""
 
     def __init__(self, cpu: str = "4") -> None:
         self.shell = shell = Shell(node("node-a", cpu=cpu))
@@ -46,12 +46,12 @@ class Works:
         self.keeper = GroupController(shell.context, shell.ledger)
 
     def ask(self, **fields: Any) -> None:
-        """Have a group be created and seen."""
+        """Create a group and deliver it by the watch."""
         self.api.objects[PATH] = group_json(**fields)
         self.see()
 
     def see(self) -> None:
-        """Have the watch tell of the stored version."""
+        """Deliver the stored version by the watch."""
         self.keeper.upsert(None, decode_group(encode(self.api.objects[PATH])))
 
     def see_members(self) -> None:
@@ -59,7 +59,7 @@ class Works:
             self.shell.see_reservation(name)
 
     async def go_on(self) -> None:
-        """Let all go its way until nothing changes any more."""
+        """Run controller, decisions and writers for several rounds."""
         for _ in range(8):
             await turns(30)
             for name in WORKERS:
@@ -87,7 +87,7 @@ class Works:
         await asyncio.wait([running])
 
 
-async def test_members_are_made_once_and_belong_to_their_group() -> None:
+async def test_members_are_created_once_and_are_owned_by_their_group() -> None:
     works = Works()
     works.ask(priority=7)
     async with works.open():
@@ -108,7 +108,7 @@ async def test_members_are_made_once_and_belong_to_their_group() -> None:
 
 
 async def test_a_large_group_does_not_delay_the_next_one_of_its_namespace() -> None:
-    """With 256 members and a busy API server, others of its namespace got no status for many seconds."""
+    """Regression: beside a group of 256 members, another of its namespace got no status for many seconds."""
     works = Works()
     works.api.gate.clear()
     large = [{"name": "worker", "count": 100, "resources": {"cpu": "1"}, "owners": OWNERS}]
@@ -116,7 +116,7 @@ async def test_a_large_group_does_not_delay_the_next_one_of_its_namespace() -> N
     small["metadata"] |= {"name": "small", "uid": "uid-small"}
     works.api.objects[RESERVATIONGROUPS.item("small", NAMESPACE)] = small
     async with works.open():
-        works.ask(members=large, status={"observedGeneration": 1})  # it was seen before
+        works.ask(members=large, status={"observedGeneration": 1})  # the controller has seen it before
         await turns(30)
         works.keeper.upsert(None, decode_group(encode(small)))
         await turns(30)
@@ -127,8 +127,8 @@ async def test_a_large_group_does_not_delay_the_next_one_of_its_namespace() -> N
     assert answered < asked.index("train-worker-60")
 
 
-async def test_a_large_group_has_a_status_before_its_members_are_made() -> None:
-    """It said nothing until all 256 were made: 4 to 6 s, and over 30 s with a busy API server."""
+async def test_a_large_group_has_a_status_before_its_members_are_created() -> None:
+    """Regression: the group had no status until all 256 members were created, which took 4 to 30 s."""
     works = Works()
     async with works.open():
         works.ask(members=[{"name": "worker", "count": 100, "resources": {"cpu": "1"}, "owners": OWNERS}])
@@ -139,7 +139,7 @@ async def test_a_large_group_has_a_status_before_its_members_are_made() -> None:
     assert works.condition("Active")["message"] == "0 of 100 locks are made"
 
 
-async def test_its_status_tells_how_it_stands_from_beginning_to_end() -> None:
+async def test_the_status_of_a_group_follows_its_members_until_all_are_consumed() -> None:
     works = Works()
     works.ask(retention="Retain")
     async with works.open():
@@ -156,7 +156,7 @@ async def test_its_status_tells_how_it_stands_from_beginning_to_end() -> None:
     assert not works.condition("Ready")
 
 
-async def test_a_group_that_is_over_goes_unless_it_is_retained() -> None:
+async def test_a_finished_group_is_removed_unless_it_is_retained() -> None:
     works = Works()
     works.ask()
     async with works.open():
@@ -166,7 +166,7 @@ async def test_a_group_that_is_over_goes_unless_it_is_retained() -> None:
     assert PATH not in works.api.objects
 
 
-async def test_a_group_whose_time_was_over_until_the_clock_was_set_back_goes_later() -> None:
+async def test_a_group_is_removed_later_if_the_clock_is_set_back() -> None:
     works = Works()
     works.ask(retention="Retain", ttlSecondsAfterFinished=60)
     async with works.open():
@@ -181,12 +181,12 @@ async def test_a_group_whose_time_was_over_until_the_clock_was_set_back_goes_lat
         await turns(30)
         assert works.status["phase"] == "Expired"
         works.shell.clock.advance(0.02)
-        await asyncio.sleep(0.1)  # longer than what was left until then
+        await asyncio.sleep(0.1)  # longer than the rest of the time
         await turns(30)
     assert PATH not in works.api.objects
 
 
-async def test_a_rejected_group_tells_why_and_makes_no_member_anew() -> None:
+async def test_a_rejected_group_has_a_reason_in_its_status_and_does_not_create_its_members_again() -> None:
     works = Works(cpu="1")
     works.ask(pendingDeadlineSeconds=0)
     async with works.open():
@@ -206,8 +206,8 @@ async def test_a_rejected_group_tells_why_and_makes_no_member_anew() -> None:
     assert PATH not in works.api.objects
 
 
-async def test_a_group_that_is_first_seen_after_its_deadline_is_rejected_and_no_member_is_made() -> None:
-    """Its members were made with a deadline of their own, and became active though nobody waited any more."""
+async def test_a_group_that_is_first_seen_after_its_deadline_is_rejected_and_no_member_is_created() -> None:
+    """Regression: members were created with a deadline of their own, and became active without any use."""
     works = Works()
     works.ask(pendingDeadlineSeconds=5, created=NOW - 58, retention="Retain")
     async with works.open():
@@ -222,7 +222,7 @@ async def test_a_group_that_is_first_seen_after_its_deadline_is_rejected_and_no_
     assert "POST" not in works.api.verbs
 
 
-async def test_a_group_some_of_whose_members_were_not_made_before_its_deadline_is_rejected() -> None:
+async def test_a_group_with_members_that_were_not_created_before_its_deadline_is_rejected() -> None:
     works = Works()
     works.ask(pendingDeadlineSeconds=5, minMembers=1, retention="Retain")
     member = works.keeper._kept[KEY].manifest(WORKERS[0])
@@ -240,8 +240,8 @@ async def test_a_group_some_of_whose_members_were_not_made_before_its_deadline_i
     assert works.shell.reserved() == 0
 
 
-async def test_a_member_that_comes_to_be_after_its_group_was_rejected_is_removed() -> None:
-    """An API server may carry out a request whose answer nobody awaits: the group was whole then."""
+async def test_a_member_that_appears_after_its_group_was_rejected_is_removed() -> None:
+    """An API server may carry out a request after its client has given up, so the group was complete."""
     works = Works()
     finished = {"phase": "Rejected", "finishedAt": format_instant(NOW), "conditions": []}
     works.ask(pendingDeadlineSeconds=5, retention="Retain", status=finished)
@@ -265,8 +265,11 @@ async def test_a_member_that_comes_to_be_after_its_group_was_rejected_is_removed
     assert works.status == finished
 
 
-async def test_members_that_are_made_late_have_what_is_left_of_the_deadline_of_their_group() -> None:
-    """Each had the whole deadline from its own creation, so the group became active after its own."""
+async def test_members_that_are_created_late_get_the_rest_of_the_deadline_of_their_group() -> None:
+    """Regression: a member had the full deadline from its creation.
+
+    The group became active after its own deadline.
+    """
     works = Works()
     works.ask(pendingDeadlineSeconds=60, created=NOW - 41)
     async with works.open():
@@ -276,7 +279,7 @@ async def test_members_that_are_made_late_have_what_is_left_of_the_deadline_of_t
         assert works.status["phase"] == "Active"
 
 
-async def test_why_a_member_is_not_made_is_told_and_tried_again() -> None:
+async def test_a_creation_that_is_refused_is_reported_and_retried() -> None:
     works = Works()
     works.api.refuses["POST"] = Forbidden("quota of objects", status=403)
     works.ask()
@@ -289,7 +292,7 @@ async def test_why_a_member_is_not_made_is_told_and_tried_again() -> None:
         assert works.status["phase"] == "Active"
 
 
-async def test_one_that_was_made_and_is_never_seen_is_looked_for_again() -> None:
+async def test_a_member_that_was_created_and_never_seen_is_created_again() -> None:
     works = Works()
     works.ask()
     async with works.open():
@@ -302,7 +305,7 @@ async def test_one_that_was_made_and_is_never_seen_is_looked_for_again() -> None
         assert works.api.verbs.count("POST") == 4
 
 
-async def test_a_member_of_another_group_of_its_name_is_in_the_way() -> None:
+async def test_a_foreign_reservation_with_the_name_of_a_member_is_reported() -> None:
     works = Works()
     works.api.objects[lock_path(WORKERS[0])] = {"metadata": {}}
     works.ask()
@@ -310,7 +313,7 @@ async def test_a_member_of_another_group_of_its_name_is_in_the_way() -> None:
         assert "there is another Reservation train-worker-0" in works.condition("Active")["message"]
 
 
-async def test_a_status_that_another_version_is_stored_of_waits_for_the_watch() -> None:
+async def test_a_status_that_conflicts_with_a_newer_version_waits_for_the_watch() -> None:
     works = Works()
     works.ask()
     works.api.fails(Conflict("", status=409), Conflict("", status=409))
@@ -320,7 +323,7 @@ async def test_a_status_that_another_version_is_stored_of_waits_for_the_watch() 
     assert works.api.verbs.count("POST") >= 2
 
 
-async def test_a_group_whose_spec_cannot_be_read_is_told_so() -> None:
+async def test_a_group_with_an_unreadable_spec_is_rejected_with_the_field_in_the_message() -> None:
     works = Works()
     works.ask(members=[])
     async with works.open():
@@ -330,7 +333,7 @@ async def test_a_group_whose_spec_cannot_be_read_is_told_so() -> None:
     assert works.api.verbs == ["PUT"]
 
 
-async def test_a_group_that_is_gone_is_forgotten_and_a_namesake_is_another() -> None:
+async def test_a_group_that_is_gone_is_forgotten_and_one_of_the_same_name_is_another() -> None:
     works = Works()
     works.ask()
     works.keeper.upsert(None, group(uid="another"))
@@ -342,7 +345,7 @@ async def test_a_group_that_is_gone_is_forgotten_and_a_namesake_is_another() -> 
     works.keeper.synced()
 
 
-def test_how_long_a_group_stays_after_its_end() -> None:
+def test_the_removal_time_of_a_finished_group_depends_on_its_phase_and_retention() -> None:
     end = format_instant(NOW)
     consumed = {"phase": "Consumed", "finishedAt": end}
     rejected = {"phase": "Rejected", "finishedAt": end}
@@ -356,8 +359,8 @@ def test_how_long_a_group_stays_after_its_end() -> None:
     assert group(status=rejected, ttlSecondsAfterFinished=5).removable_at == NOW + 5
 
 
-async def test_a_group_that_is_being_deleted_says_so() -> None:
-    """A finalizer kept it, and it went on saying Active=True."""
+async def test_a_group_that_is_being_deleted_has_the_phase_terminating() -> None:
+    """Regression: while a finalizer kept the group, its status still had Active=True."""
     works = Works()
     works.ask(retention="Retain")
     async with works.open():
@@ -381,14 +384,14 @@ async def test_a_group_that_is_being_deleted_says_so() -> None:
         "Ready": "False",
     }
     assert works.condition("Active")["reason"] == "Terminating"
-    assert "POST" not in works.api.verbs[asked:], "a member of it is not made again"
-    assert len(written) <= 2, "said once, beside what its member tells"
+    assert "POST" not in works.api.verbs[asked:], "its member is not created again"
+    assert len(written) <= 2, "written once, beside the change of its member"
     assert not works.keeper.lags(KEY)
     works.keeper.remove(group())
     assert not works.keeper._kept
 
 
-async def test_a_group_that_was_over_says_what_it_said_while_it_is_being_deleted() -> None:
+async def test_a_group_that_had_finished_keeps_its_status_while_it_is_being_deleted() -> None:
     works = Works()
     ended = {"phase": "Expired", "finishedAt": format_instant(NOW)}
     works.ask(retention="Retain", status=ended)
@@ -400,10 +403,10 @@ async def test_a_group_that_was_over_says_what_it_said_while_it_is_being_deleted
     assert works.api.verbs == []
 
 
-async def test_a_group_for_which_the_keeper_fails_says_so_and_is_left_alone(
+async def test_a_fault_of_the_controller_is_in_the_status_of_the_group_and_pauses_its_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It had an event alone, and each event about it had it tried at once."""
+    """Regression: the fault was only an event, and each change of the group led to a retry at once."""
     works, tries = Works(), list[float]()
     demand = works.keeper._demand
 
@@ -427,7 +430,7 @@ async def test_a_group_for_which_the_keeper_fails_says_so_and_is_left_alone(
             works.see()
             await works.go_on()
         assert [round(each) for each in tries] == [0, 1, 3, 7]
-        assert works.api.verbs.count("PUT") == versions  # the same is not written again
+        assert works.api.verbs.count("PUT") == versions  # the same status is not written again
         monkeypatch.setattr(works.keeper, "_demand", demand)
         works.shell.clock.advance(60)
         works.see()
@@ -437,7 +440,9 @@ async def test_a_group_for_which_the_keeper_fails_says_so_and_is_left_alone(
     assert works.shell.isolation.faults == ["keeping shop/train: a bug"] * 4
 
 
-async def test_a_group_whose_write_fails_by_a_fault_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_while_a_member_is_created_is_reported_in_the_status_of_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     works = Works()
     monkeypatch.setattr(works.keeper, "_manifest", lambda *_: 1 / 0)
     works.ask()
@@ -447,7 +452,9 @@ async def test_a_group_whose_write_fails_by_a_fault_says_so(monkeypatch: pytest.
     assert works.shell.isolation.faults == ["keeping shop/train: division by zero"]
 
 
-async def test_a_group_that_cannot_be_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_while_a_group_is_settled_is_reported_in_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     works = Works()
     settle = works.shell.ledger._settlement.settle
     monkeypatch.setattr(works.shell.ledger._settlement, "settle", lambda *_: 1 / 0)

@@ -1,4 +1,4 @@
-"""What is written of a quota, and when nothing is."""
+"""The status of a ReservationQuota: when it is written, and when not."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
 
 
 class Office:
-    """A scheduler, and who reports on its quotas."""
+    """A scheduler and a quota controller."""
 
     def __init__(self) -> None:
         self.shell = Shell(node("node-a"))
@@ -37,7 +37,7 @@ class Office:
         await self.shell.settle()
 
 
-async def test_what_is_used_is_written_once() -> None:
+async def test_the_used_amount_is_written_once() -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
     office.shell.reservation()
@@ -54,7 +54,7 @@ async def test_what_is_used_is_written_once() -> None:
 
 
 @pytest.mark.usefixtures("naps")
-async def test_what_failed_is_tried_again_and_what_is_old_is_not() -> None:
+async def test_a_failed_write_is_retried_and_a_conflicting_one_is_not() -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
     office.shell.api.fails(ServerError("no", status=500), Conflict("old", status=409))
@@ -63,7 +63,7 @@ async def test_what_failed_is_tried_again_and_what_is_old_is_not() -> None:
     assert office.shell.api.verbs == ["PUT", "PUT"]
 
 
-async def test_a_status_that_is_refused_is_written_less_and_less(naps: list[float]) -> None:
+async def test_a_status_that_is_refused_is_written_with_growing_pauses(naps: list[float]) -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
     office.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
@@ -73,8 +73,8 @@ async def test_a_status_that_is_refused_is_written_less_and_less(naps: list[floa
     assert min(naps[-5:]) >= 30
 
 
-async def test_the_answer_to_a_write_counts_before_the_watch_brings_it() -> None:
-    """The same status was written again, in the version that the first write had replaced."""
+async def test_the_response_to_a_write_is_known_before_the_watch_delivers_it() -> None:
+    """Regression: the same status was written again, in the version that the first write had replaced."""
     office = Office()
     office.store_quota(hard={"cpu": "3"})
     await office.report()
@@ -85,7 +85,7 @@ async def test_the_answer_to_a_write_counts_before_the_watch_brings_it() -> None
     assert office.shell.api.objects[PATH]["status"]["used"] == {"cpu": "1"}
 
 
-async def test_a_quota_that_goes_while_its_status_is_refused_is_looked_at_no_more() -> None:
+async def test_a_quota_that_is_deleted_while_its_status_is_refused_is_not_written_again() -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
     office.shell.api.fails(Invalid("no", status=422))
@@ -97,7 +97,7 @@ async def test_a_quota_that_goes_while_its_status_is_refused_is_looked_at_no_mor
     assert known is not None
     quotas.remove(known)
     async with asyncio.timeout(60):
-        while len(office.shell.tasks):  # noqa: ASYNC110 -- nothing tells of it
+        while len(office.shell.tasks):  # noqa: ASYNC110 -- nothing signals it
             await asyncio.sleep(0.01)
     for _ in range(2):
         await office.report()
@@ -106,7 +106,7 @@ async def test_a_quota_that_goes_while_its_status_is_refused_is_looked_at_no_mor
 
 
 @pytest.mark.usefixtures("naps")
-async def test_it_begins_when_all_is_known_and_goes_on() -> None:
+async def test_the_controller_starts_writing_when_all_objects_are_known() -> None:
     office = Office()
     started = asyncio.Event()
     running = asyncio.create_task(office.reporter.run(started))
@@ -120,14 +120,16 @@ async def test_it_begins_when_all_is_known_and_goes_on() -> None:
     assert office.shell.api.verbs == ["PUT"]
 
 
-async def test_a_quota_for_which_the_operator_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_the_operator_is_reported_in_the_status_of_the_quota(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
     monkeypatch.setattr("tidelock.scheduler.controllers.quotas.render_quota", lambda *_: 1 / 0)
     await office.report()
     status = office.shell.api.objects[PATH]["status"]
     assert [each["reason"] for each in status["conditions"]] == ["InternalError"] * 2
-    assert status["hard"] == {"gpu": "1"}  # what else it says stays
+    assert status["hard"] == {"gpu": "1"}  # the other fields of the status stay
     monkeypatch.undo()
     office.see_quota(office.shell.api.objects[PATH])
     office.shell.clock.advance(2)

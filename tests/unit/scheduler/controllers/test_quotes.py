@@ -1,4 +1,4 @@
-"""What is answered to quotes, when they go, and what is tried again."""
+"""Answers to ReservationQuotes, their removal, and retries."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ def quote(**spec: Any) -> Quote:
 
 
 class Office:
-    """A scheduler, and who answers quotes."""
+    """A scheduler and a quote controller."""
 
     def __init__(self) -> None:
         self.shell = Shell(node("node-a", cpu="4"))
@@ -76,7 +76,7 @@ async def test_a_quote_is_answered_once() -> None:
     assert office.status["fitsAt"] == office.status["answeredAt"]
 
 
-async def test_it_tells_who_is_in_the_way_and_when_locks_have_ended() -> None:
+async def test_a_quote_lists_the_pods_and_reservations_in_its_way_and_its_earliest_start() -> None:
     office = Office()
     office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "1"}))
     office.shell.reservation(resources={"cpu": "2"})
@@ -94,7 +94,7 @@ async def test_it_tells_who_is_in_the_way_and_when_locks_have_ended() -> None:
     assert office.status["count"] == 0
 
 
-async def test_what_pods_take_has_no_known_end() -> None:
+async def test_the_capacity_that_pods_use_has_no_known_end() -> None:
     office = Office()
     office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "3"}))
     office.ask()
@@ -105,7 +105,7 @@ async def test_what_pods_take_has_no_known_end() -> None:
     assert office.status["blockers"]["locks"] == []
 
 
-async def test_the_deadline_of_a_pod_counts_for_the_earliest_start_alone() -> None:
+async def test_the_deadline_of_a_pod_only_affects_the_earliest_start() -> None:
     office = Office()
     requests = {"cpu": "3"}
     resident = pod("resident", requests=requests, node_name="node-a", created=NOW, activeDeadlineSeconds=300)
@@ -117,7 +117,7 @@ async def test_the_deadline_of_a_pod_counts_for_the_earliest_start_alone() -> No
     assert office.status["earliestStart"] > office.status["answeredAt"]
 
 
-async def test_where_nothing_fits_for_another_reason_no_start_is_told() -> None:
+async def test_a_quote_has_no_earliest_start_if_something_besides_capacity_is_missing() -> None:
     office = Office()
     office.ask(nodeSelector={"zone": "none"})
     async with office.open():
@@ -125,7 +125,7 @@ async def test_where_nothing_fits_for_another_reason_no_start_is_told() -> None:
     assert "earliestStart" not in office.status
 
 
-async def test_a_spec_that_cannot_be_read_is_told_by_its_field() -> None:
+async def test_a_quote_with_an_unreadable_spec_names_the_field() -> None:
     office = Office()
     office.ask(resources={"cpu": "two"})
     async with office.open():
@@ -135,7 +135,7 @@ async def test_a_spec_that_cannot_be_read_is_told_by_its_field() -> None:
     assert "spec.resources" in conditions["Feasible"]["message"]
 
 
-async def test_one_that_is_answered_goes_when_its_time_is_over() -> None:
+async def test_an_answered_quote_is_removed_when_its_time_is_over() -> None:
     office = Office()
     office.ask(ttlSeconds=60)
     async with office.open():
@@ -148,7 +148,7 @@ async def test_one_that_is_answered_goes_when_its_time_is_over() -> None:
 
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Have what is called later be called at once; return after how many seconds it was to be called."""
+    """Run delayed calls at once. Return the delay of each."""
     loop, pauses = asyncio.get_running_loop(), list[float]()
 
     def call_later(seconds: float, call: Any, *arguments: Any) -> asyncio.Handle:
@@ -159,7 +159,7 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-async def test_a_write_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_failed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     office, pauses = Office(), hasten(monkeypatch)
     office.shell.api.fails(ServerError("no", status=500))
     office.ask()
@@ -169,8 +169,10 @@ async def test_a_write_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch
     assert len(pauses) == 1
 
 
-async def test_a_status_that_is_refused_is_written_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of which the API server refuses the status was written twelve times a second."""
+async def test_a_status_that_is_refused_is_written_with_growing_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: a status that the API server refuses was written twelve times a second."""
     office, pauses = Office(), hasten(monkeypatch)
     office.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
     office.ask()
@@ -182,10 +184,10 @@ async def test_a_status_that_is_refused_is_written_less_and_less(monkeypatch: py
     assert office.status["count"] == 2
 
 
-async def test_a_quote_for_which_the_operator_fails_says_so_and_is_tried_again(
+async def test_a_fault_of_the_operator_is_reported_in_the_status_of_the_quote_and_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It had an event alone, and each event about it had it tried at once."""
+    """Regression: the fault was only an event, and each change of the quote led to a retry at once."""
     office = Office()
     office.shell.isolation.pause = 0.01
     judge, tries, judged = office.desk._judge, list[float](), asyncio.Event()
@@ -219,8 +221,10 @@ async def test_a_quote_for_which_the_operator_fails_says_so_and_is_tried_again(
     assert office.shell.isolation.faults == ["quote shop/ask: a bug"] * 2
 
 
-async def test_a_quote_for_which_a_plugin_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was not counted, and had no event."""
+async def test_a_fault_of_a_plugin_is_reported_in_the_status_of_the_quote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: the fault was not counted, and there was no event."""
     office = Office()
     office.shell.decider._dry_run._on_failure = office.shell.isolation.failed
     fit = office.shell.decider.profile.plugins["NodeResourcesFit"]

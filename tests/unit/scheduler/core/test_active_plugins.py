@@ -1,4 +1,4 @@
-"""Which plugins are asked about a kind of pod."""
+"""The plugins that are called for pods of one kind."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from unit.plugins.scene import Scene
 
 
 class Choosy(PreFilter, Filter, PreScore, Score):
-    """Gives these answers before filters and scorers, and notes how often it is asked for what."""
+    """A plugin with fixed answers before filters and scorers. It notes its calls."""
 
     name = "Choosy"
     filters: Status = SUCCESS
@@ -65,7 +65,7 @@ class Choosy(PreFilter, Filter, PreScore, Score):
 
 
 def asked_of_each(filters: Status, scores: Status) -> list[list[str]]:
-    """Decide two equal pods, and one of another kind."""
+    """Decide on two equal pods and one of another kind. Return the calls of the plugin for each."""
     scene = Scene(*(node(f"node-{name}") for name in "abcdefgh"))
     kind = type("Kind", (Choosy,), {"filters": filters, "scores": scores})
     settings = ProfileSettings("mine", (*DEFAULT_PLUGINS, Enabled(Choosy.name)))
@@ -94,7 +94,7 @@ ALL = ["PreFilter", "Filter", "PreScore", "Score"]
         (SUCCESS_ALIKE, SKIP_ALIKE, [["PreFilter", "Filter", "PreScore"], ["PreFilter", "fits"]]),
     ],
 )
-def test_a_plugin_is_asked_what_it_has_not_said_of_all_equal_pods(
+def test_a_plugin_is_not_called_again_if_its_answer_holds_for_all_equal_pods(
     filters: Status, scores: Status, asked: list[list[str]]
 ) -> None:
     assert asked_of_each(filters, scores)[: len(asked)] == asked
@@ -104,7 +104,7 @@ def default_profile() -> Profile:
     return build_profile(ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Scene().handle)
 
 
-def test_kinds_of_which_the_same_plugins_are_silent_have_one_plan() -> None:
+def test_kinds_of_pods_that_skip_the_same_plugins_share_their_active_plugins() -> None:
     plan = ActivePlugins(default_profile())
     narrower = plan.without(filters=("NodePorts",))
 

@@ -1,4 +1,4 @@
-"""Room that is kept for a lock which has waited for long, and who is given room around it."""
+"""Backfill: capacity that is kept for a reservation after a long wait, and the placement of others."""
 
 from math import inf
 from typing import Any
@@ -18,12 +18,12 @@ from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
 LONG = 60
-"""Seconds that a lock has to wait."""
+"""Seconds after which capacity is kept for a reservation."""
 
 
 @pytest.fixture
 def core() -> Core:
-    """Two nodes of 4 cpu: pods use 3 of the first and 2 of the second."""
+    """Build two nodes of 4 CPU: pods use 3 of the first and 2 of the second."""
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
     fill(core, "a", "node-a", "3")
     fill(core, "b", "node-b", "2")
@@ -31,21 +31,21 @@ def core() -> Core:
 
 
 def fill(core: Core, name: str, node_name: str, cpu: str, **fields: Any) -> Pod:
-    """Have a pod be seen bound."""
+    """Deliver a bound pod by the watch."""
     placed = pod(name, requests={"cpu": cpu}, node_name=node_name, bound_at=core.clock.now(), **fields)
     core.add(placed)
     return placed
 
 
 def leave(core: Core, gone: Pod) -> None:
-    """Have a pod be gone."""
+    """Remove a pod."""
     core.event_handlers.pods.remove(gone)
 
 
 def reservation(
     core: Core, name: str = "large", cpu: str = "4", *, step: bool = True, **fields: Any
 ) -> ReservationInfo:
-    """Have a lock be decided that waits for an hour at most."""
+    """Create a reservation that waits for an hour at most, and decide on it."""
     spec = {"resources": {"cpu": cpu}, "pendingDeadlineSeconds": 3600, "owner": f"of-{name}"}
     entry = core.reservation(name, created=core.clock.now(), **spec | fields)
     if step:
@@ -54,7 +54,7 @@ def reservation(
 
 
 def wait(core: Core, seconds: float = LONG) -> None:
-    """Have time pass, with a step whenever one is due."""
+    """Let time pass, with a step whenever one is due."""
     end = core.clock.now() + seconds
     while (due := core.decider.next_due()) is not None and due <= end:
         core.clock.time = max(due, core.clock.time)
@@ -62,10 +62,10 @@ def wait(core: Core, seconds: float = LONG) -> None:
     core.clock.time = end
 
 
-def test_room_that_comes_free_is_kept_for_the_lock_that_has_waited_for_long(core: Core) -> None:
+def test_capacity_that_comes_free_is_kept_for_a_reservation_after_a_long_wait(core: Core) -> None:
     large = reservation(core)
     wait(core)
-    assert large.earmark == "node-b"  # which lacks least
+    assert large.earmark == "node-b"  # the node with the smallest shortfall
 
     small = reservation(core, "small", "2")
 
@@ -77,14 +77,14 @@ def test_room_that_comes_free_is_kept_for_the_lock_that_has_waited_for_long(core
     assert render_reservation(large, core.clock.now())["queue"]["earmark"] == "node-b"
 
 
-def test_before_that_the_smaller_one_has_it(core: Core) -> None:
+def test_before_the_end_of_the_long_wait_a_smaller_reservation_gets_the_capacity(core: Core) -> None:
     reservation(core)
     wait(core, LONG - BACKFILL_SECONDS)
 
     assert reservation(core, "small", "2").phase is Phase.ACTIVE
 
 
-def test_others_are_given_room_elsewhere(core: Core) -> None:
+def test_others_are_placed_on_nodes_without_the_earmark(core: Core) -> None:
     reservation(core)
     wait(core)
 
@@ -92,7 +92,7 @@ def test_others_are_given_room_elsewhere(core: Core) -> None:
 
 
 def play(core: Core, seconds: int) -> None:
-    """Have a pod of 1 cpu come every 5 seconds, and go 45 seconds after it was placed."""
+    """Add a pod of 1 CPU every 5 seconds, and remove each 45 seconds after it was placed."""
     ends: dict[str, float] = {}
     bound: dict[str, Pod] = {}
     for second in range(0, seconds, 5):
@@ -109,7 +109,7 @@ def play(core: Core, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("after", [LONG, inf])
-def test_a_stream_of_small_ones_does_not_starve_it(after: float) -> None:
+def test_a_stream_of_small_pods_does_not_starve_a_large_reservation(after: float) -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"), earmark_after=after)
     play(core, 60)
     large = reservation(core, cpu="3")
@@ -119,7 +119,7 @@ def test_a_stream_of_small_ones_does_not_starve_it(after: float) -> None:
     assert (large.activated_at is not None) == (after == LONG)
 
 
-def test_pods_yield_too_but_for_those_above_it_and_those_of_daemon_sets(core: Core) -> None:
+def test_pods_of_equal_priority_yield_to_an_earmark_except_those_of_daemonsets(core: Core) -> None:
     reservation(core)
     wait(core)
     core.add(pod("equal", requests={"cpu": "2"}))
@@ -129,7 +129,7 @@ def test_pods_yield_too_but_for_those_above_it_and_those_of_daemon_sets(core: Co
     assert core.place().node_name == "node-b"
 
 
-def test_a_pod_above_it_takes_the_room(core: Core) -> None:
+def test_a_pod_of_higher_priority_uses_the_earmarked_capacity(core: Core) -> None:
     reservation(core)
     wait(core)
     core.add(pod("urgent", requests={"cpu": "2"}, priority=10))
@@ -137,7 +137,7 @@ def test_a_pod_above_it_takes_the_room(core: Core) -> None:
     assert core.place().node_name == "node-b"
 
 
-def test_an_owner_has_the_room_of_its_lock_beside_an_earmark(core: Core) -> None:
+def test_an_owner_uses_its_own_reservation_on_an_earmarked_node(core: Core) -> None:
     reservation(core, "own", "2", owner="web-0")
     large = reservation(core, nodeName="node-b")
     wait(core)
@@ -147,7 +147,7 @@ def test_an_owner_has_the_room_of_its_lock_beside_an_earmark(core: Core) -> None
     assert core.place().node_name == "node-b"
 
 
-def test_who_is_gone_in_time_may_use_it_until_then() -> None:
+def test_a_pod_that_is_gone_in_time_may_use_earmarked_capacity() -> None:
     core = Core(node("node-a", cpu="4"))
     started = {"startTime": format_instant(NOW)}
     fill(
@@ -173,7 +173,7 @@ def test_who_is_gone_in_time_may_use_it_until_then() -> None:
     assert core.place().pod.meta.name == "in-time"
 
 
-def test_where_the_end_is_known_room_is_kept_there_rather_than_where_least_lacks(core: Core) -> None:
+def test_a_node_with_a_known_end_is_preferred_to_the_one_with_the_smallest_shortfall(core: Core) -> None:
     core.event_handlers.nodes.upsert(None, node("node-c", cpu="4"))
     reservation(core, "holder", "4", ttlSeconds=900)
     large = reservation(core)
@@ -183,7 +183,7 @@ def test_where_the_end_is_known_room_is_kept_there_rather_than_where_least_lacks
     assert render_reservation(large, core.clock.now())["queue"]["estimatedStart"] == "2027-01-15T08:15:00Z"
 
 
-def test_an_end_that_comes_too_late_for_the_lock_does_not_count(core: Core) -> None:
+def test_an_end_after_the_deadline_of_the_reservation_does_not_count(core: Core) -> None:
     core.event_handlers.nodes.upsert(None, node("node-c", cpu="4"))
     reservation(core, "holder", "4", ttlSeconds=900)
     large = reservation(core, pendingDeadlineSeconds=600)
@@ -192,7 +192,7 @@ def test_an_end_that_comes_too_late_for_the_lock_does_not_count(core: Core) -> N
     assert large.earmark == "node-b"
 
 
-def test_a_node_that_the_lock_does_not_fit_is_none(core: Core) -> None:
+def test_a_node_on_which_the_reservation_does_not_fit_is_not_earmarked(core: Core) -> None:
     large = reservation(core, nodeName="node-a")
     nowhere = reservation(core, "huge", "8")
     wait(core)
@@ -201,7 +201,7 @@ def test_a_node_that_the_lock_does_not_fit_is_none(core: Core) -> None:
     assert (large.earmark, nowhere.earmark) == ("node-a", "")
 
 
-def test_when_it_has_its_room_others_are_tried_again(core: Core) -> None:
+def test_others_are_tried_again_when_the_reservation_with_the_earmark_is_placed(core: Core) -> None:
     large = reservation(core)
     wait(core)
     small = reservation(core, "small", "2")
@@ -215,7 +215,9 @@ def test_when_it_has_its_room_others_are_tried_again(core: Core) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "given up"])
-def test_when_it_does_not_wait_any_more_others_are_tried_again(core: Core, how: str) -> None:
+def test_others_are_tried_again_when_the_reservation_with_the_earmark_no_longer_waits(
+    core: Core, how: str
+) -> None:
     large = reservation(core, pendingDeadlineSeconds=90)
     wait(core)
     small = reservation(core, "small", "2")
@@ -232,7 +234,9 @@ def test_when_it_does_not_wait_any_more_others_are_tried_again(core: Core, how: 
     assert core.decider.cache.nominator.earmark is None
 
 
-def test_it_stays_with_its_lock_unless_one_of_higher_priority_has_waited_as_long(core: Core) -> None:
+def test_an_earmark_only_passes_to_a_reservation_of_higher_priority_that_has_waited_as_long(
+    core: Core,
+) -> None:
     first = reservation(core)
     wait(core, 10)
     second, higher = reservation(core, "second"), reservation(core, "third", priority=5)
@@ -242,7 +246,9 @@ def test_it_stays_with_its_lock_unless_one_of_higher_priority_has_waited_as_long
     assert (first.earmark, second.earmark, higher.earmark) == ("", "", "node-b")
 
 
-def test_one_that_fits_no_node_takes_it_from_nobody_and_is_looked_at_in_the_next_turn(core: Core) -> None:
+def test_a_reservation_that_fits_no_node_gets_no_earmark_and_is_tried_again_in_the_next_turn(
+    core: Core,
+) -> None:
     large = reservation(core)
     wait(core)
     huge = reservation(core, "huge", "8", priority=5)
@@ -258,7 +264,7 @@ def test_one_that_fits_no_node_takes_it_from_nobody_and_is_looked_at_in_the_next
     assert huge.earmark == "node-c"
 
 
-def test_where_no_more_comes_free_for_long_another_node_has_its_turn(core: Core) -> None:
+def test_if_no_capacity_comes_free_for_long_another_node_is_earmarked(core: Core) -> None:
     large = reservation(core)
     wait(core)
     wait(core, PATIENCE - BACKFILL_SECONDS)
@@ -269,7 +275,7 @@ def test_where_no_more_comes_free_for_long_another_node_has_its_turn(core: Core)
     assert large.earmark == "node-b"
 
 
-def test_it_stays_as_long_as_more_comes_free(core: Core) -> None:
+def test_an_earmark_stays_on_its_node_while_more_capacity_comes_free(core: Core) -> None:
     fill(core, "more", "node-b", "2")
     one = fill(core, "one", "node-a", "500m")
     large = reservation(core)
@@ -282,7 +288,7 @@ def test_it_stays_as_long_as_more_comes_free(core: Core) -> None:
     assert large.earmark == "node-b"
 
 
-def test_another_process_keeps_it_where_it_was(core: Core) -> None:
+def test_another_process_keeps_the_earmark_on_its_node(core: Core) -> None:
     fill(core, "more", "node-b", "1")
     large = reservation(core)
     wait(core)
@@ -300,7 +306,7 @@ def test_another_process_keeps_it_where_it_was(core: Core) -> None:
     assert successor.cache.nominator.nodes == {"node-a"}
 
 
-def test_what_an_earlier_process_told_of_a_lock_that_has_no_turn_is_taken_back(core: Core) -> None:
+def test_a_stored_earmark_of_a_second_reservation_is_withdrawn(core: Core) -> None:
     large = reservation(core)
     wait(core)
     stored = render_reservation(large, core.clock.now())
@@ -315,7 +321,7 @@ def test_what_an_earlier_process_told_of_a_lock_that_has_no_turn_is_taken_back(c
     assert (first.earmark, second.earmark) == ("node-a", "")
 
 
-def test_a_lock_over_quota_has_none(core: Core) -> None:
+def test_a_reservation_over_quota_gets_no_earmark(core: Core) -> None:
     entry = reservation(core)
     core.ledger.admission.refuse(entry, reasons.QUOTA_EXCEEDED, "no more", core.clock.now())
     wait(core)
@@ -323,7 +329,7 @@ def test_a_lock_over_quota_has_none(core: Core) -> None:
     assert entry.earmark == ""
 
 
-def test_one_for_which_room_is_being_made_needs_none(core: Core) -> None:
+def test_a_nominated_reservation_needs_no_earmark(core: Core) -> None:
     large = reservation(core)
     wait(core)
     core.cache.nominator.nominate(pod("lock", uid=large.uid, requests={"cpu": "4"}), "node-a")

@@ -1,4 +1,4 @@
-"""Locks of pods that a watch says are bound, while it is behind what the API server says."""
+"""Bound owners as the watch reports them, while it lags behind the API server."""
 
 from builders import node, pod
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -10,15 +10,15 @@ BOUND = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu":
 
 
 def holding() -> tuple[Core, ReservationInfo]:
-    """Have three of a node's four cpus be locked for either of two pods."""
+    """Reserve three of a node's four CPUs for either of two pods."""
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(owners=OWNERS, resources={"cpu": "3"})
     core.step()
     return core, entry
 
 
-def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None:
-    """It was asked for again with each answer, as fast as the API server gave them."""
+def test_a_pod_that_only_the_watch_still_shows_as_an_owner_is_looked_up_once() -> None:
+    """Regression: it was looked up again after each answer, as fast as the API server replied."""
     core = Core(node("node-a", cpu="4"))
     core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
     entry = core.reservation(owners=OWNERS)
@@ -29,7 +29,7 @@ def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None
     assert entry.phase is Phase.ACTIVE
 
 
-def test_one_that_has_become_an_owner_since_the_answer_is_asked_for_again() -> None:
+def test_a_pod_that_has_become_an_owner_since_the_answer_is_looked_up_again() -> None:
     core = Core(node("node-a", cpu="4"))
     unlabelled = pod("web-0", node_name="node-a", labels={}, version=2)
     owner = pod("web-0", node_name="node-a", labels={"app": "web"}, version=3)
@@ -42,7 +42,7 @@ def test_one_that_has_become_an_owner_since_the_answer_is_asked_for_again() -> N
     assert entry.phase is Phase.CONSUMED
 
 
-def test_another_that_is_bound_is_asked_for_next() -> None:
+def test_another_bound_owner_is_looked_up_next() -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
     core.add(pod("web-1", node_name="node-a", labels={"app": "web"}, version=1))
@@ -53,8 +53,8 @@ def test_another_that_is_bound_is_asked_for_next() -> None:
     assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.CONSUMED, "web-1")
 
 
-def test_a_lock_is_back_at_once_when_its_owner_goes_before_the_answer() -> None:
-    """What the owner gave back was free for others until the API server had said that it is gone."""
+def test_a_reservation_has_its_capacity_back_at_once_if_its_owner_goes_before_the_answer() -> None:
+    """Regression: the capacity of the owner was free for others until the API server answered."""
     core, entry = holding()
     core.add(BOUND)
     assert (entry.phase, core.reserved()) == (Phase.BOUND, 1000)
@@ -66,7 +66,7 @@ def test_a_lock_is_back_at_once_when_its_owner_goes_before_the_answer() -> None:
     assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
 
 
-def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
+def test_a_late_answer_takes_no_reservation_from_the_next_owner() -> None:
     core, entry = holding()
     core.add(BOUND)
     core.event_handlers.pods.remove(BOUND)
@@ -80,8 +80,11 @@ def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
     assert entry.phase is Phase.CONSUMED
 
 
-def test_an_owner_that_has_come_and_gone_before_its_binding_is_answered_takes_nothing() -> None:
-    """It claimed its lock once more, whose room was then free, as nothing on the node counted for it."""
+def test_an_owner_that_is_gone_before_its_binding_is_answered_consumes_nothing() -> None:
+    """Regression: the owner claimed its reservation once more.
+
+    The capacity was free then, as no pod used it.
+    """
     core, entry = holding()
     core.add(pod("web-0", labels={"app": "web"}, requests={"cpu": "3"}))
     assumed = core.place()

@@ -1,4 +1,4 @@
-"""Locks for any pod of a workload: a pod takes those that fit best where it goes, and says which."""
+"""Reservations for any pod of a workload: a pod takes the best fit on its node, and its binding names it."""
 
 from typing import Any
 
@@ -24,13 +24,13 @@ def web(name: str = "web-0", cpu: str = "1", **fields: Any) -> Pod:
 
 
 def foreign(name: str = "web-0", **fields: Any) -> Pod:
-    """Give a pod that another scheduler has bound just now, after all locks were made."""
+    """Build a pod that another scheduler has bound just now, after all reservations were created."""
     bound: dict[str, Any] = {"node_name": "node-a", "bound_at": NOW + 1}
     return web(name, scheduler="default-scheduler", **bound | fields)
 
 
 def held(core: Core, *cpus: str, on: str = "node-a", **fields: Any) -> list[ReservationInfo]:
-    """Have locks for the workload be held, `lock-0` and so on."""
+    """Activate reservations for the workload, named `lock-0` and so on."""
     entries = [
         core.reservation(f"lock-{number}", resources={"cpu": cpu}, nodeName=on, **{"owners": WEB} | fields)
         for number, cpu in enumerate(cpus)
@@ -44,8 +44,8 @@ def phases(entries: list[ReservationInfo]) -> list[Phase]:
     return [entry.phase for entry in entries]
 
 
-def test_of_five_that_match_a_small_pod_one_is_taken() -> None:
-    """All five ended with its binding, and room that was locked for four more pods was anyone's."""
+def test_a_small_pod_takes_one_of_five_matching_reservations() -> None:
+    """Regression: its binding ended all five. The capacity for four more pods was free for any pod."""
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "1", "1", "1", "1", "1")
     core.run(web())
@@ -53,7 +53,7 @@ def test_of_five_that_match_a_small_pod_one_is_taken() -> None:
     assert (core.used(), core.reserved()) == (1000, 4000)
 
 
-def test_each_pod_of_the_workload_takes_its_own() -> None:
+def test_each_pod_of_the_workload_takes_its_own_reservation() -> None:
     core = Core(node("node-a", cpu="3"))
     entries = held(core, "1", "1", "1")
     for number in range(3):
@@ -62,22 +62,22 @@ def test_each_pod_of_the_workload_takes_its_own() -> None:
     assert (core.used(), core.reserved()) == (3000, 0)
 
 
-def test_of_two_the_one_that_is_not_needed_stays() -> None:
-    """It ended too, though the pod had all its room from the other."""
+def test_of_two_reservations_the_one_that_is_not_needed_stays() -> None:
+    """Regression: it ended too, although the other one covered the whole pod."""
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "2")
     core.run(web(cpu="2"))
     assert phases(entries) == [ACTIVE, CONSUMED]
 
 
-def test_those_that_cover_a_pod_together_are_taken_together() -> None:
+def test_reservations_that_cover_a_pod_together_are_taken_together() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "1", "2", "1")
     core.run(web(cpu="3"))
     assert phases(entries) == [CONSUMED, CONSUMED, ACTIVE]
 
 
-def test_locks_on_other_nodes_and_those_that_wait_stay() -> None:
+def test_reservations_on_other_nodes_and_waiting_ones_stay() -> None:
     core = Core(node("node-a", cpu="2", labels={"disk": "ssd"}), node("node-b", cpu="2"))
     (elsewhere,) = held(core, "1", on="node-b")
     waiting = core.reservation("waiting", resources={"cpu": "9"}, owners=WEB)
@@ -86,7 +86,7 @@ def test_locks_on_other_nodes_and_those_that_wait_stay() -> None:
     assert (elsewhere.phase, waiting.phase) == (ACTIVE, PENDING)
 
 
-def test_what_names_the_pod_is_taken_first_wherever_it_is() -> None:
+def test_reservations_that_name_the_pod_are_taken_first_on_any_node() -> None:
     core = Core(node("node-a", cpu="8", labels={"disk": "ssd"}), node("node-b", cpu="8"))
     entries = held(core, "1", "1")
     here = core.reservation("here", resources={"cpu": "1"}, nodeName="node-a")
@@ -97,7 +97,7 @@ def test_what_names_the_pod_is_taken_first_wherever_it_is() -> None:
     assert phases(entries) == [CONSUMED, ACTIVE]
 
 
-def test_a_pod_that_is_larger_than_all_takes_the_rest_of_free_room() -> None:
+def test_a_pod_larger_than_all_its_reservations_takes_the_rest_from_free_capacity() -> None:
     core = Core(node("node-a", cpu="4"))
     entries = held(core, "1", "1")
     core.run(web(cpu="4"))
@@ -109,7 +109,7 @@ def test_a_pod_that_is_larger_than_all_takes_the_rest_of_free_room() -> None:
     assert "cpu 5 needed, 4 free" in core.refuse().diagnosis.message
 
 
-def test_what_it_uses_of_a_lock_for_reuse_it_takes_of_no_other() -> None:
+def test_a_pod_in_a_reusable_reservation_takes_no_other_one_for_the_same_amount() -> None:
     core = Core(node("node-a", cpu="4"))
     reused = core.reservation("reused", resources={"cpu": "1"}, owners=WEB, reuse="Always")
     entries = held(core, "1")
@@ -118,8 +118,11 @@ def test_what_it_uses_of_a_lock_for_reuse_it_takes_of_no_other() -> None:
     assert (core.used(), core.reserved()) == (1000, 1000)
 
 
-def test_all_are_taken_where_less_would_not_release_what_they_lend() -> None:
-    """It holds nothing itself while all of it is lent; what it lends moves to another lock when it ends."""
+def test_all_reservations_are_taken_if_fewer_would_not_release_their_lent_capacity() -> None:
+    """A reservation holds nothing itself while all of it is lent.
+
+    The lent capacity moves to another reservation when it ends.
+    """
     core = Core(node("node-a", cpu="2"))
     (lent,) = held(core, "1", borrowable=True)
     other = core.reservation("other", owner="nobody", nodeName="node-a", borrowable=True)
@@ -130,7 +133,7 @@ def test_all_are_taken_where_less_would_not_release_what_they_lend() -> None:
     assert (core.used(), core.reserved()) == (2000, 0)
 
 
-def test_a_binding_that_fails_gives_back_what_was_taken() -> None:
+def test_a_failed_binding_returns_the_reservations_that_it_had_taken() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "2")
     core.add(web(cpu="2"))
@@ -141,8 +144,8 @@ def test_a_binding_that_fails_gives_back_what_was_taken() -> None:
     assert (core.used(), core.reserved()) == (0, 6000)
 
 
-def test_a_pod_that_runs_already_ends_no_lock_for_the_next_one() -> None:
-    """A lock for a workload that had a pod running was over before it was given."""
+def test_a_running_pod_does_not_consume_a_reservation_for_the_next_one() -> None:
+    """Regression: a reservation for a workload with a running pod ended before it was active."""
     core = Core(node("node-a", cpu="8"))
     core.add(web("earlier", node_name="node-a", bound_at=NOW - 60))
     entries = held(core, "1")
@@ -150,7 +153,7 @@ def test_a_pod_that_runs_already_ends_no_lock_for_the_next_one() -> None:
     assert (phases(entries), core.effects.claims) == ([ACTIVE], [])
 
 
-async def test_a_binding_says_what_the_pod_took_be_it_nothing() -> None:
+async def test_a_binding_names_the_reservations_that_the_pod_took_even_if_there_are_none() -> None:
     shell = Shell(node("node-a", cpu="8"))
     for name, cpu in (("large", "4"), ("fitting", "2")):
         shell.store_reservation(name, resources={"cpu": cpu}, owners=WEB)
@@ -166,7 +169,7 @@ async def test_a_binding_says_what_the_pod_took_be_it_nothing() -> None:
 def restarted(
     *pods: Pod, cpus: tuple[str, ...] = ("4", "2"), reservations_first: bool = False
 ) -> list[ReservationInfo]:
-    """Have another process find these pods beside locks that are stored as Active."""
+    """Start another process with these pods and with reservations that are stored as Active."""
     core = Core(node("node-a", cpu="8"), listed=False)
     reservations = [
         decode_reservation(
@@ -190,7 +193,7 @@ def restarted(
     return [core.ledger.entries[reservation.key] for reservation in reservations]
 
 
-def test_after_a_restart_what_the_binding_names_is_consumed() -> None:
+def test_after_a_restart_the_reservations_that_a_binding_names_are_consumed() -> None:
     took = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_RESERVATIONS: "uid-lock-1"})
     assert phases(restarted(took)) == [ACTIVE, CONSUMED]
     odd = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_RESERVATIONS: "uid-lock-0"})
@@ -201,8 +204,8 @@ def test_after_a_restart_what_the_binding_names_is_consumed() -> None:
     assert phases(restarted(took_nothing)) == [ACTIVE, ACTIVE]
 
 
-def test_what_a_pod_that_is_not_bound_says_is_no_claim() -> None:
-    """It may be a copy of another pod."""
+def test_the_annotation_of_an_unbound_pod_is_no_claim() -> None:
+    """The pod may be a copy of another one."""
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "2")
     core.add(web(cpu="2", annotations={CLAIMED_RESERVATIONS: "uid-lock-0"}))
@@ -210,17 +213,17 @@ def test_what_a_pod_that_is_not_bound_says_is_no_claim() -> None:
     assert phases(entries) == [ACTIVE, BOUND]
 
 
-def test_one_that_others_bound_while_no_operator_ran_takes_the_best_fit() -> None:
+def test_a_pod_that_another_scheduler_bound_while_no_operator_ran_takes_the_best_fit() -> None:
     assert phases(restarted(foreign(cpu="2"))) == [ACTIVE, CONSUMED]
 
 
-def test_several_that_others_bound_choose_in_the_order_of_their_bindings() -> None:
+def test_pods_that_another_scheduler_bound_choose_in_the_order_of_their_bindings() -> None:
     first, second = foreign("web-1", bound_at=NOW), foreign("web-0", bound_at=NOW + 1)
     entries = restarted(second, first, cpus=("1", "1"))
     assert [entry.bound_pod and entry.bound_pod.name for entry in entries] == ["web-1", "web-0"]
 
 
-def test_one_that_others_bind_takes_the_best_fit_once_however_often_it_is_seen() -> None:
+def test_a_pod_that_another_scheduler_binds_takes_the_best_fit_only_once() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "1", "1")
     core.add(foreign())
@@ -232,7 +235,7 @@ def test_one_that_others_bind_takes_the_best_fit_once_however_often_it_is_seen()
     assert phases(entries) == [ACTIVE, CONSUMED, ACTIVE]
 
 
-def test_one_that_others_bind_elsewhere_takes_none_then_or_later() -> None:
+def test_a_pod_that_another_scheduler_binds_on_another_node_never_takes_a_reservation() -> None:
     core = Core(node("node-a", cpu="8"), node("node-b", cpu="8"))
     entries = held(core, "1")
     core.add(foreign(node_name="node-b"))
@@ -243,7 +246,7 @@ def test_one_that_others_bind_elsewhere_takes_none_then_or_later() -> None:
     assert (phases([*entries, again]), core.effects.claims) == ([ACTIVE, ACTIVE], [])
 
 
-def test_one_that_is_gone_before_it_has_said_what_it_took_leaves_the_lock_to_the_next() -> None:
+def test_a_pod_that_is_gone_before_its_claim_is_known_leaves_the_reservation_to_the_next_one() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "1")
     core.add(foreign())
@@ -256,7 +259,7 @@ def test_one_that_is_gone_before_it_has_said_what_it_took_leaves_the_lock_to_the
     assert (phases(entries), entries[0].bound_pod.name) == ([CONSUMED], "web-1")
 
 
-def test_an_admitted_binding_takes_what_was_chosen_when_it_was_admitted() -> None:
+def test_an_admitted_binding_takes_the_reservations_that_admission_chose() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "1")
     guard = AdmissionCheck(core.decider)
@@ -272,11 +275,11 @@ def test_an_admitted_binding_takes_what_was_chosen_when_it_was_admitted() -> Non
     assert phases(entries) == [ACTIVE, CONSUMED]
 
 
-# What is written to pods that others have bound.
+# Claims that are written to pods of other schedulers.
 
 
 async def seen_bound(shell: Shell) -> list[ReservationInfo]:
-    """Have a pod be seen that another scheduler has bound beside two locks."""
+    """Deliver a pod that another scheduler has bound beside two reservations."""
     for name, cpu in (("large", "4"), ("fitting", "1")):
         shell.store_reservation(name, resources={"cpu": cpu}, owners=WEB)
     shell.step()
@@ -291,8 +294,8 @@ async def asked(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("naps")
-async def test_it_is_written_to_the_pod_before_the_lock_ends() -> None:
-    """A next process would have the pod take another one."""
+async def test_a_claim_is_written_to_the_pod_before_the_reservation_ends() -> None:
+    """Otherwise the next process would have the pod take another reservation."""
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)
     shell.api.refuses["PATCH"] = Unreachable("gone")
@@ -304,8 +307,8 @@ async def test_it_is_written_to_the_pod_before_the_lock_ends() -> None:
     assert shell.api.objects[pod_path()]["metadata"]["annotations"] == {CLAIMED_RESERVATIONS: "uid-fitting"}
 
 
-async def test_what_the_pod_says_already_counts_instead() -> None:
-    """A former leader wrote it just before it ended."""
+async def test_a_claim_that_the_pod_already_has_takes_precedence() -> None:
+    """A former leader wrote it just before its end."""
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)
     shell.api.edit(pod_path(), {"metadata": {"annotations": {CLAIMED_RESERVATIONS: "uid-large"}}})
@@ -316,7 +319,7 @@ async def test_what_the_pod_says_already_counts_instead() -> None:
 
 
 @pytest.mark.usefixtures("naps")
-async def test_it_is_written_to_no_other_version_than_was_read() -> None:
+async def test_a_claim_is_only_written_to_the_version_of_the_pod_that_was_read() -> None:
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)
     shell.api.refuses["PATCH"] = Conflict("changed", status=409)
@@ -333,7 +336,7 @@ async def test_it_is_written_to_no_other_version_than_was_read() -> None:
     await turns(30)
 
 
-async def test_where_it_may_not_be_written_the_lock_ends_all_the_same() -> None:
+async def test_a_reservation_ends_even_if_its_claim_cannot_be_written() -> None:
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)
     shell.api.refuses["PATCH"] = Forbidden("no", status=403)
@@ -343,26 +346,29 @@ async def test_where_it_may_not_be_written_the_lock_ends_all_the_same() -> None:
     assert phases(entries) == [ACTIVE, CONSUMED]
 
 
-# What peers' tests of reservations say, where it was in doubt here.
+# Cases from the tests of other reservation systems, in which the behaviour here was in doubt.
 
 
-def test_a_pod_takes_one_even_if_all_that_they_share_is_the_place_for_a_pod() -> None:
-    """Koordinator's pod would take none. A lock for pods without requests holds nothing else."""
+def test_a_pod_without_requests_takes_a_reservation_too() -> None:
+    """In Koordinator it would take none.
+
+    A reservation for pods without requests only holds the count of a pod.
+    """
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "2")
     core.run(web(cpu="0"))
     assert phases(entries) == [ACTIVE, CONSUMED]
 
 
-def test_a_pod_that_fits_two_locks_together_alone_is_placed() -> None:
-    """Koordinator judges each reservation by itself."""
+def test_a_pod_that_only_fits_two_reservations_together_is_placed() -> None:
+    """Koordinator judges each reservation separately."""
     core = Core(node("node-a", cpu="4"))
     entries = held(core, "2", "2")
     core.run(web(cpu="4"))
     assert (phases(entries), core.used()) == ([CONSUMED, CONSUMED], 4000)
 
 
-def test_a_lock_that_is_deleted_while_it_is_claimed_frees_no_room_twice() -> None:
+def test_a_reservation_that_is_deleted_while_it_is_claimed_frees_its_capacity_only_once() -> None:
     core = Core(node("node-a", cpu="2"))
     entries = held(core, "1", "1")
     core.add(web())
@@ -372,7 +378,7 @@ def test_a_lock_that_is_deleted_while_it_is_claimed_frees_no_room_twice() -> Non
     assert (core.used(), core.reserved(), phases(entries[1:])) == (0, 1000, [ACTIVE])
 
 
-def test_a_pod_that_others_bound_while_its_own_binding_failed_keeps_what_it_took() -> None:
+def test_a_pod_that_another_scheduler_bound_while_its_own_binding_failed_keeps_its_reservation() -> None:
     core = Core(node("node-a", cpu="4"))
     entries = held(core, "1", "1")
     core.add(web())

@@ -1,4 +1,4 @@
-"""Borrowable locks: pods that declare themselves evictable use their room until an owner comes."""
+"""Borrowable reservations: pods that declare themselves evictable use the capacity until an owner comes."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ ONE, TWO = {"cpu": "1"}, {"cpu": "2"}
 
 @pytest.fixture
 def core() -> Core:
-    """A node of 4 cpu with a borrowable lock of 2; somebody else has the rest."""
+    """Build a node of 4 CPU with a borrowable reservation of 2 CPU and a pod that uses the rest."""
     core = Core(node("node-a", cpu="4"))
     core.add(pod("other", requests=TWO, node_name="node-a"))
     assert reservation(core).node == "node-a"
@@ -30,7 +30,7 @@ def core() -> Core:
 
 
 def reservation(core: Core, name: str = "lock", **fields: Any) -> ReservationInfo:
-    """Have a borrowable lock be decided."""
+    """Create a borrowable reservation, and decide on it."""
     entry = core.reservation(name, **{"borrowable": True, "resources": TWO, "ttlSeconds": 600} | fields)
     core.step()
     return entry
@@ -50,7 +50,7 @@ def victims(core: Core) -> list[str]:
 
 
 def leave(core: Core, *names: str) -> None:
-    """Have the victims be gone, and the backoff of those who wait be over."""
+    """Remove the victims, and let the backoff of waiting pods end."""
     for name in names:
         placed = core.cache.get(f"uid-{name}")
         assert placed is not None
@@ -67,7 +67,7 @@ def lent(core: Core, name: str = "lock") -> tuple[str, str, str]:
     return told["status"], told["reason"], told["message"]
 
 
-def test_a_borrower_uses_the_room_and_an_ordinary_pod_never_gets_in(core: Core) -> None:
+def test_a_borrower_uses_reserved_capacity_and_an_ordinary_pod_does_not(core: Core) -> None:
     core.add(pod("stranger", requests=ONE))
     assert "Insufficient cpu beside reservations" in core.refuse().diagnosis.message
     core.run(borrower())
@@ -75,7 +75,7 @@ def test_a_borrower_uses_the_room_and_an_ordinary_pod_never_gets_in(core: Core) 
     assert status_of(core)["phase"] == "Active"
 
 
-def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core) -> None:
+def test_status_and_events_show_the_lent_amount_and_the_number_of_borrowers(core: Core) -> None:
     assert lent(core) == ("False", reasons.NOT_LENT, "no pod borrows from it")
     first = core.run(borrower(requests={"cpu": "500m"}))
     second = core.run(borrower("batch-1", requests=ONE))
@@ -94,7 +94,9 @@ def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core
     ]
 
 
-def test_when_a_borrower_goes_its_room_is_the_locks_in_the_same_step(core: Core) -> None:
+def test_the_capacity_of_a_borrower_returns_to_the_reservation_in_the_step_in_which_it_goes(
+    core: Core,
+) -> None:
     bound = core.run(borrower())
     core.add(pod("stranger", requests=ONE))
     core.refuse()
@@ -104,7 +106,7 @@ def test_when_a_borrower_goes_its_room_is_the_locks_in_the_same_step(core: Core)
     core.refuse()
 
 
-def test_what_is_free_beside_the_lock_stays_so_for_others_and_for_locks() -> None:
+def test_free_capacity_beside_a_lent_reservation_stays_free_for_others() -> None:
     core = Core(node("node-a", cpu="4"))
     reservation(core)
     core.run(borrower())
@@ -112,7 +114,7 @@ def test_what_is_free_beside_the_lock_stays_so_for_others_and_for_locks() -> Non
     assert reservation(core, "second", borrowable=None).phase is Phase.ACTIVE
 
 
-def test_a_borrower_larger_than_what_is_lent_takes_the_rest_of_what_is_free() -> None:
+def test_a_borrower_larger_than_the_lent_capacity_takes_the_rest_from_free_capacity() -> None:
     core = Core(node("node-a", cpu="4"))
     reservation(core)
     core.run(borrower(requests={"cpu": "3"}))
@@ -121,14 +123,14 @@ def test_a_borrower_larger_than_what_is_lent_takes_the_rest_of_what_is_free() ->
     assert "cpu 2 needed, 1 free" in core.refuse().diagnosis.message
 
 
-def test_a_borrower_gets_nothing_of_a_lock_that_is_not_borrowable() -> None:
+def test_a_borrower_does_not_use_a_reservation_that_is_not_borrowable() -> None:
     core = Core(node("node-a", cpu="2"))
     reservation(core, borrowable=None)
     core.add(borrower())
     assert "2 locked by shop/lock" in core.refuse().diagnosis.message
 
 
-def test_the_owner_has_the_borrower_evicted_waits_for_it_and_consumes_its_lock(core: Core) -> None:
+def test_an_owner_evicts_the_borrower_waits_for_its_end_and_consumes_the_reservation(core: Core) -> None:
     core.run(borrower(priority=5))
     owner = pod("web-0", requests=TWO, preemptionPolicy="Never")
     core.add(owner)
@@ -147,7 +149,7 @@ def test_the_owner_has_the_borrower_evicted_waits_for_it_and_consumes_its_lock(c
     assert core.ledger.entries[Key("shop", "lock")].phase is Phase.BOUND
 
 
-def test_an_owner_tried_again_meanwhile_evicts_nobody_else(core: Core) -> None:
+def test_an_owner_that_is_retried_in_the_meantime_evicts_no_other_pod(core: Core) -> None:
     core.run(borrower())
     core.add(pod("web-0", requests=TWO))
     core.refuse()
@@ -159,8 +161,11 @@ def test_an_owner_tried_again_meanwhile_evicts_nobody_else(core: Core) -> None:
     assert core.cache.nominator.node_of("uid-web-0") == "node-a"
 
 
-def test_an_owner_whose_lock_has_ended_waits_no_longer_for_its_room(core: Core) -> None:
-    """Its nomination kept others away, and nobody would have taken it from a pod that may not preempt."""
+def test_the_owner_of_an_ended_reservation_no_longer_waits_for_its_capacity(core: Core) -> None:
+    """Regression: its nomination kept other pods away.
+
+    For a pod that may not preempt it was never removed.
+    """
     core.run(borrower())
     core.add(pod("web-0", requests=TWO, preemptionPolicy="Never"))
     core.refuse()
@@ -172,7 +177,7 @@ def test_an_owner_whose_lock_has_ended_waits_no_longer_for_its_room(core: Core) 
     assert (core.used(), core.reserved()) == (4000, 0)
 
 
-def test_an_owner_that_fits_elsewhere_evicts_nobody(core: Core) -> None:
+def test_an_owner_that_fits_on_another_node_evicts_no_pod(core: Core) -> None:
     core.run(borrower())
     core.event_handlers.nodes.upsert(None, node("node-b", cpu="2"))
     core.add(pod("web-0", requests=TWO))
@@ -180,7 +185,7 @@ def test_an_owner_that_fits_elsewhere_evicts_nobody(core: Core) -> None:
     assert core.take_preemptions() == []
 
 
-def test_an_owner_that_requires_its_lock_evicts_whoever_is_in_it(core: Core) -> None:
+def test_an_owner_that_requires_its_reservation_evicts_its_borrowers(core: Core) -> None:
     core.run(borrower())
     core.event_handlers.nodes.upsert(None, node("node-b", cpu="2"))
     core.add(pod("web-0", requests=TWO, annotations={"tidelock.dev/require-reservation": "true"}))
@@ -192,7 +197,7 @@ def test_an_owner_that_requires_its_lock_evicts_whoever_is_in_it(core: Core) -> 
     ("asked", "gone"),
     [("500m", []), ("1", ["low"]), ("1500m", ["high", "low"]), ("2", ["guarded", "high", "low"])],
 )
-def test_the_fewest_and_least_important_go_and_those_that_a_budget_guards_last(
+def test_the_fewest_and_least_important_borrowers_are_evicted_and_those_with_a_budget_last(
     asked: str, gone: list[str]
 ) -> None:
     core = Core(node("node-a", cpu="2"))
@@ -209,7 +214,7 @@ def test_the_fewest_and_least_important_go_and_those_that_a_budget_guards_last(
     assert sorted(victims(core)) == gone
 
 
-def test_an_owner_larger_than_its_lock_evicts_nobody_in_vain(core: Core) -> None:
+def test_an_owner_larger_than_its_reservation_evicts_no_pod_in_vain(core: Core) -> None:
     core.run(borrower())
     core.add(pod("web-0", requests={"cpu": "3"}))
     core.refuse()
@@ -217,7 +222,7 @@ def test_an_owner_larger_than_its_lock_evicts_nobody_in_vain(core: Core) -> None
     assert core.cache.get("uid-batch-0") is not None
 
 
-def test_a_borrower_moves_up_to_another_lock_rather_than_be_evicted() -> None:
+def test_a_borrower_moves_to_another_reservation_instead_of_being_evicted() -> None:
     core = Core(node("node-a", cpu="4"))
     for name, owner in (("a", "web-0"), ("b", "web-1")):
         reservation(core, name, owner=owner)
@@ -229,8 +234,8 @@ def test_a_borrower_moves_up_to_another_lock_rather_than_be_evicted() -> None:
     assert status_of(core, "b")["lent"] == {"cpu": "2"}
 
 
-def test_two_owners_of_one_node_do_not_wait_for_each_other() -> None:
-    """Each was kept away by the other, as it counted twice: with its pod, and with what its lock holds."""
+def test_two_owners_on_one_node_do_not_wait_for_each_other() -> None:
+    """Regression: each counted twice, with its pod and its reservation, and kept the other away."""
     core = Core(node("node-a", cpu="4"))
     for name, owner in (("a", "web-0"), ("b", "web-1")):
         reservation(core, name, owner=owner)
@@ -246,7 +251,7 @@ def test_two_owners_of_one_node_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("end", ["expires", "is deleted"])
-def test_when_the_lock_ends_borrowers_stay(core: Core, end: str) -> None:
+def test_borrowers_stay_when_the_reservation_ends(core: Core, end: str) -> None:
     core.run(borrower())
     if end == "expires":
         core.clock.advance(600)
@@ -259,7 +264,7 @@ def test_when_the_lock_ends_borrowers_stay(core: Core, end: str) -> None:
     assert (core.used(), core.reserved()) == (2000, 0)
 
 
-def test_a_binding_of_the_owner_that_fails_gives_the_lock_back_beside_its_borrowers() -> None:
+def test_a_failed_binding_of_the_owner_restores_the_reservation_beside_its_borrowers() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = reservation(core, resources={"cpu": "4"})
     core.run(borrower())
@@ -276,7 +281,9 @@ def test_a_binding_of_the_owner_that_fails_gives_the_lock_back_beside_its_borrow
 
 
 @pytest.mark.parametrize(("priority", "evicted"), [(0, True), (5, False)])
-def test_a_borrower_is_as_safe_from_preemption_as_the_lock(core: Core, priority: int, evicted: bool) -> None:
+def test_a_borrower_is_as_safe_from_preemption_as_its_reservation(
+    core: Core, priority: int, evicted: bool
+) -> None:
     core.event_handlers.reservations.remove(core.ledger.entries[Key("shop", "lock")].reservation)
     entry = reservation(core, "ranked", priority=priority)
     core.run(borrower(priority=-1))
@@ -289,7 +296,7 @@ def test_a_borrower_is_as_safe_from_preemption_as_the_lock(core: Core, priority:
     assert entry.phase is (Phase.PENDING if evicted else Phase.ACTIVE)
 
 
-def test_a_borrower_preempts_another_in_a_lock_and_leaves_the_lock_alone(core: Core) -> None:
+def test_a_borrower_preempts_another_borrower_and_leaves_the_reservation_unchanged(core: Core) -> None:
     core.run(borrower(priority=-1))
     core.add(borrower("batch-1", priority=1))
     core.event_handlers.pods.upsert(
@@ -302,7 +309,7 @@ def test_a_borrower_preempts_another_in_a_lock_and_leaves_the_lock_alone(core: C
     assert core.ledger.entries[Key("shop", "lock")].phase is Phase.ACTIVE
 
 
-def test_who_borrows_no_more_has_taken_the_room(core: Core) -> None:
+def test_a_pod_that_stops_borrowing_violates_the_reservation(core: Core) -> None:
     bound = core.run(borrower())
     core.event_handlers.pods.upsert(bound, pod("batch-0", requests=TWO, node_name="node-a", version=2))
     entry = core.ledger.entries[Key("shop", "lock")]
@@ -310,8 +317,8 @@ def test_who_borrows_no_more_has_taken_the_room(core: Core) -> None:
     assert (core.used(), core.reserved()) == (4000, 0)
 
 
-def test_a_stranger_in_lent_room_is_a_violation_though_nothing_is_held(core: Core) -> None:
-    """The lock would have been Active for room that its owner could not get."""
+def test_an_ordinary_pod_in_lent_capacity_is_a_violation_although_nothing_is_held(core: Core) -> None:
+    """Otherwise the reservation would be Active for capacity that its owner could not get."""
     core.run(borrower())
     core.add(pod("stranger", requests=ONE, node_name="node-a"))
     entry = core.ledger.entries[Key("shop", "lock")]
@@ -319,7 +326,7 @@ def test_a_stranger_in_lent_room_is_a_violation_though_nothing_is_held(core: Cor
     assert entry.reserved["cpu"] == 1000
 
 
-def test_a_node_that_shrinks_takes_no_more_locks_than_it_must() -> None:
+def test_a_node_that_shrinks_displaces_as_few_reservations_as_possible() -> None:
     core = Core(node("node-a", cpu="8"))
     core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
     for name in ("a", "b"):
@@ -331,7 +338,7 @@ def test_a_node_that_shrinks_takes_no_more_locks_than_it_must() -> None:
 
 
 @pytest.mark.parametrize("pods_first", [True, False])
-def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
+def test_another_process_restores_the_same_state(core: Core, pods_first: bool) -> None:
     bound = core.run(borrower())
     other, stored = core.cache.named(Key("shop", "other")), status_of(core)
     assert other is not None
@@ -351,8 +358,11 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     assert core.clock.now() == NOW
 
 
-def test_an_owner_is_tried_again_when_a_lock_beside_its_lent_room_goes() -> None:
-    """It waited for minutes: pods alone were in its way, so no lock that went was taken for help."""
+def test_an_owner_is_retried_when_a_reservation_beside_its_lent_capacity_goes() -> None:
+    """Regression: the owner waited for minutes.
+
+    Only pods were in its way, so the end of a reservation did not count as help.
+    """
     core = Core(node("node-a", cpu="5"))
     core.add(pod("other", requests=ONE, node_name="node-a"))
     reservation(core)
@@ -370,13 +380,13 @@ def test_an_owner_is_tried_again_when_a_lock_beside_its_lent_room_goes() -> None
 
 
 def ending(core: Core, bound: Pod, at: float) -> None:
-    """Have a borrower be asked to end, with a grace period until this instant."""
+    """Delete a borrower with a grace period until this instant."""
     metadata = replace(bound.metadata, deletion_timestamp=datetime.fromtimestamp(at, UTC))
     core.event_handlers.pods.upsert(bound, replace(bound, metadata=metadata))
 
 
-def test_a_lock_whose_borrowers_are_ending_is_not_ready_until_they_are_gone(core: Core) -> None:
-    """It said Ready=True while a borrower with a huge grace period, or a finalizer, kept its room."""
+def test_a_reservation_with_ending_borrowers_is_not_ready_until_they_are_gone(core: Core) -> None:
+    """Regression: it had Ready=True while a borrower with a long grace period, or a finalizer, was in it."""
     bound = core.run(borrower())
     ending(core, bound, NOW + 3600)
     (told,) = [each for each in status_of(core)["conditions"] if each["type"] == "Ready"]
@@ -385,14 +395,14 @@ def test_a_lock_whose_borrowers_are_ending_is_not_ready_until_they_are_gone(core
         "cpu 2 on node-a is still occupied by pods that are ending: shop/batch-0, whose grace period ends at"
         " 2027-01-15T09:00:00Z"
     )
-    ending(core, bound, NOW + 30)  # it was cut
+    ending(core, bound, NOW + 30)  # the grace period was shortened
     assert "ends at 2027-01-15T08:00:30Z" in str(status_of(core)["conditions"])
     core.event_handlers.pods.remove(bound)
     assert ("Ready", "True") in {(each["type"], each["status"]) for each in status_of(core)["conditions"]}
 
 
-def test_a_borrower_that_takes_its_time_to_end_is_evicted_all_the_same(core: Core) -> None:
-    """One that had deleted itself with a grace period of hours was waited for."""
+def test_a_terminating_borrower_with_a_long_grace_period_is_evicted_nevertheless(core: Core) -> None:
+    """Regression: owners waited for a borrower that had been deleted with a grace period of hours."""
     ending(core, core.run(borrower()), NOW + 3600)
     core.add(pod(requests=TWO))
     core.refuse()
@@ -409,7 +419,7 @@ def test_only_pods_of_the_namespaces_that_the_lender_names_borrow() -> None:
     assert status_of(core)["borrowers"] == 1
 
 
-def test_an_owner_evicts_no_borrower_of_another_lock() -> None:
+def test_an_owner_evicts_no_borrower_of_another_reservation() -> None:
     core = Core(node("node-a", cpu="4"))
     reservation(core, "a", borrowerNamespaces=["batch"])
     reservation(core, "b", owner="web-1", borrowerNamespaces=["builds"])
@@ -420,8 +430,11 @@ def test_an_owner_evicts_no_borrower_of_another_lock() -> None:
     assert victims(core) == ["batch-0"]
 
 
-def test_a_gated_owner_hears_of_its_lock_all_of_whose_room_is_lent_from_the_start() -> None:
-    """It waited until the lock expired: what the lock kept free was announced, and that was nothing."""
+def test_a_gated_owner_is_woken_by_a_reservation_that_is_fully_lent_from_the_start() -> None:
+    """Regression: it waited until the reservation expired.
+
+    Only free capacity was announced, and there was none.
+    """
     core = Core(node("node-a", cpu="4"))
     core.run(borrower())
     late = {"owner": "web-9", "pendingDeadlineSeconds": 600}
@@ -433,7 +446,7 @@ def test_a_gated_owner_hears_of_its_lock_all_of_whose_room_is_lent_from_the_star
     assert entry.phase is Phase.BOUND
 
 
-def test_a_new_owner_hears_of_a_lock_all_of_whose_room_is_lent() -> None:
+def test_a_new_owner_is_woken_by_a_reservation_that_is_fully_lent() -> None:
     core = Core(node("node-a", cpu="2"))
     reservation(core)
     core.run(borrower())

@@ -1,4 +1,4 @@
-"""Locks that overlap in time or on a node, and where one goes whose node fails, as Slurm tests it."""
+"""Reservations that overlap in time or on a node, and failures of their nodes, as Slurm tests them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tidelock.model.nodes import Node
 from unit.scheduler.machinery import Core
 
 HOUR = 3600
-GRACE = 300  # seconds until a lock for any node leaves one that is not ready
+GRACE = 300  # seconds until a reservation for any node leaves one that is not ready
 
 
 def small(name: str, version: int = 1, **fields: Any) -> Node:
@@ -23,7 +23,7 @@ def small(name: str, version: int = 1, **fields: Any) -> Node:
 def window(
     core: Core, name: str, begins: float, ends: float, cpu: str = "4", **fields: Any
 ) -> ReservationInfo:
-    """Have a lock be decided that begins and ends so many seconds from now, its pod included."""
+    """Create a reservation for a window in seconds from now, its pod included, and decide on it."""
     spec = {
         "startAt": format_instant(NOW + begins),
         "expireAt": format_instant(NOW + ends - 600),
@@ -36,7 +36,7 @@ def window(
 
 
 def reservation(core: Core, name: str, cpu: str = "4", **fields: Any) -> ReservationInfo:
-    """Have a lock be decided that holds from now on."""
+    """Create a reservation that holds from now on, and decide on it."""
     entry = core.reservation(name, resources={"cpu": cpu}, ttlSeconds=86_400, **fields)
     core.step()
     return entry
@@ -56,14 +56,14 @@ def reservation(core: Core, name: str, cpu: str = "4", **fields: Any) -> Reserva
     ],
     ids=["the same", "its beginning", "its end", "within", "around", "before", "after", "a week later"],
 )
-def test_a_whole_node_is_one_window_s_at_a_time(begins: float, ends: float, phase: Phase) -> None:
+def test_a_whole_node_has_one_window_at_a_time(begins: float, ends: float, phase: Phase) -> None:
     core = Core(small("node-a"))
     assert window(core, "first", HOUR, 2 * HOUR).phase is Phase.PLANNED
 
     assert window(core, "second", begins, ends).phase is phase
 
 
-def test_windows_of_a_part_of_a_node_overlap_as_far_as_they_fit_beside_each_other() -> None:
+def test_windows_of_parts_of_a_node_overlap_as_far_as_they_fit_beside_each_other() -> None:
     core = Core(small("node-a"))
     planned = [window(core, name, HOUR, 2 * HOUR, cpu="2") for name in ("one", "two")]
     third = window(core, "three", 1.5 * HOUR, 2.5 * HOUR, cpu="1")
@@ -77,7 +77,9 @@ def test_windows_of_a_part_of_a_node_overlap_as_far_as_they_fit_beside_each_othe
     [(300, "1", Phase.PLANNED), (300, "2", Phase.PENDING), (HOUR, "4", Phase.PLANNED)],
     ids=["what is free", "more than is free", "all of it once the pod is gone"],
 )
-def test_a_window_on_a_busy_node_has_what_is_free_by_then(begins: float, cpu: str, phase: Phase) -> None:
+def test_a_window_on_a_busy_node_gets_the_capacity_that_is_free_by_then(
+    begins: float, cpu: str, phase: Phase
+) -> None:
     core = Core(small("node-a"))
     running = pod(requests={"cpu": "3"}, activeDeadlineSeconds=1800)
     core.run(running, pod(requests={"cpu": "3"}, activeDeadlineSeconds=1800, bound_at=NOW))
@@ -85,7 +87,7 @@ def test_a_window_on_a_busy_node_has_what_is_free_by_then(begins: float, cpu: st
     assert window(core, "lock", begins, begins + HOUR, cpu, owner="db-0").phase is phase
 
 
-def test_a_lock_of_a_whole_node_keeps_others_off_it() -> None:
+def test_a_reservation_of_a_whole_node_keeps_others_off_it() -> None:
     core = Core(small("node-a"), small("node-b"))
     upkeep = reservation(core, "upkeep", nodeName="node-a", owner="upkeep")
     others = [reservation(core, name, cpu="2", owner=name) for name in ("one", "two", "three")]
@@ -96,14 +98,14 @@ def test_a_lock_of_a_whole_node_keeps_others_off_it() -> None:
 
 
 def fail(core: Core, name: str, **fields: Any) -> None:
-    """Have a node be not ready, and stay so until locks leave it."""
+    """Make a node not ready for so long that reservations leave it."""
     core.event_handlers.nodes.upsert(small(name, **fields), small(name, version=2, ready=False, **fields))
     core.step()
     core.clock.advance(GRACE)
     core.step()
 
 
-def test_a_lock_whose_node_fails_takes_no_room_of_another_lock() -> None:
+def test_a_reservation_on_a_failing_node_takes_no_capacity_of_another_reservation() -> None:
     core = Core(small("node-a"), small("node-b"), small("node-c"))
     moved = reservation(core, "moved", cpu="3", owner="one")
     home = moved.node
@@ -115,7 +117,7 @@ def test_a_lock_whose_node_fails_takes_no_room_of_another_lock() -> None:
     assert (held.phase, held.node) == (Phase.ACTIVE, others[0])
 
 
-def test_a_lock_whose_node_fails_takes_no_room_of_a_window_either() -> None:
+def test_a_reservation_on_a_failing_node_takes_no_capacity_of_a_window() -> None:
     core = Core(small("node-a"), small("node-b"))
     moved = reservation(core, "moved", cpu="3", owner="one")
     home = moved.node
@@ -127,7 +129,7 @@ def test_a_lock_whose_node_fails_takes_no_room_of_a_window_either() -> None:
     assert (moved.phase, moved.node) in {(Phase.PENDING, ""), (Phase.ACTIVE, home)}
 
 
-def test_a_lock_that_names_its_node_stays_though_it_fails() -> None:
+def test_a_reservation_that_names_its_node_stays_when_the_node_fails() -> None:
     core = Core(small("node-a"), small("node-b"))
     fixed = reservation(core, "fixed", nodeName="node-a")
     fail(core, "node-a")
@@ -135,7 +137,7 @@ def test_a_lock_that_names_its_node_stays_though_it_fails() -> None:
     assert (fixed.phase, fixed.node) == (Phase.ACTIVE, "node-a")
 
 
-def test_a_lock_whose_node_fails_goes_to_another_of_its_label() -> None:
+def test_a_reservation_on_a_failing_node_moves_to_another_node_with_its_label() -> None:
     gpu = {"gpu": "yes"}
     core = Core(small("node-a", labels=gpu), small("node-b"), small("node-c", labels=gpu))
     moved = reservation(core, "moved", nodeSelector=gpu)
@@ -146,7 +148,7 @@ def test_a_lock_whose_node_fails_goes_to_another_of_its_label() -> None:
     assert (moved.phase, moved.node) == (Phase.ACTIVE, spare)
 
 
-def test_an_owner_larger_than_its_lock_has_the_rest_of_free_room_and_stays_when_the_lock_would_end() -> None:
+def test_an_owner_larger_than_its_reservation_uses_free_capacity_too_and_stays_after_its_end() -> None:
     core = Core(small("node-a"))
     entry = reservation(core, "lock", cpu="2")
     core.run(pod(requests={"cpu": "3"}), pod(requests={"cpu": "3"}, bound_at=NOW))
@@ -157,7 +159,7 @@ def test_an_owner_larger_than_its_lock_has_the_rest_of_free_room_and_stays_when_
     assert core.used() == 3000
 
 
-def test_a_lock_is_for_its_owner_and_nobody_else() -> None:
+def test_a_reservation_is_only_for_its_owner() -> None:
     core = Core(small("node-a"))
     entry = reservation(core, "lock", owner="db-0")
     core.add(pod("web-0", requests={"cpu": "1"}))

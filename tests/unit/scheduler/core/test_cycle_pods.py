@@ -56,7 +56,7 @@ from unit.scheduler.machinery import Core
     ],
     ids=["no nodes", "numbers", "several reasons", "no numbers", "pods"],
 )
-def test_a_refusal_counts_the_reasons_and_tells_the_numbers(
+def test_a_refusal_counts_the_reasons_and_has_the_numbers(
     nodes: Iterable[Node], wanted: dict[str, Any], text: str
 ) -> None:
     core = Core(*nodes)
@@ -65,7 +65,7 @@ def test_a_refusal_counts_the_reasons_and_tells_the_numbers(
     assert without_preemption(core.refuse()) == text
 
 
-def test_a_refusal_names_who_has_locked_the_room() -> None:
+def test_a_refusal_names_the_reservation_that_holds_the_capacity() -> None:
     core = Core(node("node-a", cpu="4"))
     core.reservation(resources={"cpu": "3"}, owner="db-0")
     core.add(pod(requests={"cpu": "2"}))
@@ -76,7 +76,7 @@ def test_a_refusal_names_who_has_locked_the_room() -> None:
     )
 
 
-def test_nodes_that_are_not_named_are_out_before_any_filter() -> None:
+def test_nodes_that_the_pod_does_not_name_are_excluded_before_any_filter() -> None:
     core = Core(node("node-a", cpu="1"), node("node-b", cordoned=True), node("node-c"))
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
@@ -89,7 +89,7 @@ def test_nodes_that_are_not_named_are_out_before_any_filter() -> None:
     )
 
 
-def test_the_numbers_of_three_nodes_are_enough() -> None:
+def test_a_refusal_has_the_numbers_of_at_most_three_nodes() -> None:
     core = Core(*(node(f"node-{index}", cpu="1") for index in range(9, 0, -1)))
     core.add(pod(requests={"cpu": "2"}))
 
@@ -99,7 +99,7 @@ def test_the_numbers_of_three_nodes_are_enough() -> None:
     assert message.count("needed") == 3
 
 
-def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
+def test_a_pod_with_resource_claims_is_refused_before_any_node_is_filtered() -> None:
     core = Core(node("node-a"))
     core.add(pod(resourceClaims=[{"name": "gpu"}]))
 
@@ -111,7 +111,7 @@ def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
     )
 
 
-def test_a_pod_that_is_placed_takes_its_room_at_once() -> None:
+def test_a_placed_pod_uses_its_capacity_at_once() -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("web-0", requests={"cpu": "3"}), pod("web-1", requests={"cpu": "3"}))
 
@@ -136,8 +136,8 @@ def test_among_equal_nodes_the_first_name_wins() -> None:
     ],
     ids=["nothing is measured", "all nodes are full", "a target of 0"],
 )
-def test_where_all_nodes_score_the_same_pods_are_spread(use: float | None, args: dict[str, Any]) -> None:
-    """A profile without scores of requests put all pods on the first node until that was full."""
+def test_pods_are_spread_if_all_nodes_have_the_same_score(use: float | None, args: dict[str, Any]) -> None:
+    """Regression: a profile that does not score requests put all pods on the first node until it was full."""
     annotations = {} if use is None else {NODE_LEVEL: level(use, use)}
     names = ("node-a", "node-b", "node-c")
     plugins = ("PrioritySort", "WaterLevelBalance", "DefaultBinder")
@@ -158,7 +158,7 @@ def test_an_emptier_node_wins_over_a_first_name() -> None:
     assert core.place().node_name == "node-b"
 
 
-def test_an_owner_prefers_the_node_of_its_lock() -> None:
+def test_an_owner_prefers_the_node_of_its_reservation() -> None:
     core = Core(node("node-a", cpu="64", memory="256Gi"), node("node-b", cpu="2"))
     entry = core.reservation(nodeName="node-b", resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "2"}))
@@ -167,7 +167,7 @@ def test_an_owner_prefers_the_node_of_its_lock() -> None:
     assert (entry.phase, core.reserved("node-b")) == (Phase.BOUND, 0)
 
 
-def test_an_owner_that_is_reserved_elsewhere_takes_its_lock_too_and_leaves_its_room_once_bound() -> None:
+def test_an_owner_on_another_node_claims_its_reservation_and_frees_it_once_bound() -> None:
     core = Core(node("node-a", cpu="8"), node("node-b", cpu="2"))
     entry = core.reservation(nodeName="node-b", resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "6"}))
@@ -181,7 +181,7 @@ def test_an_owner_that_is_reserved_elsewhere_takes_its_lock_too_and_leaves_its_r
     assert (entry.phase, core.reserved("node-b")) == (Phase.CONSUMED, 0)
 
 
-def test_undoing_gives_the_room_back_and_the_lock_too() -> None:
+def test_undoing_a_placement_returns_the_capacity_and_the_reservation() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "2"}))
@@ -192,8 +192,8 @@ def test_undoing_gives_the_room_back_and_the_lock_too() -> None:
     assert (core.used(), core.reserved(), entry.phase) == (0, 2000, Phase.ACTIVE)
 
 
-def test_a_lock_is_back_at_once_when_its_owner_goes_while_it_is_being_bound() -> None:
-    """What the owner gave back was free for anybody, its successor too, until the binding had failed."""
+def test_a_reservation_has_its_capacity_back_at_once_if_its_owner_goes_during_its_binding() -> None:
+    """Regression: the capacity was free for any pod, the successor included, until the binding had failed."""
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "3"})
     core.add(owner := pod(requests={"cpu": "3"}))
@@ -208,8 +208,8 @@ def test_a_lock_is_back_at_once_when_its_owner_goes_while_it_is_being_bound() ->
     assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
 
 
-def test_a_pod_that_was_bound_after_all_is_not_undone() -> None:
-    """The answer to a binding was an error, but the watch has shown the pod on its node meanwhile."""
+def test_a_pod_that_was_bound_despite_an_error_is_not_undone() -> None:
+    """The response to the binding was an error, but the watch has reported the pod on its node."""
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "2"}))
@@ -225,7 +225,7 @@ def test_a_pod_that_was_bound_after_all_is_not_undone() -> None:
 
 
 class Noting(Reserve):
-    """Notes its calls; refuses if it is told to."""
+    """A Reserve plugin that notes its calls and gives a fixed answer."""
 
     def __init__(self, handle: Handle, name: str, notes: list[str], answer: Status = SUCCESS) -> None:
         super().__init__(handle, {})
@@ -243,7 +243,7 @@ class Noting(Reserve):
         self.notes.append(f"unreserve {self.label}")
 
 
-def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() -> None:
+def test_if_one_plugin_refuses_to_reserve_unreserve_is_called_in_reverse_order() -> None:
     core, notes = Core(node("node-a")), list[str]()
     handle = Handle(core.ledger.plugin_view, core.decider.cache)
     diagnosis = Status(Code.UNSCHEDULABLE, ("no volume", "no port"))
@@ -269,5 +269,5 @@ def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() ->
 
 
 def without_preemption(outcome: Unschedulable) -> str:
-    """Give the message of a refusal up to what came of preemption."""
+    """Return the message of a refusal without the part on preemption."""
     return outcome.diagnosis.message.partition(" preemption: ")[0]

@@ -11,7 +11,7 @@ from unit.scheduler.machinery import Core
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
 
 
-def test_a_lock_takes_room_as_its_pod_would() -> None:
+def test_a_reservation_uses_capacity_as_its_pod_would() -> None:
     core = Core(node("node-b", cpu="4"), node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "2"})
     core.step()
@@ -35,7 +35,7 @@ def test_a_lock_takes_room_as_its_pod_would() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_lock_that_waits_names_the_cause(a_node: Node, spec: dict[str, Any], reason: str) -> None:
+def test_a_waiting_reservation_names_the_cause(a_node: Node, spec: dict[str, Any], reason: str) -> None:
     core = Core(a_node)
     entry = core.reservation(**spec)
     core.step()
@@ -44,7 +44,7 @@ def test_a_lock_that_waits_names_the_cause(a_node: Node, spec: dict[str, Any], r
     assert core.reserved(a_node.name) == 0
 
 
-def test_a_lock_for_a_node_that_is_not_there_says_so() -> None:
+def test_a_reservation_for_a_missing_node_names_it() -> None:
     core = Core(node("node-b"))
     entry = core.reservation(nodeName="node-a")
     core.step()
@@ -54,7 +54,7 @@ def test_a_lock_for_a_node_that_is_not_there_says_so() -> None:
     )
 
 
-def test_room_that_pods_use_and_room_that_is_locked_are_both_insufficient_capacity() -> None:
+def test_used_and_reserved_capacity_both_count_as_insufficient_capacity() -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("other", requests={"cpu": "1"}, node_name="node-a"))
     first, second = (
@@ -68,7 +68,7 @@ def test_room_that_pods_use_and_room_that_is_locked_are_both_insufficient_capaci
     assert "cpu 2 needed, 1 free, 2 locked by shop/first" in second.message
 
 
-def test_a_lock_that_grows_stays_on_its_node() -> None:
+def test_a_growing_reservation_stays_on_its_node() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="2"))
     entry = core.reservation(resources={"cpu": "2"})
     core.step()
@@ -80,7 +80,7 @@ def test_a_lock_that_grows_stays_on_its_node() -> None:
     assert (entry.node, core.reserved("node-a"), core.reserved("node-c")) == ("node-a", 4000, 0)
 
 
-def test_a_growth_that_fails_leaves_the_old_size_held() -> None:
+def test_a_growth_that_fails_keeps_the_old_size() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "2"})
     core.step()
@@ -92,7 +92,7 @@ def test_a_growth_that_fails_leaves_the_old_size_held() -> None:
     assert "cpu 5 needed, 4 free" in entry.resize_problem
 
 
-def test_a_lock_that_moves_does_so_to_a_sound_node() -> None:
+def test_a_reservation_moves_only_to_a_healthy_node() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "2"}, ttlSeconds=3600, tolerations=[{"operator": "Exists"}])
     core.step()
@@ -108,7 +108,7 @@ def test_a_lock_that_moves_does_so_to_a_sound_node() -> None:
     assert (entry.node, entry.moving, core.reserved("node-a")) == ("node-c", False, 0)
 
 
-def test_a_lock_whose_spec_cannot_be_read_is_never_placed() -> None:
+def test_a_reservation_with_an_unreadable_spec_is_never_placed() -> None:
     core = Core(node("node-a"))
     entry = core.reservation(resources={"cpu": "much"})
 

@@ -1,4 +1,4 @@
-"""A reservation with a template is placed as its pod, and is a neighbour as its pod until that comes."""
+"""Reservations with a template are placed like their pods, and have a reserve pod until these pods come."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def port(number: int) -> list[Json]:
 
 
 def template(labels: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
-    """Give the fields of a reservation of one cpu for a pod with these labels."""
+    """Return the fields of a reservation of one CPU for a pod with these labels."""
     container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
     metadata = {"labels": labels or {}, "annotations": annotations or {}}
     return {
@@ -61,18 +61,18 @@ def zoned(name: str, zone: str, **fields: Any) -> Any:
 
 
 def hosts(*names: str) -> list[Any]:
-    """Give nodes, the first of them the largest by far, so that it is preferred."""
+    """Build nodes. The first is the largest by far, so it is preferred."""
     sizes = ["64", *["4"] * len(names)]
     return [node(name, cpu=cpu, labels={HOSTNAME: name}) for name, cpu in zip(names, sizes, strict=False)]
 
 
 def phase(entry: ReservationInfo) -> Phase:
-    """Return the phase by now, which a type checker would take to be as it was."""
+    """Return the present phase, as a type checker would keep the attribute narrowed to an earlier value."""
     return entry.phase
 
 
 def decide(core: Core, waiting: Pod) -> str:
-    """Have a pod be decided: the name of its node, or the refusal's words."""
+    """Decide on a pod. Return the name of its node, or the message of the refusal."""
     core.event_handlers.pods.upsert(None, waiting)
     outcome = core.step()
     while outcome is not None and not _about(outcome, waiting):
@@ -93,8 +93,8 @@ def _about(outcome: object, waiting: Pod) -> bool:
     return isinstance(outcome, Unschedulable) and outcome.waiting.pod.uid == waiting.uid
 
 
-def test_a_reservation_stays_away_from_pods_that_shun_its_pod() -> None:
-    """The reserve pod had no labels: a lock was Active on a node where its owner could never run."""
+def test_a_reservation_avoids_pods_with_anti_affinity_to_its_pod() -> None:
+    """Regression: the reserve pod had no labels. A reservation was Active where its owner could never run."""
     core = Core(*hosts("node-a", "node-b"))
     core.add(pod("loner", node_name="node-a", affinity=far(term(WEB))))
     entry = core.reservation(**template(WEB))
@@ -104,7 +104,7 @@ def test_a_reservation_stays_away_from_pods_that_shun_its_pod() -> None:
     assert decide(core, pod("web-0", labels=WEB)) == "node-b"
 
 
-def test_a_reservation_whose_pod_nobody_tolerates_waits() -> None:
+def test_a_reservation_waits_if_existing_pods_reject_its_pod_by_anti_affinity() -> None:
     core = Core(*hosts("node-a"))
     core.add(pod("loner", node_name="node-a", affinity=far(term(WEB))))
     entry = core.reservation(**template(WEB))
@@ -118,8 +118,11 @@ def test_a_reservation_whose_pod_nobody_tolerates_waits() -> None:
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_reservation_for_the_first_of_a_series_is_placed() -> None:
-    """A pod may be the first of those that its affinity seeks; a reserve pod without labels never was."""
+def test_a_reservation_for_the_first_pod_of_a_series_is_placed() -> None:
+    """A pod may be the first of those that its affinity requires.
+
+    Regression: a reserve pod had no labels, so it never was.
+    """
     core = Core(zoned("node-a", "a"))
     entry = core.reservation(**template(WEB, affinity=near(term(WEB, ZONE))))
     core.step()
@@ -128,8 +131,11 @@ def test_a_reservation_for_the_first_of_a_series_is_placed() -> None:
     assert decide(core, pod("web-0", labels=WEB, affinity=near(term(WEB, ZONE)))) == "node-a"
 
 
-def test_a_reservation_counts_itself_where_its_pods_are_spread() -> None:
-    """With a skew of 1, zone a has one pod: the owner fits in zone b alone, its lock was held in a."""
+def test_a_reservation_counts_itself_for_spread_constraints() -> None:
+    """Regression: the reservation was held in zone a.
+
+    With a skew of 1 and one pod in zone a, its owner fits only in zone b.
+    """
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b", cpu="4"))
     core.add(pod("web-9", node_name="node-a", labels=WEB))
     entry = core.reservation(**template(WEB, topologySpreadConstraints=spread(WEB)))
@@ -141,7 +147,10 @@ def test_a_reservation_counts_itself_where_its_pods_are_spread() -> None:
 
 
 def test_reservations_are_spread_among_themselves() -> None:
-    """Nobody counted a reserve pod: all three were held in one zone, where one of their pods could run."""
+    """Regression: no reserve pod was counted.
+
+    All three were held in one zone, where only one of their pods could run.
+    """
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b"), zoned("node-c", "c"))
     shape = template(WEB, topologySpreadConstraints=spread(WEB), nodeSelector={})
     entries = [core.reservation(f"web-{n}", owner=f"web-{n}", **shape) for n in range(3)]
@@ -154,7 +163,7 @@ def test_reservations_are_spread_among_themselves() -> None:
 
 
 def test_two_reservations_with_one_host_port_are_on_two_nodes() -> None:
-    """Held room was no port: both locks were Active on one node, where one of the pods could run."""
+    """Regression: host ports were not held. Both were Active on one node, where only one pod could run."""
     core = Core(*hosts("node-a"))
     first = core.reservation("first", owner="first", **template(containers=port(8080)))
     second = core.reservation("second", owner="second", **template(containers=port(8080)))
@@ -166,8 +175,8 @@ def test_two_reservations_with_one_host_port_are_on_two_nodes() -> None:
     assert [first.node, second.node] == ["node-a", "node-b"]
 
 
-def test_a_pod_takes_no_host_port_of_a_reservation() -> None:
-    """Any pod could take the port before the owner came."""
+def test_a_pod_does_not_get_the_host_port_of_a_reservation() -> None:
+    """Regression: any pod could take the port before the owner came."""
     core = Core(*hosts("node-a"))
     core.reservation("first", owner="first", **template(containers=port(8080)))
     core.step()
@@ -177,8 +186,8 @@ def test_a_pod_takes_no_host_port_of_a_reservation() -> None:
     assert decide(core, pod("first", containers=port(8080))) == "node-a"
 
 
-def test_a_pod_that_a_reservations_pod_shuns_stays_away() -> None:
-    """A pod was placed beside the lock of one that shuns it, which then fitted there no more."""
+def test_a_pod_avoids_a_reservation_for_a_pod_with_anti_affinity_to_it() -> None:
+    """Regression: the pod was placed beside the reservation, and the owner of that no longer fitted there."""
     core = Core(*hosts("node-a", "node-b"))
     entry = core.reservation(
         **template({"app": "db"}, affinity=far(term(WEB))), owner="db-0", nodeName="node-a"
@@ -190,7 +199,7 @@ def test_a_pod_that_a_reservations_pod_shuns_stays_away() -> None:
     assert decide(core, pod("db-0", labels={"app": "db"}, affinity=far(term(WEB)))) == "node-a"
 
 
-def test_a_pod_that_shuns_a_reservations_pod_stays_away() -> None:
+def test_a_pod_with_anti_affinity_to_the_pod_of_a_reservation_avoids_it() -> None:
     core = Core(*hosts("node-a", "node-b"))
     core.reservation(**template(WEB), nodeName="node-a")
     core.step()
@@ -199,7 +208,7 @@ def test_a_pod_that_shuns_a_reservations_pod_stays_away() -> None:
     assert decide(core, pod("web-0", labels=WEB)) == "node-a"
 
 
-def test_once_the_owner_has_come_it_counts_alone() -> None:
+def test_once_the_owner_has_come_only_the_owner_counts() -> None:
     core = Core(*hosts("node-a", "node-b"))
     core.reservation(owner="db-0", nodeName="node-a", **template({"app": "db"}, containers=port(8080)))
     core.step()
@@ -212,7 +221,7 @@ def test_once_the_owner_has_come_it_counts_alone() -> None:
     assert decide(core, pod("thief", containers=port(8080))) == "node-a"
 
 
-def test_an_owner_whose_binding_fails_leaves_the_reserve_pod_behind() -> None:
+def test_a_failed_binding_of_the_owner_restores_the_reserve_pod() -> None:
     core = Core(*hosts("node-a"))
     core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
@@ -227,7 +236,7 @@ def test_an_owner_whose_binding_fails_leaves_the_reserve_pod_behind() -> None:
 
 
 @pytest.mark.parametrize("end", ["expires", "is deleted", "is preempted", "loses its node"])
-def test_a_reservation_that_ends_leaves_no_neighbour(end: str) -> None:
+def test_a_reservation_that_ends_leaves_no_reserve_pod(end: str) -> None:
     core = Core(*hosts("node-a"))
     entry = core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
@@ -248,8 +257,8 @@ def test_a_reservation_that_ends_leaves_no_neighbour(end: str) -> None:
         assert core.place().pod.meta.name == "thief"
 
 
-def test_a_pod_that_waits_for_a_reservations_port_is_woken() -> None:
-    """Nothing told the queue that a reserve pod had gone: the pod waited for minutes."""
+def test_a_pod_that_waits_for_the_host_port_of_a_reservation_is_woken() -> None:
+    """Regression: the queue got no event when a reserve pod was removed, so the pod waited for minutes."""
     core = Core(*hosts("node-a"))
     entry = core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
@@ -262,7 +271,7 @@ def test_a_pod_that_waits_for_a_reservations_port_is_woken() -> None:
     assert core.place().node_name == "node-a"
 
 
-def test_a_reservation_that_is_moved_or_grows_does_not_stand_in_its_own_way() -> None:
+def test_a_reservation_that_moves_or_grows_is_not_blocked_by_its_own_reserve_pod() -> None:
     core = Core(*hosts("node-a", "node-b"))
     shape = template(WEB, affinity=far(term(WEB)), containers=port(8080))
     entry = core.reservation(**shape)
@@ -284,8 +293,8 @@ def test_a_reservation_that_is_moved_or_grows_does_not_stand_in_its_own_way() ->
     assert not core.cache.reserve_pods.on("node-a")
 
 
-def test_an_affinity_seeks_pods_that_are_there() -> None:
-    """Whether the owner of a reservation ever comes is not known: no pod may be placed for its sake."""
+def test_the_affinity_of_a_pod_ignores_reserve_pods() -> None:
+    """The owner of a reservation may never come, so no pod may be placed for its sake."""
     core = Core(zoned("node-a", "a"))
     core.reservation(owner="db-0", **template({"app": "db"}))
     core.step()
@@ -296,8 +305,8 @@ def test_an_affinity_seeks_pods_that_are_there() -> None:
     assert core.cache.named(seeking.key) is not None
 
 
-def test_reservations_seek_each_other() -> None:
-    """The members of a gang are held near each other before any of their pods is there."""
+def test_the_affinity_of_a_reservation_counts_other_reservations() -> None:
+    """The members of a gang are held near each other before any of their pods exists."""
     core = Core(zoned("node-a", "a", cpu="1"), zoned("node-c", "c", cpu="64"), zoned("node-b", "b", cpu="4"))
     core.reservation("db", owner="db-0", nodeName="node-b", **template({"app": "db"}))
     core.step()
@@ -309,7 +318,7 @@ def test_reservations_seek_each_other() -> None:
     assert (seeking.phase, seeking.node) == (Phase.ACTIVE, "node-b")
 
 
-def test_a_reservation_that_seeks_another_is_tried_again_once_that_is_held() -> None:
+def test_a_reservation_with_affinity_to_another_one_is_retried_once_that_is_active() -> None:
     core = Core(zoned("node-a", "a"))
     seeking = core.reservation(
         "web", owner="web-0", **template(WEB, affinity=near(term({"app": "db"}, ZONE)))
@@ -323,7 +332,7 @@ def test_a_reservation_that_seeks_another_is_tried_again_once_that_is_held() -> 
     assert phase(seeking) is Phase.ACTIVE
 
 
-def test_a_reservation_rather_seeks_pods_that_are_there() -> None:
+def test_a_reservation_with_affinity_prefers_existing_pods_to_reserve_pods() -> None:
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b"))
     core.reservation("db", owner="db-0", nodeName="node-a", **template({"app": "db"}))
     core.add(pod("db-1", node_name="node-b", labels={"app": "db"}))
@@ -336,8 +345,11 @@ def test_a_reservation_rather_seeks_pods_that_are_there() -> None:
     assert seeking.node == "node-b"
 
 
-def test_the_first_of_a_series_joins_the_reservations_of_the_others() -> None:
-    """A pod without a lock began the series in zone b: the owners of locks in zone a could not follow."""
+def test_the_first_pod_of_a_series_joins_the_reservations_of_the_others() -> None:
+    """Regression: a pod without a reservation began the series in zone b.
+
+    The owners of reservations in zone a could not follow.
+    """
     core = Core(zoned("node-a", "a"), zoned("node-b", "b", cpu="64"))
     series = {"affinity": near(term(WEB, ZONE))}
     for n in range(2):
@@ -350,7 +362,7 @@ def test_the_first_of_a_series_joins_the_reservations_of_the_others() -> None:
         assert decide(core, pod(f"web-{n}", labels=WEB, **series)) == "node-a"
 
 
-def test_the_first_owner_of_a_series_is_no_stranger_to_the_other_locks() -> None:
+def test_the_first_owner_of_a_series_may_join_the_other_reservations() -> None:
     core = Core(zoned("node-a", "a"), zoned("node-b", "b", cpu="64"))
     series = {"affinity": near(term(WEB, ZONE))}
     for n in range(2):
@@ -363,7 +375,7 @@ def test_the_first_owner_of_a_series_is_no_stranger_to_the_other_locks() -> None
 
 
 def test_preferences_count_reservations() -> None:
-    """Three locks of a Deployment that prefers to be spread were all held in one zone."""
+    """Regression: three reservations of a Deployment that prefers to be spread were all held in one zone."""
     core = Core(zoned("node-a", "a", cpu="64"), zoned("node-b", "b"), zoned("node-c", "c"))
     shape = template(WEB, topologySpreadConstraints=wish(WEB))
     entries = [core.reservation(f"web-{n}", owner=f"web-{n}", **shape) for n in range(3)]
@@ -372,7 +384,7 @@ def test_preferences_count_reservations() -> None:
     assert sorted(entry.node for entry in entries) == ["node-a", "node-b", "node-c"]
 
 
-def test_a_reservation_of_bare_amounts_is_no_neighbour() -> None:
+def test_a_reservation_without_a_template_has_no_reserve_pod() -> None:
     core = Core(*hosts("node-a"))
     core.add(pod("loner", node_name="node-a", affinity=far(term(WEB))))
     entry = core.reservation(owners=[{"selector": {"matchLabels": WEB}}])
@@ -382,8 +394,11 @@ def test_a_reservation_of_bare_amounts_is_no_neighbour() -> None:
     assert not core.cache.reserve_pods
 
 
-def test_annotations_of_a_template_tell_nothing_about_its_lock() -> None:
-    """A pod that requires its reservation says so in its template: the lock itself requires none."""
+def test_annotations_of_a_template_do_not_apply_to_the_reservation() -> None:
+    """The template of a pod that requires its reservation has the annotation.
+
+    The reservation requires none.
+    """
     core = Core(*hosts("node-a"))
     told = {REQUIRE_RESERVATION: "true", BORROWS: "true", "tidelock.dev/run-seconds": "5"}
     entry = core.reservation(**template(WEB, annotations=told))
@@ -394,7 +409,7 @@ def test_annotations_of_a_template_tell_nothing_about_its_lock() -> None:
     assert entry.reservation.pod.meta.annotations == {}
 
 
-def test_a_lock_for_reuse_is_a_neighbour_while_no_owner_is_in() -> None:
+def test_a_reusable_reservation_has_a_reserve_pod_while_no_owner_uses_it() -> None:
     core = Core(*hosts("node-a"))
     shape = template({"app": "db"}, containers=port(8080))
     core.reservation(owner="db-0", reuse="Always", **shape)
@@ -409,7 +424,7 @@ def test_a_lock_for_reuse_is_a_neighbour_while_no_owner_is_in() -> None:
     assert "free ports" in decide(core, pod("thief", containers=port(8080)))
 
 
-def test_borrowers_are_neighbours_as_any_pods() -> None:
+def test_borrowers_count_for_anti_affinity_like_other_pods() -> None:
     core = Core(*hosts("node-a"))
     core.reservation(owner="db-0", borrowable=True, **template({"app": "db"}, affinity=far(term(WEB))))
     core.step()
@@ -422,7 +437,7 @@ def test_borrowers_are_neighbours_as_any_pods() -> None:
     assert core.cache.reserve_pods.on("node-a")
 
 
-def test_a_window_is_a_neighbour_from_when_it_begins() -> None:
+def test_a_window_has_a_reserve_pod_from_its_start_on() -> None:
     core = Core(*hosts("node-a"))
     begins = format_instant(NOW + 100)
     window = core.reservation(owner="db-0", startAt=begins, **template({"app": "db"}))
@@ -436,8 +451,8 @@ def test_a_window_is_a_neighbour_from_when_it_begins() -> None:
     assert core.cache.reserve_pods.on("node-a")
 
 
-def test_a_gang_is_laid_out_as_its_pods_would_be() -> None:
-    """Members of a group that shun each other were all held on one node."""
+def test_a_gang_is_placed_as_its_pods_would_be() -> None:
+    """Regression: members with anti-affinity to each other were all held on one node."""
     core = Core(*hosts("node-a", "node-b", "node-c"))
     gang = Gang(core, size=3).come(**template(WEB, affinity=far(term(WEB))))
     core.step()
@@ -445,7 +460,7 @@ def test_a_gang_is_laid_out_as_its_pods_would_be() -> None:
     assert sorted(gang[n].node for n in range(3)) == ["node-a", "node-b", "node-c"]
 
 
-def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
+def test_a_gang_that_does_not_fit_leaves_no_reserve_pods() -> None:
     core = Core(*hosts("node-a", "node-b"))
     gang = Gang(core, size=3).come(**template(WEB, affinity=far(term(WEB))))
     core.step()
@@ -454,7 +469,7 @@ def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
     assert not core.cache.reserve_pods
 
 
-def test_a_port_of_a_lower_reservation_is_had_by_preemption() -> None:
+def test_preemption_frees_the_host_port_of_a_reservation_of_lower_priority() -> None:
     core = Core(*hosts("node-a"))
     entry = core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
@@ -466,8 +481,8 @@ def test_a_port_of_a_lower_reservation_is_had_by_preemption() -> None:
     assert core.place().pod.meta.name == "urgent"
 
 
-def test_an_owner_that_is_nominated_counts_once() -> None:
-    """Beside a nominated owner its reserve pod counted too: zone a seemed to have one pod too many."""
+def test_a_nominated_owner_counts_once() -> None:
+    """Regression: its reserve pod counted beside it, so zone a seemed to have one pod too many."""
     core = Core(zoned("node-a", "a"), zoned("node-b", "b"))
     core.reservation(owner="web-0", nodeName="node-a", **template(WEB))
     core.add(pod("web-1", node_name="node-b", labels=WEB))
@@ -479,7 +494,7 @@ def test_an_owner_that_is_nominated_counts_once() -> None:
     assert decide(core, waiting) == "node-a"
 
 
-def test_a_quote_knows_when_a_reservations_port_comes_free() -> None:
+def test_a_quote_knows_when_the_host_port_of_a_reservation_comes_free() -> None:
     core = Core(*hosts("node-a"))
     core.reservation(owner="db-0", **template(containers=port(8080)))
     core.step()
@@ -491,7 +506,7 @@ def test_a_quote_knows_when_a_reservations_port_comes_free() -> None:
     assert (told.feasible, told.fits_at) == (False, NOW + 600)
 
 
-def test_the_examination_of_an_owner_leaves_its_own_reservation_out() -> None:
+def test_explaining_an_owner_leaves_out_its_own_reserve_pod() -> None:
     core = Core(*hosts("node-a"))
     core.reservation(
         owner="db-0", **template({"app": "db"}, containers=port(8080), affinity=far(term({"app": "db"})))
@@ -508,8 +523,8 @@ def test_the_examination_of_an_owner_leaves_its_own_reservation_out() -> None:
     assert objections("db-1") == ["NodePorts", "InterPodAffinity"]
 
 
-def test_a_node_that_returns_has_its_neighbours_back() -> None:
-    """Reserve pods are counted by rows, which nodes leave and take."""
+def test_reserve_pods_of_other_nodes_count_correctly_after_a_node_is_removed() -> None:
+    """Reserve pods are counted by row, and rows change when a node is removed."""
     core = Core(*hosts("node-a", "node-b", "node-c"))
     reservations = [
         core.reservation(name, owner=name, nodeName=name, **template(containers=port(8080)))

@@ -1,4 +1,4 @@
-"""Locks with `reuse: Always`: an owner comes, goes, and its replacement finds the room."""
+"""Reservations with `reuse: Always`: an owner comes and goes, and its replacement gets the capacity."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ TWO = {"cpu": "2"}
 
 @pytest.fixture
 def core() -> Core:
-    """Two nodes of 4 cpu; there is a lock of 2 on the first, and somebody else has the rest."""
+    """Build two nodes of 4 CPU. The first has a reservation of 2 CPU, and a pod that uses the rest."""
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4", cordoned=True))
     core.add(pod("other", requests=TWO, node_name="node-a"))
     assert reservation(core).node == "node-a"
@@ -31,7 +31,7 @@ def core() -> Core:
 
 
 def reservation(core: Core, name: str = "lock", **fields: Any) -> ReservationInfo:
-    """Have a lock for reuse be decided."""
+    """Create a reusable reservation, and decide on it."""
     entry = core.reservation(name, **{"reuse": "Always", "resources": TWO, "ttlSeconds": 600} | fields)
     core.step()
     return entry
@@ -50,7 +50,7 @@ def occupied(core: Core, name: str = "lock") -> tuple[str, str, str]:
     return told["status"], told["reason"], told["message"]
 
 
-def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(core: Core) -> None:
+def test_a_reservation_stays_active_with_its_owner_inside_and_its_capacity_counts_once(core: Core) -> None:
     assert occupied(core) == ("False", reasons.VACANT, "no owner uses it")
     core.run(pod("web-0", requests=TWO))
 
@@ -61,8 +61,8 @@ def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(cor
     assert (status["boundPod"]["name"], status["resources"], status["used"]) == ("web-0", TWO, TWO)
 
 
-def test_a_lock_is_given_beside_an_owner_only_once_that_is_bound() -> None:
-    """It was given room that was another lock's again when the binding failed."""
+def test_a_reservation_is_placed_beside_an_owner_only_once_that_is_bound() -> None:
+    """Regression: it was granted capacity that another reservation got back when the binding failed."""
     core = Core(node("node-a", cpu="2500m"))
     core.reservation("first", resources={"cpu": "1750m"})
     core.step()
@@ -79,7 +79,7 @@ def test_a_lock_is_given_beside_an_owner_only_once_that_is_bound() -> None:
     assert (entry.phase, entry.reserved["cpu"], core.reserved()) == (Phase.ACTIVE, 2000, 500)
 
 
-def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: Core) -> None:
+def test_the_capacity_returns_to_the_reservation_in_the_step_in_which_the_owner_goes(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     thief = pod("thief", requests=TWO)
     core.add(thief)
@@ -96,7 +96,7 @@ def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: C
     assert (core.used(), core.reserved()) == (4000, 0)
 
 
-def test_the_life_of_a_lock_is_told(core: Core) -> None:
+def test_each_change_of_the_occupancy_is_an_event(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     core.clock.advance(60)
     core.event_handlers.pods.remove(bound)
@@ -109,16 +109,16 @@ def test_the_life_of_a_lock_is_told(core: Core) -> None:
     assert "boundPod" not in render_reservation(entry_of(core), core.clock.now())
 
 
-def test_a_binding_that_fails_gives_the_room_back(core: Core) -> None:
+def test_a_failed_binding_returns_the_capacity(core: Core) -> None:
     core.add(pod("web-0", requests=TWO))
     assumed = core.place()
     assert (core.used(), core.reserved()) == (4000, 0)
-    assert occupied(core)[0] == "False"  # it is not there yet
+    assert occupied(core)[0] == "False"  # the owner is only assumed
     core.decider.binding_failed(assumed, core.clock.now())
     assert (core.used(), core.reserved()) == (2000, 2000)
 
 
-def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
+def test_expiry_ends_the_reservation_and_its_owner_keeps_running(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     core.clock.advance(600)
     core.step()
@@ -129,7 +129,7 @@ def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
     assert (core.used(), core.reserved()) == (2000, 0)
 
 
-def test_a_lease_that_is_not_renewed_ends_the_lock_and_leaves_its_owner_running() -> None:
+def test_an_expired_lease_ends_the_reservation_and_its_owner_keeps_running() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = reservation(core, lease={"durationSeconds": 20, "graceSeconds": 10}, retention="Retain")
     core.run(pod("web-0", requests=TWO))
@@ -141,7 +141,7 @@ def test_a_lease_that_is_not_renewed_ends_the_lock_and_leaves_its_owner_running(
     assert (entry.phase, entry.reason, core.used()) == (Phase.EXPIRED, reasons.LEASE_EXPIRED, 2000)
 
 
-def test_a_lock_that_is_deleted_leaves_its_owner_running(core: Core) -> None:
+def test_the_owner_of_a_deleted_reservation_keeps_running(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     core.event_handlers.reservations.remove(entry_of(core).reservation)
     assert (core.used(), core.reserved()) == (4000, 0)
@@ -149,7 +149,7 @@ def test_a_lock_that_is_deleted_leaves_its_owner_running(core: Core) -> None:
     assert (core.used(), core.reserved()) == (2000, 0)
 
 
-def test_a_replacement_that_comes_after_the_end_is_an_ordinary_pod(core: Core) -> None:
+def test_a_replacement_after_the_end_of_the_reservation_is_an_ordinary_pod(core: Core) -> None:
     core.event_handlers.pods.remove(core.run(pod("web-0", requests=TWO)))
     core.clock.advance(600)
     core.step()
@@ -159,7 +159,7 @@ def test_a_replacement_that_comes_after_the_end_is_an_ordinary_pod(core: Core) -
     assert core.refuse().waiting.pod.uid == "late"
 
 
-def test_of_two_candidates_one_is_in_and_the_other_comes_after_it() -> None:
+def test_a_second_owner_that_does_not_fit_beside_the_first_waits_for_its_end() -> None:
     core = Core(node("node-a", cpu="2"))
     reservation(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     first, second = (pod(name, requests=TWO, labels={"app": "web"}) for name in ("web-0", "web-1"))
@@ -172,7 +172,7 @@ def test_of_two_candidates_one_is_in_and_the_other_comes_after_it() -> None:
     assert (core.used(), core.reserved()) == (2000, 0)
 
 
-def test_its_record_tells_how_long_it_was_used_and_idle(core: Core) -> None:
+def test_the_record_of_a_reservation_has_its_occupied_and_idle_seconds(core: Core) -> None:
     core.clock.advance(100)
     bound = core.run(pod("web-0", requests=TWO))
     core.clock.advance(200)
@@ -191,19 +191,19 @@ def test_its_record_tells_how_long_it_was_used_and_idle(core: Core) -> None:
     assert core.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Deleted") == 1
 
 
-def test_an_owner_elsewhere_leaves_the_lock_as_it_is(core: Core) -> None:
+def test_an_owner_on_another_node_leaves_the_reservation_unchanged(core: Core) -> None:
     core.add(pod("web-0", requests=TWO, node_name="node-b"))
     core.answer()
     core.step()
     assert (entry_of(core).phase, core.reserved(), occupied(core)[0]) == (Phase.ACTIVE, 2000, "False")
 
 
-def test_a_smaller_owner_leaves_the_rest_to_the_next(core: Core) -> None:
+def test_a_smaller_owner_leaves_the_rest_to_the_next_one(core: Core) -> None:
     core.run(pod("web-0", requests={"cpu": "500m"}))
     assert core.reserved() == 1500
 
 
-def test_a_second_owner_shares_what_is_left() -> None:
+def test_a_second_owner_shares_the_rest_of_the_reservation() -> None:
     core = Core(node("node-a", cpu="4"))
     reservation(core, resources={"cpu": "4"}, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     for name in ("web-0", "web-1"):
@@ -215,7 +215,7 @@ def test_a_second_owner_shares_what_is_left() -> None:
     assert "Insufficient cpu" in core.refuse().diagnosis.message
 
 
-def test_a_replacement_that_requires_its_lock_waits_until_the_other_has_gone(core: Core) -> None:
+def test_a_replacement_that_requires_its_reservation_waits_until_the_former_owner_is_gone(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     annotations = {"tidelock.dev/require-reservation": "true"}
     leaving = pod("web-0", requests=TWO, node_name="node-a", deleted=True)
@@ -227,8 +227,11 @@ def test_a_replacement_that_requires_its_lock_waits_until_the_other_has_gone(cor
     assert core.place().node_name == "node-a"
 
 
-def test_who_requires_a_lock_waits_while_others_use_what_it_needs_of_it() -> None:
-    """It was bound beside the lock, as that had something left that the pod did not ask for."""
+def test_a_pod_that_requires_a_reservation_waits_while_others_use_the_amounts_that_it_needs() -> None:
+    """Regression: the pod was bound beside the reservation.
+
+    A resource of the reservation was left, but the pod did not request it.
+    """
     core = Core(node("node-a", cpu="4", **{"example.com/gpu": "1"}))
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
     reservation(core, resources=TWO | {"example.com/gpu": "1"}, owners=owners)
@@ -240,7 +243,7 @@ def test_who_requires_a_lock_waits_while_others_use_what_it_needs_of_it() -> Non
     assert core.place().node_name == "node-a"
 
 
-def test_a_lock_for_an_owner_that_runs_already_needs_no_more_room() -> None:
+def test_a_reservation_for_a_running_owner_needs_no_additional_capacity() -> None:
     core = Core(node("node-a", cpu="2"), node("node-b", cpu="4"))
     core.add(pod("web-0", requests=TWO, node_name="node-a"))
     entry = reservation(core)
@@ -249,10 +252,13 @@ def test_a_lock_for_an_owner_that_runs_already_needs_no_more_room() -> None:
     assert occupied(core)[0] == "True"
 
 
-def test_reservations_that_are_compared_with_many_pods_are_placed_in_several_steps(
+def test_reservations_that_are_compared_with_many_pods_are_placed_over_several_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """16 with 64 expressions beside 10,000 pods, owners of each, took 9.5 s in one step."""
+    """Regression: 16 reservations with 64 expressions took 9.5 s in one step.
+
+    They were compared with 10,000 pods, which were owners of each.
+    """
     monkeypatch.setattr(reservation_scheduler, "COMPARED_A_STEP", 3)
     core = Core(node("node-a", cpu="9"))
     core.add(*(pod(f"other-{number}", node_name="node-a") for number in range(2)))
@@ -275,7 +281,7 @@ def test_of_many_nodes_with_owners_only_the_first_are_tried(monkeypatch: pytest.
     assert entry.node == "node-c"
 
 
-def test_a_lock_grows_around_its_owner() -> None:
+def test_a_reservation_grows_around_its_owner() -> None:
     core = Core(node("node-a", cpu="4"))
     reservation(core)
     core.run(pod("web-0", requests=TWO))
@@ -285,11 +291,11 @@ def test_a_lock_grows_around_its_owner() -> None:
     assert (entry_of(core).reserved["cpu"], core.reserved()) == (3000, 1000)
 
 
-def test_a_lock_waits_no_longer_than_until_another_leaves_its_owners_use_to_it(core: Core) -> None:
-    """The owner was in another lock of its own, which held nothing beside it, and which was then deleted.
+def test_a_reservation_is_retried_when_another_one_leaves_the_use_of_its_owner_to_it(core: Core) -> None:
+    """The owner used another reservation, which held nothing beside it and was then deleted.
 
-    A second one on the same node needed as much room again until then, and none afterwards. But no amount had
-    come free, so nobody tried it again, and it was rejected at its deadline.
+    Regression: a second reservation on the same node needed as much capacity again until then, and none
+    afterwards. No capacity had come free, so it was not retried, and it was rejected at its deadline.
     """
     core.run(pod("web-0", requests=TWO))
     second = reservation(core, "second", nodeName="node-a", pendingDeadlineSeconds=600)
@@ -299,7 +305,7 @@ def test_a_lock_waits_no_longer_than_until_another_leaves_its_owners_use_to_it(c
     assert (second.phase, core.used(), core.reserved()) == (Phase.ACTIVE, 4000, 0)
 
 
-def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(core: Core) -> None:
+def test_a_reservation_smaller_than_the_use_of_its_owner_holds_nothing_beside_it(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     reservation(core, resources={"cpu": "1"}, generation=2, version=2)
     assert (entry_of(core).reserved["cpu"], core.used(), core.reserved()) == (1000, 4000, 0)
@@ -308,7 +314,9 @@ def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(c
 
 
 @pytest.mark.parametrize(("pinned", "phase"), [({"nodeName": "node-a"}, Phase.LOST), ({}, Phase.ACTIVE)])
-def test_a_lock_whose_node_goes_with_its_owner(pinned: Json, phase: Phase) -> None:
+def test_a_reservation_is_lost_or_placed_again_when_its_node_is_removed_with_its_owner(
+    pinned: Json, phase: Phase
+) -> None:
     core = Core(node("node-a", cpu="4"))
     entry = reservation(core, **pinned)
     core.run(pod("web-0", requests=TWO))
@@ -323,7 +331,7 @@ def test_a_lock_whose_node_goes_with_its_owner(pinned: Json, phase: Phase) -> No
         assert core.place().node_name == "node-b"
 
 
-def test_a_lock_leaves_a_cordoned_node_and_its_owner_stays() -> None:
+def test_a_reservation_leaves_a_cordoned_node_and_its_owner_stays() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = reservation(core)
     core.run(pod("web-0", requests=TWO))
@@ -336,7 +344,7 @@ def test_a_lock_leaves_a_cordoned_node_and_its_owner_stays() -> None:
     assert occupied(core)[0] == "False"
 
 
-def test_a_quote_tells_until_when_the_room_is_kept_between_two_owners(core: Core) -> None:
+def test_a_quote_knows_until_when_the_capacity_is_kept_between_two_owners(core: Core) -> None:
     reserve_pod = pod("ask", requests=TWO)
     bound = core.run(pod("web-0", requests=TWO))
     taken = core.decider.quote(reserve_pod, core.clock.now())
@@ -350,7 +358,7 @@ def test_a_quote_tells_until_when_the_room_is_kept_between_two_owners(core: Core
 
 
 @pytest.mark.parametrize("pods_first", [True, False])
-def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
+def test_another_process_restores_the_same_state(core: Core, pods_first: bool) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     other, stored = (
         core.cache.named(Key("shop", "other")),
@@ -372,7 +380,7 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     assert [change.event for change in successor.effects.transitions] == []
 
 
-def test_a_stranger_in_the_room_that_an_owner_has_left_is_a_violation(core: Core) -> None:
+def test_a_foreign_pod_in_the_unused_part_of_an_occupied_reservation_is_a_violation(core: Core) -> None:
     bound = core.run(pod("web-0", requests={"cpu": "1"}))
     core.add(pod("stranger", requests={"cpu": "1"}, node_name="node-a"))
     entry = entry_of(core)
@@ -383,8 +391,10 @@ def test_a_stranger_in_the_room_that_an_owner_has_left_is_a_violation(core: Core
 
 
 @pytest.mark.parametrize("end", ["is gone", "fails", "was never bound"])
-def test_a_stranger_that_came_while_the_owner_was_in_is_found_when_it_goes(core: Core, end: str) -> None:
-    """The lock was Active for room that its node did not have; or the owner itself was named."""
+def test_a_foreign_pod_that_came_while_the_owner_was_inside_is_found_when_the_owner_goes(
+    core: Core, end: str
+) -> None:
+    """Regression: the reservation was Active without capacity on its node, or its owner was named."""
     owner = pod("web-0", requests=TWO)
     core.add(owner)
     assumed = core.place()
@@ -405,7 +415,7 @@ def test_a_stranger_that_came_while_the_owner_was_in_is_found_when_it_goes(core:
     assert (entry.phase, core.used(), core.reserved()) == (Phase.ACTIVE, 3000, 1000)
 
 
-def test_a_lock_that_moves_when_violated_leaves_its_owner() -> None:
+def test_a_reservation_that_moves_on_a_violation_leaves_its_owner_behind() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = reservation(core, onViolation="Move")
     core.run(pod("web-0", requests={"cpu": "1"}))
@@ -421,7 +431,9 @@ def test_a_lock_that_moves_when_violated_leaves_its_owner() -> None:
 
 
 @pytest.mark.parametrize(("priority", "evicted"), [(0, True), (5, False)])
-def test_an_owner_in_its_lock_is_as_safe_as_the_lock(priority: int, evicted: bool) -> None:
+def test_an_owner_in_its_reservation_is_as_safe_from_preemption_as_the_reservation(
+    priority: int, evicted: bool
+) -> None:
     core = Core(node("node-a", cpu="2"))
     entry = reservation(core, priority=priority)
     core.run(pod("web-0", requests=TWO))
@@ -432,7 +444,7 @@ def test_an_owner_in_its_lock_is_as_safe_as_the_lock(priority: int, evicted: boo
     assert entry.phase is (Phase.PENDING if evicted else Phase.ACTIVE)
 
 
-def test_quotas_count_the_room_once() -> None:
+def test_quotas_count_the_capacity_once() -> None:
     core = Core(node("node-a", cpu="8"))
     core.decider.objects.reservation_quotas.upsert(
         None,
@@ -450,7 +462,7 @@ def test_quotas_count_the_room_once() -> None:
     assert reservation(core, "second", resources={"cpu": "1"}).reason == reasons.QUOTA_EXCEEDED
 
 
-def test_a_lock_that_is_not_for_reuse_ends_as_ever(core: Core) -> None:
+def test_a_reservation_that_is_not_reusable_is_consumed_as_usual(core: Core) -> None:
     core.reservation("single", resources={"cpu": "1"}, owner="web-1", nodeName="node-b")
     owner = pod("web-0", requests=TWO)
     core.reservation("elsewhere", resources={"cpu": "1"})
@@ -462,8 +474,8 @@ def test_a_lock_that_is_not_for_reuse_ends_as_ever(core: Core) -> None:
     assert entry_of(core).phase is Phase.ACTIVE
 
 
-def test_a_lock_fits_around_its_owner_when_another_lock_that_counted_that_owner_ends(core: Core) -> None:
-    """The other lock held nothing, as its owner used all of it: so its end freed nothing that was seen."""
+def test_a_reservation_fits_around_its_owner_when_another_one_that_counted_the_owner_ends(core: Core) -> None:
+    """Regression: the owner used all of the other reservation, so the end of that freed no capacity."""
     core.run(pod("web-0", requests=TWO))
     second = reservation(core, "second")
     assert second.phase is Phase.PENDING
@@ -472,8 +484,10 @@ def test_a_lock_fits_around_its_owner_when_another_lock_that_counted_that_owner_
     assert (second.phase, second.node, core.reserved()) == (Phase.ACTIVE, "node-a", 0)
 
 
-def test_a_lock_fits_around_its_owner_when_another_lock_leaves_more_of_that_owner_to_it(core: Core) -> None:
-    """As above, but the other lock is made smaller."""
+def test_a_reservation_fits_around_its_owner_when_another_one_leaves_it_more_of_that_owner(
+    core: Core,
+) -> None:
+    """As above, but the other reservation is made smaller."""
     core.run(pod("web-0", requests=TWO))
     second = reservation(core, "second", resources={"cpu": "1"})
     assert second.phase is Phase.PENDING
@@ -481,8 +495,8 @@ def test_a_lock_fits_around_its_owner_when_another_lock_leaves_more_of_that_owne
     assert (second.phase, second.node, core.reserved()) == (Phase.ACTIVE, "node-a", 0)
 
 
-def test_a_lock_fits_around_a_pod_that_becomes_its_owner(core: Core) -> None:
-    """A label that was put on a pod frees nothing, so the lock was not tried."""
+def test_a_reservation_fits_around_a_pod_that_becomes_its_owner(core: Core) -> None:
+    """Regression: a new label of a pod frees nothing, so the reservation was not tried again."""
     core.event_handlers.reservations.remove(entry_of(core).reservation)
     stranger = pod("stranger", requests=TWO, node_name="node-a")
     core.add(stranger)
@@ -495,10 +509,11 @@ def test_a_lock_fits_around_a_pod_that_becomes_its_owner(core: Core) -> None:
     assert (entry.phase, entry.node, core.reserved()) == (Phase.ACTIVE, "node-a", 0)
 
 
-def test_a_lock_that_gets_other_owners_pays_for_their_room_itself() -> None:
-    """A lock that counted on the room of its owner was edited before anybody was told that it is active.
+def test_a_reservation_that_gets_other_owners_needs_capacity_of_its_own() -> None:
+    """Regression: a reservation that counted the use of its owner was edited before it was stored as active.
 
-    What the former owner used counted twice then, and another lock, of a lower priority, lost its room.
+    The use of the former owner then counted twice, and another reservation of lower priority lost its
+    capacity.
     """
     core = Core(node("node-a", cpu="4"))
     core.add(pod("web-0", requests=TWO, node_name="node-a"))
@@ -520,9 +535,10 @@ def test_a_lock_that_gets_other_owners_pays_for_their_room_itself() -> None:
     assert (other.phase, core.reserved()) == (Phase.ACTIVE, 2000)
 
 
-def test_a_lock_whose_owner_is_its_owner_no_more_loses_the_room_and_no_other_lock() -> None:
-    """A pod that lost the label by which it was in a lock took its room with it, and another lock, of a lower
-    priority, was violated.
+def test_a_pod_that_stops_being_an_owner_takes_capacity_from_its_own_reservation_only() -> None:
+    """Regression: a pod lost the label by which it was inside a reservation.
+
+    It took the capacity along, and another reservation of lower priority was violated.
     """
     core = Core(node("node-a", cpu="4"))
     entry = reservation(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}], priority=1)

@@ -1,4 +1,4 @@
-"""Locks with `startAt`: planned until then, beside what is gone by then, and held from then on."""
+"""Reservations with `startAt`: planned beside pods that are gone by then, and held from then on."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ HOUR = 3600
 
 @pytest.fixture
 def core() -> Core:
-    """A node of 4 cpu."""
+    """Build a node of 4 CPU."""
     return Core(node("node-a", cpu="4"))
 
 
 def plan(
     core: Core, name: str = "lock", begins: float = HOUR, cpu: str = "3", **fields: Any
 ) -> ReservationInfo:
-    """Have a lock be decided that begins so many seconds from now."""
+    """Create a reservation that begins so many seconds from now, and decide on it."""
     spec = {
         "startAt": format_instant(core.clock.now() + begins),
         "resources": {"cpu": cpu},
@@ -37,11 +37,11 @@ def plan(
 
 
 def run(core: Core, name: str = "web-0", **fields: Any) -> None:
-    """Have a pod be placed and seen bound."""
+    """Place a pod and deliver it as bound."""
     core.run(pod(name, **fields), pod(name, bound_at=core.clock.now(), **fields))
 
 
-def test_it_is_planned_with_its_node_and_its_window(core: Core) -> None:
+def test_a_planned_reservation_has_its_node_and_its_window_in_the_status(core: Core) -> None:
     entry = plan(core)
 
     status = render_reservation(entry, core.clock.now())
@@ -49,11 +49,11 @@ def test_it_is_planned_with_its_node_and_its_window(core: Core) -> None:
     assert (status["phase"], status["nodeName"]) == ("Planned", "node-a")
     assert status["expiresAt"] == format_instant(NOW + HOUR + 600)
     assert "activatedAt" not in status
-    assert conditions == {"Active": ("False", "Planned")}  # nobody has to wait for it to be ready
+    assert conditions == {"Active": ("False", "Planned")}  # no client has to wait until it is ready
     assert entry.message == ("cpu 3 held on node-a from 2027-01-15T09:00:00Z until 2027-01-15T09:10:00Z")
 
 
-def test_it_is_active_from_the_instant_at_which_it_begins(core: Core) -> None:
+def test_a_planned_reservation_is_active_from_its_start_on(core: Core) -> None:
     entry = plan(core)
     assert core.decider.next_due() == NOW + HOUR
     core.clock.advance(HOUR)
@@ -66,7 +66,7 @@ def test_it_is_active_from_the_instant_at_which_it_begins(core: Core) -> None:
     )
 
 
-def test_a_pod_that_may_stay_for_ever_does_not_get_planned_room(core: Core) -> None:
+def test_a_pod_without_a_deadline_does_not_get_planned_capacity(core: Core) -> None:
     plan(core)
     core.add(pod("other", requests={"cpu": "2"}))
 
@@ -78,7 +78,7 @@ def test_a_pod_that_may_stay_for_ever_does_not_get_planned_room(core: Core) -> N
     [{"activeDeadlineSeconds": 1800}, {"annotations": {"tidelock.dev/run-seconds": "1800"}}],
     ids=["deadline", "annotation"],
 )
-def test_a_pod_that_is_gone_by_then_uses_planned_room(core: Core, bound: Any) -> None:
+def test_a_pod_that_is_gone_by_the_start_uses_planned_capacity(core: Core, bound: Any) -> None:
     entry = plan(core)
     run(core, "other", requests={"cpu": "4"}, **bound)
 
@@ -86,15 +86,15 @@ def test_a_pod_that_is_gone_by_then_uses_planned_room(core: Core, bound: Any) ->
 
 
 @pytest.mark.parametrize("seconds", [3600 - 90 + 1, 7200])
-def test_a_pod_that_may_be_late_does_not(core: Core, seconds: int) -> None:
-    """A minute to start and half a minute of grace count."""
+def test_a_pod_that_may_be_late_does_not_get_planned_capacity(core: Core, seconds: int) -> None:
+    """Check that a minute for the start and half a minute of grace count."""
     plan(core)
     core.add(pod("other", requests={"cpu": "4"}, activeDeadlineSeconds=seconds))
 
     core.refuse()
 
 
-def test_of_who_is_there_those_that_will_have_left_do_not_count(core: Core) -> None:
+def test_pods_that_are_gone_by_the_start_do_not_count_against_a_window(core: Core) -> None:
     run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=1800)
 
     assert plan(core, begins=HOUR).phase is Phase.PLANNED
@@ -102,7 +102,7 @@ def test_of_who_is_there_those_that_will_have_left_do_not_count(core: Core) -> N
     assert (late.phase, late.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
 
 
-def test_windows_share_room_if_the_pods_of_the_earlier_one_are_gone_by_the_later(core: Core) -> None:
+def test_windows_share_capacity_if_the_pods_of_the_earlier_one_are_gone_by_the_later_one(core: Core) -> None:
     first = plan(core, "first", begins=HOUR, runSeconds=600)
     then = plan(core, "then", begins=2 * HOUR)
     between = plan(core, "between", begins=HOUR + 900)
@@ -111,13 +111,13 @@ def test_windows_share_room_if_the_pods_of_the_earlier_one_are_gone_by_the_later
     assert core.reserved() == 3000
 
 
-def test_windows_whose_pods_may_stay_do_not_share_room(core: Core) -> None:
+def test_windows_with_pods_that_may_stay_do_not_share_capacity(core: Core) -> None:
     plan(core, "first", begins=HOUR)
 
     assert plan(core, "then", begins=2 * HOUR).phase is Phase.PENDING
 
 
-def test_a_lock_from_now_on_stands_before_a_window_if_it_and_its_pod_are_gone_by_then(core: Core) -> None:
+def test_an_active_reservation_precedes_a_window_if_it_and_its_pod_are_gone_by_then(core: Core) -> None:
     plan(core)
     short = core.reservation("short", resources={"cpu": "3"}, ttlSeconds=60, runSeconds=600)
     core.step()
@@ -127,7 +127,7 @@ def test_a_lock_from_now_on_stands_before_a_window_if_it_and_its_pod_are_gone_by
     assert (short.phase, long.phase) == (Phase.ACTIVE, Phase.PENDING)
 
 
-def test_an_owner_that_comes_before_its_window_is_another_pod(core: Core) -> None:
+def test_an_owner_that_comes_before_its_window_is_an_ordinary_pod(core: Core) -> None:
     entry = plan(core, cpu="1")
     run(core, requests={"cpu": "1"})
     before = entry.phase
@@ -136,7 +136,7 @@ def test_an_owner_that_comes_before_its_window_is_another_pod(core: Core) -> Non
     assert (before, entry.phase) == (Phase.PLANNED, Phase.ACTIVE)
 
 
-def test_an_owner_that_waits_for_the_window_takes_the_lock(core: Core) -> None:
+def test_an_owner_that_waits_for_the_window_consumes_the_reservation(core: Core) -> None:
     entry = plan(core)
     core.add(pod(requests={"cpu": "3"}, annotations={"tidelock.dev/require-reservation": "true"}))
     assert core.step() is None
@@ -147,7 +147,7 @@ def test_an_owner_that_waits_for_the_window_takes_the_lock(core: Core) -> None:
     assert entry.phase is Phase.CONSUMED
 
 
-def test_who_overstays_takes_the_window_s_room_and_it_says_so(core: Core) -> None:
+def test_a_window_that_loses_its_capacity_to_a_pod_that_overstays_is_overcommitted(core: Core) -> None:
     entry = plan(core)
     core.store()
     run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=1800)
@@ -158,14 +158,14 @@ def test_who_overstays_takes_the_window_s_room_and_it_says_so(core: Core) -> Non
     assert entry.message == "node-a is overcommitted by cpu 3"
 
 
-def test_what_is_there_too_long_already_is_not_counted_on_to_leave(core: Core) -> None:
+def test_a_pod_that_is_already_overdue_is_not_expected_to_leave(core: Core) -> None:
     run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=60)
     core.clock.advance(HOUR)
 
     assert plan(core).phase is Phase.PENDING
 
 
-def test_when_a_node_shrinks_only_windows_at_its_worst_instant_lose_their_room(core: Core) -> None:
+def test_when_a_node_shrinks_only_windows_at_its_worst_instant_lose_their_capacity(core: Core) -> None:
     first = plan(core, "first", cpu="2", runSeconds=60)
     then = plan(core, "then", cpu="4", begins=2 * HOUR)
     core.event_handlers.nodes.upsert(node("node-a", cpu="4"), node("node-a", cpu="3", version=2))
@@ -173,7 +173,7 @@ def test_when_a_node_shrinks_only_windows_at_its_worst_instant_lose_their_room(c
     assert (first.phase, then.phase) == (Phase.PLANNED, Phase.PENDING)
 
 
-def test_an_edit_plans_anew(core: Core) -> None:
+def test_an_edit_plans_the_window_again(core: Core) -> None:
     entry = plan(core)
     core.reservation(
         startAt=format_instant(NOW + HOUR), resources={"cpu": "4"}, ttlSeconds=60, generation=2, version=2
@@ -187,7 +187,7 @@ def test_an_edit_plans_anew(core: Core) -> None:
     )
 
 
-def test_a_lock_that_finds_no_room_in_its_window_is_given_up_in_time(core: Core) -> None:
+def test_a_window_without_capacity_is_rejected_at_its_deadline(core: Core) -> None:
     entry = plan(core, cpu="5", pendingDeadlineSeconds=30)
     core.clock.advance(30)
     core.step()
@@ -195,7 +195,7 @@ def test_a_lock_that_finds_no_room_in_its_window_is_given_up_in_time(core: Core)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
 
 
-def test_a_lock_that_waits_yet_when_its_window_begins_is_tried_as_any_other(core: Core) -> None:
+def test_a_window_that_still_waits_at_its_start_is_tried_like_any_other_reservation(core: Core) -> None:
     entry = plan(core, cpu="4", begins=20)
     entry_of_other = plan(core, "other", cpu="4", begins=20, ttlSeconds=60, owner="db-0")
     assert entry_of_other.phase is Phase.PENDING
@@ -206,7 +206,7 @@ def test_a_lock_that_waits_yet_when_its_window_begins_is_tried_as_any_other(core
     assert (entry_of_other.phase, entry_of_other.activated_at) == (Phase.ACTIVE, NOW + 20)
 
 
-def test_the_next_process_knows_the_plan(core: Core) -> None:
+def test_another_process_restores_the_plan(core: Core) -> None:
     entry = plan(core)
     status = render_reservation(entry, core.clock.now())
     after = Core(node("node-a", cpu="4"))
@@ -223,9 +223,12 @@ def test_the_next_process_knows_the_plan(core: Core) -> None:
     assert render_reservation(again, NOW) == status
 
 
-def test_a_lock_that_waits_behind_a_grace_period_of_centuries_is_given_the_last_instant(core: Core) -> None:
-    """The end of a pod with activeDeadlineSeconds and the largest grace period lies beyond the year 9999: a
-    lock that waited beside it had no status that could be written, and the operator ended.
+def test_a_reservation_behind_a_grace_period_of_centuries_gets_the_last_instant_as_its_start(
+    core: Core,
+) -> None:
+    """Regression: the status of a reservation that waited for a pod could not be written. The operator ended.
+
+    The end of a pod with activeDeadlineSeconds and the largest grace period is after the year 9999.
     """
     run(
         core,

@@ -15,7 +15,7 @@ from unit.scheduler.machinery import Core
 
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the locks for which nodes were searched."""
+    """Return the names of the reservations for which nodes were searched."""
     names: list[str] = []
     place = ReservationCycle.place
 
@@ -27,7 +27,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_what_is_due_comes_before_locks_and_locks_before_pods() -> None:
+def test_due_changes_come_before_reservations_and_reservations_before_pods() -> None:
     core = Core(node("node-a", cpu="2"))
     ending = core.reservation("ending", resources={"cpu": "2"}, ttlSeconds=60, owner="nobody")
     core.step()
@@ -41,7 +41,7 @@ def test_what_is_due_comes_before_locks_and_locks_before_pods() -> None:
     assert "locked by shop/late" in outcome.diagnosis.message
 
 
-def test_locks_go_by_priority_then_age_then_name() -> None:
+def test_reservations_go_by_priority_then_age_then_name() -> None:
     core = Core(node("node-a", cpu="3"))
     entries = [
         core.reservation("b", created=NOW - 1),
@@ -54,7 +54,7 @@ def test_locks_go_by_priority_then_age_then_name() -> None:
     assert [entry.key.name for entry in entries if entry.phase is Phase.PENDING] == ["young"]
 
 
-def test_a_long_line_is_placed_a_few_locks_a_step_and_pods_wait_for_its_end() -> None:
+def test_a_long_queue_is_placed_over_several_steps_and_pods_wait_for_its_end() -> None:
     core = Core(node("node-a", cpu="64"))
     entries = [
         core.reservation(f"lock-{index:02}", owner="nobody") for index in range(RESERVATIONS_A_STEP + 1)
@@ -68,7 +68,7 @@ def test_a_long_line_is_placed_a_few_locks_a_step_and_pods_wait_for_its_end() ->
     assert entries[-1].phase is Phase.ACTIVE
 
 
-def test_a_lock_that_is_gone_when_its_turn_comes_is_passed_over(evaluated: list[str]) -> None:
+def test_a_reservation_that_is_gone_at_its_turn_is_skipped(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="64"))
     for index in range(RESERVATIONS_A_STEP):
         core.reservation(f"a-{index:02}")
@@ -80,7 +80,9 @@ def test_a_lock_that_is_gone_when_its_turn_comes_is_passed_over(evaluated: list[
     assert len(evaluated) == RESERVATIONS_A_STEP
 
 
-def test_a_shape_that_was_refused_is_not_evaluated_again_until_room_is_freed(evaluated: list[str]) -> None:
+def test_a_refused_equivalence_class_is_not_evaluated_again_until_capacity_comes_free(
+    evaluated: list[str],
+) -> None:
     core = Core(node("node-a", cpu="4"))
     core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
     first, second = core.reservation("first"), core.reservation("second")
@@ -100,8 +102,8 @@ def test_a_shape_that_was_refused_is_not_evaluated_again_until_room_is_freed(eva
     assert [entry.phase for entry in (first, second, third)] == [Phase.ACTIVE, Phase.ACTIVE, Phase.PENDING]
 
 
-def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_without_being_looked_at() -> None:
-    """Locks that differ in how they spread, or in their namespace alone, shared their refusals."""
+def test_a_refusal_because_of_neighbours_is_not_shared_with_other_equivalence_classes() -> None:
+    """Regression: reservations that differ only in their spread constraints or namespace shared refusals."""
     apart = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
     alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     core = Core(node("node-a", labels={"kubernetes.io/hostname": "node-a"}))
@@ -126,7 +128,7 @@ def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_withou
     assert (spread.phase, anywhere.phase) == (Phase.PENDING, Phase.ACTIVE)
 
 
-def test_growing_locks_are_each_looked_at_by_themselves(evaluated: list[str]) -> None:
+def test_growing_reservations_are_evaluated_one_by_one(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="2"))
     for name in ("a", "b"):
         core.reservation(name)
@@ -139,7 +141,7 @@ def test_growing_locks_are_each_looked_at_by_themselves(evaluated: list[str]) ->
     assert evaluated == ["a", "b"]
 
 
-def test_room_that_comes_free_wakes_pods() -> None:
+def test_capacity_that_comes_free_wakes_pods() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(pod("other", node_name="node-a"), pod("web-0"))
     core.refuse()
@@ -164,7 +166,7 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active() -> 
     assert core.enqueued == [("gated", "UnschedulablePodAdd"), ("active", "ReservationActive")]
 
 
-def test_a_lock_that_gives_its_room_back_wakes_pods() -> None:
+def test_a_reservation_that_returns_its_capacity_wakes_pods() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation(owner="nobody", ttlSeconds=60)
     core.add(pod())
@@ -175,7 +177,7 @@ def test_a_lock_that_gives_its_room_back_wakes_pods() -> None:
     assert ("active", "ReservationFreed") in core.enqueued
 
 
-def test_room_that_passes_from_a_lock_to_its_owner_wakes_nobody() -> None:
+def test_capacity_that_passes_from_a_reservation_to_its_owner_wakes_no_pod() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation()
     core.add(pod("other"))
@@ -186,7 +188,7 @@ def test_room_that_passes_from_a_lock_to_its_owner_wakes_nobody() -> None:
     assert core.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
 
-def test_a_pod_that_no_plugin_refused_for_want_of_nodes_is_tried_with_the_first_node() -> None:
+def test_a_pod_that_was_refused_without_any_node_is_retried_with_a_new_node() -> None:
     core = Core()
     core.add(pod())
     core.refuse()
@@ -196,14 +198,14 @@ def test_a_pod_that_no_plugin_refused_for_want_of_nodes_is_tried_with_the_first_
     assert core.place().node_name == "node-b"
 
 
-def test_nothing_is_due_where_nothing_waits() -> None:
+def test_nothing_is_due_if_nothing_waits() -> None:
     core = Core()
     core.step()
 
     assert core.decider.next_due() is None
 
 
-def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> None:
+def test_a_step_is_due_at_once_while_reservations_are_untried_or_pods_are_ready() -> None:
     core = Core(node("node-a"))
     core.decide()
     core.reservation(owner="nobody")
@@ -214,7 +216,7 @@ def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> Non
     assert core.decider.next_due() == 0.0
 
 
-def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
+def test_the_earlier_of_the_end_of_a_reservation_and_the_backoff_of_a_pod_is_due() -> None:
     core = Core(node("node-a", cpu="2"))
     core.reservation(owner="nobody", ttlSeconds=30)
     core.decide()
@@ -227,7 +229,7 @@ def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
     assert core.decider.next_due() == NOW + 1
 
 
-def test_a_bound_pod_leaves_the_queue_and_ends_its_lock() -> None:
+def test_a_bound_pod_leaves_the_queue_and_consumes_its_reservation() -> None:
     core = Core(node("node-a"))
     entry = core.reservation()
     core.add(pod())
@@ -239,7 +241,7 @@ def test_a_bound_pod_leaves_the_queue_and_ends_its_lock() -> None:
     assert (entry.phase, core.used()) == (Phase.CONSUMED, 1000)
 
 
-def test_a_pod_whose_binding_failed_is_tried_again_after_its_backoff() -> None:
+def test_a_pod_is_retried_after_its_backoff_if_its_binding_fails() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(pod())
     assumed = core.place()
@@ -252,7 +254,7 @@ def test_a_pod_whose_binding_failed_is_tried_again_after_its_backoff() -> None:
     assert core.place().pod.uid == assumed.pod.uid
 
 
-def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fault_of_a_plugin_is_the_reason_why_a_reservation_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise LookupError("a bug")
 
@@ -269,7 +271,7 @@ def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pyt
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_flood_of_one_namespace_holds_no_other_up() -> None:
+def test_a_flood_of_reservations_in_one_namespace_does_not_delay_another_namespace() -> None:
     core = Core(node("node-a", cpu="3"))
     for number in range(10 * RESERVATIONS_A_STEP):
         core.reservation(f"flood-{number}", namespace="noisy", resources={"cpu": "100"}, created=NOW - 100)
@@ -279,7 +281,7 @@ def test_a_flood_of_one_namespace_holds_no_other_up() -> None:
     assert late.phase is Phase.ACTIVE
 
 
-def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> None:
+def test_no_node_is_searched_for_a_reservation_over_quota(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="3"))
     plain = {"metadata": {"name": "team", "namespace": NAMESPACE}, "spec": {"hard": {"pods": "1"}}}
     core.decider.objects.reservation_quotas.upsert(None, decode_reservation_quota(encode(plain)))
@@ -288,7 +290,7 @@ def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> N
     assert evaluated == ["a"]
     assert [entry.reason for entry in entries[1:]] == [reasons.QUOTA_EXCEEDED] * 2
 
-    core.event_handlers.nodes.upsert(None, node("node-b"))  # room is not what they lack
+    core.event_handlers.nodes.upsert(None, node("node-b"))  # they do not lack capacity
     core.decide()
     assert evaluated == ["a"]
     core.event_handlers.reservations.remove(entries[0].reservation)
@@ -297,10 +299,10 @@ def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> N
     assert [entry.phase for entry in entries[1:]] == [Phase.ACTIVE, Phase.PENDING]
 
 
-def test_locks_alike_are_tried_if_nothing_became_of_the_one_that_was_to_be_tried_for_them(
+def test_equal_reservations_are_tried_even_if_the_one_that_is_tried_for_them_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """That one is forgotten here by the test; nothing in the decider does so."""
+    """The test removes that reservation. No code of the decider does so."""
     monkeypatch.setattr(waiting, "_RENEWED", 0)
     core = Core(node("node-a", cpu="1"))
     first, second = [core.reservation(name, owner="nobody", pendingDeadlineSeconds=600) for name in "ab"]

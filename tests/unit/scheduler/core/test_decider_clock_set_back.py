@@ -1,4 +1,4 @@
-"""A clock that is set back by an hour: what waits for seconds waits for seconds, and not for an hour more."""
+"""A clock that is set back by an hour. Waits of seconds stay waits of seconds, and last no hour longer."""
 
 import pytest
 
@@ -18,7 +18,7 @@ WAIT = 6 * 3600
 
 
 def full(cpu: str = "2", *names: str) -> Core:
-    """Give nodes that pods fill, of which no locks of these tests have anything."""
+    """Build nodes full of pods, with no capacity for the reservations of these tests."""
     names = names or ("node-a",)
     core = Core(*(node(name, cpu=cpu) for name in names))
     for name in names:
@@ -27,21 +27,21 @@ def full(cpu: str = "2", *names: str) -> Core:
 
 
 def go_on(core: Core, seconds: float) -> None:
-    """Let time pass, with a step every second, as the loop sleeps for no longer."""
+    """Let time pass with a step every second, as the loop sleeps no longer."""
     for _ in range(int(seconds)):
         core.clock.advance(1)
         core.step()
 
 
-def test_steady_time_goes_on() -> None:
+def test_steady_time_goes_on_when_the_clock_is_set_back() -> None:
     steady = SteadyClock()
     assert [steady.at(now) for now in (100.0, 101.0, 50.0, 51.5)] == [100.0, 101.0, 101.0, 102.5]
     assert steady.instant(110.0) == 59.0
     assert steady.at(60.0) == 111.0
 
 
-def test_room_is_kept_for_a_lock_that_has_waited_for_a_minute() -> None:
-    """It had to wait for the hour, too."""
+def test_capacity_is_kept_for_a_reservation_that_has_waited_for_a_minute() -> None:
+    """Regression: the reservation had to wait for the hour too."""
     core = full("4")
     entry = core.reservation(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
     core.step()
@@ -53,8 +53,8 @@ def test_room_is_kept_for_a_lock_that_has_waited_for_a_minute() -> None:
     assert entry.earmark == "node-a"
 
 
-def test_an_earmark_in_vain_goes_to_another_node() -> None:
-    """Nobody looked any more, for an hour."""
+def test_an_earmark_in_vain_passes_to_another_node() -> None:
+    """Regression: no other node was considered for an hour."""
     core = full("4", "node-a", "node-b")
     entry = core.reservation(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
     core.step()
@@ -65,7 +65,7 @@ def test_an_earmark_in_vain_goes_to_another_node() -> None:
     assert entry.earmark == "node-b"
 
 
-def test_moves_are_looked_for_again() -> None:
+def test_the_search_for_a_migration_plan_goes_on() -> None:
     core = fragmented()
     core.add(web("b-2", "node-b", "2"), web("a-2", "node-a", "2"))
     entry = ask(core)
@@ -77,8 +77,8 @@ def test_moves_are_looked_for_again() -> None:
     assert entry.plan is not None
 
 
-def test_a_lock_that_waits_is_told_new_numbers_and_places() -> None:
-    """What it had been told stayed, for an hour."""
+def test_a_waiting_reservation_gets_new_numbers_and_positions() -> None:
+    """Regression: its message stayed the same for an hour."""
     core = full("4")
     entry = core.reservation(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
     core.step()
@@ -96,7 +96,7 @@ def test_a_lock_that_waits_is_told_new_numbers_and_places() -> None:
 
 @pytest.mark.parametrize("error", [False, True])
 def test_a_pod_backs_off_for_seconds(*, error: bool) -> None:
-    """A refused pod was tried again when nothing else was; one that had failed waited for the hour."""
+    """Regression: a refused pod was only retried when no other was ready, and a failed one after the hour."""
     core = Core(node("node-a", cpu="1"))
     core.add(pod("web-0", requests={"cpu": "2"}))
     waiting = core.refuse().waiting
@@ -118,8 +118,8 @@ def test_a_pod_backs_off_for_seconds(*, error: bool) -> None:
     assert core.queue.waited(waiting, core.clock.now()) == FLUSH_AFTER + (10 if error else FLUSH_AFTER)
 
 
-def test_a_lock_leaves_a_cordoned_node_after_five_minutes() -> None:
-    """It stayed for the hour, too."""
+def test_a_reservation_leaves_a_cordoned_node_after_five_minutes() -> None:
+    """Regression: it stayed for the hour too."""
     core = Core(node("node-a"), node("node-b"))
     entry = core.reservation(ttlSeconds=WAIT)
     core.step()

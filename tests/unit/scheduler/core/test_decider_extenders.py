@@ -1,4 +1,4 @@
-"""Pods that extenders are asked about, beside pods and locks that are decided meanwhile."""
+"""Pods with interested extenders, and the pods and reservations that are decided in the meantime."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def node(name: str, **fields: Any) -> Node:
 
 
 def with_extender(url: str = "http://extender", **fields: Any) -> Configuration:
-    """Give the default profile beside an extender that cares for foo."""
+    """Return the default configuration with an extender that is interested in foo."""
     settings = {"urlPrefix": url, "filterVerb": "filter", "managedResources": [{"name": FOO}], **fields}
     plain = default_configuration(SCHEDULER, BUILTINS)
     extenders = (Extender.model_validate(settings),)
@@ -44,14 +44,14 @@ def core(*nodes: Node) -> Core:
 
 
 def consulted(scheduler: Core) -> Consultation:
-    """Decide, and expect extenders to be asked."""
+    """Run one step, and assert that it calls extenders."""
     outcome = scheduler.step()
     assert isinstance(outcome, Consultation), outcome
     return outcome
 
 
 def answer(scheduler: Core, advice: ExtenderAdviceData) -> None:
-    """Have the extenders answer what they were asked last."""
+    """Answer the last consultation."""
     consultation = scheduler.decider.pod_scheduler.consultation
     assert consultation is not None
     scheduler.decider.pod_scheduler.advised(consultation, advice)
@@ -62,22 +62,22 @@ def names(consultation: Consultation) -> list[str]:
 
 
 class TestOrder:
-    def test_a_pod_that_no_extender_cares_for_is_decided_at_once(self) -> None:
+    def test_a_pod_without_an_interested_extender_is_decided_at_once(self) -> None:
         scheduler = core(node("node-a"))
         scheduler.add(pod("web-0"))
         assert scheduler.place().node_name == "node-a"
 
-    def test_only_nodes_that_pass_all_filters_are_asked_about(self) -> None:
+    def test_only_nodes_that_pass_all_filters_are_sent(self) -> None:
         scheduler = core(node("node-a"), node("node-b", cpu="0"), node("node-c"))
         scheduler.add(pod("web-0", requests=WANTED))
         assert names(consulted(scheduler)) == ["node-a", "node-c"]
 
-    def test_a_pod_that_fits_nowhere_is_refused_without_asking(self) -> None:
+    def test_a_pod_that_fits_no_node_is_refused_without_a_call(self) -> None:
         scheduler = core(node("node-a", cpu="0"))
         scheduler.add(pod("web-0", requests=WANTED))
         assert scheduler.refuse().diagnosis.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
-    def test_pods_behind_it_wait_for_the_answer(self) -> None:
+    def test_later_pods_wait_for_the_answer(self) -> None:
         scheduler = core(node("node-a", cpu="1"))
         scheduler.add(pod("web-0", requests=WANTED), pod("web-1"))
         consulted(scheduler)
@@ -90,7 +90,7 @@ class TestOrder:
         assert scheduler.place().pod.meta.name == "web-0"
         assert scheduler.refuse().waiting.pod.meta.name == "web-1"
 
-    def test_locks_go_on_meanwhile_and_the_pod_heeds_them(self) -> None:
+    def test_reservations_are_decided_in_the_meantime_and_count_for_the_pod(self) -> None:
         scheduler = core(node("node-a", cpu="1"), node("node-b", cpu="1"))
         scheduler.add(pod("web-0", requests=WANTED))
         consulted(scheduler)
@@ -103,7 +103,7 @@ class TestOrder:
         answer(scheduler, ExtenderAdviceData(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
         assert scheduler.place().node_name == "node-b"
 
-    def test_a_lock_expires_while_extenders_are_asked(self) -> None:
+    def test_a_reservation_expires_during_a_consultation(self) -> None:
         scheduler = core(node("node-a"))
         reservation = scheduler.reservation(ttlSeconds=60)
         scheduler.step()
@@ -117,7 +117,7 @@ class TestOrder:
 class TestAnswer:
     @pytest.fixture
     def asked(self) -> Core:
-        """Give a scheduler that has asked about a pod and two nodes, one of which is better."""
+        """Build a scheduler that has called extenders about a pod and two nodes, of which one is better."""
         scheduler = core(node("node-a", cpu="64"), node("node-b", cpu="2"))
         scheduler.add(pod("web-0", requests=WANTED))
         assert names(consulted(scheduler)) == ["node-a", "node-b"]
@@ -155,8 +155,8 @@ class TestAnswer:
         assert not refused.diagnosis.error
         assert asked.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
-    def test_what_came_free_meanwhile_is_not_missed(self, asked: Core) -> None:
-        """The pod is in flight when room comes free, so nothing would wake it later."""
+    def test_an_event_during_a_consultation_counts_when_the_pod_is_refused(self, asked: Core) -> None:
+        """The pod is in flight when capacity comes free, so no later event would wake it."""
         asked.event_handlers.nodes.upsert(None, node("node-c"))
         answer(asked, ExtenderAdviceData())
 
@@ -164,7 +164,7 @@ class TestAnswer:
 
         assert asked.queue.counts()[QueueName.BACKOFF] == 1
 
-    def test_a_failure_is_tried_again_after_a_while(self, asked: Core) -> None:
+    def test_a_failure_is_retried_after_a_backoff(self, asked: Core) -> None:
         answer(asked, ExtenderAdviceData(error="failed filter with extender"))
 
         refused = asked.refuse()
@@ -183,7 +183,7 @@ class TestAnswer:
         assert asked.place().pod.meta.name == "web-1"
         assert asked.used("node-a") + asked.used("node-b") == 1000
 
-    def test_nobody_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
+    def test_no_pod_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
         late = asked.decider.pod_scheduler.consultation
         assert late is not None
         asked.event_handlers.pods.remove(pod("web-0", requests=WANTED))
@@ -197,7 +197,7 @@ class TestAnswer:
         answer(asked, ExtenderAdviceData(frozenset({"node-b"})))
         assert asked.place().node_name == "node-b"
 
-    def test_an_owner_gets_its_lock_if_the_extender_agrees(self) -> None:
+    def test_an_owner_gets_its_reservation_if_the_extender_agrees(self) -> None:
         scheduler = core(node("node-a", cpu="8"), node("node-b", cpu="1"))
         reservation = scheduler.reservation(nodeName="node-b", resources=WANTED)
         scheduler.step()
@@ -210,18 +210,18 @@ class TestAnswer:
 
 
 class TestVictims:
-    """Extenders that are asked about victims: the core first, then over HTTP in TestPreemption."""
+    """Extenders and victims: without I/O here, and over HTTP in TestPreemption."""
 
     @pytest.fixture
     def asked(self) -> Core:
-        """Give a scheduler that has found victims on two nodes, and has asked about them."""
+        """Build a scheduler that has found victims on two nodes and has called extenders about them."""
         scheduler = self.crowded()
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
         assert set(consulted(scheduler).victims or {}) == {"node-a", "node-b"}
         return scheduler
 
     def crowded(self, **fields: Any) -> Core:
-        """Give two nodes that low pods fill; the one on node-b costs more."""
+        """Build two nodes that are full of pods of low priority. The pod on node-b has the higher cost."""
         settings = {"filterVerb": "", "preemptVerb": "preempt", **fields}
         scheduler = Core(
             node("node-a", cpu="1"), node("node-b", cpu="1"), configuration=with_extender(**settings)
@@ -238,19 +238,19 @@ class TestVictims:
         assert consultation.victims is not None
         return {name: consultation.victims[name] for name in node_names}
 
-    def test_nobody_is_chosen_before_they_have_answered(self, asked: Core) -> None:
+    def test_no_victim_is_chosen_before_the_extenders_have_answered(self, asked: Core) -> None:
         assert asked.step() is None
         assert asked.take_preemptions() == []
         assert list(asked.cache.nominator.nodes) == []
 
-    def test_only_nodes_that_they_leave_are_chosen(self, asked: Core) -> None:
+    def test_only_nodes_that_the_extenders_leave_are_chosen(self, asked: Core) -> None:
         answer(asked, ExtenderAdviceData(victims=self.victims(asked, "node-b")))
         asked.refuse()
         assert list(asked.cache.nominator.nodes) == ["node-b"]
         (attempt,) = asked.take_preemptions()
         assert [each.meta.name for each in attempt.victims] == ["low-b"]
 
-    def test_among_those_the_least_harm_decides(self, asked: Core) -> None:
+    def test_among_these_nodes_the_least_harm_decides(self, asked: Core) -> None:
         answer(asked, ExtenderAdviceData(victims=self.victims(asked, "node-b", "node-a")))
         asked.refuse()
         assert list(asked.cache.nominator.nodes) == ["node-a"]
@@ -262,7 +262,7 @@ class TestVictims:
             (ExtenderAdviceData(victims={}, error="failed preempt"), "preemption: failed preempt"),
         ],
     )
-    def test_without_nodes_or_an_answer_nobody_is_evicted(
+    def test_without_a_node_or_an_answer_no_pod_is_evicted(
         self, asked: Core, advice: ExtenderAdviceData, text: str
     ) -> None:
         answer(asked, advice)
@@ -272,20 +272,20 @@ class TestVictims:
         assert list(asked.cache.nominator.nodes) == []
         assert asked.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
-    def test_victims_that_have_gone_meanwhile_count_no_more(self, asked: Core) -> None:
+    def test_victims_that_are_gone_in_the_meantime_no_longer_count(self, asked: Core) -> None:
         victims = self.victims(asked, "node-b")
         asked.event_handlers.pods.remove(victims["node-b"].pods[0].pod)
         asked.add(pod("equal", requests={"cpu": "1"}, node_name="node-b", priority=10))
         answer(asked, ExtenderAdviceData(victims=victims))
         assert asked.refuse().diagnosis.message.endswith("no candidate node for preemption")
 
-    def test_room_that_has_come_free_meanwhile_is_taken(self, asked: Core) -> None:
+    def test_capacity_that_came_free_in_the_meantime_is_used(self, asked: Core) -> None:
         victims = self.victims(asked, "node-a")
         asked.event_handlers.pods.remove(victims["node-a"].pods[0].pod)
         answer(asked, ExtenderAdviceData(victims=victims))
         assert asked.place().node_name == "node-a"
 
-    def test_room_that_has_come_free_is_asked_about_first(self) -> None:
+    def test_a_node_with_capacity_that_came_free_is_sent_to_the_extender_first(self) -> None:
         scheduler = self.crowded(filterVerb="filter")
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
         victims = consulted(scheduler).victims
@@ -294,7 +294,7 @@ class TestVictims:
         answer(scheduler, ExtenderAdviceData(victims=victims))
         assert names(consulted(scheduler)) == ["node-a"]
 
-    def test_nodes_that_they_have_refused_are_asked_about_again(self) -> None:
+    def test_nodes_with_victims_are_sent_after_the_extender_has_refused_all_fitting_nodes(self) -> None:
         scheduler = self.crowded(filterVerb="filter")
         scheduler.event_handlers.nodes.upsert(None, node("node-c"))
         scheduler.add(pod("low-c", requests={"cpu": "1"}, node_name="node-c"))
@@ -313,7 +313,7 @@ class TestVictims:
         assert list(scheduler.cache.nominator.nodes) == ["node-a"]
         assert diagnosis.plugins == {"NodeResourcesFit", "Extender"}
 
-    def test_about_locks_alone_nobody_is_asked(self) -> None:
+    def test_extenders_are_not_called_if_all_victims_are_reservations(self) -> None:
         scheduler = Core(
             node("node-a", cpu="1"), configuration=with_extender(filterVerb="", preemptVerb="preempt")
         )
@@ -327,7 +327,7 @@ class TestVictims:
 
 @asynccontextmanager
 async def running(scheduler: Shell) -> AsyncIterator[None]:
-    """Run the decision loop beside the context."""
+    """Run the decision loop within the context."""
     async with scheduler.extenders:
         task = asyncio.create_task(scheduler.loop.run(scheduler.event_handlers))
         try:
@@ -340,9 +340,9 @@ async def running(scheduler: Shell) -> AsyncIterator[None]:
 
 
 async def until(condition: Any) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 -- what is waited for sets no event
+        while not condition():  # noqa: ASYNC110 -- the condition sets no event
             await asyncio.sleep(0.005)
 
 
@@ -352,7 +352,7 @@ class TestLoop:
         return Shell(node("node-a"), node("node-b"), configuration=configuration)
 
     def send(self, scheduler: Shell, name: str, requests: Json) -> None:
-        """Have a pod be created and seen, with its JSON."""
+        """Create a pod with its JSON, and deliver it by the watch."""
         plain = pod_json(name, requests=requests)
         scheduler.api.objects[pod_path(name)] = plain
         scheduler.event_handlers.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
@@ -360,7 +360,7 @@ class TestLoop:
     def node_of(self, scheduler: Shell, name: str) -> str:
         return str(scheduler.api.objects[pod_path(name)]["spec"]["nodeName"])
 
-    async def test_a_pod_goes_where_the_extender_lets_it(self, server: ScriptedServer) -> None:
+    async def test_a_pod_is_placed_on_a_node_that_the_extender_allows(self, server: ScriptedServer) -> None:
         server.plays(answers({"NodeNames": ["node-b"]}))
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
@@ -373,7 +373,9 @@ class TestLoop:
         assert asked.json["Pod"]["metadata"]["name"] == "web-0"
         assert scheduler.metric("scheduler_scheduling_algorithm_duration_seconds_count") == 2
 
-    async def test_a_lock_is_given_while_the_extender_is_silent(self, server: ScriptedServer) -> None:
+    async def test_a_reservation_becomes_active_while_the_extender_does_not_answer(
+        self, server: ScriptedServer
+    ) -> None:
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -384,7 +386,7 @@ class TestLoop:
             await server.close()
             await until(lambda: "FailedScheduling" in scheduler.recorder.reasons)
 
-    async def test_a_failure_is_told_as_one(self, server: ScriptedServer) -> None:
+    async def test_a_failure_is_reported_as_an_error(self, server: ScriptedServer) -> None:
         server.plays(answers("no", status=500))
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
@@ -413,7 +415,7 @@ class TestLoop:
         assert scheduler.api.asked == []
         assert server.asked[0].json["PodName"] == "web-0"
 
-    async def test_a_binding_that_the_extender_refuses_is_taken_back(self, server: ScriptedServer) -> None:
+    async def test_a_binding_that_the_extender_refuses_is_undone(self, server: ScriptedServer) -> None:
         server.plays(answers({"Error": "no device"}))
         scheduler = self.shell(server, filterVerb="", bindVerb="bind")
         self.send(scheduler, "web-0", WANTED)
@@ -422,7 +424,7 @@ class TestLoop:
 
         assert scheduler.used("node-a") + scheduler.used("node-b") == 0
 
-    async def test_a_binding_whose_answer_was_lost_is_looked_for(self, server: ScriptedServer) -> None:
+    async def test_a_binding_with_a_lost_response_is_looked_up(self, server: ScriptedServer) -> None:
         scheduler = self.shell(server, filterVerb="", bindVerb="bind", httpTimeout="100ms")
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -433,7 +435,7 @@ class TestLoop:
         assert scheduler.recorder.reasons == ["Scheduled"]
 
 
-def test_without_extenders_an_advice_is_never_looked_for() -> None:
+def test_without_extenders_there_is_no_consultation() -> None:
     scheduler = Core(node("node-a"))
     scheduler.add(pod("web-0", requests=WANTED))
     assert isinstance(scheduler.step(), AssumedPod)
@@ -443,7 +445,10 @@ class TestPreemption:
     async def outcome(
         self, server: ScriptedServer, answer: Any, status: int = 200, **fields: Any
     ) -> tuple[Json, list[str]]:
-        """Have a pod want the room of two nodes; gives its status, and which of the low pods are left."""
+        """Create a pod that needs the capacity of a full node.
+
+        Return its status and the remaining low pods.
+        """
         server.plays(answers(answer, status=status))
         settings = {"filterVerb": "", "preemptVerb": "preempt", "nodeCacheCapable": True, **fields}
         scheduler = Shell(
@@ -479,13 +484,13 @@ class TestPreemption:
             "node-b": {"Pods": [{"UID": "uid-low-b"}], "NumPDBViolations": 0},
         }
 
-    async def test_a_failure_leaves_everybody_where_he_is(self, server: ScriptedServer) -> None:
+    async def test_a_failure_evicts_no_pod(self, server: ScriptedServer) -> None:
         status, left = await self.outcome(server, "broken", status=500)
         assert left == ["low-a", "low-b"]
         (condition,) = status["conditions"]
         assert condition["reason"] == "Unschedulable"
         assert "preemption: failed preempt with extender at URL" in condition["message"]
 
-    async def test_the_failure_of_one_that_may_fail_is_passed_over(self, server: ScriptedServer) -> None:
+    async def test_the_failure_of_an_ignorable_extender_is_skipped(self, server: ScriptedServer) -> None:
         status, left = await self.outcome(server, "broken", status=500, ignorable=True)
         assert (status["nominatedNodeName"], left) == ("node-a", ["low-b"])

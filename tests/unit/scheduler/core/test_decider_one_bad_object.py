@@ -1,4 +1,4 @@
-"""Exceptions planted for one object: it is marked and tried again, others go on, and sums are right."""
+"""Faults injected for one object: it is marked and retried, others go on, and sums stay correct."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ from unit.scheduler.machinery import Core, Shell, pod_path, turns
 BAD = Key(NAMESPACE, "bad")
 EVERY = PodCountQuery((Choice(frozenset({NAMESPACE}), Selection(())),))
 
-# What is called in the midst of a change, by the name of the ledger's part and its method.
+# The functions that are called during a change, by the part of the ledger and its method.
 PARTS = (
     *("ownership.update", "ownership.remove", "groups.update", "groups.remove", "schedules.update"),
     *("schedules.remove", "quotas.update", "quotas.remove", "waiting_reservations.update"),
@@ -44,7 +44,7 @@ PARTS = (
 
 
 class Fed(Core):
-    """A core that is fed as by its watches: an object for which a sink fails is told of as unusable."""
+    """A core with events as from watches: an object with a failing handler is delivered again as unusable."""
 
     def __init__(self, *nodes: Any) -> None:
         self.isolation = Isolating()
@@ -66,7 +66,7 @@ class Fed(Core):
             self.check()
 
     def check(self) -> None:
-        """Compare all that is counted with what the ledger knows, entry by entry."""
+        """Compare all sums with the ledger, entry by entry."""
         columns = self.decider.columns
         for name, row in columns.row_of.items():
             held: dict[str, int] = {}
@@ -89,7 +89,7 @@ class Fed(Core):
 
 @contextmanager
 def planted(owner: Any, path: str, *, name: str = "bad", times: int = 10**6) -> Iterator[list[int]]:
-    """Have a method fail after its work for the object of a name, so often."""
+    """Make a method fail after its work for the object of a name, so many times."""
     *parents, method = path.split(".")
     part = attrgetter(".".join(parents))(owner) if parents else owner
     original: Callable[..., Any] = getattr(part, method)
@@ -117,7 +117,7 @@ def _name_of(argument: Any) -> str:
 
 @pytest.mark.parametrize("times", [1, 3, 10**6])
 @pytest.mark.parametrize("path", PARTS)
-def test_a_lock_for_which_a_part_of_the_ledger_fails_costs_no_other(path: str, times: int) -> None:
+def test_a_fault_in_a_part_of_the_ledger_for_one_reservation_affects_no_other(path: str, times: int) -> None:
     core = Fed(node("node-a", cpu="8"), node("node-b", cpu="8"))
     core.tell("a", owner="a")
     with planted(core.ledger, path, times=times):
@@ -141,7 +141,7 @@ def test_a_lock_for_which_a_part_of_the_ledger_fails_costs_no_other(path: str, t
     assert core.phases()["d"] is Phase.ACTIVE
 
 
-def test_a_lock_that_is_made_anew_holds_what_its_status_says() -> None:
+def test_a_rebuilt_reservation_holds_the_amounts_of_its_status() -> None:
     core = Fed(node("node-a", cpu="2"))
     core.tell("bad")
     core.steps()
@@ -156,7 +156,7 @@ def test_a_lock_that_is_made_anew_holds_what_its_status_says() -> None:
     assert isinstance(core.step(), Unschedulable)
 
 
-def test_a_lock_that_is_made_anew_takes_no_room_that_others_were_given() -> None:
+def test_a_rebuilt_reservation_takes_no_capacity_that_others_were_granted() -> None:
     core = Fed(node("node-a", cpu="1"))
     core.tell("bad", owner="b")
     core.steps()
@@ -177,7 +177,7 @@ def test_a_lock_that_is_made_anew_takes_no_room_that_others_were_given() -> None
     assert core.reserved() == 1000
 
 
-def test_a_lock_that_cannot_be_taken_in_waits_and_says_so() -> None:
+def test_a_reservation_that_cannot_be_processed_waits_and_reports_it() -> None:
     core = Fed(node("node-a", cpu="2"))
     with planted(core.ledger, "_edits.apply"), planted(core.ledger, "quotas.update"):
         core.tell("bad")
@@ -187,7 +187,7 @@ def test_a_lock_that_cannot_be_taken_in_waits_and_says_so() -> None:
     assert "event shop/bad: planted in quotas.update" in core.isolation.faults
 
 
-def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reservation_reports_a_failing_due_change(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="2"))
     core.tell("bad", ttlSeconds=60)
     core.steps()
@@ -216,7 +216,7 @@ def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(
+def test_a_reservation_for_which_a_plugin_fails_is_paused_and_equal_ones_are_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     core = Fed(node("node-a", cpu="8"))
@@ -245,7 +245,9 @@ def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(
     assert core.phases()["bad"] is Phase.ACTIVE
 
 
-def test_a_pod_whose_decision_fails_is_told_and_others_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_with_a_failing_decision_gets_the_error_and_others_are_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     core = Fed(node("node-a", cpu="8"))
     schedule = core.decider._cycle.schedule
 
@@ -264,10 +266,10 @@ def test_a_pod_whose_decision_fails_is_told_and_others_are_placed(monkeypatch: p
     assert core.isolation.faults == ["decision shop/bad: a plugin's bug"]
 
 
-def test_a_queueing_hint_that_fails_wakes_its_pod_and_is_told_of_it(
+def test_a_failing_queueing_hint_wakes_its_pod_and_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each event logged a traceback for each such pod."""
+    """Regression: each event logged a traceback for each such pod."""
     core = Fed(node("node-a", cpu="1"))
     core.add(pod("bad", requests={"cpu": "2"}))
     core.refuse()
@@ -288,7 +290,7 @@ def test_a_queueing_hint_that_fails_wakes_its_pod_and_is_told_of_it(
     assert sum(record.exc_info is not None for record in caplog.records) == 1
 
 
-def test_a_gate_that_fails_keeps_its_pod_and_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_gate_keeps_its_pod_gated_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="8"))
     gate = core.decider.profile.pre_enqueue[0]
     ask = gate.pre_enqueue
@@ -299,8 +301,8 @@ def test_a_gate_that_fails_keeps_its_pod_and_is_told_of_it(monkeypatch: pytest.M
     assert core.isolation.faults == ["gate shop/bad: division by zero"]
 
 
-def test_a_gate_that_fails_is_asked_again_without_any_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pod stayed gated until something happened to it, though the gate had failed once."""
+def test_a_failing_gate_is_called_again_without_any_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the pod stayed gated until its next event, although the gate had failed only once."""
     core = Fed(node("node-a", cpu="8"))
     gate = core.decider.profile.pre_enqueue[0]
     ask, failures = gate.pre_enqueue, iter((True, True))
@@ -316,7 +318,7 @@ def test_a_gate_that_fails_is_asked_again_without_any_event(monkeypatch: pytest.
     assert core.clock.now() == begun + 3
 
 
-def test_a_pod_that_goes_while_its_gate_fails_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_is_removed_while_its_gate_fails_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="8"))
     gate = core.decider.profile.pre_enqueue[0]
     monkeypatch.setattr(gate, "pre_enqueue", lambda _: 1 / 0)
@@ -328,10 +330,10 @@ def test_a_pod_that_goes_while_its_gate_fails_is_forgotten(monkeypatch: pytest.M
     assert len(core.isolation.faults) == 1
 
 
-def test_all_plugins_take_back_what_they_reserved_though_one_fails_to(
+def test_unreserve_is_called_for_all_plugins_even_if_one_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each try of such a pod logged a traceback."""
+    """Regression: each attempt of such a pod logged a traceback."""
     core = Fed(node("node-a", cpu="8"))
     core.tell("bad", owner="bad")
     core.steps()
@@ -382,8 +384,8 @@ def test_a_pod_for_which_an_index_fails_changes_no_sum(part: str) -> None:
     assert core.used() == 3000
 
 
-def test_a_waiting_pod_that_cannot_be_taken_in_says_so_and_is_placed_later() -> None:
-    """It had an event alone."""
+def test_a_waiting_pod_that_cannot_be_processed_gets_the_reason_and_is_placed_later() -> None:
+    """Regression: there was only an event."""
     core, bad = Fed(node("node-a", cpu="4")), pod("bad", requests={"cpu": "1"})
     core.event_handlers.pods.upsert(None, unusable(bad, "the operator failed"))
     assert "pod can't be read: the operator failed." in core.refuse().diagnosis.message
@@ -393,7 +395,7 @@ def test_a_waiting_pod_that_cannot_be_taken_in_says_so_and_is_placed_later() -> 
 
 
 class Plugin(Follower):
-    """Follows the nodes as plugins do, and fails for one that is named, after or before others."""
+    """A plugin that follows the nodes, and fails for the node of a name before or after other plugins."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -415,15 +417,15 @@ class Plugin(Follower):
 
 
 def sums(core: Core) -> list[Any]:
-    """Return what is counted of each node."""
+    """Return the sums of each node."""
     columns, cache = core.decider.columns, core.cache
     rows = {name: columns.requested[row].tolist() for name, row in sorted(columns.row_of.items())}
     counts = {name: int(cache.neighbours(EVERY)[row]) for name, row in sorted(columns.row_of.items())}
     return [rows, counts, [each.name for each in columns.nodes]]
 
 
-def test_a_node_for_which_a_plugin_fails_is_as_it_was_and_is_taken_in_later() -> None:
-    """Its pods were never counted, as it was known by then."""
+def test_a_node_for_which_a_plugin_fails_is_unchanged_and_is_processed_later() -> None:
+    """Regression: its pods were never counted, as the node counted as known by then."""
     core = Fed(node("node-a", cpu="4"))
     first, last = Plugin(), Plugin()
     core.cache.follow(first)
@@ -450,7 +452,7 @@ def test_a_node_for_which_a_plugin_fails_is_as_it_was_and_is_taken_in_later() ->
     assert core.decider.columns.nodes[1].allocatable["cpu"] == 4000
 
 
-def test_a_node_that_can_only_half_be_taken_away_ends_the_process() -> None:
+def test_a_node_that_can_only_be_removed_in_part_ends_the_process() -> None:
     core, plugin = Fed(node("node-a"), node("bad")), Plugin()
     core.cache.follow(plugin)
     plugin.name = "bad"
@@ -459,7 +461,7 @@ def test_a_node_that_can_only_half_be_taken_away_ends_the_process() -> None:
 
 
 @pytest.mark.parametrize("part", ["images.drop", "reserve_pods._count", "pod_counts.count"])
-def test_a_node_that_cannot_be_taken_away_stays_as_it_was(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_be_removed_stays_as_it_was(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="4"), node("node-b", cpu="4"))
     core.add(pod("a", node_name="node-a", requests={"cpu": "1"}))
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "main"}]}}
@@ -477,7 +479,7 @@ def test_a_node_that_cannot_be_taken_away_stays_as_it_was(part: str, monkeypatch
     assert list(core.decider.columns.row_of) == ["node-b"]
 
 
-def test_a_part_that_fails_is_left_out_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_part_of_a_step_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="8"))
     calls: list[float] = []
 
@@ -497,7 +499,7 @@ def test_a_part_that_fails_is_left_out_for_a_while(monkeypatch: pytest.MonkeyPat
     assert len(calls) == 2
 
 
-async def test_a_status_that_cannot_be_rendered_keeps_no_other_from_being_written(
+async def test_a_status_that_cannot_be_rendered_does_not_block_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = Shell(node("node-a", cpu="8"))
@@ -512,7 +514,7 @@ async def test_a_status_that_cannot_be_rendered_keeps_no_other_from_being_writte
     assert shell.isolation.faults == ["status shop/bad: division by zero"]
 
 
-async def test_a_binding_that_fails_by_a_fault_gives_the_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_during_a_binding_returns_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell(node("node-a", cpu="1"))
     stored = shell.store_pod("bad", requests={"cpu": "1"})
 
@@ -539,8 +541,8 @@ PARTS_OF_A_STEP = (
 
 
 @pytest.mark.parametrize("path", PARTS_OF_A_STEP)
-def test_a_step_goes_on_without_a_part_that_fails(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some of them ended the process, and of others the loop came back again and again at once."""
+def test_a_step_goes_on_without_a_failing_part(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: some faults ended the process. After others the loop ran again and again at once."""
     core = Fed(node("node-a", cpu="8"))
     core.tell("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600, mayMove={"maxPods": 1})
     core.steps()
@@ -572,7 +574,7 @@ def test_a_step_goes_on_without_a_part_that_fails(path: str, monkeypatch: pytest
     assert core.phases()["a"] in {Phase.ACTIVE, Phase.EXPIRED}
 
 
-def test_a_pod_whose_place_in_the_queue_cannot_be_told_stands_by_its_priority(
+def test_a_pod_with_a_failing_sort_key_is_sorted_by_its_priority(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     core = Fed(node("node-a", cpu="8"))
@@ -589,7 +591,7 @@ def test_a_pod_whose_place_in_the_queue_cannot_be_told_stands_by_its_priority(
     assert {fault.partition(":")[0] for fault in core.isolation.faults} == {"sort shop/bad", "sort shop/odd"}
 
 
-async def test_a_decision_that_cannot_be_shown_keeps_no_other_from_being_made(
+async def test_a_decision_that_cannot_be_recorded_does_not_block_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = Shell(node("node-a", cpu="8"))
@@ -606,10 +608,10 @@ async def test_a_decision_that_cannot_be_shown_keeps_no_other_from_being_made(
     "path", ["decider.rejected", "ledger.placement.settle_unseen", "queue.back_off", "cache.forget"]
 )
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_binding_whose_end_cannot_be_taken_in_is_undone_later(
+async def test_a_failed_binding_is_undone_later_if_undoing_it_fails(
     path: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its room stayed taken, and the pod in flight, until the next process."""
+    """Regression: the capacity stayed in use, and the pod in flight, until the next process."""
     shell = Shell(node("node-a", cpu="1"))
     shell.isolation.pause = 0.0
     stored = shell.store_pod("bad", requests={"cpu": "1"})
@@ -640,8 +642,8 @@ async def test_a_binding_whose_end_cannot_be_taken_in_is_undone_later(
     assert shell.place().pod.uid == stored.uid
 
 
-async def test_a_binding_that_cannot_be_taken_in_is_taken_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lock stayed claimed until the next process, if the watch was faster than the answer."""
+async def test_a_binding_that_cannot_be_processed_is_processed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the reservation stayed claimed until a restart if the watch preceded the response."""
     shell = Shell(node("node-a", cpu="1"))
     shell.isolation.pause = 0.0
     shell.store_reservation("bad", owner="bad")
@@ -657,7 +659,7 @@ async def test_a_binding_that_cannot_be_taken_in_is_taken_in_later(monkeypatch: 
 
 
 def test_a_pod_that_cannot_be_queued_is_queued_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was in the queue, and in no place there."""
+    """Regression: the pod was known to the queue, but in none of its parts."""
     core, bad = Fed(node("node-a", cpu="4")), pod("bad")
     with monkeypatch.context() as patch:
         patch.setattr(core.queue, "_on_enqueue", lambda *_: 1 / 0)
@@ -671,7 +673,7 @@ def test_a_pod_that_cannot_be_queued_is_queued_later(monkeypatch: pytest.MonkeyP
     "part", ["cache.assume", "ledger.holdings.hold", "ledger.records.commit", "ledger.records.note"]
 )
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_decision_that_fails_midway_leaves_its_pod_nowhere_and_its_lock_active(
+def test_a_decision_that_fails_midway_leaves_its_pod_unplaced_and_its_reservation_active(
     part: str, times: int
 ) -> None:
     core = Fed(node("node-a", cpu="1"))

@@ -1,4 +1,4 @@
-"""What an edit of spec.priority changes: the order in line, and what others may take."""
+"""Edits of spec.priority: the order of the queue, and preemption by others."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from unit.scheduler.machinery import Core
 
 
 def fill(core: Core, cpu: str) -> None:
-    """Have a pod be bound that no lock of these tests may preempt."""
+    """Bind a pod that no reservation of these tests may preempt."""
     core.add(assigned_to(pod("resident", requests={"cpu": cpu}, priority=1000), "node-a"))
 
 
-def test_a_lock_in_a_long_line_stands_where_its_new_priority_belongs() -> None:
-    """It went on to stand in the queue of its former priority, and got room that was another's."""
+def test_a_reservation_in_a_long_queue_moves_to_the_position_of_its_new_priority() -> None:
+    """Regression: it stayed in the queue of its former priority, and got capacity of another reservation."""
     core = Core(node("node-a", cpu="1"))
     for number in range(RESERVATIONS_A_STEP):
         core.reservation(f"large-{number}", resources={"cpu": "2"}, priority=20, ttlSeconds=600 + number)
@@ -31,8 +31,8 @@ def test_a_lock_in_a_long_line_stands_where_its_new_priority_belongs() -> None:
     assert (first.phase, second.phase) == (Phase.PENDING, Phase.ACTIVE)
 
 
-def test_places_in_line_follow_an_edited_priority() -> None:
-    """A lock that was refused for the same reason as before kept the place that it had been told."""
+def test_positions_in_the_queue_follow_an_edited_priority() -> None:
+    """Regression: a reservation that was refused for the same reason again kept its position."""
     core = Core(node("node-a", cpu="1"))
     fill(core, "1")
     entries = [core.reservation(name, created=core.clock.now(), pendingDeadlineSeconds=3600) for name in "ab"]
@@ -55,8 +55,8 @@ def test_places_in_line_follow_an_edited_priority() -> None:
     ]
 
 
-def test_a_pod_may_preempt_a_lock_whose_priority_was_lowered() -> None:
-    """Nobody told the pod: it waited for five minutes."""
+def test_a_pod_may_preempt_a_reservation_after_its_priority_was_lowered() -> None:
+    """Regression: no event woke the pod, which waited for five minutes."""
     core = Core(node("node-a", cpu="1"))
     entry = core.reservation(priority=10, owner="another")
     core.add(pod(priority=5))
@@ -68,8 +68,8 @@ def test_a_pod_may_preempt_a_lock_whose_priority_was_lowered() -> None:
     assert (entry.phase, entry.reason) == (Phase.PENDING, PREEMPTED)
 
 
-def test_a_pod_may_preempt_a_lock_whose_quota_allows_a_lower_priority_now() -> None:
-    """The priority that counts fell with the quota's maxPriority, and the pod that waited was not tried."""
+def test_a_pod_may_preempt_a_reservation_after_its_quota_lowered_its_priority() -> None:
+    """Regression: the effective priority fell with the quota's maxPriority, but the pod was not retried."""
     core = Core(node("node-a", cpu="1"))
     entry = core.reservation(priority=10, owner="another")
     core.add(pod(priority=5))
@@ -81,8 +81,8 @@ def test_a_pod_may_preempt_a_lock_whose_quota_allows_a_lower_priority_now() -> N
     assert (entry.phase, entry.reason) == (Phase.PENDING, PREEMPTED)
 
 
-def test_a_lock_may_preempt_one_of_another_namespace_whose_quota_allows_a_lower_priority_now() -> None:
-    """The lock that waited was not tried until room came free; an operator that started had it preempt."""
+def test_a_reservation_may_preempt_one_after_the_quota_of_that_namespace_lowered_its_priority() -> None:
+    """Regression: it was not retried until capacity came free. A restarted operator had it preempt."""
     core = Core(node("node-a", cpu="1"))
     entry = core.reservation(priority=10, owner="another")
     core.step()
@@ -100,8 +100,8 @@ def test_a_lock_may_preempt_one_of_another_namespace_whose_quota_allows_a_lower_
     assert core.ledger.entries[other.key].phase is Phase.ACTIVE
 
 
-def test_a_lock_may_preempt_a_lock_whose_priority_was_lowered() -> None:
-    """It was tried again when anything else came free."""
+def test_a_reservation_may_preempt_one_after_its_priority_was_lowered() -> None:
+    """Regression: it was only retried when other capacity came free."""
     core = Core(node("node-a", cpu="1"))
     low = core.reservation("low", priority=10)
     high = core.reservation(
@@ -116,8 +116,8 @@ def test_a_lock_may_preempt_a_lock_whose_priority_was_lowered() -> None:
     assert (low.phase, high.phase) == (Phase.PENDING, Phase.ACTIVE)
 
 
-def test_what_is_kept_for_a_lock_whose_priority_was_lowered_is_for_those_above_it_at_once() -> None:
-    """The earmark kept the former priority until the next look for whom to keep room."""
+def test_an_earmark_follows_a_lowered_priority_at_once() -> None:
+    """Regression: the earmark kept the former priority until the next turn of the backfill."""
     core = Core(node("node-a", cpu="2"))
     fill(core, "1")
     ask: dict[str, Any] = {"resources": {"cpu": "2"}, "pendingDeadlineSeconds": 3600, "owner": "large"}

@@ -1,4 +1,4 @@
-"""Bugs of the decision loop that were found once, each with its story."""
+"""Former bugs of the decision loop, each with its description."""
 
 import pytest
 
@@ -14,9 +14,10 @@ from tidelock.scheduler.informers.event_handlers import ObjectEventHandler
 from unit.scheduler.machinery import HELD, Core
 
 
-def test_a_pod_that_was_just_bound_is_not_scheduled_again() -> None:
-    """An older version of a pod, still unbound, came after the answer to its binding: the pod was placed anew
-    on another node, and its room on the first one given to others.
+def test_a_bound_pod_is_not_scheduled_again_after_a_late_event() -> None:
+    """An older version of a pod, still unbound, came after the response to its binding.
+
+    The pod was placed on another node, and its capacity on the first one was given to others.
     """
     core = Core(node("node-a"), node("node-b"))
     core.add(pod())
@@ -26,9 +27,10 @@ def test_a_pod_that_was_just_bound_is_not_scheduled_again() -> None:
     assert core.used("node-a") == 1000
 
 
-def test_a_claim_ends_when_another_has_bound_the_pod_and_it_is_leaving() -> None:
-    """A pod that was bound by another scheduler and deleted at once is no owner; as it was bound, the failed
-    binding gave its lock back to nobody: the lock stayed Bound for ever.
+def test_a_claim_ends_when_another_scheduler_has_bound_the_pod_and_it_is_terminating() -> None:
+    """A pod that another scheduler bound and a user deleted at once is no owner.
+
+    As it was bound, the failed binding did not return its reservation, which stayed Bound for ever.
     """
     core = Core(node("node-a"))
     entry = core.reservation()
@@ -40,8 +42,8 @@ def test_a_claim_ends_when_another_has_bound_the_pod_and_it_is_leaving() -> None
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_leaving_pod_that_takes_a_locks_room_violates_it() -> None:
-    """Only pods that stay were looked at, though the room of a leaving one is taken as well."""
+def test_a_terminating_pod_that_takes_reserved_capacity_violates_the_reservation() -> None:
+    """Only pods that stay were checked, although a terminating pod uses capacity too."""
     core = Core(node("node-a", cpu="2"))
     entry = core.reservation(resources={"cpu": "2"})
     core.step()
@@ -49,9 +51,10 @@ def test_a_leaving_pod_that_takes_a_locks_room_violates_it() -> None:
     assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.VIOLATED)
 
 
-def test_a_lock_moves_to_another_node_or_not_at_all() -> None:
-    """On a node that was not ready but bore no taint the lock found its own room again, as the best of all:
-    it had "moved", and never tried again.
+def test_a_reservation_moves_to_another_node_or_not_at_all() -> None:
+    """A reservation on a node that was not ready but had no taint found its own capacity as the best again.
+
+    It counted as moved then, and was never tried again.
     """
     core = Core(node("node-a"))
     entry = core.reservation()
@@ -68,8 +71,8 @@ def test_a_lock_moves_to_another_node_or_not_at_all() -> None:
     assert (entry.node, entry.reason, entry.moving) == ("node-b", reasons.MOVED, False)
 
 
-def test_a_higher_priority_overtakes_the_rest_of_a_long_line() -> None:
-    """Locks that came while a line was being worked off were put at its end."""
+def test_a_higher_priority_overtakes_the_rest_of_a_long_queue() -> None:
+    """Reservations that arrived while a long queue was being processed were put at its end."""
     core = Core(node("node-a", cpu=str(RESERVATIONS_A_STEP + 1)))
     *_, last = [
         core.reservation(f"lock-{number:02}", owner="nobody") for number in range(RESERVATIONS_A_STEP + 1)
@@ -91,8 +94,8 @@ def test_a_pod_that_waits_for_hours_does_not_end_the_loop() -> None:
     assert waiting.due == core.clock.now() + MAX_BACKOFF
 
 
-def test_a_pod_that_is_gated_anew_is_not_woken() -> None:
-    """It stayed among the unschedulable ones, which are all tried when room comes free."""
+def test_a_pod_that_is_gated_again_is_not_woken() -> None:
+    """It stayed among the unschedulable pods, which are all tried when capacity comes free."""
     core = Core(node("node-a"))
     core.add(pod(requests={"cpu": "5"}))
     core.refuse()
@@ -102,17 +105,18 @@ def test_a_pod_that_is_gated_anew_is_not_woken() -> None:
     assert core.queue.counts()[QueueName.GATED] == 1
 
 
-def test_a_pod_that_asks_for_more_than_64_bits_hold_fits_nowhere() -> None:
-    """Two requests that are quantities add up to one that no column holds: the loop ended."""
+def test_a_pod_with_requests_of_more_than_64_bits_fits_no_node() -> None:
+    """Two requests that are valid quantities add up to one that no column can hold. The loop ended."""
     huge = {"name": "huge", "resources": {"requests": {"memory": "5Ei"}}}
     core = Core(node("node-a"))
     core.add(pod(containers=[huge, huge | {"name": "other"}]))
     assert "1 Insufficient memory" in core.refuse().diagnosis.message
 
 
-def test_pods_of_any_size_bound_by_others_do_not_end_the_feed_or_wrap_around() -> None:
-    """The same for a pod that was bound directly, and for the sum of many: it turned negative, so that the
-    node looked empty.
+def test_huge_pods_of_other_schedulers_neither_end_the_event_handlers_nor_overflow_a_sum() -> None:
+    """As above for a pod that was bound directly, and for the sum of many pods.
+
+    The sum became negative, so the node seemed to be empty.
     """
     huge = {"name": "huge", "resources": {"requests": {"memory": "5Ei", "cpu": "9P"}}}
     core = Core(node("node-a"))
@@ -122,9 +126,10 @@ def test_pods_of_any_size_bound_by_others_do_not_end_the_feed_or_wrap_around() -
     assert core.used(resource="memory") > 0
 
 
-def test_a_resize_that_scoring_alone_sees_is_counted() -> None:
-    """A container that keeps its old size while it shrinks requests as much as before, but weighs less in
-    scoring: the difference stayed on the node when the pod was gone.
+def test_a_resize_that_only_affects_scoring_is_counted() -> None:
+    """A container that keeps its old size while it shrinks has the same requests, but counts less in scoring.
+
+    The difference stayed on the node when the pod was gone.
     """
     before = pod(node_name="node-a", requests={"cpu": "2"})
     shrinking = pod_json(node_name="node-a", requests={"cpu": "1"})
@@ -138,9 +143,10 @@ def test_a_resize_that_scoring_alone_sees_is_counted() -> None:
     assert core.decider.columns.nonzero[0].tolist() == [0, 0]
 
 
-def test_an_annotation_for_pods_does_not_keep_a_lock_from_its_room() -> None:
-    """The pod that stands in for a lock took over its annotations: a Reservation that was annotated with
-    require-reservation required one itself.
+def test_annotations_for_pods_do_not_apply_to_a_reservation() -> None:
+    """The reserve pod took over the annotations of its Reservation.
+
+    A Reservation with the annotation require-reservation required one itself.
     """
     core = Core(node("node-a"))
     entry = core.reservation(annotations={"tidelock.dev/require-reservation": "true"})
@@ -148,9 +154,10 @@ def test_an_annotation_for_pods_does_not_keep_a_lock_from_its_room() -> None:
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_lock_is_not_ended_by_an_earlier_pod_that_is_gone() -> None:
-    """A pod had been deleted and a lock for the next of its name created, but the watch of pods was behind:
-    the lock was taken for one whose owner is bound, and its object deleted.
+def test_an_earlier_pod_that_is_gone_does_not_end_a_reservation() -> None:
+    """A pod was deleted and a reservation for the next one of its name created, but the watch was behind.
+
+    The owner seemed to be bound already, so the reservation ended and its object was deleted.
     """
     core = Core(node("node-a", cpu="1"))
     earlier = pod(uid="uid-1", node_name="node-a")
@@ -170,8 +177,8 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("leaving", [True, False])
-def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leaving: bool) -> None:
-    """The same with a watch that was so far behind that it told of the earlier pod's binding too."""
+def test_a_late_binding_of_an_earlier_pod_does_not_end_a_reservation(leaving: bool) -> None:
+    """As above, with a watch so far behind that it also reports the binding of the earlier pod."""
     core = Core(node("node-a", cpu="2"))
     entry = core.reservation()
     core.step()
@@ -183,10 +190,13 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leavin
 
 
 @pytest.mark.parametrize("claims", ["uid-lock", "uid-other,uid-lock"])
-def test_an_owner_that_was_bound_right_before_a_crash_and_deleted_consumes_its_lock(claims: str) -> None:
-    """The operator bound the owner and crashed, and the owner was deleted before the next one was there. As
-    it was leaving by then it counted as an earlier pod of that name, which took room from its own lock: that
-    said Violated until the pod ended, and then held the room for nobody.
+def test_an_owner_that_was_bound_right_before_a_crash_and_deleted_consumes_its_reservation(
+    claims: str,
+) -> None:
+    """The operator bound the owner and crashed, and the owner was deleted before the next process started.
+
+    As it was terminating, it counted as an earlier pod of that name that took capacity from its own
+    reservation. The reservation was Violated until the pod ended, and then held capacity without an owner.
     """
     leaving = pod(node_name="node-a", annotations={CLAIMED_RESERVATIONS: claims}, deleted=True)
     core = Core(node("node-a", cpu="1"), listed=False)
@@ -199,8 +209,8 @@ def test_an_owner_that_was_bound_right_before_a_crash_and_deleted_consumes_its_l
     assert (entry.phase, entry.violation) == (Phase.CONSUMED, "")
 
 
-def test_an_owner_whose_end_is_told_before_its_binding_consumes_its_lock() -> None:
-    """The same with a watch that had a gap, in which the pod was bound and deleted."""
+def test_an_owner_consumes_its_reservation_if_its_deletion_arrives_before_its_binding() -> None:
+    """As above, with a watch that had a gap in which the pod was bound and deleted."""
     leaving = pod(node_name="node-a", annotations={CLAIMED_RESERVATIONS: "uid-lock"}, deleted=True)
     core = Core(node("node-a", cpu="1"))
     entry = core.reservation()
@@ -211,8 +221,8 @@ def test_an_owner_whose_end_is_told_before_its_binding_consumes_its_lock() -> No
 
 
 @pytest.mark.parametrize("claims", ["", "uid-lock-before"])
-def test_an_earlier_pod_of_the_name_that_is_leaving_leaves_the_lock_to_the_next(claims: str) -> None:
-    """The earlier pod of a StatefulSet takes its time, and maybe had a lock of this name too."""
+def test_a_terminating_earlier_pod_of_the_name_leaves_the_reservation_to_the_next_one(claims: str) -> None:
+    """The earlier pod of a StatefulSet ends slowly, and may have had a reservation of this name too."""
     leaving = pod(uid="uid-1", node_name="node-a", annotations={CLAIMED_RESERVATIONS: claims}, deleted=True)
     core = Core(node("node-a", cpu="2"), listed=False)
     core.add(leaving)
@@ -228,9 +238,10 @@ def test_an_earlier_pod_of_the_name_that_is_leaving_leaves_the_lock_to_the_next(
     assert entry.phase is Phase.CONSUMED
 
 
-def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:
-    """The API server, asked whether the owner of a lock is bound, said that it is leaving; before that answer
-    came, the watch told that it is gone. The answer put it on its node again, whose room it took for ever.
+def test_an_answer_does_not_restore_a_pod_that_is_gone() -> None:
+    """The API server reported the owner as terminating, but the watch reported its end before that answer.
+
+    The answer put the pod on its node again, where it used capacity for ever.
     """
     core = Core(node("node-a"))
     core.reservation()
@@ -240,10 +251,11 @@ def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:
     assert core.used() == 0
 
 
-def test_a_watch_that_is_behind_does_not_bring_a_pod_back_that_is_gone() -> None:
-    """The API server, asked whether the owner of a lock is bound, said that it is gone, and its room was
-    given to a lock. Then the watch told how the pod was asked to end: the lock was violated by it, and the
-    room went to others until the watch told of the end as well.
+def test_a_late_event_does_not_restore_a_pod_that_is_gone() -> None:
+    """The API server reported the owner as gone, and its capacity was given to a reservation.
+
+    Then the watch reported the pod as terminating. The reservation was violated by it, and its capacity went
+    to others until the watch reported the end too.
     """
     core = Core(node("node-a", cpu="1"))
     core.add(pod(node_name="node-a"))
@@ -259,7 +271,7 @@ def test_a_watch_that_is_behind_does_not_bring_a_pod_back_that_is_gone() -> None
     assert core.event_handlers.gone == set()
 
 
-def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
+def test_a_reservation_is_consumed_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     core = Core(node("node-a"))
     core.add(*(pod(name, node_name="node-a") for name in ("web-0", "web-1")))
     entry = core.reservation(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
@@ -269,9 +281,11 @@ def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     assert (entry.phase, entry.bound_pod) == (Phase.CONSUMED, BoundPod(name="web-1", uid="uid-web-1"))
 
 
-def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
-    """Owners may be edited until Active is written. Nothing told those that they were changed to: a pod that
-    had been refused for the lock, or gated until one is active, waited on beside its own lock.
+def test_a_pod_that_becomes_the_owner_of_an_active_reservation_is_woken() -> None:
+    """Owners may be edited until Active is written.
+
+    No event woke the new owners. A pod that had been refused, or gated until a reservation is active, waited
+    on beside its own reservation.
     """
     core = Core(node("node-a", cpu="1"))
     core.reservation(owner="web-1")
@@ -282,10 +296,11 @@ def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
     assert core.place().pod.meta.name == "web-0"
 
 
-def test_a_pod_that_left_its_room_to_a_lock_is_woken_when_that_goes() -> None:
-    """A nominated lock kept its room as a pod would, so NodeResourcesFit refused another. Nobody told it when
-    the lock came to hold the room, and when it gave that back, only those were woken whom Reservation had
-    refused: the pod waited on beside an empty node.
+def test_a_pod_that_yielded_to_a_nominated_reservation_is_woken_when_that_is_removed() -> None:
+    """A nominated reservation kept its capacity as a pod would, so NodeResourcesFit refused another pod.
+
+    The pod got no event when the reservation held the capacity. When the reservation returned it, only pods
+    that the Reservation plugin had refused were woken. The pod waited on beside an empty node.
     """
     core = Core(node("node-a", cpu="2"))
     weak = core.reservation("weak", owner="nobody", resources={"cpu": "2"})
@@ -301,9 +316,10 @@ def test_a_pod_that_left_its_room_to_a_lock_is_woken_when_that_goes() -> None:
     assert core.place().node_name == "node-a"
 
 
-def test_a_pod_is_woken_when_the_owner_of_two_locks_takes_less_than_both_held() -> None:
-    """Each lock was compared with the owner alone, which was as large as one of them: that the other's room
-    came free was told to nobody, and a pod that it was enough for waited on.
+def test_a_pod_is_woken_when_the_owner_of_two_reservations_uses_less_than_both() -> None:
+    """Each reservation was compared with the owner alone, which was as large as one of them.
+
+    The capacity of the other one came free without an event, and a pod that fits in it waited on.
     """
     core = Core(node("node-a", cpu="3"))
     for name in ("first", "second"):
@@ -318,9 +334,11 @@ def test_a_pod_is_woken_when_the_owner_of_two_locks_takes_less_than_both_held() 
     assert core.place().pod.meta.name == "large"
 
 
-def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
-    """Only room that came free had a lock be tried again: one whose template names a claim that appeared
-    later waited until its deadline.
+def test_a_reservation_that_waits_for_a_volume_claim_is_tried_when_the_claim_appears() -> None:
+    """Reservations were only retried when capacity came free.
+
+    A reservation with a template that names a claim waited until its deadline, although the claim had
+    appeared.
     """
     core = Core(node("node-a"))
     claims = ObjectEventHandler(
@@ -340,8 +358,8 @@ def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_pod_whose_older_namesake_is_removed_late_is_still_found() -> None:
-    """The removal of the second of two pods with one name ended the feed."""
+def test_two_pods_of_one_name_can_be_removed_in_any_order() -> None:
+    """The removal of the second of two pods with one name ended the event handlers."""
     core = Core(node("node-a"))
     older, newer = (pod(uid=uid, node_name="node-a") for uid in ("uid-1", "uid-2"))
     core.add(older, newer)
@@ -350,10 +368,12 @@ def test_a_pod_whose_older_namesake_is_removed_late_is_still_found() -> None:
     assert core.used() == 0
 
 
-def test_nothing_is_kept_beside_an_owner_on_a_node_that_is_gone() -> None:
-    """An operator started while the owner of a lock was bound to a node that had gone. It kept the rest of
-    the lock's amounts there until the API server had answered. The node came back meanwhile, without the
-    rest, and gave it back: it had -2 CPU reserved, so 2 CPU were promised twice.
+def test_nothing_is_reserved_beside_an_owner_on_a_node_that_is_gone() -> None:
+    """An operator started while the owner of a reservation was bound to a node that had gone.
+
+    It kept the rest of the reserved amounts there until the API server had answered. The node came back in
+    the meantime without the rest, which was then returned. The node had -2 CPU reserved, so 2 CPU were
+    granted twice.
     """
     core = Core(node("node-a"), listed=False)
     elsewhere = HELD | {"nodeName": "node-b", "nodeUID": "uid-node-b", "resources": {"cpu": "3"}}
@@ -367,9 +387,11 @@ def test_nothing_is_kept_beside_an_owner_on_a_node_that_is_gone() -> None:
     assert columns.named(columns.reserved[columns.row_of["node-b"]]) == {}
 
 
-def test_a_lock_that_was_refused_more_amounts_is_tried_again_when_it_may_move() -> None:
-    """A lock that grew beyond its node was refused, as one that grows stays where it is. Then its node was
-    not ready for long, so it might move; but it was in line already, and waited until something was freed.
+def test_a_reservation_that_could_not_grow_is_retried_when_it_may_move() -> None:
+    """A reservation that grew beyond its node was refused, as a growing reservation stays on its node.
+
+    Then its node was not ready for long, so it was free to move. It was in the queue already, and waited
+    there until capacity came free.
     """
     core = Core(node("node-a", cpu="2"))
     entry = core.reservation()

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 -- a plugin is given all that the framework gives to any
+# ruff: noqa: ARG002 -- a plugin has all parameters of its extension point
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ def reports(core: Core, **fields: Any) -> dict[str, NodeReport]:
     }
 
 
-def test_every_filter_has_its_say_about_a_node() -> None:
+def test_the_report_of_a_node_has_the_rejections_of_all_filters() -> None:
     core = Core(node("a", cpu="1", cordoned=True, taints=["gpu=yes:NoSchedule"]))
     (told,) = reports(core, requests={"cpu": "2"}).values()
 
@@ -40,7 +40,7 @@ def test_every_filter_has_its_say_about_a_node() -> None:
     assert told.total == 0
 
 
-def test_a_lock_that_is_in_the_way_is_named() -> None:
+def test_a_reservation_in_the_way_is_named() -> None:
     core = Core(node("a", cpu="4"))
     core.reservation("other", resources={"cpu": "3"}, owner="other")
     core.step()
@@ -51,7 +51,7 @@ def test_a_lock_that_is_in_the_way_is_named() -> None:
     ]
 
 
-def test_nodes_that_fit_come_first_and_the_best_of_them_at_the_head() -> None:
+def test_nodes_that_fit_come_first_in_the_order_of_their_scores() -> None:
     core = Core(node("small", cpu="2"), node("a", cpu="1"), node("large", cpu="8"))
 
     told = reports(core, requests={"cpu": "2"})
@@ -62,7 +62,7 @@ def test_nodes_that_fit_come_first_and_the_best_of_them_at_the_head() -> None:
     assert set(told["large"].points) == set(told["small"].points) >= {"NodeResourcesFit"}
 
 
-def test_the_owners_lock_is_no_objection_and_gives_the_points() -> None:
+def test_the_reservation_of_an_owner_is_no_rejection_and_adds_to_its_score() -> None:
     core = Core(node("a", cpu="2"), node("b", cpu="8"))
     core.reservation("mine", resources={"cpu": "2"}, owner="web-0", nodeName="a")
     core.step()
@@ -74,7 +74,7 @@ def test_the_owners_lock_is_no_objection_and_gives_the_points() -> None:
     assert told["b"].points["Reservation"] == 0
 
 
-def test_a_lock_does_not_stand_in_its_own_way() -> None:
+def test_a_reservation_is_not_rejected_because_of_itself() -> None:
     core = Core(node("a", cpu="2"))
     entry = core.reservation("mine", resources={"cpu": "2"})
     core.step()
@@ -88,7 +88,7 @@ def test_a_lock_does_not_stand_in_its_own_way() -> None:
     assert [each.plugin for each in without.rejections] == ["Reservation"]
 
 
-def test_a_pod_that_is_refused_before_all_nodes_is_refused_by_each() -> None:
+def test_a_pod_that_prefilter_refuses_is_refused_by_each_node() -> None:
     core = Core(node("a"), node("b"))
     claim = {"name": "gone", "persistentVolumeClaim": {"claimName": "gone"}}
 
@@ -100,7 +100,7 @@ def test_a_pod_that_is_refused_before_all_nodes_is_refused_by_each() -> None:
     assert list(told) == ["a", "b"]
 
 
-def test_room_that_is_being_made_for_another_is_an_objection() -> None:
+def test_capacity_that_is_being_freed_for_another_pod_is_a_rejection() -> None:
     core = Core(node("a", cpu="2"))
     core.add(pod("low", requests={"cpu": "2"}, node_name="a", priority=-10))
     core.add(pod("high", requests={"cpu": "2"}, priority=10))
@@ -113,7 +113,7 @@ def test_room_that_is_being_made_for_another_is_an_objection() -> None:
     assert told.rejections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
 
 
-def test_nothing_is_decided() -> None:
+def test_an_explanation_changes_nothing() -> None:
     core = Core(node("a", cpu="2"))
     core.reservation("mine", resources={"cpu": "1"}, owner="web-0")
     core.step()
@@ -126,7 +126,7 @@ def test_nothing_is_decided() -> None:
 
 
 def test_a_reservation_that_grows_stays_on_its_node() -> None:
-    """The decision pins it there, and `why` said that it fits on another node."""
+    """Regression: the decision pins it to its node, but `why` reported that it fits on another one."""
     core = Core(node("node-a", cpu="2"), node("node-b", cpu="1"))
     entry = core.reservation("mine", resources={"cpu": "2"}, nodeName=None, owner="nobody")
     core.step()
@@ -144,7 +144,7 @@ def test_a_reservation_that_grows_stays_on_its_node() -> None:
 
 
 def test_a_pod_with_a_deadline_fits_beside_a_window() -> None:
-    """The decision places it before the window begins, and `why` said that cpu is insufficient."""
+    """Regression: the decision places it before the window, but `why` reported that CPU is insufficient."""
     core = Core(node("node-a", cpu="4"))
     begins = format_instant(core.clock.now() + 3600)
     core.reservation("later", startAt=begins, resources={"cpu": "3"}, ttlSeconds=600, owner="nobody")
@@ -163,7 +163,7 @@ def test_a_pod_with_a_deadline_fits_beside_a_window() -> None:
 
 
 class OnlyNodeA(PreFilter, Filter):
-    """Narrows a pod to node-a before any filter runs."""
+    """A plugin that narrows a pod to node-a before any filter runs."""
 
     name = "OnlyNodeA"
 
@@ -180,8 +180,8 @@ class OnlyNodeA(PreFilter, Filter):
         return ("node(s) are not node-a",)
 
 
-def test_a_plugin_that_narrows_the_nodes_rules_the_others_out() -> None:
-    """The decision heeds `allowed`, and `why` called the other nodes fit."""
+def test_a_plugin_that_narrows_the_nodes_rejects_the_others() -> None:
+    """Regression: the decision follows `allowed`, but `why` reported that the other nodes fit."""
     core = Core(node("node-a", cpu="2"), node("node-b", cpu="8"))
     plugin = OnlyNodeA(Handle(core.ledger.plugin_view, core.cache), {})
     profile = core.decider.profile
@@ -199,14 +199,14 @@ def test_a_plugin_that_narrows_the_nodes_rules_the_others_out() -> None:
 
 
 class Speechless(OnlyNodeA):
-    """Rules nodes out, and fails when it is asked why."""
+    """A plugin that rejects nodes, and fails when it must give the reasons."""
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         raise ValueError("no words")
 
 
-def test_a_plugin_that_fails_to_say_why_is_named() -> None:
-    """The command ended with a traceback."""
+def test_a_plugin_that_fails_to_give_reasons_is_named() -> None:
+    """Regression: the command ended with a traceback."""
     core = Core(node("node-a"), node("node-b"))
     profile = core.decider.profile
     plugin = Speechless(Handle(core.ledger.plugin_view, core.cache), {})

@@ -1,4 +1,4 @@
-"""All members of a group, or as many as it needs, are given together; each pod takes one."""
+"""Members of a group are activated together, as many as it needs, and each pod takes one."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def cluster(*cpus: str) -> Core:
     return Core(*(node(f"node-{name}", cpu=cpu) for name, cpu in zip("abcd", cpus, strict=False)))
 
 
-def test_nothing_is_tried_before_all_members_are_there() -> None:
+def test_no_member_is_tried_before_all_members_exist() -> None:
     gang = Gang(cluster("4"), 3).come(2, pendingDeadlineSeconds=0)
     gang.settle()
     assert [gang[number].phase for number in (0, 1)] == [PENDING, PENDING]
@@ -35,7 +35,7 @@ def test_nothing_is_tried_before_all_members_are_there() -> None:
     assert gang.phases == [ACTIVE] * 3
 
 
-def test_who_waits_for_members_is_not_given_up_whatever_was_tried_before() -> None:
+def test_a_member_of_a_group_that_became_incomplete_counts_as_untried_at_its_deadline() -> None:
     gang = Gang(cluster("1"), 2).come(pendingDeadlineSeconds=60)
     gang.settle()
     assert deadlines.next_due(gang[1]) is not None
@@ -50,7 +50,7 @@ def test_who_waits_for_members_is_not_given_up_whatever_was_tried_before() -> No
     assert gang[1].phase is REJECTED
 
 
-def test_if_one_has_no_room_none_has_and_all_say_the_numbers() -> None:
+def test_if_one_member_does_not_fit_none_is_placed_and_all_messages_have_the_numbers() -> None:
     core = cluster("1", "1")
     gang = Gang(core, 3).come()
     gang.settle()
@@ -60,10 +60,10 @@ def test_if_one_has_no_room_none_has_and_all_say_the_numbers() -> None:
         assert gang[number].reason == reasons.INSUFFICIENT_CAPACITY
         assert "needs room for 3 locks at once, and 2 would have some; train-2" in gang[number].message
         assert "cpu 1 needed, 0 free" in gang[number].message
-    assert core.decider.next_due() != 0, "trying is nothing that frees room"
+    assert core.decider.next_due() != 0, "a search frees no capacity"
 
 
-def test_two_groups_never_hold_half_each() -> None:
+def test_two_groups_never_hold_half_of_the_capacity_each() -> None:
     core = cluster("2", "2")
     one, two = Gang(core, 3, name="one").come(), Gang(core, 3, name="two").come()
     one.settle()
@@ -74,7 +74,7 @@ def test_two_groups_never_hold_half_each() -> None:
     assert two.phases == [ACTIVE] * 3
 
 
-def test_a_group_is_tried_once_and_not_for_each_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_is_tried_once_and_not_once_for_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
     core = cluster("2")
     asked: list[str] = []
     find = core.decider.reservation_scheduler._gangs.place
@@ -88,7 +88,7 @@ def test_a_group_is_tried_once_and_not_for_each_of_its_members(monkeypatch: pyte
     assert len(asked) == 1
 
 
-def test_members_are_told_to_be_active_once_all_are_stored() -> None:
+def test_members_report_active_once_all_are_stored() -> None:
     gang = Gang(cluster("4"), 3).come()
     gang.settle()
     assert gang.told == ["Pending"] * 3
@@ -102,7 +102,7 @@ def test_members_are_told_to_be_active_once_all_are_stored() -> None:
 
 
 @pytest.mark.parametrize(("stored", "held"), [((0, 1), False), ((0, 1, 2), True)])
-def test_who_leads_next_gives_what_was_stored_whole_or_starts_anew(
+def test_a_successor_activates_a_fully_stored_group_and_places_any_other_again(
     stored: tuple[int, ...], held: bool
 ) -> None:
     gang = Gang(cluster("3"), 3).come()
@@ -117,7 +117,7 @@ def test_who_leads_next_gives_what_was_stored_whole_or_starts_anew(
     assert successor.reserved() == (3000 if held else 0)
 
 
-def test_all_end_together_and_those_that_come_later_do_too() -> None:
+def test_all_members_end_together_including_those_that_are_placed_later() -> None:
     core = cluster("2")
     gang = Gang(core, 3, least=2).come(ttlSeconds=60, pendingDeadlineSeconds=600)
     gang.give()
@@ -132,7 +132,7 @@ def test_all_end_together_and_those_that_come_later_do_too() -> None:
     assert gang.phases == [EXPIRED] * 3
 
 
-def test_one_that_comes_when_the_time_of_its_group_is_over_never_holds_room() -> None:
+def test_a_member_that_arrives_after_the_end_of_its_group_never_holds_capacity() -> None:
     gang = Gang(cluster("4"), 2, 1).come(1, ttlSeconds=30)
     gang.settle()
     gang.core.clock.advance(31)
@@ -143,7 +143,7 @@ def test_one_that_comes_when_the_time_of_its_group_is_over_never_holds_room() ->
     assert gang.core.reserved() == 0
 
 
-def test_one_beyond_the_minimum_that_never_finds_room_ends_with_the_others() -> None:
+def test_a_member_beyond_the_minimum_that_never_fits_ends_with_the_others() -> None:
     core = cluster("2")
     gang = Gang(core, 3, least=2).come(ttlSeconds=60, pendingDeadlineSeconds=600)
     gang.give()
@@ -152,7 +152,7 @@ def test_one_beyond_the_minimum_that_never_finds_room_ends_with_the_others() -> 
     assert gang.phases == [EXPIRED] * 3
 
 
-def test_if_one_loses_its_room_all_wait_again_and_their_time_goes_on() -> None:
+def test_if_one_member_loses_its_capacity_all_wait_again_and_keep_their_end() -> None:
     core = cluster("1", "1")
     gang = Gang(core).come(pendingDeadlineSeconds=600)
     gang.give()
@@ -165,11 +165,11 @@ def test_if_one_loses_its_room_all_wait_again_and_their_time_goes_on() -> None:
     core.event_handlers.nodes.upsert(None, node("node-d"))
     gang.settle()
     assert gang.phases == [ACTIVE] * 2
-    assert gang.told == ["Pending"] * 2, "where they are now is not stored yet"
+    assert gang.told == ["Pending"] * 2, "their nodes are not stored yet"
     assert {gang[0].expires_at, gang[1].expires_at} == {ends}
 
 
-def test_if_one_is_lost_for_good_the_others_are_given_up() -> None:
+def test_if_one_member_is_lost_for_good_the_others_are_rejected() -> None:
     core = cluster("1", "1")
     gang = Gang(core)
     gang.member(0, nodeName="node-a")
@@ -181,7 +181,7 @@ def test_if_one_is_lost_for_good_the_others_are_given_up() -> None:
     assert gang[1].reason == reasons.GROUP_FAILED
 
 
-def test_a_group_that_needs_fewer_keeps_those_that_are_left() -> None:
+def test_a_group_that_needs_fewer_members_keeps_the_remaining_ones() -> None:
     core = cluster("1", "1")
     gang = Gang(core, 2, least=1).come()
     gang.give()
@@ -191,7 +191,7 @@ def test_a_group_that_needs_fewer_keeps_those_that_are_left() -> None:
     assert gang.told == ["Pending", "Active"]
 
 
-def test_a_member_that_others_took_room_of_is_none_any_more() -> None:
+def test_a_violated_member_makes_its_group_wait_again() -> None:
     core = cluster("2")
     gang = Gang(core).come()
     gang.give()
@@ -201,7 +201,7 @@ def test_a_member_that_others_took_room_of_is_none_any_more() -> None:
     assert core.reserved() == 0
 
 
-def test_a_deleted_member_leaves_the_rest_waiting_until_there_is_another() -> None:
+def test_the_rest_of_a_group_waits_until_a_deleted_member_is_replaced() -> None:
     gang = Gang(cluster("2")).come()
     gang.give()
     gang.drop(0)
@@ -212,7 +212,7 @@ def test_a_deleted_member_leaves_the_rest_waiting_until_there_is_another() -> No
     assert gang.phases == [ACTIVE] * 2
 
 
-def test_a_deadline_that_has_passed_for_one_has_passed_for_all() -> None:
+def test_a_deadline_that_has_passed_for_one_member_has_passed_for_all() -> None:
     core = cluster("1")
     gang = Gang(core).come(pendingDeadlineSeconds=5)
     gang.settle()
@@ -223,7 +223,7 @@ def test_a_deadline_that_has_passed_for_one_has_passed_for_all() -> None:
 
 
 def test_a_group_that_is_first_seen_after_its_deadline_holds_nothing() -> None:
-    """It became active whenever the operator started, though its manager had gone elsewhere."""
+    """Regression: it became active whenever the operator started, although its manager had moved on."""
     core = cluster("4")
     core.clock.advance(58)
     gang = Gang(core).come(pendingDeadlineSeconds=5)
@@ -233,10 +233,10 @@ def test_a_group_that_is_first_seen_after_its_deadline_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize(("later", "phase"), [(5, ACTIVE), (58, REJECTED)])
-def test_a_group_that_was_stored_and_not_given_before_a_crash_is_given_by_its_deadline_alone(
+def test_a_group_that_was_stored_before_a_crash_is_activated_only_until_its_deadline(
     later: float, phase: Phase
 ) -> None:
-    """The next process told all members to be active, however long it had been away."""
+    """Regression: the next process activated all members, however long no process had run."""
     gang = Gang(cluster("4")).come(pendingDeadlineSeconds=5)
     gang.settle()
     gang.store()
@@ -249,7 +249,7 @@ def test_a_group_that_was_stored_and_not_given_before_a_crash_is_given_by_its_de
     assert core.reserved() == (2000 if phase is ACTIVE else 0)
 
 
-def test_a_group_of_which_one_member_was_told_to_be_active_is_given_whoever_comes_later() -> None:
+def test_a_group_with_one_member_stored_as_active_is_activated_by_any_successor() -> None:
     gang = Gang(cluster("4")).come(pendingDeadlineSeconds=5)
     gang.settle()
     gang.store()
@@ -263,7 +263,7 @@ def test_a_group_of_which_one_member_was_told_to_be_active_is_given_whoever_come
 
 
 def test_a_group_that_lacks_members_is_rejected_at_its_deadline() -> None:
-    """Those that were there waited for the others for ever."""
+    """Regression: the existing members waited for the others for ever."""
     core = cluster("4")
     gang = Gang(core, 3).come(2, pendingDeadlineSeconds=5)
     gang.settle()
@@ -272,7 +272,7 @@ def test_a_group_that_lacks_members_is_rejected_at_its_deadline() -> None:
     assert [gang[number].phase for number in range(2)] == [REJECTED] * 2
 
 
-def test_nobody_is_a_member_beyond_those_that_the_group_is_to_have() -> None:
+def test_a_member_beyond_the_size_of_its_group_is_rejected() -> None:
     gang = Gang(cluster("9"), 2, 1).come()
     late = gang.member(2)
     gang.give()
@@ -286,8 +286,11 @@ def test_nobody_is_a_member_beyond_those_that_the_group_is_to_have() -> None:
     assert [gang[number].phase for number in (1, 3)] == [ACTIVE] * 2
 
 
-def test_a_member_that_is_too_much_stays_refused_when_it_is_edited_and_after_a_restart() -> None:
-    """An edit had it wait with the group. If it was listed first after a restart, another was no member."""
+def test_a_surplus_member_stays_rejected_after_an_edit_and_a_restart() -> None:
+    """Regression: after an edit it waited with the group.
+
+    If it was listed first after a restart, another member was rejected.
+    """
     gang = Gang(cluster("9")).come()
     gang.give()
     late = gang.member(2)
@@ -309,7 +312,7 @@ def test_a_member_that_is_too_much_stays_refused_when_it_is_edited_and_after_a_r
     assert (after[2].phase, after[2].message) == (REJECTED, text)
 
 
-def test_nobody_is_a_member_who_says_something_else_of_the_group() -> None:
+def test_a_member_with_another_definition_of_its_group_is_rejected() -> None:
     gang = Gang(cluster("9"), 3).come(2)
     gang.membership = gang.membership | {"members": 256}
     other = gang.member(2)
@@ -319,13 +322,13 @@ def test_nobody_is_a_member_who_says_something_else_of_the_group() -> None:
     assert [gang[number].phase for number in (0, 1)] == [PENDING] * 2
 
 
-def test_take_it_now_or_be_rejected() -> None:
+def test_with_a_deadline_of_zero_a_group_that_does_not_fit_is_rejected_at_once() -> None:
     gang = Gang(cluster("1")).come(pendingDeadlineSeconds=0)
     gang.settle()
     assert gang.phases == [REJECTED] * 2
 
 
-def test_a_plugin_that_fails_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fault_of_a_plugin_is_reported_by_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
     core = cluster("4")
     monkeypatch.setattr(NodeName, "filter", lambda *_: 1 / 0)
     gang = Gang(core).come(nodeName="node-a")
@@ -344,7 +347,7 @@ def limit(core: Core, cpu: str, version: int = 1) -> None:
     core.decider.objects.reservation_quotas.upsert(None, quota)
 
 
-def test_the_quota_counts_all_members_and_they_wait_for_it_together() -> None:
+def test_a_quota_counts_all_members_and_they_wait_for_it_together() -> None:
     core = cluster("4")
     limit(core, "2")
     gang = Gang(core, 3).come()
@@ -354,13 +357,13 @@ def test_the_quota_counts_all_members_and_they_wait_for_it_together() -> None:
     assert "used: cpu=2,limited: cpu=2".replace(",", ", ") in gang[0].message
     alone = core.reservation("alone", owner="nobody")
     gang.settle()
-    assert alone.phase is ACTIVE, "a group that asks for more is not in its way"
+    assert alone.phase is ACTIVE, "the larger group does not block it"
     limit(core, "4", version=2)
     gang.settle()
     assert gang.phases == [ACTIVE] * 3
 
 
-def test_one_that_is_over_quota_beyond_the_minimum_follows_when_it_may() -> None:
+def test_a_member_over_quota_beyond_the_minimum_is_placed_when_the_quota_allows_it() -> None:
     core = cluster("4")
     limit(core, "2")
     gang = Gang(core, 3, least=2).come()
@@ -372,8 +375,8 @@ def test_one_that_is_over_quota_beyond_the_minimum_follows_when_it_may() -> None
     assert gang.phases == [ACTIVE] * 3
 
 
-def test_one_that_waits_for_room_and_one_for_quota_do_not_wake_each_other_for_ever() -> None:
-    """They were tried in turn without an end: the group counted as over quota, which had been so once."""
+def test_a_wait_for_capacity_and_a_wait_for_quota_do_not_wake_each_other_for_ever() -> None:
+    """Regression: both were tried in turn without end, as the group still counted as over quota."""
     core = cluster("2")
     limit(core, "2")
     gang = Gang(core, 3, least=2).come()
@@ -385,10 +388,11 @@ def test_one_that_waits_for_room_and_one_for_quota_do_not_wake_each_other_for_ev
     assert (gang[2].reason, alone.reason) == (reasons.INSUFFICIENT_CAPACITY, reasons.QUOTA_EXCEEDED)
 
 
-def test_a_lock_follows_one_alike_that_its_group_has_taken_out_of_the_wait_for_quota() -> None:
-    """A member beyond its group's minimum and another lock waited for quota, and the member was to be tried
-    for both. Its group became short in the same step and was refused as a whole. So nothing was found out
-    about the quota, and the other lock waited on, within its quota and beside free amounts.
+def test_a_reservation_over_quota_is_tried_if_its_equal_member_is_refused_with_its_group() -> None:
+    """A member beyond the minimum and another reservation waited for quota. The member was tried for both.
+
+    Regression: its group became incomplete in the same step and was refused as a whole. The quota was not
+    checked, so the other reservation waited on, within its quota and beside free capacity.
     """
     core = Core(node("node-a", cpu="2"), node("node-b", cpu="1"))
     gang = Gang(core, 3, least=2).come(nodeName="node-a", pendingDeadlineSeconds=600)
@@ -408,9 +412,10 @@ def test_a_lock_follows_one_alike_that_its_group_has_taken_out_of_the_wait_for_q
     assert alone.phase is ACTIVE
 
 
-def test_who_waits_for_members_leaves_the_line_to_others() -> None:
-    """A member that had been refused was in line no more when another one was deleted, which a pod had taken.
-    The lock behind it went on to be told that it was the second of two.
+def test_a_member_that_waits_for_others_leaves_the_queue() -> None:
+    """Regression: a reservation kept the second position of two after the member before it had left.
+
+    That member left when another one was deleted, which a pod had consumed.
     """
     core = Core(node("node-a", cpu="2"))
     gang = Gang(core).come(pendingDeadlineSeconds=600)
@@ -435,7 +440,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def zones(**cpus: str) -> Core:
-    """Make nodes named after their zone and a number, such as x1, with so much cpu."""
+    """Build nodes named after their zone and a number, such as x1, with so much CPU."""
     return Core(*(node(name, cpu=cpu, labels={ZONE: name[0]}) for name, cpu in cpus.items()))
 
 
@@ -443,7 +448,7 @@ def places(gang: Gang) -> list[str]:
     return sorted(gang[number].node for number in range(gang.size))
 
 
-def test_a_packed_group_is_in_one_domain_or_nowhere() -> None:
+def test_a_packed_group_is_placed_in_one_domain_or_not_at_all() -> None:
     core = zones(x1="2", y1="1", y2="2", z1="9")
     core.event_handlers.nodes.upsert(None, node("nowhere", cpu="9"))
     core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["z1"]])
@@ -456,7 +461,7 @@ def test_a_packed_group_is_in_one_domain_or_nowhere() -> None:
     assert "needs room for 3 locks at once, and 2 would have some" in large[0].message
 
 
-def test_who_follows_a_packed_group_goes_where_that_is() -> None:
+def test_a_late_member_of_a_packed_group_is_placed_in_its_domain() -> None:
     core = zones(x1="2", y1="9")
     core.add(pod("there", node_name="y1", requests={"cpu": "9"}))
     gang = Gang(core, 3, least=2, topology={"mode": "Pack", "key": ZONE}).come(pendingDeadlineSeconds=600)
@@ -486,11 +491,11 @@ APART: Json = {
         },
     },
 }
-"""No zone takes two of these, which only trying tells."""
+"""Two of these fit in no zone, which only a search can find out."""
 
 
 def search(zone_count: int = 100) -> Gang:
-    """Begin to try many zones for a group that none of them takes."""
+    """Begin to search many zones for a group that fits in none of them."""
     names = [f"z{number:03}" for number in range(zone_count)]
     core = Core(*(node(name, cpu="9", labels={ZONE: name}) for name in names))
     gang = Gang(core, topology={"mode": "Pack", "key": ZONE}).come(**APART, pendingDeadlineSeconds=600)
@@ -500,7 +505,7 @@ def search(zone_count: int = 100) -> Gang:
     return gang
 
 
-def test_many_domains_are_tried_a_few_in_a_step_and_pods_have_their_turns() -> None:
+def test_many_domains_are_tried_a_few_at_a_time_and_pods_have_their_turns() -> None:
     gang = search()
     core, placed = gang.core, 0
     core.add(*(pod(f"web-{number}", requests={"cpu": "1m"}) for number in range(200)))
@@ -509,12 +514,12 @@ def test_many_domains_are_tried_a_few_in_a_step_and_pods_have_their_turns() -> N
         placed += core.step() is not None
         assert core.decider.reservation_scheduler._gangs.tries - tries <= 64 + 2
     assert core.decider.reservation_scheduler._gangs.tries >= 200
-    assert 100 <= placed <= 200, "as many pods as members that are tried"
+    assert 100 <= placed <= 200, "as many pods as tried members"
     gang.settle()
     assert "needs room for 2 locks at once, and 1 would have some" in gang[1].message
 
 
-def test_a_search_that_nothing_else_waits_for_does_not_sleep() -> None:
+def test_a_search_goes_on_without_a_pause_if_nothing_else_waits() -> None:
     gang = search()
     assert gang.core.decider.next_due() == 0
     gang.settle()
@@ -522,7 +527,7 @@ def test_a_search_that_nothing_else_waits_for_does_not_sleep() -> None:
     assert gang.core.decider.next_due() != 0
 
 
-def test_members_that_come_to_fit_during_a_search_are_placed() -> None:
+def test_members_that_are_edited_to_fit_during_a_search_are_placed() -> None:
     gang = search()
     for number in range(2):
         gang.member(number, template=None)
@@ -531,7 +536,7 @@ def test_members_that_come_to_fit_during_a_search_are_placed() -> None:
     assert len(set(places(gang))) == 1
 
 
-def test_room_that_comes_free_during_a_search_has_all_be_tried_again() -> None:
+def test_capacity_that_comes_free_during_a_search_starts_it_again() -> None:
     gang = search()
     gang.core.event_handlers.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
     gang.settle()
@@ -547,7 +552,7 @@ def test_a_search_ends_with_its_group() -> None:
     assert not gang.core.decider.reservation_scheduler._gangs.searching
 
 
-def test_a_plugin_that_fails_during_a_search_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fault_of_a_plugin_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     gang = search()
     with monkeypatch.context() as patched:
         patched.setattr(InterPodAffinity, "filter", lambda *_: 1 / 0)
@@ -558,7 +563,7 @@ def test_a_plugin_that_fails_during_a_search_ends_it(monkeypatch: pytest.MonkeyP
     assert "and 1 would have some" in gang[1].message
 
 
-def test_a_spread_group_is_in_each_domain_as_evenly_as_there_is_room() -> None:
+def test_a_spread_group_is_distributed_as_evenly_as_the_capacity_allows() -> None:
     core = zones(x1="9", y1="9", z1="1")
     gang = Gang(core, 5, topology={"mode": "Spread", "key": ZONE}).come()
     gang.give()
@@ -569,7 +574,7 @@ def test_a_spread_group_is_in_each_domain_as_evenly_as_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Pack", "Spread"])
-def test_without_any_domain_no_member_has_room(mode: str) -> None:
+def test_without_any_domain_no_member_is_placed(mode: str) -> None:
     gang = Gang(cluster("9"), topology={"mode": mode, "key": ZONE}).come()
     gang.settle()
     assert gang.phases == [PENDING] * 2
@@ -579,7 +584,7 @@ def test_without_any_domain_no_member_has_room(mode: str) -> None:
 
 
 def bind(core: Core, name: str = "node-a", number: int = 0) -> None:
-    """Have a gang's pod be placed and bound."""
+    """Place a pod of the gang and bind it."""
     core.add(worker(number))
     assumed = core.place()
     assert assumed.node_name == name
@@ -598,7 +603,7 @@ def test_each_pod_takes_one_member() -> None:
     assert {gang[number].bound_pod.name for number in range(3)} == {f"worker-{n}" for n in range(3)}  # type: ignore[union-attr]
 
 
-def test_a_pod_counts_with_the_room_of_one_member_and_not_of_all_on_the_node() -> None:
+def test_a_pod_gets_the_capacity_of_one_member_and_not_of_all_on_the_node() -> None:
     core = cluster("2")
     gang = Gang(core).come()
     gang.give()
@@ -607,7 +612,7 @@ def test_a_pod_counts_with_the_room_of_one_member_and_not_of_all_on_the_node() -
     assert gang.phases == [ACTIVE] * 2
 
 
-def test_it_takes_one_that_is_large_enough_where_it_is_placed() -> None:
+def test_a_pod_takes_a_member_that_is_large_enough_on_its_node() -> None:
     core = cluster("4", "1")
     gang = Gang(core, 3)
     gang.member(0, resources={"cpu": "1"}, nodeName="node-a")
@@ -619,7 +624,7 @@ def test_it_takes_one_that_is_large_enough_where_it_is_placed() -> None:
     assert gang.phases == [ACTIVE, BOUND, ACTIVE]
 
 
-def test_who_goes_elsewhere_takes_one_that_waits_rather_than_one_that_is_held() -> None:
+def test_a_pod_on_another_node_takes_a_waiting_member_rather_than_an_active_one() -> None:
     core = cluster("2", "1")
     gang = Gang(core, 3, least=2).come(nodeName="node-a")
     gang.give()
@@ -632,7 +637,7 @@ def test_who_goes_elsewhere_takes_one_that_waits_rather_than_one_that_is_held() 
     assert gang.phases == [ACTIVE, ACTIVE, BOUND]
 
 
-def test_a_failed_binding_gives_the_member_back_to_its_group() -> None:
+def test_a_failed_binding_returns_the_member_to_its_group() -> None:
     core = cluster("2")
     gang = Gang(core).come()
     gang.give()
@@ -655,7 +660,7 @@ def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:
     assert assumed.state.expect(ClaimedReservations).uids == (gang.uid, own[0].uid)
 
 
-def test_one_that_was_bound_before_takes_one_member_however_often_it_is_seen() -> None:
+def test_a_pod_that_was_bound_before_its_group_takes_only_one_member() -> None:
     core = cluster("4")
     bound = assigned_to(worker(), "node-a")
     core.add(bound)
@@ -668,7 +673,7 @@ def test_one_that_was_bound_before_takes_one_member_however_often_it_is_seen() -
     assert sorted(gang.phases) == [ACTIVE, CONSUMED]
 
 
-def test_all_that_were_bound_before_take_one_each() -> None:
+def test_pods_that_were_bound_before_their_group_take_one_member_each() -> None:
     core = cluster("4")
     core.add(*(assigned_to(worker(number), "node-a") for number in range(3)))
     gang = Gang(core).come()
@@ -677,7 +682,7 @@ def test_all_that_were_bound_before_take_one_each() -> None:
 
 
 def test_after_a_start_each_bound_pod_has_the_member_that_its_binding_names() -> None:
-    """And no other, though somebody has deleted it meanwhile."""
+    """Check that it takes no other member, even if its own was deleted in the meantime."""
     gang = Gang(cluster("3"), 3).come()
     gang.give()
     took = f"{gang.uid},{gang[1].uid}"
@@ -694,9 +699,10 @@ def test_after_a_start_each_bound_pod_has_the_member_that_its_binding_names() ->
     assert gang.phases == [ACTIVE, CONSUMED, ACTIVE]
 
 
-def test_a_pod_that_is_listed_between_two_members_keeps_the_one_that_it_has() -> None:
-    """Lists come side by side: a pod that was bound before its group came, so that its binding does not name
-    the member that it took, took another one when it was seen before that one at the next start.
+def test_a_pod_that_is_listed_between_two_members_keeps_its_member() -> None:
+    """Lists arrive at the same time. The binding of a pod that was bound before its group names no member.
+
+    Regression: at the next start such a pod took another member if it was seen before its own.
     """
     core = cluster("4")
     bound = assigned_to(worker(), "node-a")
@@ -717,7 +723,7 @@ def test_a_pod_that_is_listed_between_two_members_keeps_the_one_that_it_has() ->
     assert successor.phases == [PENDING, CONSUMED]
 
 
-def test_the_pods_of_a_former_group_take_a_new_one_of_its_name() -> None:
+def test_pods_of_a_former_group_take_members_of_a_new_group_of_the_same_name() -> None:
     core = cluster("4")
     old = "uid-of-the-former,uid-of-its-member"
     core.add(assigned_to(worker(annotations={CLAIMED_RESERVATIONS: old}), "node-a"))
@@ -726,7 +732,7 @@ def test_the_pods_of_a_former_group_take_a_new_one_of_its_name() -> None:
     assert sorted(gang.phases) == [CONSUMED, PENDING]
 
 
-def test_members_that_pods_took_elsewhere_need_no_room_any_more() -> None:
+def test_members_that_pods_took_on_other_nodes_no_longer_need_capacity() -> None:
     core = cluster("1")
     gang = Gang(core).come()
     gang.settle()
@@ -737,7 +743,7 @@ def test_members_that_pods_took_elsewhere_need_no_room_any_more() -> None:
     assert sorted(gang.phases) == [ACTIVE, CONSUMED]
 
 
-def test_when_the_last_is_taken_the_group_is_over() -> None:
+def test_a_group_is_over_when_its_last_member_is_consumed() -> None:
     core = cluster("2")
     gang = Gang(core).come()
     gang.give()

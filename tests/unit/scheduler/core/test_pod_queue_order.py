@@ -17,14 +17,14 @@ def queue() -> SchedulingQueue:
 
 
 def popped(queue: SchedulingQueue, now: float = NOW) -> list[str]:
-    """Take all pods that are ready; gives their names."""
+    """Pop all pods that are ready. Return their names."""
     names = []
     while (waiting := queue.pop(now)) is not None:
         names.append(waiting.pod.meta.name)
     return names
 
 
-def test_higher_priority_goes_first_then_who_came_first(queue: SchedulingQueue) -> None:
+def test_pods_go_by_priority_and_then_by_arrival(queue: SchedulingQueue) -> None:
     queue.upsert(pod("early"), NOW + 1)
     queue.upsert(pod("late"), NOW + 2)
     queue.upsert(pod("urgent", priority=5), NOW + 3)
@@ -32,14 +32,14 @@ def test_higher_priority_goes_first_then_who_came_first(queue: SchedulingQueue) 
     assert popped(queue, NOW + 3) == ["urgent", "early", "late"]
 
 
-def test_pods_that_came_at_once_go_in_the_order_of_their_events(queue: SchedulingQueue) -> None:
+def test_pods_that_arrive_at_the_same_time_go_in_the_order_of_their_events(queue: SchedulingQueue) -> None:
     for name in ("b", "c", "a"):
         queue.upsert(pod(name), NOW)
 
     assert popped(queue) == ["b", "c", "a"]
 
 
-def test_a_pod_of_another_scheduler_is_left_to_it(queue: SchedulingQueue) -> None:
+def test_a_pod_of_another_scheduler_is_ignored(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0", scheduler="default-scheduler"), NOW)
 
     assert queue.get("uid-web-0") is None
@@ -54,7 +54,7 @@ def test_a_removed_pod_never_pops(queue: SchedulingQueue) -> None:
     assert queue.next_due() is None
 
 
-def test_a_pod_that_came_back_under_its_uid_pops_once(queue: SchedulingQueue) -> None:
+def test_a_pod_that_comes_back_with_its_uid_pops_once(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0"), NOW)
     queue.remove("uid-web-0")
     queue.upsert(pod("web-0"), NOW)
@@ -95,7 +95,7 @@ def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: Sche
     assert queue.counts()[QueueName.GATED] == 1
 
 
-def test_each_place_is_counted(queue: SchedulingQueue) -> None:
+def test_pods_are_counted_by_the_part_of_the_queue(queue: SchedulingQueue) -> None:
     for name in ("flying", "parked", "backing-off"):
         queue.upsert(pod(name), NOW)
         queue.pop(NOW)
@@ -114,7 +114,7 @@ def test_each_place_is_counted(queue: SchedulingQueue) -> None:
     }
 
 
-def test_the_hook_hears_of_every_place_that_a_pod_enters() -> None:
+def test_the_hook_is_called_for_each_part_of_the_queue_that_a_pod_enters() -> None:
     heard: list[tuple[str, str]] = []
     queue = Decider(
         default_configuration(SCHEDULER, BUILTINS),
@@ -122,7 +122,7 @@ def test_the_hook_hears_of_every_place_that_a_pod_enters() -> None:
     ).queue
 
     queue.upsert(pod("web-0", schedulingGates=GATE), NOW)
-    queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no news
+    queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no call
     queue.upsert(pod("web-0", version=3), NOW)
     queue.pop(NOW)
     queue.park("uid-web-0", NOW, {"NodeResourcesFit"})

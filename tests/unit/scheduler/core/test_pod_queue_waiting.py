@@ -1,4 +1,4 @@
-"""Pods that were tried: when they are tried again."""
+"""Retries of pods that were tried before."""
 
 import pytest
 
@@ -25,7 +25,7 @@ FIT = {"NodeResourcesFit"}
 
 @pytest.fixture
 def queue() -> SchedulingQueue:
-    """Give a queue from which its only pod has been popped once."""
+    """Build a queue from which its only pod has been popped once."""
     queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
     queue.upsert(pod("web-0"), NOW)
     queue.pop(NOW)
@@ -33,7 +33,7 @@ def queue() -> SchedulingQueue:
 
 
 def pod_goes(queue: SchedulingQueue, now: float = NOW, name: str = "other") -> None:
-    """Tell the queue that a pod has left its node."""
+    """Notify the queue that a pod has left its node."""
     queue.notify(ASSIGNED_POD_DELETE, pod(name, node_name="node-a"), None, now)
 
 
@@ -43,7 +43,7 @@ def place(queue: SchedulingQueue, uid: str = UID) -> QueueName:
     return waiting.place
 
 
-def test_backoff_after_errors_is_a_second_and_doubles_to_ten(queue: SchedulingQueue) -> None:
+def test_the_backoff_after_errors_starts_at_one_second_and_doubles_up_to_ten(queue: SchedulingQueue) -> None:
     now, delays = NOW, []
     for _ in range(6):
         queue.back_off(UID, now)
@@ -58,7 +58,10 @@ def test_backoff_after_errors_is_a_second_and_doubles_to_ten(queue: SchedulingQu
 
 
 def test_pods_that_require_a_reservation_are_woken_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their gate compares them with all selectors of their namespace: 256 in one step took up to 36 s."""
+    """Regression: the gate compares a pod with all selectors of its namespace.
+
+    256 pods took up to 36 s in a step.
+    """
     decider = Decider(default_configuration(SCHEDULER, BUILTINS))
     gate = next(each for each in decider.profile.pre_enqueue if each.name == "Reservation")
     asked: list[str] = []
@@ -112,7 +115,7 @@ def test_a_refusal_ends_a_series_of_errors(queue: SchedulingQueue) -> None:
 
 
 def test_a_pod_that_has_waited_for_days_still_has_a_backoff(queue: SchedulingQueue) -> None:
-    """Doubling once an attempt overflowed a float after a thousand attempts."""
+    """Regression: the backoff doubled with each attempt and overflowed a float after a thousand."""
     waiting = queue.get(UID)
     assert waiting is not None
     waiting.errors_in_a_row = 5000
@@ -127,10 +130,10 @@ def test_an_event_wakes_a_refused_pod_after_its_backoff(queue: SchedulingQueue) 
     queue.upsert(pod("web-1"), NOW + 1)
 
     popped = [waiting.pod.meta.name for _ in range(2) if (waiting := queue.pop(NOW + 1)) is not None]
-    assert popped == ["web-0", "web-1"]  # its last attempt was before the other came
+    assert popped == ["web-0", "web-1"]  # web-0 was tried before web-1 arrived
 
 
-def test_a_pod_that_was_woken_is_tried_before_its_backoff_ends_if_nobody_else_is_ready(
+def test_a_woken_pod_is_tried_before_its_backoff_ends_if_no_other_pod_is_ready(
     queue: SchedulingQueue,
 ) -> None:
     queue.park(UID, NOW, FIT)
@@ -142,14 +145,14 @@ def test_a_pod_that_was_woken_is_tried_before_its_backoff_ends_if_nobody_else_is
     assert queue.pop(NOW) is None
 
 
-def test_a_refused_pod_whose_backoff_is_over_is_ready_with_the_event(queue: SchedulingQueue) -> None:
+def test_a_refused_pod_is_ready_at_once_if_its_backoff_is_over_at_the_event(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     pod_goes(queue, NOW + 60)
 
     assert place(queue) is QueueName.ACTIVE
 
 
-def test_an_event_that_no_refusing_plugin_has_registered_wakes_nobody(queue: SchedulingQueue) -> None:
+def test_an_event_that_no_refusing_plugin_has_registered_wakes_no_pod(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"NodeName", "TaintToleration"})
     pod_goes(queue)
     queue.notify(ASSIGNED_POD_ADD, None, pod("other", node_name="node-a"), NOW)
@@ -157,7 +160,7 @@ def test_an_event_that_no_refusing_plugin_has_registered_wakes_nobody(queue: Sch
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
-def test_an_event_of_which_the_hint_expects_nothing_wakes_nobody(queue: SchedulingQueue) -> None:
+def test_an_event_that_the_hint_does_not_expect_to_help_wakes_no_pod(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     queue.notify(NODE_ADD, None, node("tiny", cpu="100m"), NOW)
     assert place(queue) is QueueName.UNSCHEDULABLE
@@ -173,21 +176,21 @@ def test_any_event_wakes_a_pod_that_was_refused_by_a_plugin_without_hints(queue:
     assert place(queue) is QueueName.BACKOFF
 
 
-def test_a_hint_that_fails_is_a_yes(queue: SchedulingQueue) -> None:
+def test_a_hint_that_fails_wakes_the_pod(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"TaintToleration"})
     queue.notify(NODE_ADD, None, "no node", NOW)
 
     assert place(queue) is QueueName.BACKOFF
 
 
-def test_a_pod_is_not_woken_by_the_end_of_its_own_stay(queue: SchedulingQueue) -> None:
+def test_a_pod_is_not_woken_by_its_own_deletion_event(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     pod_goes(queue, name="web-0")
 
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
-def test_an_event_during_an_attempt_counts_when_it_has_failed(queue: SchedulingQueue) -> None:
+def test_an_event_during_an_attempt_counts_after_its_failure(queue: SchedulingQueue) -> None:
     pod_goes(queue)
     queue.park(UID, NOW, FIT)
     assert place(queue) is QueueName.BACKOFF
@@ -204,7 +207,7 @@ def test_an_event_before_an_attempt_does_not_count(queue: SchedulingQueue) -> No
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
-def test_events_are_kept_no_longer_than_a_pod_is_in_flight(queue: SchedulingQueue) -> None:
+def test_events_are_kept_only_while_a_pod_is_in_flight(queue: SchedulingQueue) -> None:
     pod_goes(queue)
     queue.done(UID)
     pod_goes(queue)
@@ -213,14 +216,14 @@ def test_events_are_kept_no_longer_than_a_pod_is_in_flight(queue: SchedulingQueu
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
-def test_an_edit_during_an_attempt_counts_when_it_has_failed(queue: SchedulingQueue) -> None:
+def test_an_edit_during_an_attempt_counts_after_its_failure(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
     queue.park(UID, NOW, FIT)
 
     assert place(queue) is QueueName.BACKOFF
 
 
-def test_a_plugin_that_lets_a_pod_wait_wakes_it_without_any_backoff(queue: SchedulingQueue) -> None:
+def test_a_pending_plugin_wakes_a_pod_without_backoff(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"NodeAffinity"}, {"NodeResourcesFit"})
     pod_goes(queue)
 
@@ -234,7 +237,7 @@ def test_an_edit_that_may_help_wakes_a_refused_pod(queue: SchedulingQueue) -> No
     assert place(queue) is QueueName.BACKOFF
 
 
-def test_an_edit_of_which_no_refusing_plugin_expects_anything_wakes_nobody(queue: SchedulingQueue) -> None:
+def test_an_edit_that_no_refusing_plugin_expects_to_help_wakes_no_pod(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     queue.upsert(pod("web-0", labels={"app": "web"}, version=2), NOW)
 
@@ -248,7 +251,7 @@ def test_an_update_of_the_status_does_not_wake_a_refused_pod(queue: SchedulingQu
     assert queue.pop(NOW + 60) is None
 
 
-def test_an_edit_does_not_cut_a_backoff_short(queue: SchedulingQueue) -> None:
+def test_an_edit_does_not_shorten_a_backoff(queue: SchedulingQueue) -> None:
     queue.back_off(UID, NOW)
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
 
@@ -256,7 +259,7 @@ def test_an_edit_does_not_cut_a_backoff_short(queue: SchedulingQueue) -> None:
     assert queue.pop(NOW + 1) is not None
 
 
-def test_a_refused_pod_is_tried_again_after_five_minutes_without_any_event(queue: SchedulingQueue) -> None:
+def test_a_refused_pod_is_retried_after_five_minutes_without_any_event(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, FIT)
     queue.upsert(pod("web-1"), NOW + 1)
     queue.pop(NOW + 1)
@@ -269,14 +272,14 @@ def test_a_refused_pod_is_tried_again_after_five_minutes_without_any_event(queue
     assert queue.next_due() == NOW + 1 + FLUSH_AFTER
 
 
-def test_a_pod_that_nobody_can_say_anything_of_is_tried_after_its_backoff(queue: SchedulingQueue) -> None:
+def test_a_pod_that_an_unknown_plugin_refused_is_retried_after_its_backoff(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"NoSuchPlugin"})
 
     assert place(queue) is QueueName.BACKOFF
 
 
 @pytest.mark.parametrize("state", ["unschedulable", "backoff", "in flight"])
-def test_a_pod_can_be_activated_whatever_it_waits_for(queue: SchedulingQueue, state: str) -> None:
+def test_a_pod_can_be_activated_in_any_part_of_the_queue(queue: SchedulingQueue, state: str) -> None:
     if state == "unschedulable":
         queue.park(UID, NOW, FIT)
     elif state == "backoff":
@@ -324,7 +327,7 @@ def test_only_a_pod_in_flight_can_be_refused_or_back_off(queue: SchedulingQueue)
     assert queue.counts()[QueueName.ACTIVE] == 1
 
 
-def test_waiting_pods_are_counted_by_who_refused_them(queue: SchedulingQueue) -> None:
+def test_waiting_pods_are_counted_by_the_plugin_that_refused_them(queue: SchedulingQueue) -> None:
     queue.park(UID, NOW, {"NodeResourcesFit", "Reservation"})
     queue.upsert(pod("gated", schedulingGates=[{"name": "hold"}]), NOW)
     queue.upsert(pod("ready"), NOW)
@@ -337,7 +340,7 @@ def test_waiting_pods_are_counted_by_who_refused_them(queue: SchedulingQueue) ->
 
 
 def crowd(count: int) -> SchedulingQueue:
-    """Give a queue in which so many pods are parked, refused for their size."""
+    """Build a queue in which so many pods are unschedulable, refused for their size."""
     queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
     for index in range(count):
         queue.upsert(pod(f"web-{index}", priority=index), NOW)
@@ -348,7 +351,7 @@ def crowd(count: int) -> SchedulingQueue:
     return queue
 
 
-def test_a_crowd_is_woken_bit_by_bit_and_the_first_of_all_goes_first() -> None:
+def test_many_pods_are_woken_in_several_batches_and_the_first_of_all_goes_first() -> None:
     count = 1000
     queue = crowd(count)
     pod_goes(queue, NOW + 10)
@@ -366,8 +369,8 @@ def test_a_crowd_is_woken_bit_by_bit_and_the_first_of_all_goes_first() -> None:
 
 
 @pytest.mark.parametrize("after", [FLUSH_AFTER + 20, 1.0])
-def test_a_crowd_whose_time_has_come_is_moved_bit_by_bit(after: float) -> None:
-    """Its backoff is over, or it was not looked at for too long."""
+def test_many_pods_that_are_due_are_moved_in_several_batches(after: float) -> None:
+    """Their backoff is over, or they have waited for `FLUSH_AFTER`."""
     count = 1000
     queue = crowd(count)
     if after < FLUSH_AFTER:

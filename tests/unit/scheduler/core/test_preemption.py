@@ -1,4 +1,4 @@
-"""What becomes of a pod or lock that makes room for itself, and of those who must leave it."""
+"""Preemption by pods and reservations, and its victims."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
 
 
 def crowded(*names: str) -> Core:
-    """Give nodes of 4 cpu, each with a pod of priority 0 that takes all of it."""
+    """Build nodes of 4 CPU, each with a pod of priority 0 that uses all of it."""
     core = Core(*(node(name, cpu="4") for name in names or ("node-a",)))
     core.add(*(resident(f"low-{name}", name) for name in names or ("node-a",)))
     return core
@@ -38,7 +38,7 @@ def attempted(core: Core) -> PreemptionAttempt:
 
 
 def leave(core: Core, *names: str) -> None:
-    """Have the victims be gone, and the backoff of those who wait be over."""
+    """Remove the victims, and let the backoff of waiting pods end."""
     for name in names:
         placed = core.cache.get(f"uid-{name}")
         assert placed is not None
@@ -46,7 +46,7 @@ def leave(core: Core, *names: str) -> None:
     core.clock.advance(10)
 
 
-def test_a_pod_is_nominated_and_gets_the_room_of_its_victims() -> None:
+def test_a_pod_is_nominated_and_gets_the_capacity_of_its_victims() -> None:
     core = crowded()
     core.add(high())
 
@@ -62,7 +62,7 @@ def test_a_pod_is_nominated_and_gets_the_room_of_its_victims() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
-def test_a_pod_that_is_tried_again_meanwhile_waits_for_its_victims() -> None:
+def test_a_pod_that_is_retried_in_the_meantime_waits_for_its_victims() -> None:
     core = crowded("node-a", "node-b")
     core.add(high())
     core.refuse()
@@ -90,12 +90,12 @@ def test_a_failed_eviction_lets_the_pod_choose_again() -> None:
     assert [each.meta.name for each in attempted(core).victims] == ["low-node-a"]
 
 
-def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> None:
+def test_capacity_that_is_freed_for_a_pod_is_left_to_it_by_pods_of_at_most_its_priority() -> None:
     core = crowded()
     core.add(high("web-0", cpu="3"))
     core.refuse()
     leave(core, "low-node-a")
-    core.queue.remove("uid-web-0")  # it is away for a moment
+    core.queue.remove("uid-web-0")  # keeps the pod from being tried
     core.add(high("web-1", cpu="2"))
 
     refused = core.refuse()
@@ -109,7 +109,7 @@ def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> No
     assert core.place().pod.meta.name == "web-2"
 
 
-def test_a_pod_that_others_avoid_by_its_labels_no_longer_keeps_them_away_when_these_change() -> None:
+def test_a_label_change_of_a_nominated_pod_ends_its_conflict_with_anti_affinity() -> None:
     core = Core(node("node-a", cpu="4", labels={"kubernetes.io/hostname": "node-a"}))
     gated: dict[str, Any] = {
         "status": {"nominatedNodeName": "node-a"},
@@ -129,7 +129,7 @@ def test_a_pod_that_others_avoid_by_its_labels_no_longer_keeps_them_away_when_th
     assert core.place().pod.meta.name == "web-1"
 
 
-def test_the_node_that_a_pod_is_nominated_for_is_tried_first() -> None:
+def test_the_node_of_a_nomination_is_tried_first() -> None:
     core = Core(node("node-a", cpu="64"), node("node-b", cpu="4"))
     core.add(high(status={"nominatedNodeName": "node-b"}))
     assert core.place().node_name == "node-b"
@@ -138,7 +138,7 @@ def test_the_node_that_a_pod_is_nominated_for_is_tried_first() -> None:
     assert core.place().node_name == "node-a"
 
 
-def test_a_nomination_for_a_node_where_nothing_helps_is_taken_away() -> None:
+def test_a_nomination_for_a_node_where_no_eviction_helps_is_removed() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(high(status={"nominatedNodeName": "node-a"}))
 
@@ -158,11 +158,11 @@ def test_lower_nominations_on_the_chosen_node_end() -> None:
     attempt = attempted(core)
 
     assert [each.meta.name for each in attempt.outdone] == ["web-0"]
-    assert (attempt.victims, attempt.chosen) == ((), 0), "the victim is going already"
+    assert (attempt.victims, attempt.chosen) == ((), 0), "the victim is terminating already"
     assert [each.meta.name for each in core.cache.nominator.on("node-a")] == ["web-1"]
 
 
-def test_a_nominated_pod_that_goes_lets_others_try() -> None:
+def test_the_deletion_of_a_nominated_pod_wakes_others() -> None:
     core = crowded()
     core.add(high("web-0", cpu="4"))
     core.refuse()
@@ -175,13 +175,13 @@ def test_a_nominated_pod_that_goes_lets_others_try() -> None:
     assert core.place().pod.meta.name == "web-1"
 
 
-def test_pods_of_other_schedulers_are_nominated_by_them() -> None:
+def test_nominations_of_pods_of_other_schedulers_are_ignored() -> None:
     core = Core(node("node-a"))
     core.add(high(scheduler="default-scheduler", status={"nominatedNodeName": "node-a"}))
     assert list(core.cache.nominator.nodes) == []
 
 
-def test_a_nomination_ends_when_its_pod_is_assumed_and_stays_so() -> None:
+def test_a_nomination_ends_when_its_pod_is_assumed_and_a_late_event_does_not_restore_it() -> None:
     core = Core(node("node-a"))
     core.add(high(status={"nominatedNodeName": "node-a"}))
     core.place()
@@ -189,10 +189,10 @@ def test_a_nomination_ends_when_its_pod_is_assumed_and_stays_so() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
-# Locks as victims.
+# Reservations as victims.
 
 
-def test_a_lower_lock_is_broken_and_waits_again() -> None:
+def test_a_reservation_of_lower_priority_is_preempted_and_waits_again() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "4"}, owner="db-0", priority=3)
     core.step()
@@ -207,10 +207,10 @@ def test_a_lower_lock_is_broken_and_waits_again() -> None:
     assert core.reserved() == 0
     core.clock.advance(10)
     assert core.place().node_name == "node-a"
-    assert entry.reason == reasons.PREEMPTED, "what it lost its room to is not overwritten"
+    assert entry.reason == reasons.PREEMPTED, "the cause of the loss is not overwritten"
 
 
-def test_an_equal_lock_is_never_broken() -> None:
+def test_a_reservation_of_equal_priority_is_never_preempted() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = core.reservation(resources={"cpu": "4"}, owner="db-0", priority=10)
     core.step()
@@ -220,8 +220,11 @@ def test_an_equal_lock_is_never_broken() -> None:
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_pod_is_tried_again_when_a_lock_goes_that_kept_evictions_from_helping() -> None:
-    """It waited for minutes: a pod was in its way before any lock was, so it heard of no lock that went."""
+def test_a_pod_is_retried_when_a_reservation_that_kept_evictions_from_helping_is_removed() -> None:
+    """Regression: a pod was in its way before any reservation was.
+
+    The removal of a reservation did not wake it, so it waited for minutes.
+    """
     core = Core(node("node-a", cpu="4"))
     core.add(resident("low", cpu="2"))
     entry = core.reservation(resources={"cpu": "2"}, owner="nobody", priority=10)
@@ -238,7 +241,7 @@ def test_a_pod_is_tried_again_when_a_lock_goes_that_kept_evictions_from_helping(
     assert [each.meta.name for each in attempted(core).victims] == ["low"]
 
 
-def test_a_pod_that_locks_are_not_in_the_way_of_is_left_alone_when_one_goes() -> None:
+def test_the_removal_of_a_reservation_does_not_wake_a_pod_that_no_reservation_blocks() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
     core.add(resident("equal", "node-a", priority=10), resident("low", "node-b", cpu="2"))
     core.add(resident("equal-too", "node-b", cpu="2", priority=10))
@@ -252,7 +255,7 @@ def test_a_pod_that_locks_are_not_in_the_way_of_is_left_alone_when_one_goes() ->
     assert core.step() is None
 
 
-def test_no_eviction_helps_a_pod_whose_reservation_is_elsewhere() -> None:
+def test_no_eviction_helps_a_pod_with_its_reservation_on_another_node() -> None:
     core = Core(node("node-a", cpu="64"), node("node-b", cpu="1"))
     core.add(resident("low", cpu="1"))
     core.reservation(resources={"cpu": "1"}, nodeName="node-b", owner="web-0")
@@ -265,10 +268,10 @@ def test_no_eviction_helps_a_pod_whose_reservation_is_elsewhere() -> None:
     assert attempted(core).node_name == ""
 
 
-# Locks that preempt.
+# Reservations that preempt.
 
 
-def test_a_lock_evicts_nobody_by_default() -> None:
+def test_a_reservation_evicts_no_pod_by_default() -> None:
     core = crowded()
     entry = core.reservation(resources={"cpu": "2"}, priority=10)
     core.step()
@@ -277,7 +280,7 @@ def test_a_lock_evicts_nobody_by_default() -> None:
     assert (entry.phase, "preemption" in entry.message) == (Phase.PENDING, False)
 
 
-def test_a_lock_that_may_preempt_is_active_once_the_room_is_free() -> None:
+def test_a_reservation_that_may_preempt_is_active_once_the_capacity_is_free() -> None:
     core = crowded()
     entry = core.reservation(resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
@@ -294,11 +297,11 @@ def test_a_lock_that_may_preempt_is_active_once_the_room_is_free() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
-def test_room_that_is_made_for_a_lock_is_left_to_it_but_for_its_owner() -> None:
+def test_capacity_that_is_freed_for_a_reservation_is_only_used_by_its_owner() -> None:
     core = crowded()
     core.reservation(resources={"cpu": "4"}, priority=10, owner="web-0", **PREEMPTING)
     core.step()
-    core.cache.remove("uid-low-node-a")  # the room is free, and nobody has looked yet
+    core.cache.remove("uid-low-node-a")  # the capacity is free, and no step has run yet
     core.decider.reservation_scheduler._freed = core.decider.columns.freed
     core.ledger.waiting_reservations.untried.clear()
 
@@ -308,7 +311,7 @@ def test_room_that_is_made_for_a_lock_is_left_to_it_but_for_its_owner() -> None:
     assert core.place().pod.meta.name == "web-0"
 
 
-def test_a_lock_preempts_lower_locks_and_no_others() -> None:
+def test_a_reservation_only_preempts_reservations_of_lower_priority() -> None:
     core = Core(node("node-a", cpu="4"))
     low = core.reservation("low", resources={"cpu": "2"}, owner="db-0", priority=1)
     equal = core.reservation("equal", resources={"cpu": "2"}, owner="db-1", priority=10)
@@ -321,7 +324,7 @@ def test_a_lock_preempts_lower_locks_and_no_others() -> None:
     assert low.message == "preempted on node-a by reservation shop/new"
 
 
-def test_a_lock_that_takes_room_now_or_never_evicts_nobody() -> None:
+def test_a_reservation_with_a_deadline_of_zero_evicts_no_pod() -> None:
     core = crowded()
     entry = core.reservation(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=0, **PREEMPTING)
     core.step()
@@ -330,7 +333,7 @@ def test_a_lock_that_takes_room_now_or_never_evicts_nobody() -> None:
     assert entry.phase is Phase.REJECTED
 
 
-def test_a_nomination_ends_with_its_lock() -> None:
+def test_a_nomination_ends_with_its_reservation() -> None:
     core = crowded()
     entry = core.reservation(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=5, **PREEMPTING)
     core.step()
@@ -347,7 +350,7 @@ def test_a_nomination_ends_with_its_lock() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
-def test_a_lock_that_may_no_longer_preempt_loses_its_nomination() -> None:
+def test_a_reservation_that_may_no_longer_preempt_loses_its_nomination() -> None:
     core = crowded()
     core.reservation(resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
@@ -356,8 +359,8 @@ def test_a_lock_that_may_no_longer_preempt_loses_its_nomination() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
-def test_a_nominated_lock_whose_priority_sinks_lets_others_try() -> None:
-    """It stayed nominated while its victim was leaving: a pod that was above it by now had to wait too."""
+def test_a_nominated_reservation_with_a_lowered_priority_lets_others_try() -> None:
+    """Regression: while its victim terminated, a pod that was above it by then had to wait too."""
     core = Core(node("node-a", cpu="6"))
     core.add(resident("low"))
     core.reservation(resources={"cpu": "4"}, priority=10, owner="nobody", **PREEMPTING)
@@ -373,7 +376,7 @@ def test_a_nominated_lock_whose_priority_sinks_lets_others_try() -> None:
     assert core.cache.nominator.node_of("uid-lock") == "node-a"
 
 
-def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -> None:
+def test_reservations_that_differ_only_in_their_preemption_policy_are_not_refused_together() -> None:
     core = crowded()
     core.reservation("meek", resources={"cpu": "2"}, priority=10)
     core.reservation("bold", resources={"cpu": "2"}, priority=10, **PREEMPTING)
@@ -392,14 +395,14 @@ LATER = "Preemption is tried on in a later attempt"
 
 
 def nine_and_one() -> Core:
-    """Give ten nodes that are full, where evictions help on the last one alone."""
+    """Build ten nodes that are full, where evictions help only on the last one."""
     names = [f"node-{number}" for number in range(10)]
     core = Core(*(node(name, cpu="4") for name in names))
     core.add(*(resident(f"on-{name}", name, priority=0 if name == "node-9" else 20) for name in names))
     return core
 
 
-def test_a_pod_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
+def test_a_pod_with_anti_affinity_tries_evictions_on_a_few_nodes_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(default_preemption, "_WORK", 30)  # three nodes
@@ -420,7 +423,7 @@ def test_a_pod_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
     assert core.cache.nominator.node_of("uid-web-0") == "node-9"
 
 
-def test_a_lock_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
+def test_a_reservation_with_anti_affinity_tries_evictions_on_a_few_nodes_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(default_preemption, "_WORK", 30)
@@ -441,7 +444,7 @@ def test_a_lock_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
     assert entry.phase is Phase.PENDING
 
 
-def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
+def test_without_a_plugin_or_a_node_preemption_is_not_tried() -> None:
     core = Core()
     core.add(high(status={"nominatedNodeName": "node-a"}))
     assert core.refuse().diagnosis.message == "0/0 nodes are available."
@@ -458,7 +461,7 @@ def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
     assert "preemption" not in outcome.message
 
 
-def test_an_owner_need_not_wait_until_the_node_of_its_lock_is_cleared_for_another() -> None:
+def test_an_owner_is_placed_in_its_reservation_while_the_node_is_freed_for_another_pod() -> None:
     core = Core(node("node-a", cpu="4"))
     core.reservation(owner="web-0", resources={"cpu": "2"}, priority=20)
     core.step()

@@ -1,4 +1,4 @@
-"""In which order locks are tried."""
+"""The order in which reservations are tried."""
 
 from collections import defaultdict
 
@@ -14,14 +14,14 @@ from unit.scheduler.machinery import Core
 
 
 class Namespaces:
-    """What each namespace has, and a line of locks for equal parts of one each."""
+    """The share of each namespace, and a queue of reservations that each add a share of one."""
 
     def __init__(self) -> None:
         self.shares: defaultdict[str, float] = defaultdict(float)
         self.line = ReservationQueue(self.shares.__getitem__)
 
     def pop(self, *, given: bool = True) -> str:
-        """Take the next lock, and give it room or refuse it."""
+        """Pop the next reservation, and place or refuse it."""
         entry = self.line.pop()
         if given:
             entry.phase = Phase.ACTIVE
@@ -43,19 +43,23 @@ def waiting(name: str, namespace: str, *, created: float = 0, priority: int = 0)
     return ReservationInfo(made, NOW, ceiling=9)
 
 
-def test_the_oldest_of_a_namespace_comes_first_whenever_it_was_lined_up(of: Namespaces) -> None:
+def test_the_oldest_reservation_of_a_namespace_comes_first_no_matter_when_it_was_added(
+    of: Namespaces,
+) -> None:
     of.line.add([waiting("b", "shop", created=1)])
     of.line.add([waiting("c", "shop"), waiting("a", "shop", created=2)])
     assert of.names() == ["shop/c", "shop/b", "shop/a"]
 
 
-def test_namespaces_with_equal_shares_take_turns_whatever_the_age_of_their_locks(of: Namespaces) -> None:
+def test_namespaces_with_equal_shares_take_turns_no_matter_how_old_their_reservations_are(
+    of: Namespaces,
+) -> None:
     of.line.add(waiting(f"flood-{n}", "noisy") for n in range(3))
     of.line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(2))
     assert of.names() == ["noisy/flood-0", "shop/web-0", "noisy/flood-1", "shop/web-1", "noisy/flood-2"]
 
 
-def test_who_has_less_comes_first_until_it_has_as_much(of: Namespaces) -> None:
+def test_a_namespace_with_a_smaller_share_comes_first_until_the_shares_are_equal(of: Namespaces) -> None:
     of.shares["noisy"] = 2.0
     of.line.add(waiting(f"flood-{n}", "noisy") for n in range(2))
     of.line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(4))
@@ -69,13 +73,13 @@ def test_who_has_less_comes_first_until_it_has_as_much(of: Namespaces) -> None:
     ]
 
 
-def test_what_a_namespace_comes_to_have_meanwhile_counts(of: Namespaces) -> None:
+def test_a_share_that_grows_in_the_meantime_counts(of: Namespaces) -> None:
     of.line.add([waiting("a", "noisy"), waiting("b", "noisy"), waiting("web", "shop", created=1)])
     of.shares["noisy"] = 1.0
     assert of.pop() == "shop/web"
 
 
-def test_what_a_namespace_has_no_more_counts_when_it_lines_up_another(of: Namespaces) -> None:
+def test_a_share_that_shrinks_counts_when_the_namespace_adds_another_reservation(of: Namespaces) -> None:
     of.shares["noisy"], of.shares["shop"] = 2.0, 1.0
     of.line.add([waiting("a", "noisy"), waiting("web", "shop", created=1)])
     of.shares["noisy"] = 0.0
@@ -83,7 +87,7 @@ def test_what_a_namespace_has_no_more_counts_when_it_lines_up_another(of: Namesp
     assert of.names() == ["noisy/a", "noisy/b", "shop/web"]
 
 
-def test_who_comes_later_does_not_wait_for_a_flood_that_finds_no_room(of: Namespaces) -> None:
+def test_a_late_namespace_does_not_wait_for_a_flood_that_does_not_fit(of: Namespaces) -> None:
     of.shares["shop"] = 1.0
     of.line.add(waiting(f"flood-{n}", "noisy") for n in range(1000))
     for _ in range(500):
@@ -93,8 +97,8 @@ def test_who_comes_later_does_not_wait_for_a_flood_that_finds_no_room(of: Namesp
     assert order.count("shop") == 3
 
 
-def test_who_was_refused_is_not_passed_by_a_flood_that_finds_room(of: Namespaces) -> None:
-    """Each of the others has one lock tried before it goes on."""
+def test_a_refused_namespace_is_not_delayed_by_a_flood_that_fits(of: Namespaces) -> None:
+    """Check that each other namespace has one reservation tried before the refused one goes on."""
     of.shares["shop"] = 1.0
     of.line.add(waiting(f"large-{n}", "poor") for n in range(4))
     of.line.add(waiting(f"small-{n}", "poor", created=1 + n) for n in range(2))
@@ -104,13 +108,13 @@ def test_who_was_refused_is_not_passed_by_a_flood_that_finds_room(of: Namespaces
     assert [of.pop() for _ in range(3)] == ["shop/web-0", "poor/small-0", "poor/small-1"]
 
 
-def test_priority_goes_before_shares(of: Namespaces) -> None:
+def test_priority_takes_precedence_over_shares(of: Namespaces) -> None:
     of.line.add([waiting("high-0", "noisy", priority=1), waiting("high-1", "noisy", priority=1)])
     of.line.add([waiting("web-0", "shop")])
     assert of.names() == ["noisy/high-0", "noisy/high-1", "shop/web-0"]
 
 
-def test_a_line_that_was_cleared_begins_anew(of: Namespaces) -> None:
+def test_a_cleared_queue_starts_again(of: Namespaces) -> None:
     of.line.add([waiting("a", "noisy"), waiting("b", "noisy")])
     of.line.clear()
     assert len(of.line) == 0
@@ -118,7 +122,7 @@ def test_a_line_that_was_cleared_begins_anew(of: Namespaces) -> None:
     assert of.names() == ["shop/a", "noisy/a"]
 
 
-def test_a_lock_whose_priority_changes_in_line_stands_where_it_belongs(of: Namespaces) -> None:
+def test_a_reservation_moves_to_its_new_position_when_its_priority_changes(of: Namespaces) -> None:
     entries = [waiting(name, "shop", priority=priority) for name, priority in (("a", 9), ("b", 5), ("c", 1))]
     of.line.add(entries)
     entries[0].ceiling = 3
@@ -126,8 +130,11 @@ def test_a_lock_whose_priority_changes_in_line_stands_where_it_belongs(of: Names
     assert of.names() == ["shop/b", "shop/a", "shop/c"]
 
 
-def test_a_place_assumes_that_those_before_it_are_given_room() -> None:
-    """The third in line was served second, as the first did not fit; its place said nothing of that."""
+def test_a_position_assumes_that_the_reservations_before_it_are_placed() -> None:
+    """Regression: the third in the queue was served second, as the first did not fit.
+
+    The description of the position did not say so.
+    """
     core = Core(node("node-a", cpu="4"))
     core.add(assigned_to(pod("resident", requests={"cpu": "4"}), "node-a"))
     wait = 3600

@@ -1,4 +1,4 @@
-"""The life of a plan of moves: shown, approved, carried out, given up, and gone on with by a next process."""
+"""Migration plans: published, approved, carried out, given up, and continued by another process."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from unit.scheduler.moves import approve, ask, fragmented, plan_of, planned, sto
 
 
 def victim(core: Core) -> Pod | None:
-    """Give the next pod that is to be evicted for any lock."""
+    """Return the next pod to evict for any reservation."""
     for task in core.take_migrations():
         if (found := core.decider.moving.next_victim(task)) is not None:
             return found
@@ -33,7 +33,7 @@ def under_way(core: Core | None = None) -> tuple[Core, ReservationInfo]:
     return core, entry
 
 
-def test_what_is_not_approved_is_never_carried_out() -> None:
+def test_a_plan_without_approval_is_never_carried_out() -> None:
     core = fragmented()
     entry = ask(core)
     store(core, entry)
@@ -44,7 +44,7 @@ def test_what_is_not_approved_is_never_carried_out() -> None:
     assert not core.cache.nominator.on("node-a")
 
 
-def test_a_token_of_another_plan_approves_nothing_and_that_is_told() -> None:
+def test_the_token_of_another_plan_approves_nothing_and_is_reported() -> None:
     core = fragmented()
     entry = ask(core)
     approve(core, entry, "another")
@@ -55,7 +55,7 @@ def test_a_token_of_another_plan_approves_nothing_and_that_is_told() -> None:
     assert plan_of(entry).token in message
 
 
-def test_once_approved_its_room_is_set_aside_and_its_pods_are_to_go() -> None:
+def test_an_approved_plan_nominates_the_reservation_and_evicts_its_pods() -> None:
     core, entry = under_way()
     assert [each.uid for each in core.cache.nominator.on("node-a")] == ["uid-lock"]
     found = victim(core)
@@ -69,7 +69,7 @@ def test_once_approved_its_room_is_set_aside_and_its_pods_are_to_go() -> None:
     assert events(core) == [Event.PLAN_MOVES, Event.MOVE, Event.ADMIT]
 
 
-def test_nobody_is_evicted_before_it_is_stored_that_the_plan_is_under_way() -> None:
+def test_no_pod_is_evicted_before_the_plan_is_stored_as_under_way() -> None:
     core = fragmented()
     entry = ask(core)
     store(core, entry)
@@ -90,7 +90,7 @@ def test_an_automatic_plan_is_carried_out_once_it_is_stored() -> None:
     assert victim(core) is not None
 
 
-def test_others_leave_the_room_that_comes_free_to_the_lock() -> None:
+def test_other_pods_leave_the_capacity_that_comes_free_to_the_reservation() -> None:
     core, entry = under_way()
     core.add(pod("rival", requests={"cpu": "3"}))
     found = victim(core)
@@ -100,7 +100,7 @@ def test_others_leave_the_room_that_comes_free_to_the_lock() -> None:
     assert entry.phase is Phase.ACTIVE
 
 
-def test_locks_alike_leave_it_to_the_one_that_it_is_made_for() -> None:
+def test_equal_reservations_leave_the_capacity_to_the_one_with_the_plan() -> None:
     core = fragmented()
     first = ask(core, name="a-first")
     entry = ask(core)
@@ -113,7 +113,7 @@ def test_locks_alike_leave_it_to_the_one_that_it_is_made_for() -> None:
     assert (entry.phase, first.phase) == (Phase.ACTIVE, Phase.PENDING)
 
 
-def test_a_plan_that_holds_no_more_when_it_is_approved_is_made_anew_with_another_token() -> None:
+def test_a_plan_that_no_longer_fits_at_its_approval_is_replaced_by_one_with_another_token() -> None:
     core = fragmented()
     entry = ask(core)
     before = plan_of(entry)
@@ -128,7 +128,7 @@ def test_a_plan_that_holds_no_more_when_it_is_approved_is_made_anew_with_another
     assert victim(core) is None
 
 
-def test_a_budget_that_was_tightened_meanwhile_stops_a_plan_before_it_begins() -> None:
+def test_a_budget_that_was_tightened_in_the_meantime_stops_a_plan_before_it_starts() -> None:
     core = fragmented()
     for place in "ab":
         for number in range(2):
@@ -145,7 +145,7 @@ def test_a_budget_that_was_tightened_meanwhile_stops_a_plan_before_it_begins() -
     assert events(core)[-1] is Event.DROP_MOVES
 
 
-def test_a_plan_is_given_up_when_it_is_not_approved_any_more() -> None:
+def test_a_plan_is_given_up_when_its_approval_is_withdrawn() -> None:
     core, entry = under_way()
     store(core, entry, mayMove={})
     assert not planned(entry) or not plan_of(entry).under_way
@@ -153,7 +153,7 @@ def test_a_plan_is_given_up_when_it_is_not_approved_any_more() -> None:
     assert not core.cache.nominator.on("node-a")
 
 
-def test_a_plan_ends_when_the_lock_does_not_ask_for_moves_any_more() -> None:
+def test_a_plan_ends_when_the_reservation_no_longer_permits_moves() -> None:
     core, entry = under_way()
     store(core, entry, mayMove=None)
     assert entry.plan is None
@@ -162,7 +162,7 @@ def test_a_plan_ends_when_the_lock_does_not_ask_for_moves_any_more() -> None:
     assert "MovePlanned" not in {each["type"] for each in status["conditions"]}
 
 
-def test_a_plan_whose_room_others_have_taken_is_given_up_and_says_so() -> None:
+def test_a_plan_is_given_up_with_a_message_if_others_have_taken_its_capacity() -> None:
     core, entry = under_way()
     core.add(web("urgent", "node-a", "2"))
     core.clock.advance(10)
@@ -171,7 +171,7 @@ def test_a_plan_whose_room_others_have_taken_is_given_up_and_says_so() -> None:
     assert "given up: node-a would have no room" in told(core, entry)[2]
 
 
-def test_nobody_is_evicted_for_room_that_somebody_above_the_lock_has_claimed() -> None:
+def test_no_pod_is_evicted_for_capacity_that_a_pod_of_higher_priority_has_claimed() -> None:
     core, entry = under_way()
     urgent = pod("urgent", requests={"cpu": "4"}, priority=9)
     core.add(urgent)
@@ -184,7 +184,7 @@ def test_nobody_is_evicted_for_room_that_somebody_above_the_lock_has_claimed() -
     assert "given up" in told(core, entry)[2]
 
 
-def test_a_plan_is_given_up_when_a_pod_is_told_to_stay() -> None:
+def test_a_plan_is_given_up_when_a_pod_becomes_unmovable() -> None:
     core, entry = under_way()
     core.add(web("a-0", "node-a", annotations={"tidelock.dev/movable": "false"}))
     assert victim(core) is None
@@ -193,7 +193,7 @@ def test_a_plan_is_given_up_when_a_pod_is_told_to_stay() -> None:
     assert "may not be moved any more" in told(core, entry)[2]
 
 
-def test_who_was_evicted_counts_for_the_plans_to_come() -> None:
+def test_evicted_pods_count_against_the_limit_of_later_plans() -> None:
     core = fragmented()
     entry = ask(core, may_move={"maxPods": 2}, resources={"cpu": "3"})
     assert len(planned(entry)) == 1
@@ -212,7 +212,7 @@ def test_who_was_evicted_counts_for_the_plans_to_come() -> None:
     assert entry.plan is None or not entry.plan.under_way
 
 
-def test_why_a_plan_was_given_up_is_told_though_no_more_pods_may_move() -> None:
+def test_the_cause_of_a_given_up_plan_is_reported_even_if_no_more_pods_may_move() -> None:
     core = fragmented()
     entry = ask(core, may_move={"maxPods": 1})
     store(core, entry)
@@ -229,7 +229,7 @@ def test_why_a_plan_was_given_up_is_told_though_no_more_pods_may_move() -> None:
         assert "given up: node-a would have no room" in told(core, entry)[2]
 
 
-def test_the_next_process_goes_on_with_what_is_under_way() -> None:
+def test_another_process_continues_a_plan_under_way() -> None:
     core, entry = under_way()
     stored = entry.reservation.status
     follower = fragmented()
@@ -248,7 +248,7 @@ def test_the_next_process_goes_on_with_what_is_under_way() -> None:
     assert found.meta.name == "a-0"
 
 
-def test_the_next_process_goes_on_when_its_pods_have_gone_meanwhile() -> None:
+def test_another_process_finishes_a_plan_if_its_pods_are_gone() -> None:
     _, entry = under_way()
     follower = fragmented()
     follower.event_handlers.pods.remove(web("a-0", "node-a"))
@@ -260,7 +260,7 @@ def test_the_next_process_goes_on_when_its_pods_have_gone_meanwhile() -> None:
 
 
 def shell() -> Shell:
-    """Give a fragmented cluster whose lock may have pods be moved without being asked."""
+    """Build a fragmented cluster with a reservation that moves pods without approval."""
     made = Shell(*(node(name, cpu="4") for name in ("node-a", "node-b")))
     for place in "ab":
         for number in range(2):
@@ -273,7 +273,7 @@ def shell() -> Shell:
 
 
 async def carry_on(made: Shell) -> None:
-    """Decide and write, as often as it takes until a plan is under way and stored."""
+    """Decide and write until a plan is under way and stored."""
     for _ in range(6):
         made.step()
         await made.publish()
@@ -285,7 +285,7 @@ def evictions(made: Shell) -> list[str]:
     return [each.path for each in made.api.asked if each.path.endswith("/eviction")]
 
 
-async def test_a_pod_is_evicted_through_the_eviction_api_and_told_so() -> None:
+async def test_a_pod_is_evicted_through_the_eviction_api_and_gets_an_event() -> None:
     made = shell()
     await carry_on(made)
     assert evictions(made) == [f"{pod_path('a-0')}/eviction"]
@@ -301,7 +301,7 @@ async def test_a_pod_is_evicted_through_the_eviction_api_and_told_so() -> None:
     assert {"MovePlanned", "Moving", "Admitted"} <= set(made.recorder.reasons)
 
 
-async def test_a_budget_that_forbids_it_is_waited_for_and_nothing_is_deleted(naps: list[float]) -> None:
+async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_deleted(naps: list[float]) -> None:
     made = shell()
     made.step()
     await made.publish()
@@ -315,14 +315,14 @@ async def test_a_budget_that_forbids_it_is_waited_for_and_nothing_is_deleted(nap
     assert "DELETE" not in made.api.verbs
 
 
-async def test_an_eviction_whose_answer_was_lost_counts(
+async def test_an_eviction_with_a_lost_response_counts(
     naps: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = shell()
     answers = iter((ServerError("no answer", status=504), NotFound("it is gone", status=404)))
 
     async def ask(victim: Pod) -> None:
-        """Carry the eviction out, of which the watch tells before anybody asks again."""
+        """Carry out the eviction. The watch reports it before the next request."""
         answer = next(answers)
         if isinstance(answer, NotFound):
             made.event_handlers.pods.remove(victim)
@@ -335,7 +335,7 @@ async def test_an_eviction_whose_answer_was_lost_counts(
     assert made.stored_status()["moved"] == 1
 
 
-async def test_an_eviction_that_is_forbidden_gives_the_plan_up() -> None:
+async def test_a_forbidden_eviction_ends_the_plan() -> None:
     made = shell()
     made.api.refuses["POST"] = Forbidden("no right", status=403)
     await carry_on(made)

@@ -1,4 +1,4 @@
-"""Which pods would have to move so that a lock fits: the fewest, that may, and that have room elsewhere."""
+"""Migration plans: the fewest pods that may move, and for which other nodes have capacity."""
 
 from typing import Any
 
@@ -14,13 +14,16 @@ from unit.scheduler.moves import ask, fragmented, plan_of, planned, told, web
 
 
 def crowded(**fields: Any) -> Core:
-    """Give a node of 4 cpu with a pod of 2 cpu, for which another one has room: nothing of 3 cpu fits."""
+    """Build a node of 4 CPU with a pod of 2 CPU that fits on another node.
+
+    A request of 3 CPU fits on none.
+    """
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="2"))
     core.add(web("a-0", "node-a", "2", **fields))
     return core
 
 
-def test_without_asking_no_plan_is_made() -> None:
+def test_without_permission_no_plan_is_made() -> None:
     core = fragmented()
     entry = core.reservation(resources={"cpu": "3"})
     core.step()
@@ -29,7 +32,7 @@ def test_without_asking_no_plan_is_made() -> None:
     assert core.decider.moving.next_due() is None
 
 
-def test_the_fewest_pods_are_to_move_and_each_to_a_node_with_room() -> None:
+def test_the_fewest_pods_move_and_each_to_a_node_with_capacity() -> None:
     core = fragmented()
     entry = ask(core)
     assert planned(entry) == [("a-0", "node-b")]
@@ -42,7 +45,7 @@ def test_the_fewest_pods_are_to_move_and_each_to_a_node_with_room() -> None:
     )
 
 
-def test_two_that_move_do_not_take_the_same_room() -> None:
+def test_two_pods_of_a_plan_do_not_use_the_same_capacity() -> None:
     core = Core(*(node(f"node-{place}", cpu="4") for place in "abc"))
     core.add(*(web(f"a-{number}", "node-a") for number in range(4)))
     core.add(web("b", "node-b", "3"), web("c", "node-c", "3"))
@@ -53,7 +56,7 @@ def test_two_that_move_do_not_take_the_same_room() -> None:
 
 
 @pytest.mark.parametrize(("most", "moves"), [(1, []), (2, ["a-0", "a-1"])])
-def test_no_more_than_are_allowed_are_to_move(most: int, moves: list[str]) -> None:
+def test_a_plan_has_at_most_the_permitted_number_of_pods(most: int, moves: list[str]) -> None:
     core = fragmented()
     entry = ask(core, may_move={"maxPods": most}, resources={"cpu": "4"})
     assert [name for name, _ in planned(entry)] == moves
@@ -61,7 +64,7 @@ def test_no_more_than_are_allowed_are_to_move(most: int, moves: list[str]) -> No
         assert told(core, entry)[:2] == ("False", "NoMoves")
 
 
-def test_of_as_many_pods_the_least_important_and_then_the_smallest_move() -> None:
+def test_among_plans_of_equal_size_the_least_important_and_then_the_smallest_pods_move() -> None:
     core = Core(node("node-a", cpu="6"), node("node-b", cpu="2"))
     core.add(web("high", "node-a", priority=5), web("large", "node-a", "2"), web("small", "node-a"))
     entry = ask(core, priority=9)
@@ -87,7 +90,7 @@ def test_of_as_many_pods_the_least_important_and_then_the_smallest_move() -> Non
         {"activeDeadlineSeconds": 3600},
     ],
 )
-def test_who_may_not_be_moved_stays(kept: dict[str, Any]) -> None:
+def test_a_pod_that_may_not_be_moved_stays(kept: dict[str, Any]) -> None:
     assert ask(crowded(**kept)).plan is None
 
 
@@ -101,14 +104,14 @@ def test_who_may_not_be_moved_stays(kept: dict[str, Any]) -> None:
         {"namespace": "willing"},
     ],
 )
-def test_who_may_be_moved_moves(movable: dict[str, Any]) -> None:
+def test_a_pod_that_may_be_moved_moves(movable: dict[str, Any]) -> None:
     core = crowded(**movable)
     willing = Namespace(ObjectMeta("willing", annotations={MOVABLE: "true"}))
     core.decider.objects.namespaces.upsert(None, willing)
     assert planned(ask(core)) == [("a-0", "node-b")]
 
 
-def test_an_owner_of_a_lock_stays() -> None:
+def test_an_owner_of_a_reservation_stays() -> None:
     core = crowded(labels={"app": "other"})
     owners = [{"selector": {"matchLabels": {"app": "other"}}}]
     core.reservation("theirs", owners=owners, reuse="Always", resources={"cpu": "2"})
@@ -118,13 +121,13 @@ def test_an_owner_of_a_lock_stays() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "moves"), [(0, []), (1, [("a-0", "node-b")])])
-def test_a_budget_is_never_strained(allowed: int, moves: list[tuple[str, str]]) -> None:
+def test_a_plan_never_exceeds_a_disruption_budget(allowed: int, moves: list[tuple[str, str]]) -> None:
     core = crowded(labels={"app": "web"})
     core.decider.objects.pod_disruption_budgets.upsert(None, budget(allowed=allowed, labels={"app": "web"}))
     assert planned(ask(core)) == moves
 
 
-def test_two_of_one_budget_that_allows_one_do_not_move_together() -> None:
+def test_two_pods_of_a_budget_that_allows_one_disruption_do_not_move_together() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="3"))
     core.decider.objects.pod_disruption_budgets.upsert(None, budget(allowed=1, labels={"app": "web"}))
     core.add(*(web(f"a-{number}", "node-a", labels={"app": "web"}) for number in range(4)))
@@ -134,7 +137,7 @@ def test_two_of_one_budget_that_allows_one_do_not_move_together() -> None:
     assert planned(entry) == [("a-0", "node-b"), ("a-1", "node-b")]
 
 
-def test_a_pod_of_two_budgets_stays_as_the_eviction_api_evicts_none() -> None:
+def test_a_pod_with_two_budgets_stays_as_the_eviction_api_refuses_it() -> None:
     core = crowded(labels={"app": "web"})
     for name in "xy":
         each = budget(name, allowed=5, labels={"app": "web"})
@@ -142,7 +145,7 @@ def test_a_pod_of_two_budgets_stays_as_the_eviction_api_evicts_none() -> None:
     assert ask(core).plan is None
 
 
-def test_room_of_locks_is_not_for_those_who_move() -> None:
+def test_reserved_capacity_is_not_used_for_moved_pods() -> None:
     core = crowded()
     assert core.reservation("other", resources={"cpu": "1"}, nodeName="node-b").phase is Phase.PENDING
     entry = ask(core)
@@ -150,20 +153,20 @@ def test_room_of_locks_is_not_for_those_who_move() -> None:
     assert entry.plan is None
 
 
-def test_room_that_is_kept_for_a_nominated_pod_is_nobody_elses() -> None:
+def test_the_capacity_of_a_nominated_pod_is_not_used_for_moved_pods() -> None:
     core = crowded()
     core.cache.nominator.nominate(pod("urgent", requests={"cpu": "1"}, priority=-1), "node-b")
     assert ask(core).plan is None
 
 
-def test_a_replacement_goes_where_its_own_demands_are_met() -> None:
+def test_a_replacement_goes_to_a_node_that_meets_its_own_constraints() -> None:
     core = fragmented(a={"zone": "x"}, b={"zone": "y"})
     for name in ("a-0", "a-1"):
         core.add(web(name, "node-a", nodeSelector={"zone": "x"}))
     assert planned(ask(core)) == [("b-0", "node-a")]
 
 
-def test_pods_that_keep_apart_do_not_move_together() -> None:
+def test_pods_with_anti_affinity_to_each_other_do_not_move_together() -> None:
     apart = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -179,8 +182,8 @@ def test_pods_that_keep_apart_do_not_move_together() -> None:
     assert ask(core).plan is None
 
 
-def test_a_pod_may_move_within_a_zone_that_takes_one_of_its_kind() -> None:
-    """It would be counted beside its own replacement otherwise."""
+def test_a_pod_with_anti_affinity_to_its_kind_may_move_within_its_zone() -> None:
+    """Otherwise the pod would be counted beside its own replacement."""
     apart = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -193,13 +196,13 @@ def test_a_pod_may_move_within_a_zone_that_takes_one_of_its_kind() -> None:
     assert planned(ask(core)) == [("a-0", "node-b")]
 
 
-def test_nobody_moves_for_what_comes_by_itself() -> None:
+def test_no_pod_moves_for_capacity_that_comes_free_by_itself() -> None:
     core = fragmented()
     core.add(web("a-0", "node-a", deleted=True))
     assert ask(core).plan is None
 
 
-def test_a_lock_for_a_host_port_is_planned_for_too() -> None:
+def test_a_plan_is_made_for_a_reservation_with_a_host_port_too() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="2"))
     container: Json = {"name": "main", "image": "x", "ports": [{"hostPort": 80, "containerPort": 80}]}
     core.add(web("a-0", "node-a", containers=[container]))
@@ -207,7 +210,7 @@ def test_a_lock_for_a_host_port_is_planned_for_too() -> None:
     assert planned(ask(core, resources=None, template=template)) == [("a-0", "node-b")]
 
 
-def test_the_same_plan_has_the_same_token_whoever_makes_it() -> None:
+def test_the_same_plan_has_the_same_token_in_any_process() -> None:
     first, second = (plan_of(ask(fragmented())) for _ in range(2))
     assert first == second
     other = fragmented()
@@ -216,7 +219,7 @@ def test_the_same_plan_has_the_same_token_whoever_makes_it() -> None:
     assert plan_of(ask(other)).token != first.token
 
 
-def test_a_search_is_made_now_and_then_however_often_the_lock_is_refused() -> None:
+def test_searches_for_a_plan_have_a_pause_however_often_the_reservation_is_refused() -> None:
     core = fragmented()
     entry = ask(core, may_move={"maxPods": 1}, resources={"cpu": "4"})
     assert entry.plan is None

@@ -1,4 +1,4 @@
-"""A start beside so many pods and locks that to hear which took which takes long."""
+"""A start with so many pods and reservations that matching them takes long."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,21 +15,21 @@ from unit.scheduler.machinery import HELD, Core
 WEB = [{"selector": {"matchLabels": {"app": "web"}}}]
 TWO: Json = {"resources": {"cpu": "2"}}
 A_TURN = 0.4
-"""Seconds that each look at the clock takes: three pods are heard before all else begins."""
+"""Seconds that each reading of the clock takes: three pods are processed before anything else begins."""
 
 
 def held(core: Core, name: str = "lock", **fields: object) -> ReservationInfo:
-    """Have two of a node's three cpus be locked for any pod with the label."""
+    """Create a reservation of two of a node's three CPUs for any pod with the label."""
     return core.reservation(name, owners=WEB, status=HELD | TWO, **TWO, **fields)
 
 
 def bound(number: int, labels: dict[str, str], **fields: object) -> Pod:
-    """Give a pod that another scheduler bound after the locks were made."""
+    """Build a pod that another scheduler bound after the reservations were created."""
     return pod(f"pod-{number}", node_name="node-a", labels=labels, bound_at=NOW + number, **fields)
 
 
 def started(owner: int) -> tuple[Core, ReservationInfo]:
-    """Start slowly beside five pods of which one has the lock's room."""
+    """Start slowly with five pods, one of which uses the capacity of the reservation."""
     core = Core(node("node-a", cpu="3"), node("node-b"), listed=False)
     entry = held(core)
     for number in range(5):
@@ -42,7 +42,7 @@ def started(owner: int) -> tuple[Core, ReservationInfo]:
 
 
 def heard(core: Core) -> Iterator[int]:
-    """Catch up turn by turn; the last one has nothing left."""
+    """Process the backlog turn by turn. After the last turn nothing is left."""
     for turn in count():
         yield turn
         if core.event_handlers.next_due is None:
@@ -50,8 +50,8 @@ def heard(core: Core) -> Iterator[int]:
         core.event_handlers.catch_up()
 
 
-def test_a_node_is_not_judged_before_all_pods_are_heard_that_may_use_its_locks() -> None:
-    """The room of a lock was in use by its owner, which was not heard yet: it seemed to be gone."""
+def test_a_node_is_not_judged_before_all_pods_that_may_use_its_reservations_are_processed() -> None:
+    """Regression: the reservation seemed to have lost its capacity, which its unprocessed owner used."""
     core, entry = started(owner=4)
     assert core.event_handlers.ready
     assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 2000)
@@ -67,7 +67,7 @@ def test_a_node_is_not_judged_before_all_pods_are_heard_that_may_use_its_locks()
     assert entry.phase is Phase.CONSUMED
 
 
-def test_what_no_longer_fits_is_found_after_all_pods_are_heard() -> None:
+def test_reservations_that_no_longer_fit_are_found_after_all_pods_are_processed() -> None:
     core = Core(node("node-a", cpu="3"), listed=False)
     entry = held(core)
     core.add(*(bound(number, {}, requests={"cpu": "1"}) for number in range(5)))
@@ -79,7 +79,7 @@ def test_what_no_longer_fits_is_found_after_all_pods_are_heard() -> None:
     assert (entry.phase, entry.reason) == (Phase.PENDING, "Overcommitted")
 
 
-def test_all_else_is_decided_meanwhile_and_has_as_much_time() -> None:
+def test_other_decisions_are_made_in_between_and_get_as_much_time() -> None:
     core, _ = started(owner=4)
     core.clock.tick = 0.0
     due = core.event_handlers.next_due
@@ -88,13 +88,13 @@ def test_all_else_is_decided_meanwhile_and_has_as_much_time() -> None:
     core.add(pod("other", namespace="elsewhere"))
     assert core.place().node_name == "node-b"
     core.event_handlers.catch_up()
-    assert core.event_handlers.next_due == due, "it is not its turn yet"
+    assert core.event_handlers.next_due == due, "the next turn is later"
     core.clock.advance(due - core.clock.now())
     core.event_handlers.catch_up()
     assert core.event_handlers.next_due is None
 
 
-def test_a_namespace_with_less_to_do_does_not_wait_for_others() -> None:
+def test_a_namespace_with_a_short_backlog_does_not_wait_for_others() -> None:
     core = Core(node("node-a"), listed=False)
     held(core)
     core.add(*(bound(number, {}, requests={}) for number in range(5)))
@@ -107,7 +107,7 @@ def test_a_namespace_with_less_to_do_does_not_wait_for_others() -> None:
     assert core.event_handlers.next_due is not None
 
 
-def test_a_pod_that_was_heard_by_an_event_or_is_gone_is_not_heard_again() -> None:
+def test_a_pod_that_was_processed_by_an_event_or_is_gone_is_not_processed_again() -> None:
     core, entry = started(owner=4)
     core.event_handlers.pods.upsert(None, bound(4, {"app": "web"}, requests={"cpu": "2"}, version=2))
     assert entry.phase is Phase.BOUND
@@ -116,7 +116,7 @@ def test_a_pod_that_was_heard_by_an_event_or_is_gone_is_not_heard_again() -> Non
     assert len(core.take_claims()) == 1
 
 
-def test_a_fault_costs_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_affects_only_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     faults: list[str] = []
 
     def failed(step: str, kind: str, meta: ObjectMeta, error: Exception) -> float:

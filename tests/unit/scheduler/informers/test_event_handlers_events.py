@@ -16,7 +16,7 @@ SELECTED = [{"selector": {"matchLabels": {"app": "web"}}}]
     [([{"pod": {"name": "web-0"}}], "pod"), ([{"pod": {"name": "web-0"}}], "lock"), (SELECTED, "lock")],
     ids=["by name, seen first", "by name", "by labels"],
 )
-def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
+def test_a_bound_owner_consumes_its_reservation_in_any_order_of_their_events(
     owners: list[dict[str, object]], first: str
 ) -> None:
     core = Core(node("node-a"))
@@ -46,7 +46,7 @@ def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
     ids=["another name", "another namespace", "terminating", "finished", "not bound"],
 )
 @pytest.mark.parametrize("owners", [[{"pod": {"name": "web-0"}}], SELECTED], ids=["by name", "by labels"])
-def test_any_other_pod_leaves_the_lock_alone(others: Pod, owners: list[dict[str, object]]) -> None:
+def test_any_other_pod_leaves_the_reservation_unchanged(others: Pod, owners: list[dict[str, object]]) -> None:
     core = Core(node("node-a"))
     core.add(others)
     entry = core.reservation(owners=owners)
@@ -56,7 +56,7 @@ def test_any_other_pod_leaves_the_lock_alone(others: Pod, owners: list[dict[str,
     assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
 
-def test_an_owner_that_is_only_assumed_does_not_end_a_lock_that_comes_after_it() -> None:
+def test_an_owner_that_is_only_assumed_does_not_consume_a_reservation_that_comes_after_it() -> None:
     core = Core(node("node-a"))
     core.add(pod())
     assumed = core.place()
@@ -68,7 +68,7 @@ def test_an_owner_that_is_only_assumed_does_not_end_a_lock_that_comes_after_it()
     assert entry.phase is Phase.CONSUMED
 
 
-def test_a_terminating_pod_takes_room_until_it_is_gone() -> None:
+def test_a_terminating_pod_uses_capacity_until_it_is_gone() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(pod("old", node_name="node-a", deleted=True))
     core.add(pod("new"))
@@ -79,7 +79,7 @@ def test_a_terminating_pod_takes_room_until_it_is_gone() -> None:
     assert core.used() == 0
 
 
-def test_a_finished_pod_takes_none() -> None:
+def test_a_finished_pod_uses_no_capacity() -> None:
     core = Core(node("node-a"))
     core.add(pod(node_name="node-a"), pod(node_name="node-a", phase="Failed", version=2))
 
@@ -87,7 +87,7 @@ def test_a_finished_pod_takes_none() -> None:
 
 
 @pytest.mark.parametrize("end", [{"deleted": True}, {"phase": "Failed"}, {"node_name": "node-a"}])
-def test_a_pod_that_needs_no_node_any_more_leaves_the_queue(end: dict[str, str]) -> None:
+def test_a_pod_that_no_longer_needs_a_node_leaves_the_queue(end: dict[str, str]) -> None:
     core = Core(node("node-a"))
     core.add(pod(), pod(version=2, **end))
 
@@ -95,7 +95,7 @@ def test_a_pod_that_needs_no_node_any_more_leaves_the_queue(end: dict[str, str])
     assert core.step() is None
 
 
-def test_a_pod_that_is_deleted_leaves_the_queue() -> None:
+def test_a_deleted_pod_leaves_the_queue() -> None:
     core = Core(node("node-a"))
     core.add(pod())
     core.event_handlers.pods.remove(pod())
@@ -103,7 +103,7 @@ def test_a_pod_that_is_deleted_leaves_the_queue() -> None:
     assert core.step() is None
 
 
-def test_events_that_come_twice_count_once() -> None:
+def test_duplicate_events_count_once() -> None:
     core = Core(node("node-a"))
     core.event_handlers.nodes.upsert(None, node("node-a"))
     core.add(*[pod("other", node_name="node-a")] * 2)
@@ -134,7 +134,7 @@ def test_an_update_of_a_pod_in_flight_keeps_it_there() -> None:
     assert core.place().pod.meta.version == 2
 
 
-def test_a_late_event_of_a_pod_that_was_bound_does_not_queue_it_again() -> None:
+def test_a_late_event_of_a_bound_pod_does_not_queue_it_again() -> None:
     core = Core(node("node-a"))
     core.add(pod())
     core.decider.bound(core.place(), NOW)
@@ -144,7 +144,7 @@ def test_a_late_event_of_a_pod_that_was_bound_does_not_queue_it_again() -> None:
     assert core.used() == 1000
 
 
-def test_a_late_version_of_a_lock_does_not_bring_an_old_spec_back() -> None:
+def test_a_late_version_of_a_reservation_does_not_restore_an_old_spec() -> None:
     core = Core(node("node-a"))
     core.reservation(resources={"cpu": "1"}, version=5, generation=2)
     core.step()
@@ -154,7 +154,7 @@ def test_a_late_version_of_a_lock_does_not_bring_an_old_spec_back() -> None:
     assert core.reserved() == 1000
 
 
-def test_a_lock_that_is_being_deleted_is_gone_already() -> None:
+def test_a_reservation_that_is_being_deleted_counts_as_gone() -> None:
     core = Core(node("node-a"))
     entry = core.reservation()
     core.step()
@@ -163,7 +163,7 @@ def test_a_lock_that_is_being_deleted_is_gone_already() -> None:
     assert (core.reserved(), len(core.ledger.entries)) == (0, 0)
 
 
-def test_a_node_that_was_created_anew_takes_its_locks_away() -> None:
+def test_a_node_that_is_recreated_loses_its_reservations() -> None:
     core = Core(node("node-a"))
     named, anywhere = core.reservation("named", nodeName="node-a"), core.reservation("anywhere")
     core.step()
@@ -175,8 +175,8 @@ def test_a_node_that_was_created_anew_takes_its_locks_away() -> None:
     assert (anywhere.phase, anywhere.node_uid, core.reserved()) == (Phase.ACTIVE, "another", 1000)
 
 
-def test_a_node_that_is_replaced_unseen_takes_its_locks_away() -> None:
-    """After a relist the old node is never told to be gone: the new one stands in its place."""
+def test_a_node_that_is_replaced_during_a_relist_loses_its_reservations() -> None:
+    """After a relist the old node has no delete event: the watch reports the new one as its update."""
     core = Core(node("node-a"))
     named = core.reservation(nodeName="node-a")
     core.step()
@@ -193,7 +193,7 @@ def test_pods_are_counted_on_a_node_that_comes_after_them() -> None:
     assert core.used() == 1000
 
 
-def test_a_pod_that_takes_locked_room_violates_the_lock() -> None:
+def test_a_pod_that_takes_reserved_capacity_violates_the_reservation() -> None:
     core = Core(node("node-a", cpu="1"))
     entry = core.reservation(owner="nobody")
     core.step()
@@ -203,7 +203,7 @@ def test_a_pod_that_takes_locked_room_violates_the_lock() -> None:
     assert entry.violation == "pod shop/intruder took cpu 1 locked on node-a"
 
 
-def test_a_violated_lock_gets_its_room_back_before_any_pod() -> None:
+def test_a_violated_reservation_gets_its_capacity_back_before_any_pod() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = core.reservation(owner="nobody", resources={"cpu": "2"})
     core.step()
@@ -217,7 +217,7 @@ def test_a_violated_lock_gets_its_room_back_before_any_pod() -> None:
     assert (entry.violation, core.reserved()) == ("", 2000)
 
 
-def test_a_lock_that_moves_leaves_the_node_of_the_intruder() -> None:
+def test_a_reservation_that_moves_on_a_violation_leaves_the_node_of_the_intruder() -> None:
     core = Core(node("node-a", cpu="1"), node("node-b", cpu="1"))
     entry = core.reservation(owner="nobody", onViolation="Move")
     core.step()
@@ -229,7 +229,7 @@ def test_a_lock_that_moves_leaves_the_node_of_the_intruder() -> None:
     assert {first, entry.node} == {"node-a", "node-b"}
 
 
-def test_an_intruder_that_came_while_nobody_looked_is_named() -> None:
+def test_a_pod_that_took_capacity_while_no_operator_ran_is_named() -> None:
     core = Core(node("node-a", cpu="1"), listed=False)
     held = {
         "observedGeneration": 1,

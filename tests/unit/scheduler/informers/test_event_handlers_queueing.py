@@ -1,4 +1,4 @@
-"""What the queue hears of what the watches tell."""
+"""The events that the scheduling queue gets from the event handlers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from unit.scheduler.machinery import Core
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Labels of the events that the queue is told of, with the name of what they are about."""
+    """Collect the label of each event that the queue gets, with the name of its object."""
     labels: list[str] = []
 
     def notify(
@@ -77,7 +77,7 @@ BOUND = pod("other", node_name="node-a")
         ),
     ],
 )
-def test_the_queue_hears_of_what_may_help(
+def test_the_queue_gets_the_events_that_may_help_a_pod(
     heard: list[str], change: Callable[[Core], None], labels: list[str]
 ) -> None:
     core = Core(node())
@@ -89,7 +89,7 @@ def test_the_queue_hears_of_what_may_help(
     assert heard == labels
 
 
-def test_a_pod_that_is_deleted_while_it_is_bound_frees_its_room(heard: list[str]) -> None:
+def test_a_pod_that_is_deleted_during_its_binding_frees_its_capacity(heard: list[str]) -> None:
     core = Core(node())
     core.add(pod())
     core.place()
@@ -99,7 +99,7 @@ def test_a_pod_that_is_deleted_while_it_is_bound_frees_its_room(heard: list[str]
     assert heard == ["AssignedPodDelete web-0"]
 
 
-def test_our_own_bindings_are_told_of_as_well(heard: list[str]) -> None:
+def test_the_queue_gets_events_of_our_own_bindings_too(heard: list[str]) -> None:
     core = Core(node())
     core.add(pod())
     core.place()
@@ -109,7 +109,7 @@ def test_our_own_bindings_are_told_of_as_well(heard: list[str]) -> None:
     assert heard == ["AssignedPodAdd web-0"]
 
 
-def test_what_was_on_a_node_is_told_with_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_of_an_assumed_pod_has_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Core(node())
     core.add(pod())
     core.place()
@@ -120,7 +120,7 @@ def test_what_was_on_a_node_is_told_with_its_node(monkeypatch: pytest.MonkeyPatc
     assert [each.node_name for each in told] == ["node-a"]
 
 
-def test_objects_for_which_plugins_register_are_told_of_and_others_are_not(heard: list[str]) -> None:
+def test_the_queue_gets_events_of_other_objects_only_if_a_plugin_registers_for_them(heard: list[str]) -> None:
     core = Core()
     namespaces, services = Lister[Namespace](), Lister[Service]()
     others: dict[str, Lister[Any]] = {"namespaces": namespaces, "services": services}

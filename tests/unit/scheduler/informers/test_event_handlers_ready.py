@@ -1,4 +1,4 @@
-"""Nothing is judged by half a cluster."""
+"""Before all lists are complete, no reservation is judged."""
 
 from itertools import permutations
 
@@ -12,7 +12,7 @@ SINKS = ("nodes", "pods", "reservations")
 
 
 @pytest.mark.parametrize("order", tuple(permutations(SINKS)), ids=" ".join)
-def test_the_feed_is_ready_after_the_last_of_three_lists(order: tuple[str, ...]) -> None:
+def test_the_event_handlers_are_ready_after_the_last_of_three_lists(order: tuple[str, ...]) -> None:
     core = Core(listed=False)
     synced = {
         "nodes": core.event_handlers.nodes.synced,
@@ -35,7 +35,7 @@ def test_a_relist_later_on_changes_nothing() -> None:
     assert core.wakes == 1
 
 
-def test_a_lock_does_not_lose_a_node_that_is_not_listed_yet() -> None:
+def test_a_reservation_does_not_lose_a_node_that_is_not_listed_yet() -> None:
     core = Core(listed=False)
     entry = core.reservation(status=HELD, nodeName="node-a")
     core.event_handlers.reservations.synced()
@@ -47,7 +47,7 @@ def test_a_lock_does_not_lose_a_node_that_is_not_listed_yet() -> None:
     assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
 
-def test_a_lock_whose_node_is_in_no_list_is_lost() -> None:
+def test_a_reservation_on_a_node_that_is_in_no_list_is_lost() -> None:
     core = Core(node("node-b"), listed=False)
     entry = core.reservation(status=HELD, nodeName="node-a")
     assert core.ledger.holdings.nodes_with_reservations() == ["node-a"]
@@ -56,7 +56,7 @@ def test_a_lock_whose_node_is_in_no_list_is_lost() -> None:
     assert entry.phase is Phase.LOST
 
 
-def test_a_lock_whose_owner_was_bound_in_the_meantime_ends() -> None:
+def test_a_reservation_with_an_owner_that_was_bound_in_the_meantime_ends() -> None:
     core = Core(node("node-a"), listed=False)
     core.add(pod(node_name="node-a"))
     entry = core.reservation(status=HELD)
@@ -67,7 +67,7 @@ def test_a_lock_whose_owner_was_bound_in_the_meantime_ends() -> None:
     assert entry.phase is Phase.CONSUMED
 
 
-def test_locks_that_no_longer_fit_are_found_when_all_is_known() -> None:
+def test_reservations_that_no_longer_fit_are_found_when_all_lists_are_complete() -> None:
     core = Core(node("node-a", cpu="1"), listed=False)
     entry = core.reservation(status=HELD)
     core.add(pod("intruder", node_name="node-a"))
@@ -77,7 +77,7 @@ def test_locks_that_no_longer_fit_are_found_when_all_is_known() -> None:
     assert (entry.phase, entry.reason) == (Phase.PENDING, "Overcommitted")
 
 
-def test_what_has_ended_stays_as_it_was() -> None:
+def test_a_reservation_that_has_ended_stays_unchanged() -> None:
     core = Core(node("node-a"), listed=False)
     core.add(pod(node_name="node-a"))
     entry = core.reservation(status=HELD | {"phase": "Expired"}, retention="Retain")

@@ -1,4 +1,4 @@
-"""Objects of which not all can be read, as metrics and events show them."""
+"""Objects that can't be read in full, in metrics and events."""
 
 from random import Random
 from typing import Any
@@ -16,7 +16,7 @@ from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 
 
 class Ignoring:
-    """A sink that forgets."""
+    """An event handler that ignores all events."""
 
     def upsert(self, old: Any, new: Any) -> None:
         pass
@@ -30,11 +30,11 @@ class Ignoring:
 
 @pytest.fixture
 def nodes() -> Reflector[Any]:
-    client: Any = None  # nothing is asked
+    client: Any = None  # no request is sent
     return Reflector(client, NODES, decode_node, Ignoring(), rng=Random(1))  # noqa: S311 -- no secret
 
 
-def test_they_are_counted_by_what_becomes_of_them(nodes: Reflector[Any]) -> None:
+def test_unreadable_objects_are_counted_by_consequence(nodes: Reflector[Any]) -> None:
     registry = CollectorRegistry()
     registry.register(UnreadableObjectReporter(lambda *_: None, lambda: [nodes]))
     bad: dict[str, Any] = {"a": {"cpu": "?"}, "b": {"annotations": {"x": 1}}, "c": {"cpu": "?"}}
@@ -51,7 +51,7 @@ def test_they_are_counted_by_what_becomes_of_them(nodes: Reflector[Any]) -> None
     assert (count("unusable"), count("part_ignored")) == (0, 0)
 
 
-def test_an_object_that_cannot_be_used_gets_an_event() -> None:
+def test_an_unusable_object_gets_an_event() -> None:
     events: list[tuple[Any, ...]] = []
     faults = UnreadableObjectReporter(lambda *event: events.append(event), list)
     odd: Any = {"x": 1}

@@ -26,7 +26,7 @@ def test_reservations_are_counted_by_phase_and_no_phase_is_missing() -> None:
     assert None not in counts.values()
 
 
-def test_reservations_that_wait_are_counted_by_namespace_and_reason() -> None:
+def test_waiting_reservations_are_counted_by_namespace_and_reason() -> None:
     core = Core(node("node-a", cpu="2"))
     core.reservation("held", namespace="shop", resources={"cpu": "2"})
     core.step()
@@ -45,7 +45,7 @@ def test_reservations_that_wait_are_counted_by_namespace_and_reason() -> None:
     }
 
 
-def test_pods_that_wait_are_counted_by_queue() -> None:
+def test_waiting_pods_are_counted_by_queue() -> None:
     core = Core()
     core.add(pod("refused"))
     core.refuse()
@@ -59,7 +59,7 @@ def test_pods_that_wait_are_counted_by_queue() -> None:
     assert waiting("in flight") is None
 
 
-def test_pods_that_wait_are_counted_by_who_refused_or_gates_them() -> None:
+def test_waiting_pods_are_counted_by_the_plugin_that_refused_or_gates_them() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(pod("refused", requests={"cpu": "2"}), pod("gated", schedulingGates=[{"name": "hold"}]))
     core.refuse()

@@ -1,4 +1,4 @@
-"""The decisions that people can look at afterwards."""
+"""The recent decisions that the web view and the CLI show."""
 
 from itertools import islice
 
@@ -10,7 +10,7 @@ from unit.scheduler.machinery import Shell
 POD, LOCK = Key("shop", "web-0"), Key("shop", "lock")
 
 
-def test_the_newest_comes_first_and_the_oldest_goes() -> None:
+def test_the_newest_decision_comes_first_and_the_oldest_is_dropped() -> None:
     recent = RecentDecisions()
     for number in range(MOST + 5):
         recent._note(Decision(NOW + number, "Pod", Key("shop", f"web-{number}"), "Scheduled", "node-a"))
@@ -19,13 +19,13 @@ def test_the_newest_comes_first_and_the_oldest_goes() -> None:
     assert [each.at for each in islice(recent, 2)] == [NOW + MOST + 4, NOW + MOST + 3]
 
 
-def test_where_nobody_looks_none_is_kept() -> None:
+def test_with_a_size_of_zero_no_decision_is_kept() -> None:
     recent = RecentDecisions(0)
     recent._note(Decision(NOW, "Pod", POD, "Scheduled", "node-a"))
     assert not list(recent)
 
 
-def test_of_what_is_decided_again_and_again_the_newest_is_kept() -> None:
+def test_of_repeated_decisions_on_one_object_the_newest_is_kept() -> None:
     recent = RecentDecisions()
     recent._note(Decision(NOW, "Pod", POD, "Unschedulable", why="3 nodes are full"))
     recent._note(Decision(NOW + 1, "Pod", LOCK, "Scheduled", "node-a"))
@@ -39,7 +39,7 @@ def test_of_what_is_decided_again_and_again_the_newest_is_kept() -> None:
     ]
 
 
-def test_a_pod_and_a_lock_of_one_name_are_two() -> None:
+def test_a_pod_and_a_reservation_of_one_name_are_different() -> None:
     recent = RecentDecisions()
     recent._note(Decision(NOW, "Pod", POD, "Error"))
     recent._note(Decision(NOW, "Reservation", POD, "Error"))
@@ -53,7 +53,7 @@ def test_a_long_reason_is_cut() -> None:
     assert (len(decision.why), decision.why[-2:]) == (1024, "x…")
 
 
-async def test_pods_and_locks_are_noted_as_they_are_decided() -> None:
+async def test_decisions_on_pods_and_reservations_are_noted() -> None:
     shell = Shell(node("node-a", cpu="2"))
     shell.store_reservation("lock", owner="web-1", ttlSeconds=60)
     shell.step()
@@ -75,7 +75,7 @@ async def test_pods_and_locks_are_noted_as_they_are_decided() -> None:
     assert newest.at == shell.clock.now()
 
 
-async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
+async def test_a_refused_reservation_is_noted_and_its_end_too() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_reservation(owner="nobody", resources={"cpu": "2"}, pendingDeadlineSeconds=30)
     shell.step()
@@ -92,7 +92,7 @@ async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
     assert newest.why.startswith("DeadlineExceeded: no capacity within spec.pendingDeadlineSeconds (30)")
 
 
-async def test_a_claim_is_told_by_its_pod_and_its_end_by_the_lock() -> None:
+async def test_a_claim_is_noted_with_its_pod_and_its_end_with_the_reservation() -> None:
     shell = Shell(node("node-a"))
     shell.store_reservation(owner="web-0")
     shell.step()
