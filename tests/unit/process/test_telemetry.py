@@ -22,7 +22,7 @@ def change(event: Event, phase: Phase, *, at: float = 10.0, due: float = 10.0) -
 
 
 def test_buckets_are_the_same_as_in_kube_scheduler_to_the_last_digit() -> None:
-    """Computed as powers instead of products, labels once differed from kube-scheduler's in the last digit."""
+    """Computed as powers instead of products, labels once differed from those of kube-scheduler."""
     telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
     telemetry.ran("P", "Filter", Code.SUCCESS, 1.0)
 
