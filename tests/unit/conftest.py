@@ -19,7 +19,7 @@ def _own_logs() -> Iterator[None]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    """A server on a socket of its own that answers as a test has written down."""
+    """Start a server that answers from a script, on a socket of its own."""
     scripted = ScriptedServer()
     await scripted.start()
     yield scripted

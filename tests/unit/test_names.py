@@ -14,7 +14,7 @@ PER_MODULE = frozenset({"logger"})
 
 
 def public_names(path: Path) -> Iterator[str]:
-    """Yield the public names that a module defines. Type variables, of one letter, are none."""
+    """Yield the public names that a module defines, without type variables, which have one letter."""
     for node in ast.parse(path.read_text()).body:
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):

@@ -1,4 +1,4 @@
-"""The faults that tests of a running operator plant, as each names a method of the operator."""
+"""The faults that tests plant in a running operator. Each names a method of the operator."""
 
 import pytest
 

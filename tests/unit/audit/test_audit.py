@@ -18,7 +18,7 @@ Answer = Callable[[str], None]
 
 @pytest.fixture
 def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """Have a program of its name, beside the interpreter, answer for pip-audit."""
+    """Install a fake pip-audit beside the interpreter, and return a function that sets its output."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
     def write(text: str) -> None:
@@ -57,13 +57,13 @@ def test_a_requirement_is_read_with_its_hashes() -> None:
         ("--index-url https://example.org", "--index-url https://example.org: Expected"),
     ],
 )
-def test_what_would_let_anything_be_installed_is_named(line: str, fault: str) -> None:
+def test_unpinned_requirements_are_named(line: str, fault: str) -> None:
     (found,) = audit.unlocked(f"{GOOD}{line}\n{GOOD}")
     assert found.startswith(fault)
 
 
-def test_what_the_oldest_python_can_not_install_is_named() -> None:
-    """A package of the site's needed Python 3.11.5, and `make venv` failed with the 3.11.2 of a Debian."""
+def test_packages_that_the_oldest_python_cannot_install_are_named() -> None:
+    """A package of the site once needed Python 3.11.5, so `make venv` failed with Debian's 3.11.2."""
     needed, version = metadata("pytest")["Requires-Python"], metadata("pytest")["Version"]
     text = f"pytest=={version} \\\n    --hash=sha256:00\nno-such-package==1 --hash=sha256:00\n"
     assert list(audit.refusing(text, "3.2.0")) == [
@@ -72,7 +72,7 @@ def test_what_the_oldest_python_can_not_install_is_named() -> None:
     assert not list(audit.refusing(text, audit.oldest_python()))
 
 
-def test_a_vulnerability_fails_and_says_what_fixes_it(
+def test_a_vulnerability_fails_and_names_the_fixed_version(
     answer: Answer, reservation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(report({"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}))
@@ -80,7 +80,7 @@ def test_a_vulnerability_fails_and_says_what_fixes_it(
     assert f"{reservation}: a 1: CVE-1, fixed in 2" in capsys.readouterr().out
 
 
-def test_one_that_was_accepted_does_not(
+def test_an_accepted_vulnerability_does_not_fail(
     answer: Answer, reservation: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(audit, "ACCEPTED", {"CVE-1": "not that function"})
@@ -94,7 +94,7 @@ def test_one_that_was_accepted_does_not(
     ["", report({"name": "a", "skip_reason": "Dependency not found on PyPI"})],
     ids=["no answer", "a mirror that knows of nothing"],
 )
-def test_data_that_cannot_be_reached_are_no_clean_bill(
+def test_without_vulnerability_data_only_pins_and_hashes_count(
     answer: Answer, reservation: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     answer(text)
@@ -113,7 +113,7 @@ def test_without_data_a_missing_hash_still_fails(
     assert f"{reservation}: aiohttp==3.14.5: has no sha256 hash" in capsys.readouterr().out
 
 
-def test_whatever_is_installed_is_installed_by_its_hashes() -> None:
+def test_every_pip_install_requires_hashes() -> None:
     for name in ("Makefile", "Dockerfile"):
         installs = [line for line in (ROOT / name).read_text().splitlines() if "pip install" in line]
         assert installs

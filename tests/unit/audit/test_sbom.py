@@ -9,7 +9,7 @@ from audit import requirements
 _LOCK = Path(__file__).parents[3] / "requirements.lock"
 
 
-def test_the_bill_of_materials_names_what_is_installed(
+def test_the_bill_of_materials_names_all_locked_packages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bill = tmp_path / "build" / "bill.json"

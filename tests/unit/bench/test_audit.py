@@ -29,11 +29,11 @@ def test_too_many_pods_are_a_fault() -> None:
     assert faults == ["node-a has 3 pods taken and 2 allocatable"]
 
 
-def test_pods_without_a_node_take_nothing() -> None:
+def test_pods_without_a_node_use_no_capacity() -> None:
     assert of_pods([_pod("3", node=None)]) == []
 
 
-def test_active_locks_count_beside_pods() -> None:
+def test_active_reservations_count_in_addition_to_pods() -> None:
     taken = [
         *of_pods([_pod("1500m")]),
         *of_reservations([_reservation("1", "True"), _reservation("1", "False")]),

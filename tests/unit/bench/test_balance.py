@@ -42,7 +42,7 @@ def outcome(
         (of(7.0, pending=0.1), False),
     ],
 )
-def test_a_day_is_met_only_if_all_holds(ours: RunFigures, *, met: bool) -> None:
+def test_a_day_is_met_only_if_all_conditions_hold(ours: RunFigures, *, met: bool) -> None:
     (verdict,) = day_verdicts([outcome(_REPORTED, ours)], ["load-aware", "least-used"])
 
     assert verdict.rival == "least-used"
@@ -50,7 +50,7 @@ def test_a_day_is_met_only_if_all_holds(ours: RunFigures, *, met: bool) -> None:
     assert verdict.met is met
 
 
-def test_ratios_are_taken_in_pairs() -> None:
+def test_ratios_are_computed_in_pairs() -> None:
     worlds = [outcome(_REPORTED, of(6.0)), outcome(_REPORTED, of(6.0), default=20.0, seed=1)]
 
     (verdict,) = day_verdicts(worlds, ["least-used"])
@@ -58,7 +58,7 @@ def test_ratios_are_taken_in_pairs() -> None:
     assert verdict.of_default.mean == pytest.approx((0.6 + 0.3) / 2)
 
 
-def test_days_that_were_tuned_on_count_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_days_that_were_tuned_on_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
     report(
         [outcome(_REPORTED, of(6.0)), outcome(_TUNED, of(9.9))], ["default", "least-used", "load-aware", OURS]
     )
@@ -69,7 +69,7 @@ def test_days_that_were_tuned_on_count_for_nothing(capsys: pytest.CaptureFixture
     assert "tuned on" in told
 
 
-def test_policies_that_were_played_in_some_worlds_only_are_told_of_these(
+def test_policies_that_were_played_in_some_worlds_are_reported_for_these(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     both = [outcome(_REPORTED, of(6.0)), outcome(_REPORTED, of(6.0), seed=1)]
@@ -82,13 +82,13 @@ def test_policies_that_were_played_in_some_worlds_only_are_told_of_these(
     worlds = {words[0]: words[1] for words in told if len(words) > 5 and words[1].isdigit()}
     assert worlds.items() >= {"random": "1", "least-used": "1", OURS: "2"}.items()
     assert "dynamic-load" not in worlds
-    # A day is judged by the worlds that all have played.
+    # A day is judged by the worlds that all policies have played.
     (verdict,) = day_verdicts(both, ["least-used", "load-aware"])
     assert verdict.of_rival.mean == pytest.approx(6 / 8)
 
 
 def test_without_a_rival_no_day_is_judged(capsys: pytest.CaptureFixture[str]) -> None:
-    """An hour of worlds ended in a traceback."""
+    """An hour of simulations once ended in a traceback."""
     report([outcome(_REPORTED, of(6.0))], ["default", OURS])
 
     told = capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_without_a_rival_no_day_is_judged(capsys: pytest.CaptureFixture[str]) ->
     assert "by day" not in told
 
 
-def test_what_was_played_is_kept_and_not_played_again(tmp_path: Path) -> None:
+def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
     file = tmp_path / "balance.json"
     options = parse(["--traces", ".", "--json", str(file)])
     record = Record.of(options)
@@ -124,7 +124,7 @@ def test_a_file_of_other_worlds_is_refused(tmp_path: Path) -> None:
         Record.of(parse(["--traces", ".", "--json", str(file)]))
 
 
-def test_nothing_can_be_reported_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_without_results_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "planetlab-20110309.csv").write_text("1\n")
 
     assert main(["--traces", str(tmp_path), "--report", "--json", str(tmp_path / "none.json")]) == 1
@@ -135,7 +135,7 @@ def test_nothing_can_be_reported_of_nothing(tmp_path: Path, capsys: pytest.Captu
     assert "--report: needs --json" in capsys.readouterr().err
 
 
-def test_a_burst_is_judged_by_the_fair_share_and_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_burst_is_judged_by_the_fair_share_plus_one(capsys: pytest.CaptureFixture[str]) -> None:
     report_burst({"even": (3, 4), "herding": (3, 5)}, 40)
 
     even, herding = capsys.readouterr().out.splitlines()[-2:]
@@ -157,14 +157,14 @@ def test_each_day_is_played_with_each_seed_and_noise() -> None:
     assert len(set(cases(options, ["a", "b"]))) == 2 * 3 * 2
 
 
-def test_a_folder_without_traces_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_traces_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--traces", str(tmp_path)]) == 1
 
     told = capsys.readouterr().err
     assert told.startswith(f"bench.balance: {tmp_path}: no planetlab-DAY.csv")
 
 
-def test_a_day_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_day_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "planetlab-20110303.csv").write_text("1\n")
 
     assert main(["--traces", str(tmp_path), "--days", "20110304"]) == 1

@@ -12,11 +12,11 @@ def test_a_binding_is_seen_once() -> None:
     seen = Bindings()
     assert seen.take(event("ADDED", "n"), 1.0) == "7"
     seen.take(event("MODIFIED", "n"), 2.0)
-    seen.take(event("ADDED", "n"), 3.0)  # after a watch that began anew
+    seen.take(event("ADDED", "n"), 3.0)  # after the watch started again
     assert (seen.seen, seen.nodes, seen.doubled) == ({"a": 1.0}, {"a": "n"}, [])
 
 
-def test_a_pod_on_two_nodes_is_told() -> None:
+def test_a_pod_on_two_nodes_is_reported() -> None:
     seen = Bindings()
     seen.take(event("ADDED", "n"), 1.0)
     seen.take(event("MODIFIED", "m"), 2.0)

@@ -25,7 +25,7 @@ def _event(kind: str, name: str, spec: dict[str, Any], status: dict[str, Any]) -
     return json.dumps({"type": kind, "object": {"metadata": meta, "spec": spec, "status": status}}).encode()
 
 
-def test_the_first_answer_counts_whatever_comes_later() -> None:
+def test_the_first_answer_counts_despite_later_ones() -> None:
     seen = witness("a", "b")
     assert seen.take_pod(pod("a"), 1.0) == "7"
     seen.take_pod(pod("a", refused=True), 2.0)
@@ -36,13 +36,13 @@ def test_the_first_answer_counts_whatever_comes_later() -> None:
     assert seen.faults == []
 
 
-def test_a_lock_that_has_not_been_looked_at_has_no_answer() -> None:
+def test_a_reservation_that_is_not_processed_has_no_answer() -> None:
     seen = witness("a")
     seen.take_reservation(reservation("a", "False", "Waiting"), 1.0)
     assert seen.answered == {}
 
 
-def test_a_node_that_more_are_given_than_fit_is_a_fault() -> None:
+def test_a_node_with_more_claimants_than_fit_is_a_fault() -> None:
     seen = witness("a", "b", "c", room=2)
     for name in ("a", "b"):
         seen.take_pod(pod(name, node="n"), 1.0)
@@ -51,7 +51,7 @@ def test_a_node_that_more_are_given_than_fit_is_a_fault() -> None:
     assert seen.faults == ["n was given to 3 claimants and has room for 2"]
 
 
-def test_room_that_is_given_and_taken_back_is_a_fault() -> None:
+def test_capacity_that_is_given_and_taken_back_is_a_fault() -> None:
     seen = witness("a")
     seen.take_reservation(reservation("a", "True", "Admitted", "n"), 1.0)
     seen.take_reservation(reservation("a", "False", "Overcommitted"), 2.0)
@@ -59,14 +59,14 @@ def test_room_that_is_given_and_taken_back_is_a_fault() -> None:
     assert fault.startswith("a was Active and is not any more")
 
 
-def test_others_and_what_is_cleared_away_are_not_counted() -> None:
+def test_other_objects_and_deletions_are_not_counted() -> None:
     seen = witness("a")
     seen.take_pod(pod("other", node="n"), 1.0)
     seen.take_pod(pod("a", node="n", event="DELETED"), 1.0)
     assert (seen.answered, seen.won) == ({}, {})
 
 
-def test_claimants_ask_for_the_same() -> None:
+def test_claimants_request_the_same_resources() -> None:
     pods = [Claimant("a", way, "any", {"round": "1"}, "n").pod for way in (Way.POD, Way.STOCK, Way.BINDING)]
     assert pods[0] == pods[1] == pods[2]
     assert pods[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}

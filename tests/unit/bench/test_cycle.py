@@ -6,7 +6,7 @@ from bench.decisions import DecisionError, furnished, pods, seconds_a_decision, 
 _BY_NAME = {workload.name: workload for workload in workloads(reservations=20)}
 
 
-def test_pods_that_are_alike_share_their_placement_key_and_others_do_not() -> None:
+def test_only_equal_pods_share_their_placement_key() -> None:
     for alike, keys in ((True, 1), (False, 5)):
         made = pods(_BY_NAME["default"], 5, alike=alike)
         assert len({pod.placement_key for pod in made}) == keys
@@ -14,7 +14,7 @@ def test_pods_that_are_alike_share_their_placement_key_and_others_do_not() -> No
 
 
 @pytest.mark.parametrize("name", ["fit", "default", "locks"])
-def test_decisions_are_booked(name: str) -> None:
+def test_decisions_count_in_the_columns(name: str) -> None:
     decider, event_handlers = furnished(_BY_NAME[name], nodes=4, placed=8)
     assert len(decider.ledger.entries) == _BY_NAME[name].reservations
     assert seconds_a_decision(decider, event_handlers, pods(_BY_NAME[name], 10, alike=False), limit=60.0) > 0
@@ -23,7 +23,7 @@ def test_decisions_are_booked(name: str) -> None:
     assert not decider.ledger.waiting_reservations.waiting
 
 
-def test_a_pod_that_does_not_fit_is_no_figure() -> None:
+def test_a_pod_that_does_not_fit_is_an_error() -> None:
     decider, event_handlers = furnished(_BY_NAME["default"], nodes=1, placed=110)
     with pytest.raises(DecisionError, match="decision 1"):
         seconds_a_decision(decider, event_handlers, pods(_BY_NAME["default"], 1, alike=True), limit=60.0)
@@ -42,7 +42,7 @@ def test_sets_differ_in_their_plugins() -> None:
         (False, 1_500.0, ">= 1500 at 5000: met"),
     ],
 )
-def test_verdict_is_about_the_size_of_the_target(*, alike: bool, rate: float, verdict: str) -> None:
+def test_verdict_applies_only_to_the_size_of_the_target(*, alike: bool, rate: float, verdict: str) -> None:
     assert Growth("default", alike, {1_000: 1.0, 5_000: rate}).verdict == verdict
     assert Growth("default", alike, {1_000: rate}).verdict == ""
 
@@ -52,11 +52,11 @@ def test_time_that_grows_with_the_nodes_has_exponent_one() -> None:
     assert growth.exponent == pytest.approx(1.0)
 
 
-def test_one_size_tells_nothing_of_growth() -> None:
+def test_one_size_has_no_growth() -> None:
     assert Growth("default", alike=True, per_second={1_000: 500.0}).power == ""
 
 
-def test_table_says_what_is_not_supported() -> None:
+def test_table_shows_unsupported_sets() -> None:
     missing = Growth("spread", alike=True, note="not supported yet")
     measured = Growth("default", alike=False, per_second={1_000: 500.0, 5_000: 100.0}, load=2.0)
     head, first, second = table([measured, missing], [1_000, 5_000]).splitlines()
@@ -71,7 +71,7 @@ def test_unknown_sets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no such set: ring" in capsys.readouterr().err
 
 
-def test_what_is_given_counts_more_than_quick() -> None:
+def test_explicit_options_override_quick() -> None:
     options = parse(["--quick", "--nodes", "7", "--sets", "fit"])
     assert (options.nodes, options.decisions) == ([7], 1_000)
     assert [workload.name for workload in options.chosen] == ["fit"]

@@ -21,7 +21,7 @@ def played(*, reservations: bool) -> Tally:
     return Play(machines(6), SHAPES, SETTING, reservations=reservations, members=3).run()
 
 
-def test_with_locks_every_job_finds_its_room_and_without_some_do_not() -> None:
+def test_only_with_reservations_every_job_finds_capacity() -> None:
     without, having = played(reservations=False), played(reservations=True)
     assert without.stranded > 0
     assert having.stranded == 0
@@ -32,11 +32,11 @@ def test_with_locks_every_job_finds_its_room_and_without_some_do_not() -> None:
     assert 0.0 < having.held < having.used < 1.0
 
 
-def test_the_same_is_played_again() -> None:
+def test_a_simulation_is_reproducible() -> None:
     assert played(reservations=True) == played(reservations=True)
 
 
-def test_a_member_holds_room_for_a_job_that_has_not_come() -> None:
+def test_a_member_holds_capacity_for_a_job_that_has_not_arrived() -> None:
     clock = VirtualClock()
     bound: list[Job] = []
     member = Member(machines(1), clock, bound.append)
@@ -59,7 +59,7 @@ def test_a_member_holds_room_for_a_job_that_has_not_come() -> None:
     assert bound == [first, second]
 
 
-def test_a_lock_for_a_job_that_never_comes_expires() -> None:
+def test_a_reservation_for_a_job_that_never_arrives_expires() -> None:
     clock = VirtualClock()
     bound: list[Job] = []
     member = Member(machines(1), clock, bound.append)
@@ -69,7 +69,7 @@ def test_a_lock_for_a_job_that_never_comes_expires() -> None:
     assert (member.held, bound) == (0, [])
 
 
-def test_the_table_tells_of_both() -> None:
+def test_the_table_shows_results_with_and_without_reservations() -> None:
     table = told(
         [Played(SETTING, Tally(200, 20, [1.0, 9.0], [80.0], 0.8), Tally(200, 0, [1.0], [], 0.8, 0.05))]
     )
@@ -78,7 +78,7 @@ def test_the_table_tells_of_both() -> None:
     assert "5.00%" in table
 
 
-def test_traces_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_traces_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--quick", "--traces", str(tmp_path)])
     assert str(tmp_path) in capsys.readouterr().err

@@ -10,7 +10,7 @@ def lease(holder: str, epoch: int) -> bytes:
     return json.dumps({"type": "MODIFIED", "object": {"metadata": meta, "spec": spec}}).encode()
 
 
-async def test_a_term_begins_when_somebody_holds_the_lease_anew() -> None:
+async def test_a_term_begins_when_a_process_acquires_the_lease() -> None:
     terms = Terms()
     waiting = asyncio.create_task(terms.after(1))
     for holder, epoch, instant in (("a", 1, 1.0), ("a", 1, 2.0), ("", 1, 3.0), ("b", 2, 4.0), ("b", 2, 5.0)):
@@ -19,6 +19,6 @@ async def test_a_term_begins_when_somebody_holds_the_lease_anew() -> None:
     assert terms.began == {1: 1.0, 2: 4.0}
 
 
-def test_what_is_given_counts_more_than_quick() -> None:
+def test_explicit_options_override_quick() -> None:
     options = parse(["--quick", "--kills", "9", "--signals", "SIGTERM"])
     assert (options.kills, options.rate, options.signals) == (9, 50, ["SIGTERM"])

@@ -13,7 +13,7 @@ def _figure(*values: float, more_is_better: bool = False, target: float | None =
 
 
 @pytest.mark.parametrize(("percent", "value"), [(0, 1.0), (50, 2.0), (75, 3.0), (76, 4.0), (100, 4.0)])
-def test_percentile_is_the_smallest_value_at_least_as_great_as_so_many(percent: int, value: float) -> None:
+def test_percentile_is_the_smallest_value_that_covers_the_percentage(percent: int, value: float) -> None:
     assert percentile([4.0, 1.0, 3.0, 2.0], percent) == value
 
 
@@ -26,7 +26,7 @@ def test_more_work_is_a_ratio_over_one() -> None:
     assert pair_ratios(ours, peers) == [0.5, 2.0]
 
 
-def test_equal_zeros_are_equal_and_a_peers_zero_is_infinitely_better() -> None:
+def test_equal_zeros_have_ratio_one_and_a_single_zero_is_infinitely_better() -> None:
     assert pair_ratios(_figure(0.0, 0.0), _figure(0.0, 1.0)) == [1.0, inf]
 
 
@@ -35,7 +35,7 @@ def test_rounds_without_their_pair_are_an_error() -> None:
         pair_ratios(_figure(1.0), _figure(1.0, 2.0))
 
 
-def test_load_of_the_work_is_kept_beside_its_value() -> None:
+def test_load_is_stored_with_each_value() -> None:
     figure = Figure("latency", "ms")
     figure.add(3.0, load=7.5)
     assert (figure.values, figure.loads) == ([3.0], [7.5])
@@ -68,7 +68,7 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
-def test_exponent_is_found_again(power: float) -> None:
+def test_exponent_of_a_power_law_is_found(power: float) -> None:
     sizes = [1_000.0, 5_000.0, 15_000.0]
     assert exponent(sizes, [3e-4 * size**power for size in sizes]) == pytest.approx(power)
 

@@ -43,14 +43,14 @@ def test_quantile_is_linear_within_a_bucket(share: float, value: float) -> None:
     assert Histogram.parse(_TEXT, "decision_seconds").quantile(share) == pytest.approx(value)
 
 
-def test_what_is_not_there_has_no_figures() -> None:
+def test_missing_histogram_has_no_figures() -> None:
     histogram = Histogram.parse(_TEXT, "binding_seconds")
     assert histogram.count == 0
     assert isnan(histogram.mean)
     assert isnan(histogram.quantile(0.5))
 
 
-def test_what_came_after_an_earlier_look_is_told_apart() -> None:
+def test_difference_to_an_earlier_histogram_is_computed() -> None:
     earlier = Histogram.parse(_TEXT, "decision_seconds")
     later = Histogram([(0.001, 40.0), (0.002, 91.0), (float("inf"), 103.0)], 1.5)
 

@@ -15,7 +15,7 @@ def test_rate_of_steady_bindings(lower: int, upper: int, value: float) -> None:
     assert rate([number / 10 for number in range(100)], lower, upper) == pytest.approx(value)
 
 
-def test_rate_between_two_percentages_leaves_slow_ends_out() -> None:
+def test_rate_between_two_percentages_excludes_slow_ends() -> None:
     instants = [0.0, *(100.0 + number for number in range(8)), 1_000.0]
     assert rate(instants, 10, 90) == pytest.approx(1.0)
 
@@ -47,20 +47,20 @@ def test_text_has_title_table_and_faults() -> None:
     assert lines[-1] == "node-a is full"
 
 
-def test_text_without_figures_says_why() -> None:
+def test_text_without_figures_has_the_reason() -> None:
     comparison = Comparison.of(_BY_NAME["spread"])
     comparison.note = "not supported yet"
     assert comparison.text.splitlines()[2:] == ["not supported yet"]
 
 
-def test_open_loops_are_about_latency_and_drains_about_throughput() -> None:
+def test_open_loops_measure_latency_and_drains_measure_throughput() -> None:
     open_loop = {figure.name for figure in figures(_BY_NAME["open-50"])}
     drain = {figure.name for figure in figures(_BY_NAME["drain"])}
     assert "create to bound, p99" in open_loop - drain
     assert "pods bound" in drain - open_loop
 
 
-def test_text_tells_what_the_api_server_can_do_alone() -> None:
+def test_text_shows_the_rate_of_the_api_server_without_decisions() -> None:
     comparison = Comparison.of(_BY_NAME["drain"])
     comparison.bare = [310.4, 289.6]
     assert comparison.text.endswith("Bindings without any decision: 310 and 290 a second.")

@@ -36,12 +36,12 @@ def _named(name: str) -> Scenario:
     return scenario
 
 
-def test_every_number_of_nodes_has_a_plain_drain_and_all_else_the_first() -> None:
+def test_every_node_count_has_a_drain_and_other_scenarios_use_the_first() -> None:
     assert [scenario.nodes for scenario in _ALL if scenario.name == "drain"] == [40, 80]
     assert {scenario.nodes for scenario in _ALL if scenario.name != "drain"} == {40}
 
 
-def test_titles_tell_scenarios_apart() -> None:
+def test_titles_of_scenarios_are_distinct() -> None:
     titles = [scenario.title for scenario in _ALL]
     assert len(set(titles)) == len(titles)
 
@@ -57,17 +57,17 @@ def test_objects_are_the_same_each_time_and_can_be_read(scenario: Scenario) -> N
 
 
 @pytest.mark.parametrize("scenario", _ALL, ids=lambda scenario: scenario.title)
-def test_what_is_placed_already_fits(scenario: Scenario) -> None:
+def test_placed_pods_fit_on_their_nodes(scenario: Scenario) -> None:
     nodes = [scenario.node(number) for number in range(scenario.nodes)]
     placed = [{"spec": {**shape["spec"], "nodeName": node_name(node)}} for node, shape in scenario.placed]
     assert overcommitted(nodes, of_pods(placed), "taken") == []
 
 
-def test_pods_at_a_rate_last_as_long_as_they_should() -> None:
+def test_open_loops_have_enough_pods_for_their_time() -> None:
     assert [(s.rate, s.pods) for s in _ALL if s.rate is not None] == [(50, 100), (100, 200), (200, 400)]
 
 
-def test_full_nodes_have_no_room_for_an_important_pod() -> None:
+def test_full_nodes_have_no_capacity_for_the_preempting_pod() -> None:
     scenario = _named("preemption")
     shapes = [*(shape for node, shape in scenario.placed if node == 0), scenario.pod(0)]
     pods = [{"spec": {**shape["spec"], "nodeName": node_name(0)}} for shape in shapes]
@@ -108,13 +108,13 @@ def test_every_choosy_pod_has_nodes_to_choose_from() -> None:
     assert [len(nodes) for nodes in choices] == [4, 8, 4, 8, 4, 8]
 
 
-def test_choosy_pods_are_where_they_want_to_be() -> None:
+def test_violations_of_node_affinity_are_found() -> None:
     assert not_wanted({0: 2, 1: 3}) == []
     assert not_wanted({0: 1}) == ["pod 0 is on node-00001"]  # dedicated
     assert not_wanted({1: 4}) == ["pod 1 is on node-00004"]  # the zone that it excludes
 
 
-def test_wherever_choosy_pods_are_let_the_rule_allows() -> None:
+def test_check_of_node_affinity_agrees_with_the_affinity_itself() -> None:
     nodes = [decode_node(msgspec.json.encode(mixed_node(number))) for number in range(12)]
     for number in range(6):
         affinity = decode_pod(

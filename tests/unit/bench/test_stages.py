@@ -26,7 +26,7 @@ def test_the_narrowest_stage_of_a_file_counts(file: str, stage: str) -> None:
     assert stage_of(file) == stage
 
 
-def test_time_of_a_built_in_function_is_its_callers() -> None:
+def test_time_of_a_built_in_function_counts_for_its_callers() -> None:
     functions: dict[Function, Entry] = {
         _WATCH: (1, 1, 1.0, 9.0, {}),
         _CYCLE: (1, 1, 4.0, 9.0, {}),
@@ -41,7 +41,7 @@ def test_time_of_a_built_in_function_is_its_callers() -> None:
     assert stages(functions) == {"decisions": 6.0, "watch": 4.0}
 
 
-def test_waiting_is_told_apart() -> None:
+def test_waiting_is_a_stage_of_its_own() -> None:
     poll: Function = ("~", 0, "<method 'poll' of 'select.epoll' objects>")
     assert stages({poll: (1, 1, 7.0, 7.0, {_WATCH: (1, 1, 7.0, 7.0)})}) == {WAITING: 7.0}
 

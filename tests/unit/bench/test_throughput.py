@@ -12,12 +12,12 @@ def test_scenarios_are_chosen_by_name_in_their_own_order() -> None:
     ]
 
 
-def test_unknown_scenarios_are_refused_and_the_known_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_scenarios_are_refused_with_a_list_of_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--scenarios", "drain,flood"])
     assert "no such scenario: flood; there are drain, open-50," in capsys.readouterr().err
 
 
-def test_what_is_given_counts_more_than_quick() -> None:
+def test_explicit_options_override_quick() -> None:
     options = parse(["--quick", "--pods", "9"])
     assert (options.pods, options.rounds, options.nodes) == (9, 1, [200])

@@ -1,4 +1,4 @@
-"""An API server that keeps a Secret, tells of pods, and notes patches."""
+"""An API server that stores objects and records patches."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfiguration
 
 
 def webhook(name: str, client_config: Json) -> Json:
-    """Make one of the webhooks."""
+    """Return one webhook."""
     return {"name": name, "clientConfig": client_config}
 
 
 class ClusterStore(KubeClient):
-    """Objects by their paths; `patches` are of all but the Secret, `errors` answer the next requests."""
+    """Objects by path, `patches` of all objects except the Secret, and `errors` for the next requests."""
 
     def __init__(self) -> None:
         self._manager = None
@@ -58,7 +58,7 @@ class ClusterStore(KubeClient):
         return encode(self.objects[path])
 
     def _fill(self, body: Json) -> None:
-        """Merge a patch into the Secret, which must be there."""
+        """Merge a patch into the Secret, which must exist."""
         if SECRET not in self.objects:
             raise NotFound("no such object", status=404)
         known = self.objects[SECRET].get("data")
@@ -67,7 +67,7 @@ class ClusterStore(KubeClient):
         self._store(SECRET, {"metadata": {"name": "tls"} | body["metadata"], "data": present})
 
     def _merge(self, body: Json) -> None:
-        """Merge a strategic patch into the webhooks, which are a list by names."""
+        """Merge a strategic patch into the webhooks, which are a list with the name as key."""
         stored = self.objects[WEBHOOKS]
         if body["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
             raise Conflict("it was modified", status=409)
@@ -84,14 +84,14 @@ class ClusterStore(KubeClient):
         )
 
     def call_at(self, path: str = "") -> None:
-        """Have the webhooks call the Service at a path, as whoever writes them last."""
+        """Configure the webhooks to call the Service at a path, as any client can."""
         service = {"name": "tidelock-binders"} | ({"path": path} if path else {})
         webhooks = [webhook(name, {"service": service}) for name in WEBHOOK_NAMES]
         self._store(WEBHOOKS, {"metadata": {"name": "tidelock"}, "webhooks": webhooks})
 
     @property
     def paths(self) -> set[str]:
-        """Where the webhooks call now."""
+        """Return the paths that the webhooks call now."""
         webhooks = self.objects[WEBHOOKS]["webhooks"]
         return {each["clientConfig"]["service"].get("path", "") for each in webhooks}
 
@@ -104,7 +104,7 @@ class ClusterStore(KubeClient):
 
 
 class HandClock:
-    """Stands still unless it is moved."""
+    """A clock that tests set by hand."""
 
     def __init__(self) -> None:
         self.time = NOW

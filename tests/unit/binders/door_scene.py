@@ -1,4 +1,4 @@
-"""A node, and a door to it that is served on a socket."""
+"""A node, and a binder server that listens on a socket."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ from unit.scheduler.machinery import Core
 
 
 class DoorScene:
-    """A node of two cores and a door to it; pods arrive by the watch, or are there to be asked for."""
+    """A node of two cores and a binder server. Pods arrive by the watch, or are read from the API server."""
 
     def __init__(self, schedulers: Keys) -> None:
         self._schedulers = schedulers
@@ -63,7 +63,7 @@ class DoorScene:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Serve, and clean up; comes back once the webhooks know the certificate."""
+        """Serve, and clean up at the end. The context begins once the webhooks have the certificate."""
         task = asyncio.create_task(self.door.run())
         try:
             async with asyncio.timeout(30):
@@ -77,7 +77,7 @@ class DoorScene:
                 await task
 
     def tls(self, keys: Keys | None = None) -> ssl.SSLContext:
-        """Trust the server, and prove by these keys who asks."""
+        """Return a TLS context that trusts the server and authenticates with these keys."""
         trust = base64.b64decode(self.api.objects[SECRET]["data"]["ca.crt"]).decode()
         tls = ssl.create_default_context(cadata=trust)
         if keys is not None:
@@ -85,7 +85,7 @@ class DoorScene:
         return tls
 
     async def post(self, path: str, body: Any) -> tuple[int, str]:
-        """Ask as the API server does, or as a scheduler does."""
+        """Send a request as the API server or a scheduler does."""
         if path == "/admission":
             (path,) = self.api.paths
         tls = self.tls(self._schedulers if path.startswith("/extender") else None)
@@ -97,7 +97,7 @@ class DoorScene:
             return response.status, await response.text()
 
     async def review(self, name: str = "web-0", uid: str = "") -> Json:
-        """Have a binding of a pod to the node be reviewed."""
+        """Send a review of the binding of a pod to the node."""
         metadata = {"name": name} | ({"uid": uid} if uid else {})
         request = {
             "uid": "question",

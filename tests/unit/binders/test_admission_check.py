@@ -1,4 +1,4 @@
-"""What other binders are told, and what an admitted binding is until it is seen."""
+"""The answers to other binders, and the state of an admitted binding until it is seen."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def foreign(name: str, cpu: str = "1", **fields: Any) -> Pod:
 
 
 class Scene(Core):
-    """A cluster with a guard, whose pods come in by its door."""
+    """A cluster with an admission check, which sees all pods first."""
 
     def __init__(self, **cpu_of: str) -> None:
         super().__init__(*(node(name, cpu=cpu) for name, cpu in cpu_of.items()))
@@ -39,7 +39,7 @@ class Scene(Core):
             self.arrivals.upsert(None, each)
 
     def held(self, name: str = "lock", **fields: Any) -> ReservationInfo:
-        """Have a lock that holds room."""
+        """Create a reservation that holds capacity."""
         entry = self.reservation(name, **fields)
         self.step()
         assert entry.phase is Phase.ACTIVE
@@ -58,13 +58,13 @@ class Scene(Core):
 
 
 def bound(each: Pod, on: str = "a") -> Pod:
-    """Give a pod as the watch shows it once it is bound."""
+    """Return a pod as the watch shows it once it is bound."""
     cpu = each.spec.containers[0].resources.requests["cpu"]
     plain = pod_json(each.meta.name, requests={"cpu": str(cpu)}, node_name=on, scheduler=OTHER, version=2)
     return decode_pod(encode(plain))
 
 
-def test_a_binding_into_locked_room_is_refused_with_the_numbers() -> None:
+def test_a_binding_into_reserved_capacity_is_refused_with_the_numbers() -> None:
     scene = Scene(a="4")
     scene.held("lock", resources={"cpu": "3"}, owner="nobody")
     assert scene.admit(foreign("big", "2")) == (
@@ -73,12 +73,12 @@ def test_a_binding_into_locked_room_is_refused_with_the_numbers() -> None:
     assert scene.used("a") == 0
 
 
-def test_a_binding_beyond_the_node_is_refused_without_any_lock() -> None:
+def test_a_binding_that_exceeds_the_node_is_refused_without_any_reservation() -> None:
     scene = Scene(a="1")
     assert scene.admit(foreign("big", "2")).startswith("a: Insufficient cpu (")
 
 
-def test_what_is_admitted_counts_at_once() -> None:
+def test_an_admitted_binding_counts_at_once() -> None:
     scene = Scene(a="2")
     assert scene.admit(foreign("first", "2")) == ""
     assert scene.admit(foreign("second", "1")).startswith("a: Insufficient cpu")
@@ -93,11 +93,11 @@ def test_a_dry_run_counts_nothing() -> None:
     assert scene.used("a") == 0
 
 
-def test_a_node_that_nobody_knows_holds_no_lock() -> None:
+def test_a_binding_to_an_unknown_node_is_admitted() -> None:
     assert Scene(a="1").admit(foreign("x"), "elsewhere") == ""
 
 
-def test_an_owner_is_admitted_into_its_lock_and_ends_it_when_it_is_seen() -> None:
+def test_an_owner_is_admitted_and_consumes_its_reservation_once_it_is_seen() -> None:
     scene = Scene(a="2")
     entry = scene.held(resources={"cpu": "2"}, owner="web-0")
     owner = foreign("web-0", "2")
@@ -109,7 +109,7 @@ def test_an_owner_is_admitted_into_its_lock_and_ends_it_when_it_is_seen() -> Non
     assert not scene.guard.lapse(NOW + UNSEEN_SECONDS)
 
 
-def test_what_is_never_seen_gives_back_its_room_and_its_lock() -> None:
+def test_an_admitted_binding_that_is_never_seen_restores_capacity_and_reservation() -> None:
     scene = Scene(a="2")
     entry = scene.held(resources={"cpu": "2"}, owner="web-0")
     scene.admit(foreign("web-0", "2"))
@@ -118,7 +118,7 @@ def test_what_is_never_seen_gives_back_its_room_and_its_lock() -> None:
     assert (entry.phase, scene.reserved("a"), scene.used("a")) == (Phase.ACTIVE, 2000, 0)
 
 
-def test_a_pod_that_goes_before_it_is_bound_gives_back_its_lock() -> None:
+def test_a_pod_that_is_deleted_before_it_is_bound_restores_its_reservation() -> None:
     scene = Scene(a="2")
     entry = scene.held(resources={"cpu": "2"}, owner="web-0")
     owner = foreign("web-0", "2")
@@ -135,7 +135,7 @@ def test_the_same_binding_again_counts_once() -> None:
     assert (scene.admit(one), scene.admit(one), scene.used("a")) == ("", "", 1000)
 
 
-def test_a_second_binding_elsewhere_waits_for_the_first() -> None:
+def test_a_second_binding_to_another_node_is_refused_until_the_first_has_lapsed() -> None:
     scene = Scene(a="1", b="1")
     one = foreign("x")
     scene.admit(one)
@@ -152,7 +152,7 @@ def test_a_bound_pod_is_left_to_the_api_server() -> None:
     assert scene.used("b") == 0
 
 
-def test_a_pod_of_ours_that_somebody_binds_leaves_the_queue_until_that_has_failed() -> None:
+def test_a_queued_pod_that_another_binder_binds_returns_if_that_fails() -> None:
     scene = Scene(a="1")
     ours = pod("web-0")
     scene.arrive(ours)
@@ -162,7 +162,7 @@ def test_a_pod_of_ours_that_somebody_binds_leaves_the_queue_until_that_has_faile
     assert scene.place().pod.uid == ours.uid
 
 
-def test_what_we_are_binding_ourselves_is_no_business_of_others() -> None:
+def test_a_binding_of_tidelock_itself_is_admitted_only_for_its_node() -> None:
     scene = Scene(a="1", b="1")
     scene.arrive(pod("web-0"))
     placed = scene.place()
@@ -173,7 +173,7 @@ def test_what_we_are_binding_ourselves_is_no_business_of_others() -> None:
     assert scene.used(placed.node_name) == 1000
 
 
-def test_a_pod_that_requires_its_reservation_is_bound_nowhere_else() -> None:
+def test_a_pod_that_requires_its_reservation_is_admitted_only_on_its_node() -> None:
     scene = Scene(a="2", b="2")
     entry = scene.held(owner="web-0", nodeName="a")
     wary = foreign("web-0", annotations={"tidelock.dev/require-reservation": "true"})
@@ -182,7 +182,7 @@ def test_a_pod_that_requires_its_reservation_is_bound_nowhere_else() -> None:
     assert scene.told(wary, "b").hopeless.keys() == {"b"}
 
 
-def test_a_filter_leaves_the_nodes_with_room_beside_locks_in_their_order() -> None:
+def test_filter_returns_the_nodes_with_capacity_beside_reservations_in_order() -> None:
     scene = Scene(a="2", b="4", c="4")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
     left = scene.told(foreign("x", "2"), "c", "a", "b", "new")
@@ -190,12 +190,12 @@ def test_a_filter_leaves_the_nodes_with_room_beside_locks_in_their_order() -> No
     assert left.failed == {"a": "Insufficient cpu beside reservations", "new": "node(s) not seen yet"}
 
 
-def test_no_eviction_helps_on_a_node_that_is_too_small() -> None:
+def test_evictions_do_not_help_on_a_node_that_is_too_small() -> None:
     left = Scene(a="1").told(foreign("x", "2"), "a")
     assert (left.failed, left.hopeless) == ({}, {"a": "Insufficient cpu"})
 
 
-def test_an_owner_passes_where_its_lock_is_and_prefers_it() -> None:
+def test_an_owner_passes_the_filter_on_the_node_of_its_reservation_and_prefers_it() -> None:
     scene = Scene(a="2", b="2")
     scene.held(resources={"cpu": "2"}, owner="web-0", nodeName="a")
     scene.held("other", resources={"cpu": "2"}, owner="nobody", nodeName="b")
@@ -205,8 +205,8 @@ def test_an_owner_passes_where_its_lock_is_and_prefers_it() -> None:
     assert scene.guard.own_nodes(foreign("x")) == set()
 
 
-def test_pods_that_were_let_pass_count_beside_locks_until_they_are_seen() -> None:
-    """A scheduler counts what it has just placed, but not beside locks of which it knows nothing."""
+def test_pods_that_passed_the_filter_count_beside_reservations_until_they_are_seen() -> None:
+    """A scheduler counts its recently placed pods, but not beside reservations, which it does not know."""
     scene = Scene(a="3", b="3")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
     first, second = foreign("first"), foreign("second")
@@ -216,7 +216,7 @@ def test_pods_that_were_let_pass_count_beside_locks_until_they_are_seen() -> Non
     assert scene.filter(second) == ("a", "b")
 
 
-def test_they_count_on_their_nodes_when_nodes_come_and_go() -> None:
+def test_passed_pods_count_on_their_nodes_when_other_nodes_are_removed() -> None:
     scene = Scene(a="9", b="3", c="3")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="c")
     scene.filter(foreign("first"), "c")
@@ -224,8 +224,8 @@ def test_they_count_on_their_nodes_when_nodes_come_and_go() -> None:
     assert scene.filter(foreign("second"), "b", "c") == ("b",)
 
 
-def test_the_patient_are_not_refused_for_bindings_under_way() -> None:
-    """They would wait for an event that wakes them, when the last has come already."""
+def test_a_patient_caller_is_not_refused_because_of_bindings_in_progress() -> None:
+    """A refused pod would wait for an event, although the last event has already arrived."""
     scene = Scene(a="3")
     scene.held(resources={"cpu": "2"}, owner="nobody")
     first, second = foreign("first"), foreign("second")
@@ -236,7 +236,7 @@ def test_the_patient_are_not_refused_for_bindings_under_way() -> None:
     assert refused == CheckResult((), {"a": "Insufficient cpu beside reservations"}, {})
 
 
-def test_a_pod_that_is_asked_about_again_does_not_count_against_itself() -> None:
+def test_a_pod_that_is_filtered_again_does_not_count_against_itself() -> None:
     scene = Scene(a="3")
     scene.held(resources={"cpu": "2"}, owner="nobody")
     one = foreign("x")
@@ -244,7 +244,7 @@ def test_a_pod_that_is_asked_about_again_does_not_count_against_itself() -> None
 
 
 @pytest.mark.parametrize("after", [CHOOSING_SECONDS, CHOOSING_SECONDS + 1])
-def test_a_choice_that_comes_to_nothing_is_forgotten(after: float) -> None:
+def test_a_passed_pod_that_is_not_bound_is_forgotten_after_some_time(after: float) -> None:
     scene = Scene(a="3")
     scene.held(resources={"cpu": "2"}, owner="nobody")
     scene.filter(foreign("first"), "a")
@@ -254,7 +254,7 @@ def test_a_choice_that_comes_to_nothing_is_forgotten(after: float) -> None:
     assert scene.filter(foreign("second"), "a") == ("a",)
 
 
-def test_a_pod_that_is_being_bound_passes_on_that_node_alone() -> None:
+def test_a_pod_that_is_being_bound_passes_only_on_its_node() -> None:
     scene = Scene(a="1", b="1")
     one = foreign("x")
     scene.admit(one)
@@ -262,7 +262,7 @@ def test_a_pod_that_is_being_bound_passes_on_that_node_alone() -> None:
     assert (left.names, left.hopeless) == (("a",), {"b": "the pod is being bound to a"})
 
 
-def test_victims_must_make_room_beside_locks() -> None:
+def test_victims_must_free_enough_capacity_beside_reservations() -> None:
     scene = Scene(a="4", b="4")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
     residents = {name: [foreign(f"{name}{i}", node_name=name) for i in (0, 1)] for name in "ab"}
@@ -274,7 +274,7 @@ def test_victims_must_make_room_beside_locks() -> None:
     assert scene.used("a") == 2000
 
 
-def test_arrivals_are_found_by_name_until_they_are_bound() -> None:
+def test_pods_are_found_by_name_until_they_are_bound() -> None:
     scene = Scene(a="1")
     one = foreign("x")
     scene.arrive(one)
@@ -283,7 +283,7 @@ def test_arrivals_are_found_by_name_until_they_are_bound() -> None:
     assert scene.arrivals.find(Key("shop", "x")) is None
 
 
-def test_the_end_of_a_pod_is_not_that_of_its_namesake() -> None:
+def test_the_deletion_of_a_pod_does_not_remove_its_successor() -> None:
     scene = Scene(a="1")
     first, second = foreign("x"), foreign("x", uid="another")
     scene.arrive(first, second)
@@ -291,7 +291,7 @@ def test_the_end_of_a_pod_is_not_that_of_its_namesake() -> None:
     assert scene.arrivals.find(Key("shop", "x")) is second
 
 
-def test_room_that_awaits_a_replacement_is_the_replacements_alone() -> None:
+def test_capacity_that_awaits_a_replacement_is_only_for_the_replacement() -> None:
     scene = Scene(a="2")
     scene.held(resources={"cpu": "2"}, reuse="Always")
     first = foreign("web-0", "2")
@@ -311,8 +311,8 @@ def test_room_that_awaits_a_replacement_is_the_replacements_alone() -> None:
     assert (scene.used("a"), scene.reserved("a")) == (0, 2000)
 
 
-def test_an_admitted_owner_that_never_came_finds_who_took_its_room() -> None:
-    """The lock was Active for room that its node did not have."""
+def test_a_lapsed_binding_of_an_owner_reports_the_pod_that_took_its_capacity() -> None:
+    """The reservation was once Active with capacity that its node did not have."""
     scene = Scene(a="2")
     entry = scene.held(resources={"cpu": "2"}, reuse="Always")
     owner = foreign("web-0", "2")
@@ -322,7 +322,7 @@ def test_an_admitted_owner_that_never_came_finds_who_took_its_room() -> None:
     assert (entry.violation, scene.reserved("a")) == ("pod shop/stranger took cpu 1 locked on a", 1000)
 
 
-def test_a_borrower_of_another_scheduler_gets_what_locks_lend() -> None:
+def test_a_borrower_of_another_scheduler_gets_borrowable_capacity() -> None:
     scene = Scene(a="4", b="4")
     scene.held("lock", resources={"cpu": "3"}, nodeName="b", owner="nobody", borrowable=True)
     borrower = foreign("batch", "3", annotations={BORROWS: "true"})
@@ -333,8 +333,8 @@ def test_a_borrower_of_another_scheduler_gets_what_locks_lend() -> None:
     assert "Insufficient cpu" in scene.admit(foreign("plain", "2"), "b")
 
 
-def test_an_admitted_pod_with_a_deadline_runs_from_when_it_was_admitted() -> None:
-    """It was taken to be overdue, and so to stay for ever, until its binding was seen."""
+def test_an_admitted_pod_with_a_deadline_starts_at_its_admission() -> None:
+    """Until its binding was seen, such a pod once counted as overdue, and so as running forever."""
     scene = Scene(a="4")
     assert scene.admit(foreign("batch", "4", activeDeadlineSeconds=600)) == ""
     entry = scene.reservation("later", resources={"cpu": "3"}, startAt=format_instant(NOW + 3600))
@@ -342,8 +342,8 @@ def test_an_admitted_pod_with_a_deadline_runs_from_when_it_was_admitted() -> Non
     assert entry.phase is Phase.PLANNED
 
 
-def test_an_admitted_binding_that_never_comes_lapses_though_the_clock_is_set_back() -> None:
-    """Its room was kept for an hour more."""
+def test_an_admitted_binding_lapses_in_time_although_the_clock_is_set_back() -> None:
+    """Its capacity was once kept for an hour more."""
     scene = Scene(a="4")
     pod = foreign("db-0", cpu="4")
     scene.arrive(pod)

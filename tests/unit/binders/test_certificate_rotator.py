@@ -1,4 +1,4 @@
-"""Where the serving certificate is kept, and who is told to trust it."""
+"""The storage of the serving certificate, and the webhooks that trust it."""
 
 import base64
 import ssl
@@ -27,13 +27,13 @@ class Scene:
         return CertificateRotator(self.api, Key("system", "tls"), ("localhost",), self.clock)
 
     def token(self) -> str:
-        """Read the token by which the API server calls."""
+        """Return the token in the path that the API server calls."""
         (path,) = self.api.paths
         assert path.startswith("/admission/")
         return path.rpartition("/")[2]
 
     def bundle(self) -> str:
-        """Read whom the API server trusts."""
+        """Return the authorities that the API server trusts."""
         (bundle,) = {each["clientConfig"]["caBundle"] for each in self.api.objects[WEBHOOKS]["webhooks"]}
         return str(bundle)
 
@@ -54,14 +54,14 @@ async def test_a_first_start_fills_the_secret(scene: Scene) -> None:
     assert b"BEGIN CERTIFICATE" in base64.b64decode(scene.data["tls.crt"])
 
 
-async def test_a_secret_that_is_not_there_is_not_made(scene: Scene) -> None:
-    """The right to make Secrets lets a thief of the token make any, in the operator's namespace."""
+async def test_a_missing_secret_is_not_created(scene: Scene) -> None:
+    """With the right to create Secrets, a stolen token could create any Secret in the namespace."""
     del scene.api.objects[SECRET]
     with pytest.raises(NotFound):
         await scene.keeper.renew()
 
 
-async def test_a_second_process_serves_with_the_same(scene: Scene) -> None:
+async def test_a_second_process_serves_with_the_same_certificate(scene: Scene) -> None:
     await scene.keeper.renew()
     before = scene.data
     await scene.another().renew()
@@ -85,8 +85,8 @@ async def test_a_successor_is_trusted_by_the_webhooks_before_it_serves(scene: Sc
     assert scene.bundle() == scene.data["ca.crt"]
 
 
-async def test_the_key_of_an_authority_that_an_earlier_version_kept_is_forgotten(scene: Scene) -> None:
-    """It may have been stolen, so what it has signed is replaced, too."""
+async def test_a_stored_key_of_an_authority_is_removed_with_all_it_has_signed(scene: Scene) -> None:
+    """An earlier version stored it. It may have been stolen, so its certificates are replaced, too."""
     await scene.keeper.renew()
     before = scene.data
     scene.api.objects[SECRET]["data"] = before | {"ca.key": before["tls.key"]}
@@ -95,7 +95,7 @@ async def test_the_key_of_an_authority_that_an_earlier_version_kept_is_forgotten
     assert not set(before.values()) & set(filter(None, scene.data.values()))
 
 
-async def test_what_another_replica_wrote_first_is_taken(scene: Scene) -> None:
+async def test_a_certificate_that_another_replica_wrote_first_is_used(scene: Scene) -> None:
     read, written = scene.api.request, []
 
     async def late(method: str, *args: object, **options: object) -> bytes:
@@ -112,8 +112,8 @@ async def test_what_another_replica_wrote_first_is_taken(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, {"tls.crt": None}, {"ca.key": 7, "ca.crt": []}, "text"])
-async def test_a_secret_that_others_emptied_is_filled_again(scene: Scene, data: object) -> None:
-    """The API server gives null for a value that was never set, which stopped all renewals."""
+async def test_an_emptied_secret_is_filled_again(scene: Scene, data: object) -> None:
+    """The API server returns null for a value that was never set, which once stopped all renewals."""
     await scene.keeper.renew()
     before = scene.data
     scene.api.objects[SECRET]["data"] = before | data if isinstance(data, dict) and data else data
@@ -122,7 +122,7 @@ async def test_a_secret_that_others_emptied_is_filled_again(scene: Scene, data: 
     assert {name for name, value in scene.data.items() if not value} <= {"next.crt", "next.key"}
 
 
-async def test_the_webhooks_are_given_the_authority_and_a_token(scene: Scene) -> None:
+async def test_the_webhooks_get_the_authority_and_a_token(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     ((path, patch),) = scene.api.patches
@@ -132,7 +132,7 @@ async def test_the_webhooks_are_given_the_authority_and_a_token(scene: Scene) ->
     assert scene.keeper.tokens.count(scene.token())
 
 
-async def test_what_the_webhooks_have_is_not_written_again(scene: Scene) -> None:
+async def test_webhooks_that_are_up_to_date_are_not_written_again(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     await scene.keeper.introduce()
@@ -140,7 +140,7 @@ async def test_what_the_webhooks_have_is_not_written_again(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("path", ["", "/admission", "/somewhere/else", "/admission/short"])
-async def test_what_somebody_puts_back_is_put_right(scene: Scene, path: str) -> None:
+async def test_a_reverted_path_of_the_webhooks_is_restored(scene: Scene, path: str) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     written = scene.api.paths
@@ -149,7 +149,7 @@ async def test_what_somebody_puts_back_is_put_right(scene: Scene, path: str) -> 
     assert scene.api.paths == written
 
 
-async def test_webhooks_that_call_an_address_keep_it(scene: Scene) -> None:
+async def test_webhooks_with_an_address_keep_it(scene: Scene) -> None:
     webhooks = scene.api.objects[WEBHOOKS]["webhooks"]
     assert webhooks
     for each in webhooks:
@@ -162,7 +162,7 @@ async def test_webhooks_that_call_an_address_keep_it(scene: Scene) -> None:
         assert scene.keeper.tokens.count(token)
 
 
-async def test_a_token_counts_until_each_api_server_has_the_next(scene: Scene) -> None:
+async def test_a_token_stays_valid_until_each_api_server_has_its_successor(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     old = scene.token()
@@ -176,7 +176,7 @@ async def test_a_token_counts_until_each_api_server_has_the_next(scene: Scene) -
     assert [scene.keeper.tokens.count(each) for each in (old, new)] == [False, True]
 
 
-async def test_a_token_whose_successor_was_not_written_goes_on_to_count(scene: Scene) -> None:
+async def test_a_token_stays_valid_if_its_successor_was_not_written(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     old = scene.token()
@@ -188,9 +188,7 @@ async def test_a_token_whose_successor_was_not_written_goes_on_to_count(scene: S
     assert scene.keeper.tokens.count(old)
 
 
-async def test_the_next_leader_takes_the_token_of_the_former_until_it_has_written_its_own(
-    scene: Scene,
-) -> None:
+async def test_a_new_leader_accepts_the_token_of_the_former_leader_for_a_while(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     old, second = scene.token(), scene.another()
@@ -201,14 +199,14 @@ async def test_the_next_leader_takes_the_token_of_the_former_until_it_has_writte
     assert [second.tokens.count(each) for each in (old, scene.token())] == [True, True]
     scene.clock.time += OVERLAP
     assert not second.tokens.count(old)
-    # What it no longer counts stays so, though somebody puts it back.
+    # An expired token stays invalid, even if a client writes it back.
     scene.api.call_at(f"/admission/{old}")
     await second.introduce()
     assert scene.token() != old
 
 
-async def test_what_a_former_leader_writes_late_is_refused(scene: Scene) -> None:
-    """By a path that came late the API server would have called with a token that counts no longer."""
+async def test_a_late_write_of_a_former_leader_is_refused(scene: Scene) -> None:
+    """With a late path the API server would call with a token that is no longer valid."""
     await scene.keeper.renew()
     read = scene.api.request
 
@@ -225,7 +223,7 @@ async def test_what_a_former_leader_writes_late_is_refused(scene: Scene) -> None
         await scene.keeper.introduce()
 
 
-async def test_nobody_is_told_of_a_certificate_that_is_not_there(scene: Scene) -> None:
+async def test_without_a_certificate_the_webhooks_are_not_written(scene: Scene) -> None:
     scene.api.errors = [ServerError("out of order", status=500)]
     with pytest.raises(ServerError):
         await scene.keeper.renew()
@@ -233,7 +231,7 @@ async def test_nobody_is_told_of_a_certificate_that_is_not_there(scene: Scene) -
     assert scene.api.patches == []
 
 
-def test_schedulers_are_asked_for_certificates_only_where_some_are_known(
+def test_client_certificates_are_requested_only_if_authorities_are_known(
     scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = []
@@ -245,7 +243,7 @@ def test_schedulers_are_asked_for_certificates_only_where_some_are_known(
 
 
 @pytest.mark.parametrize("content", ["", "no certificate", "é"])
-def test_a_file_without_certificates_is_told(scene: Scene, tmp_path: Path, content: str) -> None:
+def test_a_file_without_certificates_is_an_error(scene: Scene, tmp_path: Path, content: str) -> None:
     file = tmp_path / "clients.crt"
     file.write_text(content)
     with pytest.raises(ClientsError, match=f"certificates of schedulers {file}: .*, expected PEM"):

@@ -1,4 +1,4 @@
-"""Certificates: made once, replaced in time, and trusted throughout."""
+"""Certificates are created once, replaced in time, and trusted throughout."""
 
 import ssl
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_the_certificate_is_for_the_names_and_signed_by_the_authority(made: Cert
     certificate(made).verify_directly_issued_by(authority)
 
 
-def test_openssl_takes_key_and_certificate_for_a_pair(made: Certificates, tmp_path: Path) -> None:
+def test_openssl_accepts_key_and_certificate_as_a_pair(made: Certificates, tmp_path: Path) -> None:
     chain = tmp_path / "tls.pem"
     chain.write_bytes(made.key + made.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -54,18 +54,18 @@ def test_openssl_takes_key_and_certificate_for_a_pair(made: Certificates, tmp_pa
     context.load_verify_locations(cadata=made.authorities.decode())
 
 
-def test_the_key_of_the_authority_is_not_kept(made: Certificates) -> None:
-    """Whoever had the operator's token could make certificates for ten years."""
+def test_the_key_of_the_authority_is_not_stored(made: Certificates) -> None:
+    """With that key a stolen token of the operator could create certificates for ten years."""
     (authority,) = authorities(made)
     kept = [load_pem_private_key(made.key, None)]
     assert authority.public_key() not in [key.public_key() for key in kept]
 
 
-def test_it_stays_for_two_thirds_of_its_life(made: Certificates) -> None:
+def test_a_certificate_stays_for_two_thirds_of_its_lifetime(made: Certificates) -> None:
     assert renewed(made, NAMES, NOW + LIFE * 0.66) is made
 
 
-def test_its_successor_is_trusted_long_before_it_serves(made: Certificates, followed: Certificates) -> None:
+def test_the_successor_is_trusted_long_before_it_serves(made: Certificates, followed: Certificates) -> None:
     assert (followed.certificate, followed.key) == (made.certificate, made.key)
     first, second = authorities(followed)
     assert first == authorities(made)[0]
@@ -81,13 +81,13 @@ def test_the_successor_serves_before_the_certificate_ends(followed: Certificates
     assert renewed(newer, NAMES, NOW + LIFE * 0.84) is newer
 
 
-def test_a_successor_is_told_of_before_it_serves_though_it_was_made_late(made: Certificates) -> None:
+def test_a_late_successor_is_still_published_before_it_serves(made: Certificates) -> None:
     late = renewed(made, NAMES, NOW + LIFE * 0.99)
     assert late.certificate == made.certificate
     assert renewed(late, NAMES, NOW + LIFE * 0.99).certificate == late.next_certificate
 
 
-def test_one_that_has_ended_is_replaced_at_once(made: Certificates, followed: Certificates) -> None:
+def test_an_expired_certificate_is_replaced_at_once(made: Certificates, followed: Certificates) -> None:
     for each in (made, followed):
         newer = renewed(each, NAMES, NOW + LIFE * 1.01)
         assert len(authorities(newer)) == 1
@@ -100,14 +100,14 @@ def test_other_names_need_another_certificate(made: Certificates) -> None:
 
 
 @pytest.mark.parametrize("field", ["authorities", "certificate", "key"])
-def test_what_is_kept_and_can_not_be_read_is_made_anew(made: Certificates, field: str) -> None:
+def test_unreadable_stored_certificates_are_replaced(made: Certificates, field: str) -> None:
     newer = renewed(replace(made, **{field: b"garbage"}), NAMES, NOW)
     assert newer.authorities != made.authorities
     certificate(newer).verify_directly_issued_by(authorities(newer)[0])
 
 
 @pytest.mark.parametrize("field", ["next_certificate", "next_key"])
-def test_a_damaged_successor_is_made_anew_and_never_serves(followed: Certificates, field: str) -> None:
+def test_a_damaged_successor_is_replaced_and_never_serves(followed: Certificates, field: str) -> None:
     damaged = replace(followed, **{field: b"garbage"})
     newer = renewed(damaged, NAMES, NOW + LIFE * 0.9)
     assert newer.certificate == followed.certificate
@@ -115,13 +115,13 @@ def test_a_damaged_successor_is_made_anew_and_never_serves(followed: Certificate
     assert len(authorities(newer)) == 2
 
 
-def test_a_key_that_is_encrypted_is_of_no_use(made: Certificates) -> None:
+def test_an_encrypted_key_is_replaced(made: Certificates) -> None:
     key = load_pem_private_key(made.key, None)
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     assert renewed(replace(made, key=encrypted), NAMES, NOW).key not in (made.key, encrypted)
 
 
-def test_a_certificate_of_another_pair_is_made_anew(made: Certificates) -> None:
+def test_a_certificate_of_another_authority_is_replaced(made: Certificates) -> None:
     other = renewed(None, NAMES, NOW)
     mixed = replace(made, certificate=other.certificate, key=other.key)
     assert renewed(mixed, NAMES, NOW).certificate not in (made.certificate, other.certificate)

@@ -1,4 +1,4 @@
-"""By which address the leader is found."""
+"""The address under which clients find the leader."""
 
 import pytest
 
@@ -11,7 +11,9 @@ SLICE = "/apis/discovery.k8s.io/v1/namespaces/system/endpointslices/binders"
 
 
 @pytest.mark.parametrize(("address", "family"), [("10.0.0.7", "IPv4"), ("fd00::7", "IPv6")])
-async def test_the_first_leader_makes_the_slice_and_the_next_changes_it(address: str, family: str) -> None:
+async def test_the_first_leader_creates_the_endpoint_slice_and_the_next_changes_it(
+    address: str, family: str
+) -> None:
     api = ClusterStore()
     endpoint = Endpoint(api, Key("system", "binders"), address, 8443)
     api.errors = [NotFound("none yet", status=404)]
@@ -26,7 +28,7 @@ async def test_the_first_leader_makes_the_slice_and_the_next_changes_it(address:
     assert (path, patch["endpoints"]) == (SLICE, made["endpoints"])
 
 
-async def test_without_an_address_somebody_else_sees_to_it() -> None:
+async def test_without_an_address_the_endpoint_slice_is_left_alone() -> None:
     api = ClusterStore()
     before = dict(api.objects)
     await Endpoint(api, Key("system", "binders"), "", 8443).announce()

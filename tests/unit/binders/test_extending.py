@@ -14,7 +14,7 @@ from unit.scheduler.machinery import Core
 
 @pytest.fixture
 def core() -> Core:
-    """Two nodes, the first of which is locked for web-0."""
+    """Return two nodes, the first of them reserved for web-0."""
     core = Core(node("a", cpu="2"), node("b", cpu="2"))
     core.reservation(resources={"cpu": "2"}, nodeName="a", owner="web-0")
     core.step()
@@ -37,7 +37,7 @@ def test_names_are_answered_with_names(core: Core) -> None:
     }
 
 
-def test_whole_nodes_are_answered_with_whole_nodes_as_they_came(core: Core) -> None:
+def test_whole_nodes_are_answered_with_unchanged_whole_nodes(core: Core) -> None:
     sent = [node_json(name, example="1") for name in ("a", "b")]
     nodes = {"kind": "NodeList", "metadata": {}, "items": sent}
     answer = ask(core, "filter", Pod=pod_json("stranger"), Nodes=nodes, NodeNames=None)
@@ -45,8 +45,8 @@ def test_whole_nodes_are_answered_with_whole_nodes_as_they_came(core: Core) -> N
     assert answer["NodeNames"] is None
 
 
-def test_no_node_left_is_an_empty_list_and_not_nothing(core: Core) -> None:
-    """kube-scheduler would take neither for an answer that it can't read, and null for no answer."""
+def test_an_answer_without_nodes_is_an_empty_list_and_not_null(core: Core) -> None:
+    """kube-scheduler could not read an answer without lists, and would take null for a missing answer."""
     whole = pod_json("stranger", requests={"cpu": "9"})
     assert ask(core, "filter", Pod=whole, NodeNames=["a", "b"])["NodeNames"] == []
     nodes = {"items": [node_json("a")]}
@@ -58,7 +58,7 @@ def test_no_node_left_is_an_empty_list_and_not_nothing(core: Core) -> None:
     [{"NodeNames": ["a", "b"]}, {"Nodes": {"items": [node_json("a"), node_json("b")]}}],
     ids=["names", "whole"],
 )
-def test_the_node_of_a_lock_has_all_points(core: Core, nodes: Json) -> None:
+def test_the_node_of_an_own_reservation_has_the_maximum_score(core: Core, nodes: Json) -> None:
     scores = ask(core, "prioritize", Pod=pod_json("web-0"), **nodes)
     assert scores == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
 
@@ -86,11 +86,11 @@ def test_victims_are_answered_by_uid_where_they_suffice(core: Core, capable: boo
         b'{"Pod": {"metadata": {"name": "web-0"}, "unknown": %b}}' % (b"[" * TOO_DEEP + b"]" * TOO_DEEP),
     ],
 )
-def test_what_no_scheduler_sends_is_refused(core: Core, verb: str, body: bytes) -> None:
+def test_invalid_requests_are_refused(core: Core, verb: str, body: bytes) -> None:
     with pytest.raises(BadRequestError):
         VERBS[verb](AdmissionCheck(core.decider), body, NOW, False)
 
 
-def test_a_quantity_that_is_none_is_named(core: Core) -> None:
+def test_an_invalid_quantity_is_named(core: Core) -> None:
     with pytest.raises(BadRequestError, match=r"^Pod: spec\..*cpu: 'many' is not a quantity"):
         ask(core, "filter", Pod=pod_json("x", requests={"cpu": "many"}), NodeNames=[])

@@ -38,12 +38,12 @@ def test_a_binding_names_pod_and_node() -> None:
     assert read_review(body) == BindingReview("question", POD_KEY, "a", pod_uid="uid-web-0")
 
 
-def test_the_older_way_to_bind_is_read_alike() -> None:
+def test_a_binding_by_the_older_resource_is_read_in_the_same_way() -> None:
     body = review("bindings", object=binding(name="web-0"), dryRun=True)
     assert read_review(body) == BindingReview("question", POD_KEY, "a", dry_run=True)
 
 
-def test_a_pod_that_names_its_node_comes_whole() -> None:
+def test_a_created_pod_that_names_its_node_is_part_of_the_review() -> None:
     found = read_review(review("pods", object=pod_json("web-0", node_name="a", requests={"cpu": "2"})))
     assert (found.key, found.node_name, found.pod_uid) == (POD_KEY, "a", "uid-web-0")
     assert found.pod is not None
@@ -65,7 +65,7 @@ def test_a_pod_that_names_its_node_comes_whole() -> None:
         ),
     ],
 )
-def test_what_is_not_reviewed_is_an_error(body: bytes, message: str) -> None:
+def test_other_requests_are_an_error(body: bytes, message: str) -> None:
     with pytest.raises(BadReviewError, match=message):
         read_review(body)
 

@@ -38,14 +38,14 @@ async def scene(schedulers: Keys) -> AsyncIterator[DoorScene]:
         yield made
 
 
-async def test_a_binding_that_fits_is_admitted_and_the_loop_looks_again(scene: DoorScene) -> None:
+async def test_a_binding_that_fits_is_admitted_and_wakes_the_decision_loop(scene: DoorScene) -> None:
     scene.arrivals.upsert(None, pod("web-0"))
     assert await scene.review(uid="uid-web-0") == {"uid": "question", "allowed": True}
     assert scene.core.used("a") == 1000
     assert scene.woken.is_set()
 
 
-async def test_one_that_does_not_is_refused_and_counted(scene: DoorScene) -> None:
+async def test_a_binding_that_does_not_fit_is_refused_and_counted(scene: DoorScene) -> None:
     scene.arrivals.upsert(None, pod("web-0", requests={"cpu": "3"}))
     answer = await scene.review(uid="uid-web-0")
     assert not answer["allowed"]
@@ -55,19 +55,21 @@ async def test_one_that_does_not_is_refused_and_counted(scene: DoorScene) -> Non
 
 
 @pytest.mark.parametrize("uid", ["", "uid-web-0"])
-async def test_a_pod_that_the_watch_has_not_told_of_is_asked_for(scene: DoorScene, uid: str) -> None:
+async def test_a_pod_that_the_watch_has_not_shown_is_read_from_the_api_server(
+    scene: DoorScene, uid: str
+) -> None:
     scene.store("web-0", requests={"cpu": "3"})
     assert not (await scene.review(uid=uid))["allowed"]
 
 
-async def test_a_name_alone_means_whoever_has_it_now(scene: DoorScene) -> None:
+async def test_a_binding_without_uid_means_the_current_pod_of_that_name(scene: DoorScene) -> None:
     scene.arrivals.upsert(None, pod("web-0"))
     scene.store("web-0", uid="its-successor", requests={"cpu": "3"})
     assert not (await scene.review())["allowed"]
 
 
 @pytest.mark.parametrize("stored", [None, {"uid": "another"}, {"node_name": "b"}])
-async def test_whom_the_api_server_will_not_bind_needs_no_verdict(
+async def test_a_binding_that_the_api_server_will_refuse_is_admitted_without_a_check(
     scene: DoorScene, stored: Json | None
 ) -> None:
     if stored is not None:
@@ -76,14 +78,14 @@ async def test_whom_the_api_server_will_not_bind_needs_no_verdict(
     assert scene.core.used("a") == 0
 
 
-async def test_a_pod_that_can_not_be_read_is_not_judged(scene: DoorScene) -> None:
+async def test_a_review_fails_if_the_pod_cannot_be_read(scene: DoorScene) -> None:
     scene.api.errors = [ServerError("out of order", status=500)]
     status, text = await scene.post("/admission", {"request": BINDING})
     assert (status, text) == (503, "cannot read pod shop/web-0: 500: out of order")
 
 
-async def test_a_review_of_a_pod_that_waits_already_is_refused(scene: DoorScene) -> None:
-    """A made-up review of a creation, with the uid of a waiting pod, took that pod out of the queue."""
+async def test_a_creation_review_with_the_uid_of_a_known_pod_is_refused(scene: DoorScene) -> None:
+    """A forged review of a creation, with the uid of a waiting pod, once took that pod out of the queue."""
     waiting = pod("web-0")
     scene.arrivals.upsert(None, waiting)
     request = {
@@ -97,7 +99,7 @@ async def test_a_review_of_a_pod_that_waits_already_is_refused(scene: DoorScene)
     assert scene.core.queue.get(waiting.uid) is not None
 
 
-async def test_a_pod_that_the_api_server_does_not_give_in_time_is_not_waited_for(
+async def test_a_review_fails_if_the_pod_cannot_be_read_in_time(
     scene: DoorScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(_: str) -> bytes:
@@ -110,7 +112,7 @@ async def test_a_pod_that_the_api_server_does_not_give_in_time_is_not_waited_for
     assert (status, text) == (503, "cannot read pod shop/web-0: no answer within 0.05 s")
 
 
-async def test_a_scheduler_is_answered(scene: DoorScene) -> None:
+async def test_all_extender_verbs_are_answered(scene: DoorScene) -> None:
     body = {"Pod": pod_json("web-0", requests={"cpu": "3"}), "NodeNames": ["a"]}
     status, text = await scene.post("/extender/filter", body)
     assert (status, json.loads(text)["NodeNames"]) == (200, [])
@@ -118,7 +120,7 @@ async def test_a_scheduler_is_answered(scene: DoorScene) -> None:
     assert (await scene.post("/extender/preempt", {"Pod": body["Pod"]}))[0] == 200
 
 
-async def test_a_scheduler_waits_for_what_it_is_binding_itself(scene: DoorScene) -> None:
+async def test_a_filter_request_waits_for_pods_that_passed_before(scene: DoorScene) -> None:
     scene.core.reservation(owner="nobody")
     scene.core.step()
     nodes = {"NodeNames": ["a"]}
@@ -133,19 +135,19 @@ async def test_a_scheduler_waits_for_what_it_is_binding_itself(scene: DoorScene)
 
 
 @pytest.mark.parametrize("path", ["/admission", "/extender/filter"])
-async def test_what_makes_no_sense_is_refused_in_words(scene: DoorScene, path: str) -> None:
+async def test_an_invalid_request_is_refused_with_a_message(scene: DoorScene, path: str) -> None:
     status, text = await scene.post(path, {"neither": "nor"})
     assert status == 400
     assert "missing required field" in text
 
 
 @pytest.mark.parametrize("path", ["/admission", "/extender/filter"])
-async def test_nothing_is_judged_by_half_a_picture(scene: DoorScene, path: str) -> None:
+async def test_requests_are_refused_until_the_cluster_state_is_complete(scene: DoorScene, path: str) -> None:
     scene.ready = False
     assert (await scene.post(path, {}))[0] == 503
 
 
-async def test_what_is_never_seen_is_forgotten_by_itself(scene: DoorScene) -> None:
+async def test_an_admitted_binding_that_is_never_seen_lapses_by_itself(scene: DoorScene) -> None:
     scene.arrivals.upsert(None, pod("web-0"))
     await scene.review(uid="uid-web-0")
     scene.woken.clear()
@@ -155,7 +157,7 @@ async def test_what_is_never_seen_is_forgotten_by_itself(scene: DoorScene) -> No
     assert scene.core.used("a") == 0
 
 
-async def test_a_certificate_that_can_not_be_had_now_is_tried_for_again(schedulers: Keys) -> None:
+async def test_a_failed_renewal_of_the_certificate_is_tried_again(schedulers: Keys) -> None:
     made = DoorScene(schedulers)
     made.api.errors = [ServerError("out of order", status=500)]
     async with made.open():
@@ -164,7 +166,7 @@ async def test_a_certificate_that_can_not_be_had_now_is_tried_for_again(schedule
     assert made.telemetry.registry.get_sample_value(metric, labels) == 1
 
 
-async def test_a_port_in_use_is_named(schedulers: Keys) -> None:
+async def test_a_port_in_use_is_an_error_that_names_it(schedulers: Keys) -> None:
     made = DoorScene(schedulers)
     with (
         socket.create_server((HOST, made.port)),
@@ -184,7 +186,9 @@ async def test_the_leader_is_the_endpoint_of_its_service(scene: DoorScene) -> No
     ("path", "counted"),
     [("/admission/none", "admission"), ("/extender/filter", "extender"), ("/metrics", "other")],
 )
-async def test_a_caller_that_proves_nothing_is_counted(scene: DoorScene, path: str, counted: str) -> None:
+async def test_an_unauthenticated_caller_is_refused_and_counted(
+    scene: DoorScene, path: str, counted: str
+) -> None:
     status, _ = await scene.ask(path, {}, scene.tls())
     metric = "tidelock_refused_callers_total"
     counts = {
@@ -196,7 +200,7 @@ async def test_a_caller_that_proves_nothing_is_counted(scene: DoorScene, path: s
     assert counts == {each: float(each == counted) for each in counts}
 
 
-async def test_a_caller_that_proves_itself_is_not_counted_as_refused(scene: DoorScene) -> None:
+async def test_an_authenticated_caller_is_not_counted_as_refused(scene: DoorScene) -> None:
     scene.arrivals.upsert(None, pod("web-0"))
     await scene.review(uid="uid-web-0")
     metric = "tidelock_refused_callers_total"

@@ -1,4 +1,4 @@
-"""Answers to quotes, as an operator writes them at `NOW`."""
+"""Answers to quotes, as the operator writes them at `NOW`."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from unit.cli.scenes import condition
 
 
 def status_json(feasible: str, reason: str, message: str, **fields: Any) -> Json:
-    """Give an answer that was given at NOW."""
+    """Return an answer that was written at NOW."""
     return {
         "observedGeneration": 1,
         "answeredAt": format_instant(NOW),
@@ -48,6 +48,6 @@ UNKNOWN = status_json("Unknown", "PluginFailed", "NodeAffinity: Filter: boom")
 
 
 def quote_json(status: Json) -> Json:
-    """Give a quote as the API server stores it."""
+    """Return a quote as the API server stores it."""
     metadata = {"name": "quote-x7", "namespace": "shop", "uid": "u", "generation": 1, "resourceVersion": "1"}
     return {"metadata": metadata, "spec": {"resources": {"cpu": "1"}}, "status": status}

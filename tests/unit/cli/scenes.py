@@ -1,4 +1,4 @@
-"""A small cluster with something of everything, as the API server would list it, at `NOW`."""
+"""A small cluster with objects of every kind, as the API server would list them at `NOW`."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def active_json(
     ends: float = NOW + 600,
     **fields: Any,
 ) -> Json:
-    """Give a lock that holds cpu and 1Gi on a node."""
+    """Return a reservation that holds cpu and 1Gi on a node."""
     room = {"cpu": cpu, "memory": "1Gi"}
     told = f"cpu {cpu}, memory 1Gi held on {node}"
     status = {
@@ -50,7 +50,7 @@ def active_json(
 
 
 def prepared_json(name: str = "hold", token: str = "", *, committed: bool = False) -> Json:
-    """Give a lock in two phases that holds room, with this token in its spec."""
+    """Return a two-phase reservation that holds capacity, with this token in its spec."""
     hold = f"uid-{name}.1"
     plain = active_json(name, commit={"withinSeconds": 30} | ({"token": token} if token else {}))
     due = format_instant(NOW + 30)
@@ -66,7 +66,7 @@ def prepared_json(name: str = "hold", token: str = "", *, committed: bool = Fals
 
 
 def expired_json(name: str = "hold") -> Json:
-    """Give the tombstone of a lock in two phases that was not committed."""
+    """Return the tombstone of a two-phase reservation that was not committed."""
     plain = prepared_json(name)
     told = "its time was over"
     plain["status"] |= {
@@ -81,7 +81,7 @@ def expired_json(name: str = "hold") -> Json:
 
 
 def pending_json(name: str = "large", reason: str = "InsufficientCapacity", **fields: Any) -> Json:
-    """Give a lock that waits for room."""
+    """Return a reservation that waits for capacity."""
     told = "0/4 nodes are available: 4 Insufficient cpu. node-a: cpu 9 needed, 4 free."
     status = {
         "observedGeneration": 1,
@@ -98,7 +98,7 @@ def pending_json(name: str = "large", reason: str = "InsufficientCapacity", **fi
 
 
 def consumed_json(name: str = "used", **fields: Any) -> Json:
-    """Give the tombstone of a lock that its owner took two minutes after it was given."""
+    """Return the tombstone of a reservation that its owner consumed after two minutes."""
     status = {
         "observedGeneration": 1,
         "phase": "Consumed",
@@ -150,7 +150,7 @@ def world(
     pods: tuple[Json, ...] = PODS,
     reservations: tuple[Json, ...] = LOCKS,
 ) -> ClusterState:
-    """Give that cluster; `more` are pods."""
+    """Return that cluster with `more` pods."""
     return ClusterState(
         {"nodes": raw(*nodes), "pods": raw(*pods, *more), "reservations": raw(*reservations)}, ()
     )

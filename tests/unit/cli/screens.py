@@ -1,7 +1,7 @@
-"""Screens as they are kept: what they say in snapshots/; how they look, if a page shows it, in docs/images.
+"""Kept screens: their text is in snapshots/, and their pictures for the docs are in docs/images.
 
-TIDELOCK_SNAPSHOTS=write writes them anew. Both are compared by what they say, cell by cell: how a library
-draws a picture may change, and colours may.
+TIDELOCK_SNAPSHOTS=write writes them again. Both are compared by their text, cell by cell, as a library may
+change its drawing and its colours.
 """
 
 import os
@@ -17,16 +17,16 @@ from tidelock.cli.tables import Table, lines_of
 _FOLDER = Path(__file__).with_name("snapshots")
 _PICTURES = Path(__file__).parents[3] / "docs" / "images"
 _SVG = "{http://www.w3.org/2000/svg}"
-_CELL = 12.2  # width of a character in pictures by rich
+_CELL = 12.2  # Width of a character in pictures by rich.
 
 
 def assert_screen(name: str, parts: Sequence[Table | str]) -> None:
-    """Compare what is printed with the kept screen of that name."""
+    """Compare printed output with the kept screen of that name."""
     _compare(_FOLDER / f"{name}.txt", lines_of(*parts))
 
 
 def assert_terminal(name: str, app: App[None], *, picture: bool = False) -> None:
-    """Compare what a terminal shows with the kept screen of that name, and with the `picture` of it."""
+    """Compare a terminal with the kept screen of that name, and with its `picture`."""
     svg = _without_strangers(app.export_screenshot(title="kubectl tidelock top", simplify=True))
     _compare(_FOLDER / f"{name}.txt", text_of(svg))
     if not picture:
@@ -38,11 +38,11 @@ def assert_terminal(name: str, app: App[None], *, picture: bool = False) -> None
 
 
 def text_of(svg: str) -> str:
-    """Read what a picture of a terminal says."""
+    """Return the text in a picture of a terminal."""
     lines: dict[int, str] = {}
-    for text in ET.fromstring(svg).iter(f"{_SVG}text"):  # noqa: S314 -- it is our own
+    for text in ET.fromstring(svg).iter(f"{_SVG}text"):  # noqa: S314 -- it is our own picture
         line = re.search(r"-line-(\d+)\)", text.get("clip-path", ""))
-        if line is not None:  # else it is the title
+        if line is not None:  # Otherwise it is the title.
             number, column = int(line[1]), round(float(text.get("x", "0")) / _CELL)
             before = lines.get(number, "")
             lines[number] = f"{before:{column}}{text.text}".replace("\xa0", " ")
@@ -50,7 +50,7 @@ def text_of(svg: str) -> str:
 
 
 def _without_strangers(svg: str) -> str:
-    """Leave out what a picture would have others serve, and whom it names: it is to show the same offline."""
+    """Remove fonts from other servers and comments, so the picture looks the same offline."""
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
     return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())

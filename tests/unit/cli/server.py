@@ -1,4 +1,4 @@
-"""An API server of a few fixed answers, in a thread of its own: commands have a loop of their own."""
+"""An API server with fixed answers, in a thread of its own because commands run their own event loop."""
 
 import json
 import sys
@@ -14,11 +14,11 @@ from devcluster.loopback import HOST, running
 from unit.kube.kubeconfigs import write_kubeconfig
 
 Answers = dict[str, tuple[int, Json | str]]
-"""Status and body by method and path, as in `GET /api/v1/pods`; others are 404 without a reason."""
+"""Status and body by method and path, as in `GET /api/v1/pods`. Other requests get a plain 404."""
 
 
 class FixedServer:
-    """Where it is, and what it was asked: method, path with its query, body."""
+    """The kubeconfig of the server, and its requests: method, path with query, and body."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -27,14 +27,14 @@ class FixedServer:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Let a client go that has read enough; whatever else is wrong is told."""
+        """Ignore clients that close the connection early. Report every other error."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 @contextmanager
 def serving(answers: Answers, folder: Path) -> Iterator[FixedServer]:
-    """Serve; the kubeconfig's context `x` has the namespace `shop`."""
+    """Serve the answers. The context `x` of the kubeconfig has the namespace `shop`."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
@@ -63,10 +63,10 @@ def serving(answers: Answers, folder: Path) -> Iterator[FixedServer]:
 
 
 def listed(*objects: Json) -> tuple[int, Json | str]:
-    """Give the answer to a list."""
+    """Return the answer to a list request."""
     return 200, {"kind": "List", "metadata": {"resourceVersion": "9"}, "items": list(objects)}
 
 
 def failed(code: int, reason: str, message: str) -> tuple[int, Json | str]:
-    """Give the API's own description of a failure."""
+    """Return a failure as a Status object of the API."""
     return code, {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}

@@ -38,13 +38,13 @@ def test_the_definition_of_this_version_is_in_order() -> None:
     assert crd(definition()).level is Severity.OK
 
 
-def test_a_definition_that_is_not_served_says_why() -> None:
+def test_the_finding_for_a_definition_that_is_not_served_names_the_reason() -> None:
     names = {"type": "NamesAccepted", "status": "False", "message": "rsv is taken"}
     found = crd(definition(conditions=[names]))
     assert (found.level, found.found) == (Severity.WRONG, "is not served: rsv is taken")
 
 
-def test_a_definition_of_another_version_is_told() -> None:
+def test_a_definition_of_another_version_is_wrong() -> None:
     stored = definition()
     stored["spec"]["versions"][0]["name"] = "v1"
     assert (crd(stored).level, crd(stored).found) == (Severity.WRONG, "has versions v1, not v1alpha1")
@@ -78,14 +78,14 @@ def test_a_lease_that_is_held_is_in_order() -> None:
         ({"renewTime": None}, "no process holds"),
     ],
 )
-def test_a_lease_that_nobody_renews_is_wrong(fields: dict[str, Any], told: str) -> None:
+def test_a_lease_without_a_renewing_holder_is_wrong(fields: dict[str, Any], told: str) -> None:
     found = lease(**fields)
     assert found.level is Severity.WRONG
     assert told in found.found
     assert "logs deployment/tidelock" in found.advice
 
 
-def test_a_lease_that_is_not_there_is_wrong() -> None:
+def test_a_missing_lease_is_wrong() -> None:
     assert lease_finding(PLACE, None, NOW).level is Severity.WRONG
 
 
@@ -102,12 +102,14 @@ TOKEN = f"/admission/{64 * 'a'}"
         ("Y2E=", "", "Ignore", Severity.WRONG),
     ],
 )
-def test_the_webhook(bundle: str, path: str, policy: str, expected: Severity) -> None:
+def test_the_webhook_needs_a_certificate_a_secret_path_and_a_policy(
+    bundle: str, path: str, policy: str, expected: Severity
+) -> None:
     hook = {"clientConfig": {"caBundle": bundle, "service": {"path": path}}, "failurePolicy": policy}
     assert admission_finding({"webhooks": [hook]}).level is expected
 
 
-def test_a_clock_that_is_off_is_noted() -> None:
+def test_a_clock_skew_is_noted() -> None:
     assert clock_finding(NOW, NOW, NOW + 0.1).level is Severity.OK
     found = clock_finding(NOW + 10, NOW, NOW + 0.1)
     assert (found.level, found.found) == (
@@ -116,7 +118,7 @@ def test_a_clock_that_is_off_is_noted() -> None:
     )
 
 
-def test_objects_that_can_be_read() -> None:
+def test_readable_objects_are_in_order() -> None:
     found = objects_finding([], 12)
     assert found == CheckFinding("objects", Severity.OK, "all 12 objects for decisions can be read")
 
@@ -135,31 +137,31 @@ def test_objects_that_cannot_be_read_are_named_with_the_field() -> None:
     assert "nodes node-a: metadata.annotations.a: Expected `str`, got `int`" in noted.found
 
 
-def test_locks_that_are_as_they_should_be() -> None:
+def test_reservations_within_their_times_are_in_order() -> None:
     reservations = [lock(active_json("a")), lock(pending_json()), reservation("new", created=NOW)]
     found = reservations_finding(reservations, NOW + 5)
     assert found == CheckFinding("reservations", Severity.OK, "3 there, 1 active, all in order")
 
 
-def test_locks_that_nobody_looks_at_are_wrong() -> None:
+def test_reservations_that_the_operator_does_not_process_are_wrong() -> None:
     reservations = [reservation(f"new-{number}", created=NOW - 60) for number in range(5)]
     found = reservations_finding(reservations, NOW)
     assert found.level is Severity.WRONG
     assert found.found == "not processed for 30s: shop/new-0, shop/new-1, shop/new-2 and 2 more"
 
 
-def test_locks_that_outlive_their_end_are_wrong() -> None:
+def test_active_reservations_past_their_end_are_wrong() -> None:
     found = reservations_finding([lock(active_json("a", ends=NOW - 60))], NOW)
     assert (found.level, found.found) == (Severity.WRONG, "past their end and not ended: shop/a")
 
 
-def test_violations_are_noted() -> None:
+def test_violated_reservations_are_noted() -> None:
     plain = active_json("a")
     plain["status"]["conditions"] = [condition("Violated", "True", "RoomTaken", "x")]
     assert reservations_finding([lock(plain)], NOW).level is Severity.NOTE
 
 
-def test_measurements() -> None:
+def test_nodes_without_fresh_measurements_are_noted_and_unmeasured_clusters_are_wrong() -> None:
     fresh = node("fresh", annotations={"tidelock.dev/water-level": level(10, 10)})
     old = node("old", annotations={"tidelock.dev/water-level": level(10, 10, at=NOW - 3600)})
     odd = node("odd", annotations={"tidelock.dev/water-level": "{}"})
@@ -173,13 +175,13 @@ def test_measurements() -> None:
     assert levels_finding([water_level(refreshSeconds=0)], [], NOW).level is Severity.WRONG
 
 
-def test_nodes_that_no_level_selects_need_no_measurement() -> None:
+def test_nodes_that_no_water_level_selects_need_no_measurement() -> None:
     selecting = water_level(nodeSelector={"matchLabels": {"zone": "a"}})
     found = levels_finding([selecting], [node("other")], NOW)
     assert (found.level, found.found) == (Severity.OK, "0 nodes are measured, all freshly")
 
 
-def test_the_report() -> None:
+def test_the_report_lists_all_findings() -> None:
     findings = [
         crd(definition()),
         lease(holderIdentity=""),

@@ -1,4 +1,4 @@
-"""Whole commands against fixed answers: what is asked for, what is printed, and the exit status."""
+"""Whole commands against fixed answers: their requests, output and exit status."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[Answers], FixedServer]]:
 
 
 def run(*arguments: str) -> int:
-    """Run the command as the console script does; gives its exit status."""
+    """Run the command as the console script does, and return its exit status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["kubectl-tidelock", *arguments])
         with pytest.raises(SystemExit) as left:
@@ -45,7 +45,7 @@ def run(*arguments: str) -> int:
 
 
 def sentence(capsys: pytest.CaptureFixture[str]) -> str:
-    """Give the one line of an error."""
+    """Return the error message, which is one line."""
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("error: ")
@@ -53,7 +53,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     return told.err
 
 
-def test_status_of_the_contexts_namespace(
+def test_status_lists_the_namespace_of_the_context(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve(CLUSTER)
@@ -68,19 +68,21 @@ def test_status_of_the_contexts_namespace(
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_status_of_all_namespaces_for_programs(
+def test_status_of_all_namespaces_can_be_json_or_yaml(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     server = serve(CLUSTER)
 
     assert run("status", "-A", "-o", form, "--kubeconfig", str(server.kubeconfig)) == 0
 
-    plain = yaml.safe_load(capsys.readouterr().out)  # of which JSON is a part
+    plain = yaml.safe_load(capsys.readouterr().out)  # YAML includes JSON
     assert [each["metadata"]["name"] for each in plain["reservations"]] == ["batch", "large", "used"]
     assert server.asked[0][1].startswith("/apis/tidelock.dev/v1alpha1/reservations")
 
 
-def test_why_of_a_pod(serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_explains_a_pod_with_read_requests_only(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
     server = serve(CLUSTER)
 
     assert run("why", "pod/web-0", "--kubeconfig", str(server.kubeconfig)) == 0
@@ -91,7 +93,7 @@ def test_why_of_a_pod(serve: Callable[[Answers], FixedServer], capsys: pytest.Ca
     assert {method for method, _, _ in server.asked} == {"GET"}
 
 
-def test_why_of_something_else_is_told(
+def test_why_refuses_other_kinds_of_objects(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve(CLUSTER)
@@ -99,7 +101,7 @@ def test_why_of_something_else_is_told(
     assert "should be a name, pod/NAME or reservation/NAME" in sentence(capsys)
 
 
-def test_simulate_asks_for_dry_runs_alone(
+def test_simulate_sends_only_dry_run_writes(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lock, pod = reservation_json("new", owner="new-0"), pod_json("new-0")
@@ -125,7 +127,7 @@ def test_simulate_asks_for_dry_runs_alone(
     assert all("dryRun=All" in path for path in writes)
 
 
-def test_simulate_ends_with_1_if_there_is_no_room(
+def test_simulate_exits_with_1_without_enough_capacity(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lock = reservation_json("new", resources={"cpu": "64"})
@@ -144,7 +146,7 @@ def lint_file(folder: Path, **spec: Any) -> str:
     return str(file)
 
 
-def test_lint_asks_the_api_server_for_the_rules_between_fields(
+def test_lint_checks_rules_between_fields_by_a_dry_run(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     said = "Reservation.tidelock.dev is invalid: exactly one of expireAt and ttlSeconds is required"
@@ -158,14 +160,14 @@ def test_lint_asks_the_api_server_for_the_rules_between_fields(
     assert "dryRun=All" in path
 
 
-def test_lint_without_a_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_lint_checks_files_offline(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run("lint", "--offline", "-f", lint_file(tmp_path)) == 0
     assert capsys.readouterr().out.endswith(": ok, rules between fields not checked\n")
     assert run("lint", "--offline", "-f", lint_file(tmp_path, ttlSeconds=0)) == 1
     assert "spec.ttlSeconds: Invalid value: 0: should be" in capsys.readouterr().out
 
 
-def test_lint_may_be_forbidden(
+def test_lint_suggests_the_offline_mode_if_the_dry_run_is_forbidden(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     server = serve({f"PATCH {RESERVATIONS.item('lock', 'shop')}": failed(403, "Forbidden", "no rights")})
@@ -173,7 +175,7 @@ def test_lint_may_be_forbidden(
     assert "no rights; --offline checks all but" in sentence(capsys)
 
 
-def test_reserve_without_waiting(
+def test_reserve_without_waiting_only_creates_the_reservation(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve({f"POST {RESERVATIONS.collection('shop')}": (201, reservation_json("web-0"))})
@@ -188,7 +190,7 @@ def test_reserve_without_waiting(
     assert body["spec"]["ttlSeconds"] == 3600
 
 
-def test_reserve_of_a_name_that_is_taken(
+def test_reserve_refuses_the_name_of_an_existing_reservation(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve({f"POST {RESERVATIONS.collection('shop')}": failed(409, "AlreadyExists", "is there")})
@@ -196,7 +198,7 @@ def test_reserve_of_a_name_that_is_taken(
     assert "reservation shop/web-0 exists already: delete it first" in sentence(capsys)
 
 
-def test_reserve_in_two_phases(serve: Callable[[Answers], FixedServer]) -> None:
+def test_reserve_can_create_a_two_phase_reservation(serve: Callable[[Answers], FixedServer]) -> None:
     server = serve({f"POST {RESERVATIONS.collection('shop')}": (201, reservation_json("web-0"))})
     options = ("-r", "cpu=1", "--commit-within", "30s", "--no-wait", "--kubeconfig", str(server.kubeconfig))
     assert run("reserve", "web-0", *options) == 0
@@ -216,7 +218,7 @@ def test_reserve_in_two_phases(serve: Callable[[Answers], FixedServer]) -> None:
         ((200, prepared_json("hold")), "reservation shop/hold has been replaced by another one"),
     ],
 )
-def test_commit_tells_why_there_is_nothing_to_commit(
+def test_commit_reports_why_a_reservation_cannot_be_committed(
     serve: Callable[[Answers], FixedServer],
     capsys: pytest.CaptureFixture[str],
     answer: tuple[int, Json | str],
@@ -229,7 +231,7 @@ def test_commit_tells_why_there_is_nothing_to_commit(
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "json")])
-def test_commit_prints_what_became_of_it(
+def test_commit_prints_the_result(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], output: tuple[str, ...]
 ) -> None:
     path = RESERVATIONS.item("hold", "shop")
@@ -256,7 +258,7 @@ def test_commit_prints_what_became_of_it(
         (("Web_0", "-r", "cpu=1"), "spec.owners[0].pod.name: Invalid value"),
     ],
 )
-def test_reserve_refuses_what_is_wrong_before_it_asks(
+def test_reserve_refuses_invalid_arguments_before_any_request(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
 ) -> None:
     assert run("reserve", *arguments, "--kubeconfig", "none") == 1
@@ -267,7 +269,7 @@ QUOTES = RESERVATIONQUOTES.collection("shop")
 
 
 def quoting(status: dict[str, Any]) -> Answers:
-    """Answer quotes, at once."""
+    """Return the answers for a quote with this status."""
     return {
         f"POST {QUOTES}": (201, quote_json(status)),
         f"DELETE {QUOTES}/quote-x7": (200, {}),
@@ -275,7 +277,7 @@ def quoting(status: dict[str, Any]) -> Answers:
 
 
 @pytest.mark.parametrize(("status", "code"), [(FITS, 0), (LATER, 1)])
-def test_quote_tells_whether_it_fits_and_leaves_nothing_behind(
+def test_quote_reports_the_answer_and_deletes_the_quote(
     serve: Callable[[Answers], FixedServer],
     capsys: pytest.CaptureFixture[str],
     status: dict[str, Any],
@@ -296,7 +298,7 @@ def test_quote_tells_whether_it_fits_and_leaves_nothing_behind(
     assert options["preconditions"] == {"uid": "u"}
 
 
-def test_a_quote_that_nobody_answers_is_deleted_too(
+def test_an_unanswered_quote_is_deleted(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve(quoting({"observedGeneration": -1}))
@@ -306,7 +308,7 @@ def test_a_quote_that_nobody_answers_is_deleted_too(
     assert server.asked[-1][0] == "DELETE"
 
 
-def test_quote_asks_several_clusters_of_which_one_is_enough(
+def test_quote_of_several_clusters_succeeds_if_one_of_them_fits(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve(quoting(FITS))
@@ -326,7 +328,7 @@ def test_quote_asks_several_clusters_of_which_one_is_enough(
     assert "y: cpu=2: no answer from http://127.0.0.1:1" in told
 
 
-def test_quote_of_a_file(
+def test_quote_reads_a_file(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     server = serve(quoting(FITS))
@@ -343,14 +345,14 @@ def test_quote_of_a_file(
         (("-r", "cpu=1", "--timeout", "soon"), "--timeout: 'soon': should be a duration"),
     ],
 )
-def test_quote_refuses_what_is_wrong_before_it_asks(
+def test_quote_refuses_invalid_arguments_before_any_request(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
 ) -> None:
     assert run("quote", *arguments, "--kubeconfig", "none") == 1
     assert told in sentence(capsys)
 
 
-def test_quote_of_what_is_no_lock_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_quote_refuses_files_with_other_kinds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     quota = {"apiVersion": RESERVATIONS.api_version, "kind": "ReservationQuota", "metadata": {"name": "q"}}
     file.write_text(yaml.safe_dump(quota | {"spec": {"maxPriority": 0}}))
@@ -358,7 +360,7 @@ def test_quote_of_what_is_no_lock_is_refused(capsys: pytest.CaptureFixture[str],
     assert "(ReservationQuota/q): should be a Reservation or a ReservationQuote" in sentence(capsys)
 
 
-def test_check_of_a_cluster_without_tidelock(
+def test_check_reports_missing_parts_in_a_cluster_without_tidelock(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve({"GET /version": (200, {})})
@@ -384,7 +386,7 @@ def test_check_of_a_cluster_without_tidelock(
     ],
 )
 @pytest.mark.parametrize("command", ["status", "timeline"])
-def test_what_the_api_server_has_against_it_is_one_sentence(
+def test_an_error_of_the_api_server_is_printed_as_one_sentence(
     serve: Callable[[Answers], FixedServer],
     capsys: pytest.CaptureFixture[str],
     command: str,
@@ -396,7 +398,7 @@ def test_what_the_api_server_has_against_it_is_one_sentence(
     assert told in sentence(capsys)
 
 
-def test_a_cluster_that_does_not_answer(
+def test_an_unreachable_cluster_is_an_error_that_names_its_address(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = tmp_path / "dead"
@@ -408,7 +410,7 @@ def test_a_cluster_that_does_not_answer(
     assert "no answer from http://127.0.0.1:1 (" in sentence(capsys)
 
 
-def test_a_context_that_is_not_there(
+def test_a_missing_context_is_an_error_that_names_the_existing_contexts(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve(CLUSTER)
@@ -417,12 +419,14 @@ def test_a_context_that_is_not_there(
     assert run("status", "--context", "x", "--kubeconfig", str(server.kubeconfig)) == 0
 
 
-def test_a_kubeconfig_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_an_error_that_names_the_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert run("status", "--kubeconfig", str(tmp_path / "none")) == 1
     assert f"kubeconfig {tmp_path / 'none'}: " in sentence(capsys)
 
 
-def test_one_object_is_of_one_namespace(
+def test_why_looks_only_in_the_given_namespace(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = serve(CLUSTER)
@@ -430,7 +434,7 @@ def test_one_object_is_of_one_namespace(
     assert "there is no pod and no reservation bank/batch" in sentence(capsys)
 
 
-def test_an_unknown_command_or_option_ends_with_2() -> None:
+def test_an_unknown_command_or_option_exits_with_2() -> None:
     assert run("explain") == 2
     assert run("status", "--colour") == 2
 
@@ -445,7 +449,7 @@ def test_an_unknown_command_or_option_ends_with_2() -> None:
         (("top", "--all"), ("--all-namespaces",)),
     ],
 )
-def test_kubectl_completes(
+def test_kubectl_completes_commands_options_and_values(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -457,12 +461,14 @@ def test_kubectl_completes(
     assert directive == ":4"
 
 
-def test_top_is_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_top_refuses_to_run_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("top", "--kubeconfig", "none") == 1
     assert "top needs a terminal; elsewhere use kubectl tidelock status" in sentence(capsys)
 
 
-def test_locks_are_drawn(serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]) -> None:
+def test_timeline_prints_reservations_as_json(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
     server = serve({f"GET {RESERVATIONS.collection('shop')}": listed(active_json("batch"))})
     arguments = ("timeline", "--since", "99999d", "--ahead", "99999d", "-o", "json")
     assert run(*arguments, "--kubeconfig", str(server.kubeconfig)) == 0

@@ -1,4 +1,4 @@
-"""What others wrote gives a terminal no orders and forges no line, in the output of every command."""
+"""Texts of other clients can neither control the terminal nor forge lines, in the output of all commands."""
 
 import io
 import json
@@ -37,12 +37,12 @@ SURROGATES = "\ud800\udfff"
 
 hostile = st.text(st.sampled_from(HOSTILE + SURROGATES + "ab[]=\"'\\ é漢😀"), max_size=40)
 
-# Texts that clients choose, and no format bounds: what is read as an instant, an amount or an address stays.
+# Free texts that clients choose. Fields with a format, such as times and amounts, stay unchanged.
 _TAINTED = frozenset({"message", "reason", "owner", "token", "labels", "annotations", "nodeName", "name"})
 
 
 def tainted(plain: Any, field: str = "") -> Any:
-    """Put the hostile text behind each text of such a field, at any depth."""
+    """Append the hostile text to each text of such a field, at any depth."""
     if isinstance(plain, dict):
         return {
             key: tainted(value, field if field in ("labels", "annotations") else key)
@@ -64,7 +64,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[Answers], FixedServer]]:
 
 
 def cluster(change: Callable[[Any], Any]) -> Answers:
-    """Answer with everything that commands ask for, with its texts changed."""
+    """Return answers to all requests of the commands, with changed texts."""
     collections: dict[str, tuple[Json, ...]] = {
         NODES.collection(): NODE_OBJECTS,
         PODS.collection(): POD_OBJECTS,
@@ -128,13 +128,13 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[ascii(" ".join(words))[:60] for words in COMMANDS])
-def test_no_command_prints_what_others_order(
+def test_no_command_prints_control_characters_of_objects(
     serve: Callable[[Answers], FixedServer],
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     command: tuple[str, ...],
 ) -> None:
-    """A message with line breaks and ESC forged lines of a table, and moved the cursor."""
+    """A message with line breaks and ESC once forged lines of a table and moved the cursor."""
     server = serve(cluster(tainted))
     file = files(tmp_path, tainted)
     words = [file if word == "FILE" else word for word in command]
@@ -150,7 +150,7 @@ def test_no_command_prints_what_others_order(
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_what_programs_read_has_the_texts_as_they_are(
+def test_json_and_yaml_output_keeps_texts_unchanged(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     lock = tainted(pending_json("web-1"))
@@ -182,7 +182,7 @@ def test_printable_json_is_the_same_value(value: object) -> None:
 
 
 @given(hostile, hostile)
-def test_a_table_has_a_line_for_each_row(first: str, second: str) -> None:
+def test_a_table_has_one_line_for_each_row(first: str, second: str) -> None:
     table = Table(["NAME", "TEXT"], [[first, second], [second, first]])
     told = lines_of(table, f"said: {first}")
     assert only_printable(told)
@@ -190,7 +190,7 @@ def test_a_table_has_a_line_for_each_row(first: str, second: str) -> None:
 
 
 @given(hostile)
-def test_a_terminal_gets_no_order_but_colours(text: str) -> None:
+def test_a_terminal_gets_only_escape_sequences_for_colours(text: str) -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=500, markup=False, highlight=False)
     console.print(parts_of(Table(["NAME"], [[text], ["Active"]]), text))

@@ -1,6 +1,6 @@
-"""docs/examples/k9s: what its files name is there, in the CRDs and on the command line.
+"""docs/examples/k9s: the CRDs and commands that its files name exist.
 
-The keys of both files are those of k9s' JSON schemas for views and plugins.
+The keys of both files are the keys of k9s' JSON schemas for views and plugins.
 """
 
 import re
@@ -24,7 +24,7 @@ CRDS: dict[str, Any] = {
 VIEWS: dict[str, Any] = yaml.safe_load((FILES / "views.yaml").read_text())
 PLUGINS: dict[str, Any] = yaml.safe_load((FILES / "plugins.yaml").read_text())
 
-# What k9s puts in the place of these, of an object or of the connection.
+# The values that k9s substitutes for these variables.
 GIVEN = {
     "KUBECONFIG": "/home/me/.kube/config",
     "CONTEXT": "kind",
@@ -33,7 +33,7 @@ GIVEN = {
     "NAME": "web-0",
 }
 TAKEN = {"Shift-A", "Shift-F", "Shift-J", "Shift-N", "Shift-O", "Shift-P", "Shift-S", "Shift-V"}
-"""Keys that k9s itself has in the views of the scopes."""
+"""Keys that k9s itself uses in the views of the scopes."""
 
 
 def test_there_is_a_view_of_each_resource() -> None:
@@ -42,7 +42,7 @@ def test_there_is_a_view_of_each_resource() -> None:
 
 
 @pytest.mark.parametrize("plural", CRDS)
-def test_columns_are_those_that_the_api_server_prints(plural: str) -> None:
+def test_columns_are_printer_columns_of_the_crds(plural: str) -> None:
     (version,) = CRDS[plural]["versions"]
     printed = {column["name"].upper() for column in version["additionalPrinterColumns"]} | {"NAME"}
     view = VIEWS["views"][f"tidelock.dev/v1alpha1/{plural}"]
@@ -59,7 +59,7 @@ def test_columns_are_those_that_the_api_server_prints(plural: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS["plugins"])
-def test_commands_are_ours(name: str) -> None:
+def test_plugin_commands_are_valid_tidelock_commands(name: str) -> None:
     plugin = PLUGINS["plugins"][name]
     assert set(PLUGINS) == {"plugins"}
     assert set(plugin) == {"shortCut", "description", "scopes", "command", "args"}
@@ -78,7 +78,7 @@ def test_commands_are_ours(name: str) -> None:
         command.make_context(command_name, arguments, parent=context).close()
 
 
-def test_shortcuts_are_free() -> None:
+def test_shortcuts_are_unique_and_unused_by_k9s() -> None:
     keys = [plugin["shortCut"] for plugin in PLUGINS["plugins"].values()]
     assert all(re.fullmatch(r"Shift-[A-Z]", key) for key in keys)
     assert len(set(keys)) == len(keys)

@@ -27,7 +27,7 @@ def level(**spec: Any) -> Document:
 
 
 @pytest.mark.parametrize("file", sorted(SAMPLES.glob("*.yaml")), ids=lambda file: file.name)
-def test_the_samples_are_sound(file: Path) -> None:
+def test_the_samples_are_valid(file: Path) -> None:
     found = [problems_of(each) for each in read_documents(str(file))]
     if file.name == "pod.yaml":
         assert "should be tidelock.dev/v1alpha1 Reservation or" in found[0][0]
@@ -71,12 +71,12 @@ def test_the_samples_are_sound(file: Path) -> None:
         (Document("file", lock().body | {"sepc": {}}), "sepc: Invalid value: {}: is unknown"),
     ],
 )
-def test_a_problem_names_field_value_and_what_is_expected(document: Document, told: str) -> None:
+def test_a_problem_names_field_value_and_expectation(document: Document, told: str) -> None:
     problems = problems_of(document)
     assert any(problem.startswith(told) for problem in problems), problems
 
 
-def test_the_report() -> None:
+def test_the_report_lists_problems_by_document() -> None:
     findings = [
         LintFinding("file.yaml: document 1 (Reservation/web-0)", ()),
         LintFinding(
@@ -101,7 +101,7 @@ def test_several_documents_and_lists_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_time_without_quotes_is_a_text_as_it_is_to_kubectl(tmp_path: Path) -> None:
+def test_a_time_without_quotes_is_read_as_text_as_by_kubectl(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text("at: 2026-12-01T00:00:00Z\nday: 2026-12-01")
     assert read_documents(str(file))[0].body == {"at": "2026-12-01T00:00:00Z", "day": "2026-12-01"}
@@ -118,7 +118,7 @@ def test_a_time_without_quotes_is_a_text_as_it_is_to_kubectl(tmp_path: Path) -> 
         (b"\xff\xfe\xfd", "is not UTF-8: "),
     ],
 )
-def test_a_file_that_is_none_is_told(tmp_path: Path, content: bytes | None, told: str) -> None:
+def test_an_unusable_file_is_an_error_that_names_it(tmp_path: Path, content: bytes | None, told: str) -> None:
     file = tmp_path / "file.yaml"
     if content is not None:
         file.write_bytes(content)

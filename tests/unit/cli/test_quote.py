@@ -1,4 +1,4 @@
-"""What clusters say to a quote, and what is asked."""
+"""The questions of a quote, and the answers of clusters."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ def question(label: str = "web-0", **body: Any) -> QuoteQuestion:
     return QuoteQuestion(label, Document(label, quote | body))
 
 
-def test_the_answer_of_a_cluster() -> None:
+def test_the_answer_of_one_cluster_is_shown() -> None:
     assert_screen("quote", screen([QuoteAnswer(question("cpu=2"), told=FITS)]))
 
 
-def test_answers_of_several_clusters() -> None:
+def test_answers_of_several_clusters_are_shown_by_context() -> None:
     web, gpu = question(), question("gpu-0")
     answers = [
         QuoteAnswer(web, "east", FITS),
@@ -33,11 +33,11 @@ def test_answers_of_several_clusters() -> None:
 
 
 @pytest.mark.parametrize(("told", "feasible"), [(FITS, True), (LATER, False), (UNKNOWN, False), ({}, False)])
-def test_only_a_lock_that_fits_now_is_feasible(told: Json, feasible: bool) -> None:
+def test_only_an_answer_that_fits_now_is_feasible(told: Json, feasible: bool) -> None:
     assert QuoteAnswer(question(), told=told).feasible is feasible
 
 
-def test_a_reservation_is_asked_for_by_what_it_asks_of_the_cluster() -> None:
+def test_a_reservation_is_quoted_by_its_requirements() -> None:
     lock = {"kind": "Reservation"} | reservation_json(
         nodeName="a", priority=3, ttlSeconds=7200, reuse="Always"
     )
@@ -45,17 +45,17 @@ def test_a_reservation_is_asked_for_by_what_it_asks_of_the_cluster() -> None:
         "resources": {"cpu": "1"},
         "nodeName": "a",
         "priority": 3,
-        "ttlSeconds": 60,  # the quote's own
+        "ttlSeconds": 60,  # the default of quotes
     }
 
 
-def test_a_quote_is_asked_as_it_is() -> None:
+def test_the_spec_of_a_quote_is_sent_unchanged_with_a_default_ttl() -> None:
     spec = {"resources": {"cpu": "1"}, "ttlSeconds": 9, "validSeconds": 30}
     assert question(spec=spec).spec == spec
     assert question().spec["ttlSeconds"] == 60
 
 
-def test_an_answer_for_programs() -> None:
+def test_a_machine_readable_answer_has_spec_and_status() -> None:
     spec = {"ttlSeconds": 60, "resources": {"cpu": "2"}}
     assert plain(QuoteAnswer(question(), told=FITS)) == {
         "asked": "web-0",

@@ -28,7 +28,7 @@ def wish(**fields: Any) -> Wish:
     return Wish(**(ordinary | fields))
 
 
-def test_the_least_that_can_be_wished_for() -> None:
+def test_a_manifest_has_only_the_given_fields() -> None:
     assert manifest(wish()) == {
         "apiVersion": "tidelock.dev/v1alpha1",
         "kind": "Reservation",
@@ -58,11 +58,11 @@ def test_the_least_that_can_be_wished_for() -> None:
         {"asked": asked("cpu=1", "", "zone=a", 0), "owners": (owner("deployment/web"), owner("app=web"))},
     ],
 )
-def test_whatever_is_wished_for_is_a_sound_reservation(fields: dict[str, Any]) -> None:
+def test_every_combination_of_options_makes_a_valid_reservation(fields: dict[str, Any]) -> None:
     assert problems_of(Document("wish", manifest(wish(**fields)))) == ()
 
 
-def test_an_amount_that_is_none_is_told_by_its_field() -> None:
+def test_an_invalid_amount_is_reported_by_its_field() -> None:
     (problem,) = problems_of(Document("wish", manifest(wish(asked=asked("cpu=two", "", "", 0)))))
     assert problem.startswith("""spec.resources: Invalid value: {"cpu": "two"}: cpu: 'two' is not""")
 
@@ -75,7 +75,7 @@ def test_a_duration_is_read(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "10 m", "1.5h", "-1s", "1h-1m"])
-def test_what_is_no_duration_is_told(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(Failure, match=f"--ttl: '{text}': should be a duration such as 90s"):
         seconds("--ttl", text)
 
@@ -101,18 +101,18 @@ def test_an_owner_is_read(text: str, expected: dict[str, Any]) -> None:
     ("text", "told"),
     [("node/a", "should begin with pod/, or with one of deployment"), ("web", "should be name=value")],
 )
-def test_what_is_no_owner_is_told(text: str, told: str) -> None:
+def test_an_invalid_owner_is_refused(text: str, told: str) -> None:
     with pytest.raises(Failure, match=told):
         owner(text)
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "cpu=", "=2", "cpu=2,,memory=1Gi"])
-def test_what_are_no_amounts_is_told(text: str) -> None:
+def test_invalid_amounts_are_refused(text: str) -> None:
     with pytest.raises(Failure, match=r"--requests: .*should be name=value,name=value"):
         pairs("--requests", text)
 
 
-def test_progress_and_end_of_a_lock_that_is_given() -> None:
+def test_an_active_reservation_is_reported_with_node_and_end() -> None:
     fresh, held = Seen(reservation("new")), Seen(lock(active_json("new", ends=NOW + 600)))
 
     assert (fresh.active, fresh.ended) == (False, False)
@@ -122,14 +122,14 @@ def test_progress_and_end_of_a_lock_that_is_given() -> None:
     assert sentence(held) == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
 
 
-def test_a_lock_that_waits_says_the_numbers() -> None:
+def test_a_waiting_reservation_is_reported_with_the_numbers() -> None:
     waiting = Seen(lock(pending_json()))
     assert (waiting.active, waiting.ended) == (False, False)
     assert progress(waiting).startswith("InsufficientCapacity: 0/4 nodes are available: ")
     assert "cpu 9 needed, 4 free" in sentence(waiting)
 
 
-def test_a_lock_whose_owner_is_there_is_an_end() -> None:
+def test_a_reservation_with_an_existing_owner_has_ended() -> None:
     consumed = Seen(lock(consumed_json()))
     assert (consumed.active, consumed.ended) == (False, True)
     assert sentence(consumed) == (
@@ -137,7 +137,7 @@ def test_a_lock_whose_owner_is_there_is_an_end() -> None:
     )
 
 
-def test_a_rejected_lock_is_an_end_and_says_why() -> None:
+def test_a_rejected_reservation_has_ended_and_is_reported_with_its_reason() -> None:
     plain = pending_json()
     plain["status"] |= {
         "phase": "Rejected",
@@ -151,17 +151,17 @@ def test_a_rejected_lock_is_an_end_and_says_why() -> None:
     assert sentence(rejected) == "DeadlineExceeded: no room"
 
 
-def test_a_line_about_each_lock() -> None:
+def test_each_reservation_is_reported_by_a_line() -> None:
     seen = [Seen(lock(each)) for each in (*LOCKS, prepared_json(), prepared_json(committed=True))]
     assert_screen("reserve", screen([Result(each, {}, sentence(each)) for each in seen]))
 
 
-def test_what_was_said_of_an_older_spec_does_not_count() -> None:
+def test_a_status_of_an_older_generation_does_not_count() -> None:
     edited = Seen(lock(active_json("new", generation=2)))
     assert (edited.active, edited.decided) == (False, False)
 
 
-def test_a_lock_that_was_violated_says_by_whom() -> None:
+def test_a_violated_reservation_is_reported_with_the_violating_pod() -> None:
     plain = active_json("new")
     plain["status"]["conditions"] = [
         condition("Active", "False", "Violated", "gone"),

@@ -16,11 +16,11 @@ def played(*stored: Any, cluster: ClusterState | None = None) -> Played:
 
 
 def small(*pods: Any, reservations: tuple[Any, ...] = ()) -> ClusterState:
-    """Give one node of 4 cores."""
+    """Return a cluster with one node of 4 cores."""
     return world(nodes=(node_json("a", cpu="4"),), pods=pods, reservations=reservations)
 
 
-def test_locks_and_pods_in_turn() -> None:
+def test_reservations_and_pods_are_decided_in_turn() -> None:
     told = played(
         reservation("new", owner="new", resources={"cpu": "1"}),
         pod("new", requests={"cpu": "1"}),
@@ -34,7 +34,7 @@ def test_locks_and_pods_in_turn() -> None:
     assert_screen("simulate", screen(told))
 
 
-def test_what_waits_already_is_decided_first() -> None:
+def test_pods_that_already_wait_are_decided_first() -> None:
     waiting = pod_json("earlier", requests={"cpu": "3"})
     told = played(reservation("late", resources={"cpu": "2"}), cluster=small(waiting))
 
@@ -42,7 +42,7 @@ def test_what_waits_already_is_decided_first() -> None:
     assert told.besides == ["Pods that already wait for Tidelock, and were decided first: 1."]
 
 
-def test_evictions_and_broken_locks_are_told() -> None:
+def test_evictions_and_preempted_reservations_are_reported() -> None:
     low = pod_json("low", requests={"cpu": "3"}, node_name="a", priority=-10)
     told = played(
         pod("high", requests={"cpu": "4"}, priority=10, uid="high"),
@@ -57,7 +57,7 @@ def test_evictions_and_broken_locks_are_told() -> None:
     ]
 
 
-def test_an_edit_of_a_lock_is_tried_out() -> None:
+def test_an_edit_of_a_reservation_is_simulated() -> None:
     cluster = small(reservations=(active_json("batch", "a", cpu="2"),))
     larger = reservation("batch", resources={"cpu": "3"}, generation=2, version=1, nodeName="a")
     told = played(larger, pod("rest", requests={"cpu": "2"}), cluster=cluster)
@@ -65,7 +65,7 @@ def test_an_edit_of_a_lock_is_tried_out() -> None:
     assert [(each.outcome, each.node) for each in told.outcomes] == [("Active", "a"), ("no capacity", "")]
 
 
-def test_a_pod_that_is_its_locks_owner_takes_it() -> None:
+def test_a_pod_consumes_the_reservation_that_names_it_as_owner() -> None:
     told = played(
         pod("other", requests={"cpu": "2"}), cluster=small(reservations=(active_json("batch", "a", cpu="4"),))
     )
@@ -86,7 +86,7 @@ def deployment(replicas: object = 3, **body: Any) -> Document:
     return Document("file: document 1 (Deployment/web)", plain | body)
 
 
-def test_a_deployment_makes_pods_as_its_replica_set_would() -> None:
+def test_a_deployment_creates_pods_as_its_replica_set_would() -> None:
     (shape,) = shapes_of(deployment())
     metadata = shape.body["metadata"]
 
@@ -108,6 +108,6 @@ def test_a_deployment_makes_pods_as_its_replica_set_would() -> None:
         (deployment(spec={}), "spec.template: should be a pod template"),
     ],
 )
-def test_what_cannot_be_simulated_is_told(document: Document, told: str) -> None:
+def test_unsupported_objects_are_refused(document: Document, told: str) -> None:
     with pytest.raises(Failure, match=told):
         shapes_of(document)

@@ -27,17 +27,17 @@ LEVELS: list[Json] = [
 ]
 
 
-def test_locks_nodes_and_levels() -> None:
+def test_reservations_and_water_levels_are_shown() -> None:
     reservations = [lock(each) for each in (*LOCKS, active_json("second", cpu="1", ends=NOW + 90))]
     assert_screen("status", screen(reservations, LEVELS, NOW + 30, everywhere=False, wide=False))
 
 
-def test_all_namespaces_and_whole_messages() -> None:
+def test_all_namespaces_and_whole_messages_can_be_shown() -> None:
     reservations = [lock(each) for each in (*LOCKS, active_json("batch", namespace="bank"))]
     assert_screen("status-wide", screen(reservations, [], NOW + 30, everywhere=True, wide=True))
 
 
-def test_nothing_to_show() -> None:
+def test_an_empty_cluster_is_shown_as_a_sentence() -> None:
     assert screen([], [], NOW, everywhere=False, wide=False) == [
         "No reservations in this namespace; -A shows all."
     ]
@@ -45,13 +45,13 @@ def test_nothing_to_show() -> None:
 
 
 def moving_json(name: str, **plan: Json | str) -> Json:
-    """Give a lock that waits, with a plan of moves."""
+    """Return a waiting reservation with a plan of migrations."""
     moves = [{"namespace": "shop", "name": f"web-{number}", "uid": "u", "to": "node-b"} for number in (1, 2)]
     told = {"token": "5b1f0a9c3d27", "nodeName": "node-a", "evictions": moves, **plan}
     return reservation_json(name, status={"phase": "Pending", "observedGeneration": 1, "plan": told})
 
 
-def test_which_pods_would_move_and_how_that_is_approved() -> None:
+def test_planned_migrations_are_shown_with_their_approval_token() -> None:
     begun = moving_json("begun", begunAt=format_instant(NOW))
     reservations = [lock(each) for each in (moving_json("asks"), begun, moving_json("odd", token="x" * 99))]
     _, _, table = screen(reservations, [], NOW, everywhere=False, wide=False)
@@ -67,7 +67,7 @@ def test_which_pods_would_move_and_how_that_is_approved() -> None:
     assert table.rows[0][:2] == ["shop", "asks"]
 
 
-def test_a_status_that_nobody_can_read_is_no_crash() -> None:
+def test_an_unreadable_status_is_still_shown() -> None:
     odd = reservation_json("odd", status={"phase": "Active", "expiresAt": "soon", "resources": {"cpu": "x"}})
     shown = screen([lock(odd), lock(consumed_json())], [], NOW, everywhere=False, wide=False)
     assert len(shown) == 1
@@ -86,5 +86,5 @@ def test_a_status_that_nobody_can_read_is_no_crash() -> None:
         (-30, "-30s"),
     ],
 )
-def test_a_span_is_written_as_kubectl_does(seconds: float, text: str) -> None:
+def test_a_duration_is_written_as_kubectl_does(seconds: float, text: str) -> None:
     assert span(seconds) == text

@@ -23,27 +23,27 @@ def spans(node: str = "") -> list[ShownSpan]:
     return spans_of(reservations, WINDOW, node)
 
 
-def test_locks_by_node() -> None:
+def test_reservations_are_shown_by_node() -> None:
     assert_screen("timeline", screen(spans(), WINDOW))
 
 
-def test_one_node() -> None:
+def test_the_timeline_can_be_limited_to_one_node() -> None:
     assert [each.reservation for each in spans("node-b")] == ["shop/used", "shop/second"]
 
 
-def test_nothing_to_draw() -> None:
+def test_an_empty_timeline_suggests_other_options() -> None:
     assert screen([], WINDOW) == [
         "No reservation in this time; extend it with --since and --ahead, -A shows all namespaces."
     ]
 
 
-@pytest.mark.filterwarnings("default")  # those of matplotlib's own imports
+@pytest.mark.filterwarnings("default")  # matplotlib's own imports raise warnings
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "reservations.png"
     draw(spans(), WINDOW, str(file))
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"--png: .*No such file or directory"):
         draw(spans(), WINDOW, str(tmp_path / "none" / "reservations.png"))

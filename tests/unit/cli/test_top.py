@@ -1,4 +1,4 @@
-"""What top keeps of a cluster that it follows, and what it says of a connection that fails."""
+"""The state of the followed cluster in top, and its messages about a failing connection."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from unit.kube.scripted import Answer, ScriptedServer, answers, event, fails, pa
 
 @dataclass
 class World:
-    """Answers by path for ever: lists, then watches that send what is put into them."""
+    """Answers by path without end: lists, then watches that send the events of a queue."""
 
     lists: dict[str, list[Json]]
     broken: dict[str, Answer] = field(default_factory=dict)
@@ -83,17 +83,17 @@ async def cluster(session: Session) -> AsyncIterator[TopCluster]:
 
 async def until(accept: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not accept():  # noqa: ASYNC110 -- the screen looks now and then too
+        while not accept():  # noqa: ASYNC110 -- the screen polls, too
             await asyncio.sleep(0.01)
 
 
 def used(cluster: TopCluster) -> dict[str, int]:
-    """Give the millicores that are requested, by node, where any are."""
+    """Return the requested millicores by node, for nodes with any."""
     assert cluster.world is not None
     return {name: amounts["cpu"] for name, amounts in cluster.world.used.items() if amounts.get("cpu")}
 
 
-async def test_pods_are_added_up_as_they_come_change_and_go(world: World, cluster: TopCluster) -> None:
+async def test_requests_follow_added_changed_and_deleted_pods(world: World, cluster: TopCluster) -> None:
     assert used(cluster) == {"node-a": 2000}
     second = pod_json("second", requests={"cpu": "500m"}, node_name="node-b")
 
@@ -110,12 +110,12 @@ async def test_pods_are_added_up_as_they_come_change_and_go(world: World, cluste
     await until(lambda: used(cluster) == {"node-a": 2000})
 
 
-async def test_only_bound_pods_that_go_on_are_asked_for(server: ScriptedServer, cluster: TopCluster) -> None:
+async def test_only_bound_unfinished_pods_are_requested(server: ScriptedServer, cluster: TopCluster) -> None:
     selectors = {each.query["fieldSelector"] for each in server.asked if each.path == PODS.collection()}
     assert selectors == {"spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 
 
-async def test_an_api_server_that_fails_is_told_until_it_answers(world: World, cluster: TopCluster) -> None:
+async def test_a_failing_api_server_is_reported_until_it_answers(world: World, cluster: TopCluster) -> None:
     await until(lambda: cluster.trouble == "")
     world.broken["/version"] = fails(503, "ServiceUnavailable", "etcd is away")
     await until(lambda: cluster.trouble.endswith("s ago; trying again: etcd is away."))
@@ -125,7 +125,7 @@ async def test_an_api_server_that_fails_is_told_until_it_answers(world: World, c
     await until(lambda: cluster.trouble == "")
 
 
-async def test_an_api_server_that_is_silent_is_told(world: World, cluster: TopCluster) -> None:
+async def test_a_silent_api_server_is_reported(world: World, cluster: TopCluster) -> None:
     async def silence(_request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3600)
         raise AssertionError
@@ -134,22 +134,22 @@ async def test_an_api_server_that_is_silent_is_told(world: World, cluster: TopCl
     await until(lambda: "no answer from http://127.0.0.1:" in cluster.trouble)
 
 
-async def test_a_right_that_is_taken_away_is_told(world: World, cluster: TopCluster) -> None:
+async def test_a_withdrawn_right_is_reported(world: World, cluster: TopCluster) -> None:
     path = NODES.collection()
     world.broken[path] = fails(403, "Forbidden", "may not watch nodes")
     world.watch(path).put_nowait(None)  # the stream ends
     await until(lambda: "you lack the right: may not watch nodes" in cluster.trouble)
-    assert cluster.world is not None  # what was known stays in view
+    assert cluster.world is not None  # The last state stays in view.
 
 
-async def test_who_may_not_look_is_told_before_the_screen_opens(world: World, session: Session) -> None:
+async def test_a_missing_right_is_reported_before_the_screen_opens(world: World, session: Session) -> None:
     world.broken[PODS.collection()] = fails(403, "Forbidden", "may not list pods")
     with pytest.raises(Forbidden) as told:
         await top._top(session, everywhere=False)
     assert "you lack the right: may not list pods" in explained(told.value, "")
 
 
-async def test_time_is_the_api_servers(world: World, cluster: TopCluster) -> None:
+async def test_the_time_follows_the_clock_of_the_api_server(world: World, cluster: TopCluster) -> None:
     ours = SystemClock().now()
     assert abs(cluster.now() - ours) < 60
     ahead = {"Date": "Fri, 15 Jan 2100 08:00:00 GMT"}

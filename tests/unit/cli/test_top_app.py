@@ -1,4 +1,4 @@
-"""The screen of top over a world that stands still or is exchanged, on a terminal of fixed size."""
+"""The screen of top for a fixed or replaced cluster state, on a terminal of fixed size."""
 
 import asyncio
 import re
@@ -66,7 +66,7 @@ def world(
 
 
 class Scene:
-    """A source whose world a test exchanges."""
+    """A source with a cluster state that a test can replace."""
 
     def __init__(self, world: TopState | None) -> None:
         self.world = world
@@ -91,12 +91,12 @@ def shown(app: App[None]) -> list[str]:
 
 
 def names(app: App[None], beginning: str) -> list[str]:
-    """Give the words in view that begin so, from above."""
+    """Return the visible words with this beginning, from top to bottom."""
     return re.findall(rf"\b{beginning}[\w-]*", "\n".join(shown(app)))
 
 
 async def settle(pilot: Pilot[None]) -> None:
-    """Wait until all that was pressed has been drawn, and the line of keys, which comes late."""
+    """Wait until all key presses have been drawn, and the footer with the keys, which appears late."""
     async with asyncio.timeout(60):
         while not pilot.app.query("FooterKey"):
             await pilot.pause()
@@ -104,14 +104,14 @@ async def settle(pilot: Pilot[None]) -> None:
         await pilot.pause()
 
 
-async def test_nodes_and_locks() -> None:
+async def test_nodes_and_reservations_are_shown() -> None:
     app = screen(Scene(world()))
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert_terminal("top", app, picture=True)
 
 
-async def test_memory_sorted_and_filtered() -> None:
+async def test_keys_select_memory_sort_and_filter() -> None:
     app = screen(Scene(world()), everywhere=False)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("m", "s", "slash", *"r-", "enter", "tab", "s")
@@ -119,7 +119,7 @@ async def test_memory_sorted_and_filtered() -> None:
         assert_terminal("top-memory", app)
 
 
-async def test_help() -> None:
+async def test_the_help_opens_and_closes() -> None:
     app = screen(Scene(world()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("question_mark")
@@ -130,7 +130,7 @@ async def test_help() -> None:
         assert "worker-1" in "\n".join(shown(app))
 
 
-async def test_a_lost_connection_is_told_above_the_last_world() -> None:
+async def test_a_lost_connection_is_reported_above_the_last_state() -> None:
     scene = Scene(world())
     app = screen(scene)
     async with app.run_test(size=SIZE) as pilot:
@@ -147,7 +147,7 @@ async def test_a_lost_connection_is_told_above_the_last_world() -> None:
         assert "trying again" not in "\n".join(shown(app))
 
 
-async def test_before_the_cluster_has_been_read() -> None:
+async def test_a_message_is_shown_until_the_cluster_has_been_read() -> None:
     scene = Scene(None)
     app = screen(scene)
     async with app.run_test(size=SIZE) as pilot:
@@ -156,10 +156,10 @@ async def test_before_the_cluster_has_been_read() -> None:
         scene.world, scene.news = world(), True
         app.look()
         await settle(pilot)
-        assert len(names(app, "worker-1")) == 2  # the node, and that of a lock
+        assert len(names(app, "worker-1")) == 2  # As a node, and as the node of a reservation.
 
 
-async def test_a_narrow_terminal_is_scrolled_sideways() -> None:
+async def test_a_narrow_terminal_scrolls_sideways() -> None:
     app = screen(Scene(world()))
     async with app.run_test(size=(60, 24)) as pilot:
         await settle(pilot)
@@ -169,7 +169,7 @@ async def test_a_narrow_terminal_is_scrolled_sideways() -> None:
         assert "cordoned" in "\n".join(shown(app))
 
 
-async def test_thousands_of_nodes_are_written_where_they_are_in_view_alone() -> None:
+async def test_only_the_visible_of_thousands_of_nodes_are_drawn() -> None:
     many: list[tuple[Node, Resources]] = [(node(f"n{place:04}"), {}) for place in range(3000)]
     app = screen(Scene(world(many, ())))
     async with app.run_test(size=SIZE) as pilot:
@@ -181,7 +181,7 @@ async def test_thousands_of_nodes_are_written_where_they_are_in_view_alone() -> 
         assert not names(app, "n0")
 
 
-async def test_time_left_counts_down_and_news_are_shown() -> None:
+async def test_the_time_left_counts_down_and_changes_are_shown() -> None:
     scene = Scene(world())
     app = screen(scene)
     async with app.run_test(size=SIZE) as pilot:
@@ -206,7 +206,7 @@ async def test_time_left_counts_down_and_news_are_shown() -> None:
         (1, [6, 4, 2, 1, 3, 5]),  # least free first
     ],
 )
-async def test_nodes_are_sorted_by_what_is_asked_for(presses: int, expected: list[int]) -> None:
+async def test_keys_change_the_sorting_of_nodes(presses: int, expected: list[int]) -> None:
     app = screen(Scene(world(reservations=())))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press(*["s"] * presses)
@@ -214,7 +214,7 @@ async def test_nodes_are_sorted_by_what_is_asked_for(presses: int, expected: lis
         assert names(app, "worker-")[:6] == [f"worker-{number}" for number in expected]
 
 
-async def test_locks_of_one_namespace_or_of_all() -> None:
+async def test_reservations_of_one_or_all_namespaces_are_shown() -> None:
     app = screen(Scene(world()), everywhere=False)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -224,7 +224,7 @@ async def test_locks_of_one_namespace_or_of_all() -> None:
         assert names(app, "nightly")
 
 
-async def test_a_filter_is_taken_away() -> None:
+async def test_escape_removes_a_filter() -> None:
     app = screen(Scene(world()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("slash", *"-3")
@@ -236,14 +236,14 @@ async def test_a_filter_is_taken_away() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_it_ends(key: str) -> None:
+async def test_quit_keys_end_the_screen(key: str) -> None:
     app = screen(Scene(world()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press(key)
     assert app.return_code == 0
 
 
-async def test_no_colours_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_color_disables_all_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     scene = Scene(world())
     scene.trouble = "lost"
@@ -260,7 +260,7 @@ async def test_no_colours_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPa
     assert all(colour is None or colour.is_default for colour in colours), colours
 
 
-def test_pictures_are_whole_by_themselves() -> None:
+def test_pictures_refer_to_no_external_resources() -> None:
     pictures = list((Path(__file__).parents[3] / "docs" / "images").glob("*.svg"))
     assert pictures
     for picture in pictures:

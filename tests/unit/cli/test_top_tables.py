@@ -28,21 +28,21 @@ from unit.cli.scenes import active_json, consumed_json, lock, pending_json
     [
         (Share(10, 4, 2), "████▒▒····"),
         (Share(10), "··········"),
-        (Share(), "··········"),  # a node that has none of it
+        (Share(), "··········"),  # a node without this resource
         (Share(10, 10), "██████████"),
-        (Share(1000, 1, 1), "█▒········"),  # what is there is seen, however small
+        (Share(1000, 1, 1), "█▒········"),  # The smallest amounts are still visible.
         (Share(1000, 999, 1), "█████████▒"),
-        (Share(10, 12, 4), "█████████▒"),  # more than there is: the lock is still seen
+        (Share(10, 12, 4), "█████████▒"),  # more than the capacity, with the reservation still visible
         (Share(10, 4, 2, 4.5), "████│▒····"),
         (Share(10, 4, 2, 6.0, stale=True), "████▒▒┆···"),
         (Share(10, 4, 2, 11.0), "████▒▒···│"),
     ],
 )
-def test_a_bar(share: Share, drawn: str) -> None:
+def test_a_bar_shows_used_reserved_and_measured_shares(share: Share, drawn: str) -> None:
     assert bar(share, 10).plain == drawn
 
 
-def test_amounts_stand_below_each_other() -> None:
+def test_amounts_are_aligned() -> None:
     assert [amount("cpu", units) for units in (0, 250, 15_900, -1000)] == ["0.00", "0.25", "15.90", "-1.00"]
     assert amount("memory", 7.5 * 2**30) == "7.5Gi"
 
@@ -54,7 +54,7 @@ def world(*reservations: Json, **annotations: str) -> TopState:
     return TopState({one.meta.key: one}, {"node-a": used}, {each.key: each for each in known}, {})
 
 
-def test_a_node_is_summed_up() -> None:
+def test_the_line_of_a_node_sums_its_pods_and_reservations() -> None:
     (line,) = node_lines(
         world(active_json("a"), active_json("b", cpu="500m"), pending_json(), consumed_json()), "cpu", NOW
     )
@@ -64,14 +64,14 @@ def test_a_node_is_summed_up() -> None:
     assert line.share == Share(16 * 2**30, 2 * 2**30, 2**30)
 
 
-def test_room_that_an_owner_uses_is_not_counted_beside_it() -> None:
+def test_used_capacity_of_a_reservation_is_not_counted_twice() -> None:
     occupied = active_json("a", reuse="Always")
     occupied["status"]["used"] = {"cpu": "1500m", "memory": "1Gi"}
     (line,) = node_lines(world(occupied), "cpu", NOW)
     assert (line.share, line.reservations) == (Share(4000, 1500, 500), 1)
 
 
-def test_measured_use_is_a_part_of_the_capacity() -> None:
+def test_measured_use_is_a_share_of_the_capacity() -> None:
     plain = node_json("node-a", cpu="4", annotations={NODE_LEVEL: level(50, 25)})
     plain["status"]["capacity"] = {"cpu": "8"}
     one = decode_node(encode(plain))
@@ -81,19 +81,19 @@ def test_measured_use_is_a_part_of_the_capacity() -> None:
 
 
 @pytest.mark.parametrize(("age", "stale"), [(0, False), (400, True)])
-def test_a_measurement_is_as_old_as_its_waterlevel_lets_it_be(age: float, stale: bool) -> None:
+def test_a_measurement_is_stale_by_the_limit_of_its_water_level(age: float, stale: bool) -> None:
     levels = water_level(stalenessSeconds=300)
     known = replace(world(**{NODE_LEVEL: level(50, 25, at=NOW - age)}), levels={levels.meta.key: levels})
     (line,) = node_lines(known, "cpu", NOW)
     assert line.share.stale == stale
 
 
-def test_a_measurement_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_measurement_is_ignored() -> None:
     (line,) = node_lines(world(**{NODE_LEVEL: "x"}), "cpu", NOW)
     assert (line.percent, line.share.water) == (None, None)
 
 
-def test_all_nodes_together() -> None:
+def test_the_total_sums_all_nodes() -> None:
     lines = node_lines(world(active_json("a")), "cpu", NOW)
     assert total([*lines, *lines]) == Share(8000, 3000, 4000)
 
@@ -105,10 +105,10 @@ def test_all_nodes_together() -> None:
         (NodeSort.FREE, ["b", "c", "a"]),
         (NodeSort.USED, ["c", "b", "a"]),
         (NodeSort.RESERVED, ["b", "a", "c"]),
-        (NodeSort.WATER, ["c", "a", "b"]),  # what was not measured comes last
+        (NodeSort.WATER, ["c", "a", "b"]),  # Nodes without a measurement come last.
     ],
 )
-def test_sorting_nodes(by: NodeSort, names: list[str]) -> None:
+def test_nodes_can_be_sorted_by_each_column(by: NodeSort, names: list[str]) -> None:
     (like,) = node_lines(world(), "cpu", NOW)
     lines = [
         replace(like, name="c", share=Share(100, 60, 0), percent=90.0),
@@ -127,7 +127,7 @@ def test_sorting_nodes(by: NodeSort, names: list[str]) -> None:
         (ReservationSort.NODE, ["large", "soon", "late", "used"]),
     ],
 )
-def test_sorting_locks(by: ReservationSort, names: list[str]) -> None:
+def test_reservations_can_be_sorted_by_each_column(by: ReservationSort, names: list[str]) -> None:
     lines = [
         ReservationLine.of(lock(each))
         for each in (
@@ -140,18 +140,18 @@ def test_sorting_locks(by: ReservationSort, names: list[str]) -> None:
     assert [line.seen.reservation.meta.name for line in sorted_reservations(lines, by)] == names
 
 
-def test_a_lock_is_found_by_its_namespace_name_node_or_owner() -> None:
+def test_a_reservation_is_found_by_namespace_name_node_or_owner() -> None:
     line = ReservationLine.of(lock(active_json("web-0", "node-b", owner="frontend")))
     assert all(map(line.speaks_of, ("", "shop/web", "node-b", "front")))
     assert not line.speaks_of("backend")
 
 
-def test_no_locks_have_headings_all_the_same() -> None:
+def test_a_table_without_reservations_has_headings() -> None:
     grid = reservation_grid([], lambda: NOW)
     assert grid.count == 0
     assert grid.head().plain.split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
 
 
-def test_what_is_too_long_is_cut() -> None:
+def test_long_values_are_truncated() -> None:
     grid = reservation_grid([ReservationLine.of(lock(active_json("x" * 60)))], lambda: NOW)
     assert f"{'x' * 39}…  Active" in grid.line(0).plain

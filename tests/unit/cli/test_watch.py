@@ -1,4 +1,4 @@
-"""Commands that follow the cluster: what they show, one change after the other."""
+"""Commands that follow the cluster, and their output for each change."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -34,11 +34,11 @@ def event(kind: str, plain: Json, version: int) -> bytes:
 
 async def until(accept: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not accept():  # noqa: ASYNC110 -- what is printed tells nobody
+        while not accept():  # noqa: ASYNC110 -- printing sets no event
             await asyncio.sleep(0.01)
 
 
-async def test_status_goes_on(
+async def test_status_follows_changes(
     server: ScriptedServer, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waiting, held = pending_json("large"), active_json("batch")
@@ -76,13 +76,13 @@ def wish(name: str = "web-0") -> Document:
 
 
 async def reserved(server: ScriptedServer, session: Session, *events: bytes) -> list[reserve.Result]:
-    """Reserve, with this to come from the watch after the creation."""
+    """Create a reservation, with these events of the watch after the creation."""
     fresh = reservation_json("web-0")
     server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(*events))
     return await reserve._reserve(session, [wish()], wait=True)
 
 
-async def test_a_lock_is_waited_for_until_it_holds(
+async def test_reserve_waits_until_the_reservation_is_active(
     server: ScriptedServer, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waiting, held = pending_json("web-0"), active_json("web-0")
@@ -98,7 +98,7 @@ async def test_a_lock_is_waited_for_until_it_holds(
     ]
 
 
-async def test_a_lock_that_is_rejected_is_waited_for_no_longer(
+async def test_reserve_stops_waiting_for_a_rejected_reservation(
     server: ScriptedServer, session: Session
 ) -> None:
     rejected = pending_json("web-0", "DeadlineExceeded")
@@ -111,12 +111,12 @@ async def test_a_lock_that_is_rejected_is_waited_for_no_longer(
     assert result.raw["status"]["phase"] == "Rejected"
 
 
-async def test_a_lock_that_somebody_deletes_is_told(server: ScriptedServer, session: Session) -> None:
+async def test_reserve_reports_a_deleted_reservation(server: ScriptedServer, session: Session) -> None:
     (result,) = await reserved(server, session, event("DELETED", reservation_json("web-0"), 6))
     assert result.text == "it was deleted meanwhile"
 
 
-async def test_an_operator_that_does_not_decide_is_told(
+async def test_reserve_reports_an_operator_that_does_not_answer(
     server: ScriptedServer, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reserve, "_GRACE", 0.1)
@@ -141,10 +141,10 @@ async def test_an_operator_that_does_not_decide_is_told(
         ("", expired_json("hold"), "Expired", "NotCommitted: its time was over"),
     ],
 )
-async def test_a_commit_is_followed_until_the_operator_has_answered(
+async def test_commit_waits_until_the_operator_has_answered(
     server: ScriptedServer, session: Session, token: str, end: Json, phase: str, told: str
 ) -> None:
-    """Right after the patch, nobody has looked at it yet."""
+    """Right after the patch, the operator has not processed it yet."""
     before = prepared_json("hold")
     patched = prepared_json("hold", token or "uid-hold.1")
     patched["status"]["conditions"] = before["status"]["conditions"]
@@ -164,7 +164,9 @@ async def test_a_commit_is_followed_until_the_operator_has_answered(
     assert commit.sentence(Seen(lock)).startswith(told)
 
 
-async def test_a_quote_is_waited_for_and_deleted(server: ScriptedServer, session: Session) -> None:
+async def test_quote_waits_for_the_answer_and_deletes_the_quote(
+    server: ScriptedServer, session: Session
+) -> None:
     made, answered = quote_json({"observedGeneration": -1}), event("MODIFIED", quote_json(FITS), 6)
     server.plays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
 

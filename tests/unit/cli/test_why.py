@@ -16,20 +16,20 @@ def about(name: str, word: str = "", cluster: ClusterState | None = None) -> Why
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_pod_that_waits(*, wide: bool) -> None:
+def test_a_waiting_pod_is_explained(*, wide: bool) -> None:
     assert_screen(f"why-pod{'-wide' if wide else ''}", screen(about("web-0"), limit=0, wide=wide))
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_lock_that_holds(*, wide: bool) -> None:
+def test_an_active_reservation_is_explained(*, wide: bool) -> None:
     assert_screen(f"why-lock{'-wide' if wide else ''}", screen(about("batch"), limit=0, wide=wide))
 
 
-def test_a_lock_that_waits() -> None:
+def test_a_waiting_reservation_is_explained() -> None:
     assert_screen("why-lock-that-waits", screen(about("large"), limit=2, wide=False))
 
 
-def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
+def test_a_bound_pod_is_explained_as_if_it_were_not_bound_yet() -> None:
     told = about("resident")
 
     assert told.node == "node-d"
@@ -38,20 +38,20 @@ def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
     assert [each.node.name for each in told.reports if not each.rejections] == ["node-d"]
 
 
-def test_an_owner_sees_its_lock() -> None:
+def test_the_explanation_of_an_owner_names_its_reservation() -> None:
     told = about("other", cluster=world(pod_json("other", requests={"cpu": "2"})))
 
     assert "Its reservation shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
     assert told.reports[0].node.name == "node-a"
 
 
-def test_a_gate_is_told() -> None:
+def test_the_explanation_names_a_gate() -> None:
     gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
     told = about("gated", cluster=world(gated))
     assert told.story == ("Reservation: waiting for a reservation, and none names this pod as its owner",)
 
 
-def test_what_a_gated_pod_was_told_is_not_said_twice() -> None:
+def test_a_gate_that_is_also_a_condition_is_named_once() -> None:
     text = "waiting for a reservation, and none names this pod as its owner"
     gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
     gated["status"] = {
@@ -62,12 +62,12 @@ def test_what_a_gated_pod_was_told_is_not_said_twice() -> None:
     assert about("gated", cluster=world(gated)).story == (f"Reservation: {text}",)
 
 
-def test_a_pod_of_another_scheduler_is_judged_all_the_same() -> None:
+def test_a_pod_of_another_scheduler_is_explained_as_well() -> None:
     told = about("foreign", cluster=world(pod_json("foreign", scheduler="default-scheduler")))
     assert told.story == ("Its scheduler is default-scheduler; this is the answer of tidelock-scheduler.",)
 
 
-def test_a_pod_goes_before_a_lock_of_its_name() -> None:
+def test_a_pod_takes_precedence_over_a_reservation_of_its_name() -> None:
     cluster = world(reservations=(*LOCKS, active_json("web-0")))
     assert about("web-0", cluster=cluster).title == "pod shop/web-0"
     assert about("web-0", "reservation", cluster).title == "reservation shop/web-0"
@@ -81,18 +81,18 @@ def test_a_pod_goes_before_a_lock_of_its_name() -> None:
         ("web-0", "reservation", "there is no reservation shop/web-0: "),
     ],
 )
-def test_what_is_not_there_is_told(name: str, word: str, told: str) -> None:
+def test_a_missing_object_is_an_error(name: str, word: str, told: str) -> None:
     with pytest.raises(Failure, match=told):
         about(name, word)
 
 
-def test_a_lock_whose_spec_cannot_be_read_is_told() -> None:
+def test_a_reservation_with_an_unreadable_spec_is_an_error() -> None:
     bad = reservation_json("bad", ttlSeconds=0)
     with pytest.raises(Failure, match=r"reservation shop/bad can't be read: spec\.ttlSeconds: "):
         about("bad", cluster=world(reservations=(bad,)))
 
 
-def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
+def test_objects_that_cannot_be_read_are_named_and_not_used() -> None:
     bad, nameless = node_json("odd"), node_json("")
     bad["status"]["allocatable"]["cpu"] = "many"
     del nameless["metadata"]["name"]
@@ -108,7 +108,7 @@ def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
     assert told.story[-1].startswith("Not used, as it can't be read: nodes without a name: Object missing")
 
 
-def test_what_may_not_be_listed_is_told() -> None:
+def test_resources_that_may_not_be_listed_are_named() -> None:
     objects = {**world().objects, "nodes": raw(node_json("a", cpu="1"))}
     told = about("web-0", cluster=ClusterState(objects, ("csinodes", "services")))
     assert told.story[0] == (
@@ -116,7 +116,7 @@ def test_what_may_not_be_listed_is_told() -> None:
     )
 
 
-def test_programs_get_all_of_it() -> None:
+def test_machine_readable_output_has_all_details() -> None:
     told: dict[str, Any] = plain(about("web-0"))
 
     by_name = {each["name"]: each for each in told["nodes"]}
@@ -134,7 +134,7 @@ def test_programs_get_all_of_it() -> None:
     ]
 
 
-def test_a_configuration_of_the_operator_is_taken(tmp_path: Any) -> None:
+def test_a_configuration_of_the_operator_is_used(tmp_path: Any) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -147,7 +147,7 @@ def test_a_configuration_of_the_operator_is_taken(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "told"), [("kind: Pod", "--config: .*: apiVersion: Required value"), (None, "No such file")]
 )
-def test_a_configuration_that_is_wrong_is_told(tmp_path: Any, text: str | None, told: str) -> None:
+def test_an_invalid_configuration_is_an_error(tmp_path: Any, text: str | None, told: str) -> None:
     file = tmp_path / "config.yaml"
     if text is not None:
         file.write_text(text)

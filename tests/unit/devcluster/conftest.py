@@ -8,7 +8,7 @@ from unit.devcluster.machines import Machine
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """What the code under test sees as its machine."""
+    """Return the machine that the code under test sees."""
     made = Machine(home=tmp_path / "home", programs=tmp_path / "bin")
     made.home.mkdir()
     made.programs.mkdir()

@@ -57,7 +57,7 @@ def test_failure_of_kubectl_carries_its_error(machine: Machine, kubeconfig: Path
         ("v1.36.3", ""),
     ],
 )
-def test_failure_of_a_kubectl_that_is_too_old_says_so(
+def test_failure_of_a_kubectl_that_is_too_old_suggests_an_upgrade(
     machine: Machine, kubeconfig: Path, version: str, advice: str
 ) -> None:
     client = f'{{"clientVersion": {{"gitVersion": "{version}"}}}}'

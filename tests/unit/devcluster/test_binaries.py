@@ -34,7 +34,7 @@ def module(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def go_calls(machine: Machine, tmp_path: Path) -> Path:
-    """A Go that makes programs out of nothing, and the file where it writes its arguments."""
+    """Install a Go that creates fake programs, and return the file with the arguments of its calls."""
     for stage in STAGES:
         path = tmp_path / "kwok" / stage
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def test_module_without_kubernetes_is_refused(module: Path) -> None:
         link_flags(module)
 
 
-def test_cache_key_changes_with_whatever_changes_the_build(module: Path) -> None:
+def test_cache_key_changes_with_everything_that_changes_the_build(module: Path) -> None:
     keys = [cache_key(module, ["etcd"]), cache_key(module, ["etcd", "kubectl"])]
     (module / "go.sum").write_text("b")
     keys.append(cache_key(module, ["etcd"]))
@@ -72,7 +72,7 @@ def test_cache_key_changes_with_whatever_changes_the_build(module: Path) -> None
     assert keys[-1] == cache_key(module, ["etcd"])
 
 
-def test_machine_without_go_is_told_what_to_install(machine: Machine) -> None:
+def test_error_without_go_names_the_programs_to_install(machine: Machine) -> None:
     assert not obtainable()
     with pytest.raises(DevClusterError) as caught:
         find_binaries()
@@ -86,21 +86,21 @@ def test_go_version_to_install_is_the_one_that_the_module_needs() -> None:
 
 
 @pytest.mark.parametrize("version", ["1.9", "1.19.8", "1.25.10"])
-def test_go_that_is_too_old_is_told(machine: Machine, version: str) -> None:
+def test_go_that_is_too_old_is_an_error(machine: Machine, version: str) -> None:
     machine.install("go", f"echo go version go{version} linux/amd64; [[ $1 == version ]]")
     minor = ".".join(version.split(".")[:2])
     with pytest.raises(DevClusterError, match=rf"^Go {minor} is too old: install Go 1\.26 or later\.$"):
         find_binaries()
 
 
-def test_go_that_can_not_fetch_the_one_it_needs_is_too_old(machine: Machine) -> None:
-    """Go 1.21 and later fetch the Go of the module, and where they can't they do not tell their version."""
+def test_go_that_cannot_fetch_the_needed_version_is_too_old(machine: Machine) -> None:
+    """Go 1.21 and later fetch the Go of the module. If that fails, they do not print their version."""
     machine.install("go", "[[ $GOTOOLCHAIN == local ]] && echo go version go1.22.3 linux/amd64")
     with pytest.raises(DevClusterError, match=r"^Go 1\.22 is too old: install Go 1\.26 or later\.$"):
         find_binaries()
 
 
-def test_cache_that_can_not_be_written_to_is_told(machine: Machine, go_calls: Path) -> None:
+def test_cache_that_cannot_be_written_is_an_error(machine: Machine, go_calls: Path) -> None:
     (machine.home / ".cache").write_text("a file, where a folder is wanted")
     with pytest.raises(DevClusterError) as caught:
         find_binaries()
@@ -119,11 +119,11 @@ def test_module_of_an_older_version_pins_only_that_version(version: str) -> None
     assert re.findall(r"^\t(\S+/cmd/\S+)$", text, re.MULTILINE) == [PACKAGES[name] for name in VERSIONED]
 
 
-def test_newest_version_is_that_of_the_module() -> None:
+def test_newest_version_is_the_version_of_the_module() -> None:
     assert f"gitVersion=v{NEWEST}." in link_flags(MODULE)
 
 
-def test_older_version_shares_all_that_has_none(
+def test_older_version_shares_the_programs_without_a_version(
     machine: Machine, go_calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = find_binaries()
@@ -137,7 +137,7 @@ def test_older_version_shares_all_that_has_none(
     assert f"-ldflags {link_flags(MODULE / '1.35')} " in go_calls.read_text().splitlines()[-1]
 
 
-def test_older_version_goes_before_the_assets(
+def test_older_version_takes_precedence_over_the_assets(
     machine: Machine, go_calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("etcd", "kube-apiserver"):
@@ -151,7 +151,9 @@ def test_older_version_goes_before_the_assets(
     assert (programs["etcd"], programs["kube-apiserver"]) == (tmp_path / "etcd", older / "kube-apiserver")
 
 
-def test_version_that_is_not_there_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_version_is_an_error_that_names_the_known_ones(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TIDELOCK_KUBERNETES", "1.33")
     with pytest.raises(DevClusterError) as caught:
         find_binaries()
@@ -175,7 +177,7 @@ def test_cached_programs_need_no_go(machine: Machine, go_calls: Path) -> None:
     assert find_binaries() == built
 
 
-def test_only_what_the_assets_lack_is_built(
+def test_only_programs_that_the_assets_lack_are_built(
     go_calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assets = tmp_path / "assets"
@@ -194,7 +196,7 @@ def test_only_what_the_assets_lack_is_built(
     assert all(found.programs[name].parent != assets for name in missing)
 
 
-def test_failed_build_tells_its_output_and_leaves_no_cache(machine: Machine, go_calls: Path) -> None:
+def test_failed_build_shows_its_output_and_leaves_no_cache(machine: Machine, go_calls: Path) -> None:
     good = (machine.programs / "go").read_text()
     machine.install("go", "echo no such module; exit 1")
 
@@ -206,7 +208,7 @@ def test_failed_build_tells_its_output_and_leaves_no_cache(machine: Machine, go_
     assert find_binaries().programs["etcd"].is_file()
 
 
-def test_two_at_a_time_build_once(
+def test_two_concurrent_callers_build_once(
     machine: Machine, go_calls: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine.link("sleep")

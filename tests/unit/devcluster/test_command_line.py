@@ -4,7 +4,7 @@ from devcluster.__main__ import main
 from unit.devcluster.machines import Machine
 
 
-def test_up_without_go_and_docker_is_one_sentence(
+def test_up_without_go_and_docker_prints_one_sentence(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["up"]) == 1
@@ -25,7 +25,7 @@ def test_provider_is_taken_from_the_environment(
     assert capsys.readouterr().err.startswith("The provider kind needs")
 
 
-def test_kubelets_are_of_the_provider_go(
+def test_kubelets_are_refused_for_the_provider_kind(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for program in ("docker", "kind", "kubectl"):
@@ -34,11 +34,11 @@ def test_kubelets_are_of_the_provider_go(
     assert capsys.readouterr().err == ("The provider kind has kubelets of its own: choose the provider go.\n")
 
 
-def test_status_of_nothing_fails(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_a_cluster_fails(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 1
     assert capsys.readouterr().out == "The cluster is not up.\n"
 
 
-def test_down_of_nothing_is_done(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_down_without_a_cluster_succeeds(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["down"]) == 0
     assert capsys.readouterr().out == "The cluster is down.\n"

@@ -23,7 +23,7 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def docker_machine(machine: Machine) -> Machine:
-    """Eight CPUs, no kind cluster yet, and tools that note how they are called."""
+    """Return a machine with eight CPUs, no kind cluster, and tools that record their calls."""
     machine.link("bash", "cat", "dirname", "grep", "mkdir", "rm", "sed", "sort")
     machine.install("docker", TOOL.format(name="docker") + "\n[[ $1 != info ]] || echo 8")
     machine.install("kind", KIND.format(clusters=""))
@@ -32,7 +32,7 @@ def docker_machine(machine: Machine) -> Machine:
 
 
 @pytest.mark.parametrize(("cpus", "reserved"), [(4, "100m"), (8, "4100m"), (64, "60100m")])
-def test_nodes_offer_3900m_whatever_the_host_has(cpus: int, reserved: str) -> None:
+def test_nodes_offer_3900m_on_hosts_of_any_size(cpus: int, reserved: str) -> None:
     config = yaml.safe_load(run("config", str(cpus)).stdout)
 
     assert (config["kind"], config["apiVersion"]) == ("Cluster", "kind.x-k8s.io/v1alpha4")
@@ -41,7 +41,7 @@ def test_nodes_offer_3900m_whatever_the_host_has(cpus: int, reserved: str) -> No
     assert patch == {"kind": "KubeletConfiguration", "systemReserved": {"cpu": reserved}}
 
 
-def test_host_that_is_too_small_is_told() -> None:
+def test_host_that_is_too_small_is_an_error() -> None:
     done = run("config", "3")
     assert done.returncode == 1
     assert done.stdout == ""
@@ -76,14 +76,14 @@ def test_up_keeps_a_cluster_that_exists(docker_machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("missing", ["docker", "kind", "kubectl"])
-def test_up_names_the_tool_that_is_missing(docker_machine: Machine, missing: str) -> None:
+def test_up_names_the_missing_tool(docker_machine: Machine, missing: str) -> None:
     (docker_machine.programs / missing).unlink()
     done = run("up")
     assert done.returncode == 1
     assert done.stderr == f"A cluster in Docker needs docker, kind and kubectl: install {missing}.\n"
 
 
-def test_up_without_an_engine_is_told(docker_machine: Machine) -> None:
+def test_up_without_a_docker_engine_is_an_error(docker_machine: Machine) -> None:
     docker_machine.install("docker", "echo 0; exit 1")
     done = run("up")
     assert (done.returncode, done.stderr) == (1, "No Docker engine answers: start it.\n")

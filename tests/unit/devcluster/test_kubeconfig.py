@@ -37,12 +37,12 @@ def test_authority_signs_an_admin_and_a_loopback_server(keys: Keys) -> None:
     ]
 
 
-def test_private_keys_are_their_owners_only(keys: Keys) -> None:
+def test_private_keys_are_readable_only_by_their_owner(keys: Keys) -> None:
     for path in (keys.server_key, keys.admin_key, keys.service_account_key):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_kubeconfig_holds_all_that_an_admin_needs(keys: Keys, tmp_path: Path) -> None:
+def test_kubeconfig_has_all_credentials_of_an_admin(keys: Keys, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, URL, keys)
 
@@ -57,7 +57,7 @@ def test_kubeconfig_holds_all_that_an_admin_needs(keys: Keys, tmp_path: Path) ->
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_server_is_that_of_the_current_context(tmp_path: Path) -> None:
+def test_server_is_taken_from_the_current_context(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(
         """
@@ -74,7 +74,7 @@ def test_server_is_that_of_the_current_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "current-context: a\ncontexts: []\n", "a: [", "text"])
-def test_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
+def test_invalid_kubeconfig_is_an_error_that_names_the_file(tmp_path: Path, content: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content)
     with pytest.raises(DevClusterError, match=r"kubeconfig is not a usable kubeconfig"):

@@ -48,6 +48,6 @@ def test_only_200_is_healthy(answer: bytes, ok: bool) -> None:
         thread.join()
 
 
-def test_port_where_nobody_listens_is_not_healthy() -> None:
+def test_port_without_a_listener_is_not_healthy() -> None:
     [port] = free_ports(1)
     assert not Health(port, "/healthz", tls=None).ok()

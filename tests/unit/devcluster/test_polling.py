@@ -11,12 +11,12 @@ def test_first_accepted_value_is_returned() -> None:
     assert next(numbers) == 4
 
 
-def test_truth_is_accepted_by_default() -> None:
+def test_a_true_value_is_accepted_by_default() -> None:
     answers = iter([None, [], ["pod"]])
     assert wait_for(lambda: next(answers), what="a pod", interval=0) == ["pod"]
 
 
-def test_time_out_tells_what_was_waited_for_and_what_was_seen() -> None:
+def test_timeout_names_the_awaited_state_and_the_last_value() -> None:
     with pytest.raises(WaitTimeoutError, match=r"^waited 0\.01 s for web to run; last seen: 'Pending'$"):
         wait_for(
             lambda: "Pending",
@@ -27,5 +27,5 @@ def test_time_out_tells_what_was_waited_for_and_what_was_seen() -> None:
         )
 
 
-def test_something_is_probed_even_without_time() -> None:
+def test_at_least_one_probe_is_made_without_time() -> None:
     assert wait_for(lambda: True, what="nothing", timeout=0)

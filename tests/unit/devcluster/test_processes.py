@@ -17,7 +17,7 @@ Spawn = Callable[[str], Process]
 
 @pytest.fixture
 def bash(tmp_path: Path) -> Iterator[Spawn]:
-    """Spawn bash scripts that tell `ready` once they run; none outlives the test."""
+    """Spawn bash scripts that print `ready` once they run, and kill them after the test."""
     spawned: list[Process] = []
 
     def run(script: str) -> Process:
@@ -78,7 +78,9 @@ def test_frozen_process_stops(bash: Spawn) -> None:
     assert not process.alive
 
 
-def test_deaf_process_is_killed_after_a_grace(bash: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_ignores_sigterm_is_killed_after_a_grace_period(
+    bash: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "_GRACE", 0.05)
     process = bash("trap '' TERM")
     process.stop()

@@ -17,7 +17,7 @@ def test_docker_engine_and_kind_are_preferred(docker_machine: Machine) -> None:
     assert choose(None) is Provider.KIND
 
 
-def test_wish_is_followed(docker_machine: Machine) -> None:
+def test_requested_provider_is_chosen(docker_machine: Machine) -> None:
     docker_machine.install("go", "exit 0")
     assert choose("go") is Provider.GO
 
@@ -37,7 +37,7 @@ def test_kind_needs_all_its_tools(docker_machine: Machine, missing: str) -> None
         choose("kind")
 
 
-def test_wish_for_go_needs_go(docker_machine: Machine) -> None:
+def test_provider_go_needs_go(docker_machine: Machine) -> None:
     with pytest.raises(DevClusterError, match=r"The provider go needs Go"):
         choose("go")
 
@@ -47,7 +47,7 @@ def test_unknown_provider_is_refused(machine: Machine) -> None:
         choose("minikube")
 
 
-def test_only_go_gives_a_version_of_kubernetes(
+def test_only_the_provider_go_supports_other_versions_of_kubernetes(
     docker_machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker_machine.install("go", "exit 0")

@@ -13,7 +13,7 @@ IN_VENV = sorted(
     for path in HACK.iterdir()
     if path.is_file() and path.name != "in-venv" and re.search(r"in-venv|\.venv/bin", path.read_text())
 )
-# Tells its version, has what hack/make-venv asks for, and makes environments whose pytest ends as it is told.
+# A fake Python for hack/make-venv: it prints a version and creates environments with a fake pip and python.
 PYTHON = """
 case $* in
 --version) echo Python {version} ;;
@@ -38,7 +38,7 @@ def python(
 
 @pytest.fixture
 def checkout(machine: Machine, tmp_path: Path) -> Path:
-    """A working copy with only the scripts and a lock file, on a machine with bash."""
+    """Return a working copy with only the scripts and a lock file, on a machine with bash."""
     machine.link("bash", "cat", "chmod", "cut", "dirname", "env", "mkdir", "touch")
     folder = tmp_path / "checkout"
     (folder / "hack").mkdir(parents=True)
@@ -54,7 +54,7 @@ def run(checkout: Path, script: str, *arguments: str) -> subprocess.CompletedPro
     )
 
 
-def test_an_environment_is_made(machine: Machine, checkout: Path) -> None:
+def test_an_environment_is_created(machine: Machine, checkout: Path) -> None:
     machine.install("python3", python("3.13.0"))
     done = run(checkout, "make-venv", "python3", "venv")
     assert (done.returncode, done.stderr) == (0, "")
@@ -75,7 +75,7 @@ def test_an_environment_is_made(machine: Machine, checkout: Path) -> None:
         ),
     ],
 )
-def test_what_lacks_for_an_environment_is_told_in_one_sentence(
+def test_missing_requirements_of_an_environment_are_named_in_one_sentence(
     machine: Machine, checkout: Path, installed: str | None, told: str
 ) -> None:
     if installed:
@@ -89,7 +89,7 @@ def test_what_lacks_for_an_environment_is_told_in_one_sentence(
     assert not (checkout / "venv").exists()
 
 
-def test_packages_that_can_not_be_had_are_told(machine: Machine, checkout: Path) -> None:
+def test_packages_that_cannot_be_installed_are_an_error(machine: Machine, checkout: Path) -> None:
     machine.install("python3", python("3.13.0", pip=1))
     done = run(checkout, "make-venv", "python3", "venv")
     assert (done.returncode, done.stderr) == (
@@ -99,7 +99,7 @@ def test_packages_that_can_not_be_had_are_told(machine: Machine, checkout: Path)
 
 
 @pytest.mark.parametrize("script", IN_VENV)
-def test_a_script_without_the_environment_says_how_to_make_it(
+def test_a_script_without_the_environment_suggests_make_venv(
     machine: Machine, checkout: Path, script: str
 ) -> None:
     for name in ("in-venv", script):
@@ -126,7 +126,7 @@ def test_each_other_python_runs_the_tests(machine: Machine, checkout: Path) -> N
     ]
 
 
-def test_tests_that_fail_with_one_python_fail_the_whole(machine: Machine, checkout: Path) -> None:
+def test_tests_that_fail_with_one_python_fail_the_run(machine: Machine, checkout: Path) -> None:
     machine.install("python3", python("3.11.2"))
     machine.install("python3.12", python("3.12.1", status=1))
     machine.install("python3.13", python("3.13.0"))
@@ -137,7 +137,7 @@ def test_tests_that_fail_with_one_python_fail_the_whole(machine: Machine, checko
     assert done.stdout.splitlines()[-2:] == ["tests with 3.13.0", "FAILED with Python 3.12"]
 
 
-def test_an_environment_that_can_not_be_made_fails_the_whole(machine: Machine, checkout: Path) -> None:
+def test_an_environment_that_cannot_be_created_fails_the_run(machine: Machine, checkout: Path) -> None:
     machine.install("python3", python("3.11.2"))
     machine.install("python3.12", "[[ $* != *venv\\ build* ]]")
 

@@ -10,7 +10,7 @@ from unit.devcluster.machines import Machine
 
 @pytest.fixture
 def go_calls(machine: Machine, tmp_path: Path) -> Path:
-    """A Go that makes a program out of nothing, and the file where it writes its arguments."""
+    """Install a Go that creates a fake program, and return the file with the arguments of its calls."""
     calls = tmp_path / "calls"
     machine.install("go", f'echo "$*" >>{calls}; echo program >"$3prometheus"')
     return calls
@@ -41,7 +41,7 @@ def test_each_program_is_built_when_it_is_needed(machine: Machine, go_calls: Pat
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_the_module_pins_what_is_built(source: Source) -> None:
+def test_the_module_pins_each_built_package(source: Source) -> None:
     context, _, _ = (source.module / "go.mod").read_text().partition("\nrequire (")
     assert source.package in re.findall(r"^(?:tool |\t)(\S+)$", context, re.MULTILINE)
 
@@ -55,6 +55,6 @@ def test_a_failed_build_leaves_nothing(machine: Machine, go_calls: Path) -> None
     assert find_program("prometheus").is_file()
 
 
-def test_a_machine_without_go_is_told_what_to_install(machine: Machine) -> None:
+def test_the_error_without_go_names_the_program_to_install(machine: Machine) -> None:
     with pytest.raises(DevClusterError, match="promtool must be built: install Go"):
         find_program("promtool")

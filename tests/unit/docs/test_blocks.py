@@ -1,4 +1,4 @@
-"""Every code block of README and docs: each is of one kind, and is checked as such."""
+"""Every code block of README and docs is of one kind, and is checked by that kind."""
 
 import importlib
 import json
@@ -25,7 +25,7 @@ from tidelock.framework.installed import load_plugins
 from tidelock.model.api.crds import CUSTOM_RESOURCES
 from tidelock.plugins.registry import BUILTINS
 
-# Programs that are told of and not tried, and why.
+# Programs in the docs that are not tried, with the reason.
 ELSEWHERE: Mapping[str, str] = {
     "docker": "needs a Docker engine and a registry",
     "helm": "is asked in tests/cluster/test_docs.py",
@@ -33,7 +33,7 @@ ELSEWHERE: Mapping[str, str] = {
     "openssl": "is run in tests/cluster/test_docs.py",
     "pip": "is asked in tests/installation/test_package.py",
 }
-# How text begins that is a command or a manifest, and belongs into a block that is checked.
+# The beginnings of commands and manifests, which belong into a checked block.
 _CHECKED_ELSEWHERE = re.compile(
     r"^(\$ |(kubectl|make|tidelock|python|pytest|pip|docker|helm|kustomize|curl) |(kind|apiVersion): )",
     re.MULTILINE,
@@ -42,7 +42,7 @@ _EXAMPLES = ROOT / "docs" / "examples"
 
 
 class ParsedError(Exception):
-    """Ends a program where its command line has been read."""
+    """Ends a program once its command line has been read."""
 
 
 # ---------------------------------------------------------------------------------------------- YAML
@@ -53,10 +53,10 @@ def configuration(text: str) -> None:
 
 
 def check_yaml(block: Block) -> None:
-    """What the API server says of objects and patches is asked in tests/cluster/test_docs.py."""
+    """Check a YAML block by its kind. tests/cluster/test_docs.py sends objects to an API server."""
     match kind_of(block):
         case Kind.CONFIGURATION if "SpareCores" in block.text:
-            check_excerpt(block)  # of an example whose plugins are not installed here
+            check_excerpt(block)  # The plugins of this example are not installed here.
         case Kind.CONFIGURATION:
             configuration(block.text)
         case Kind.PROFILE:
@@ -88,7 +88,7 @@ def check_make(words: tuple[str, ...]) -> None:
 
 
 def check_python(words: tuple[str, ...]) -> None:
-    """Have a module of hack/, or a script of docs/, read its command line."""
+    """Let a module of hack/, or a script of docs/, read its command line."""
     program, *arguments = words[1:] if words[0] == "-m" else words
     if words[0] == "-m":
         package = ROOT / "hack" / program
@@ -110,7 +110,7 @@ def check_tidelock(words: tuple[str, ...]) -> None:
 
 
 def check_kubectl(words: tuple[str, ...]) -> None:
-    """Read the plugin's command lines; the others are run in tests/cluster/test_docs.py."""
+    """Parse the plugin's command lines. tests/cluster/test_docs.py runs the others."""
     if words[0] != "tidelock":
         return
     group = typer.main.get_command(make_app())
@@ -139,7 +139,7 @@ PROGRAMS: Mapping[str, Callable[[tuple[str, ...]], None]] = {
     "cd": lambda words: check_folder(*words),
     "cp": lambda words: check_files(*words[:-1]),
     "mkdir": lambda _: None,
-    "export": lambda _: None,  # what it sets is used by what comes after it
+    "export": lambda _: None,  # later commands use the variables
     "base64": lambda _: None,  # part of every system
 }
 
@@ -160,9 +160,7 @@ def check_command(command: Command) -> None:
     if program.startswith("hack/"):
         check_script(program)
         return
-    assert program in PROGRAMS, (
-        f"{command}: {program} is no program that is checked, nor told of in ELSEWHERE"
-    )
+    assert program in PROGRAMS, f"{command}: {program} is neither checked nor listed in ELSEWHERE"
     PROGRAMS[program](tuple(arguments))
 
 
@@ -178,9 +176,9 @@ def check_commands(block: Block) -> None:
 
 
 def check_excerpt(block: Block) -> None:
-    """A program's or a package's text stands in one of the examples, which have tests of their own."""
+    """Check that the text of a program or package is part of an example, which has tests of its own."""
     files = [path.read_text() for path in _EXAMPLES.rglob("*") if path.suffix in {".py", ".toml", ".yaml"}]
-    assert any(block.text.strip() in text for text in files), f"{block}: stands in no file of docs/examples"
+    assert any(block.text.strip() in text for text in files), f"{block}: is in no file of docs/examples"
 
 
 def check_toml(block: Block) -> None:
@@ -206,7 +204,7 @@ LANGUAGES: Mapping[str, Callable[[Block], None]] = {
 
 @pytest.fixture(autouse=True)
 def only_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """End programs where they have read their command line, in a folder with what they are to open."""
+    """End programs once they have read their command line, in a folder with the files that they open."""
 
     def parse(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Namespace:
         for value in vars(original(parser, args, namespace)).values():
@@ -223,19 +221,19 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", blocks(), ids=str)
-def test_a_block_is_what_it_says(block: Block) -> None:
+def test_a_block_is_valid_for_its_kind(block: Block) -> None:
     check = LANGUAGES.get(block.language)
     assert check, f"{block}: a block of {block.language or 'no language'}, which nothing checks"
     check(block)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_in_sentences_are_what_programs_take(page: Path) -> None:
+def test_commands_in_sentences_are_valid(page: Path) -> None:
     for block in sentences(page):
         check_commands(block)
 
 
-def test_what_is_not_tried_is_still_told_of() -> None:
+def test_programs_that_are_not_tried_are_still_in_the_docs() -> None:
     used = {
         command.words[0]
         for block in blocks()

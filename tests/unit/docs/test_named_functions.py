@@ -1,4 +1,4 @@
-"""Functions and types that the pages about lives name."""
+"""Functions and types that the pages about the life of a pod and a reservation name."""
 
 import importlib
 import re

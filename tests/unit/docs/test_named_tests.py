@@ -1,4 +1,4 @@
-"""Tests that pages name as proof of what they say."""
+"""Tests that pages name as evidence."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ THREATS = ROOT / "docs" / "security.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_test_that_a_page_names_is_there(page: Path) -> None:
+def test_each_test_that_a_page_names_exists(page: Path) -> None:
     assert [name for name in NAMED.findall(page.read_text()) if not (ROOT / name).is_file()] == []
 
 

@@ -1,4 +1,4 @@
-"""The pages as a whole: links of those that are no part of the site, and how the site reads the others."""
+"""Whole pages: the links of pages outside the site, and the rendering of pages on the site."""
 
 import re
 from collections.abc import Iterator
@@ -36,14 +36,14 @@ def by_name(page: Path) -> str:
 
 
 def test_there_are_links_and_pictures_to_check() -> None:
-    """Not every page has some, so each of the tests below may find nothing in one of them."""
+    """Not every page has links and pictures, so each test below may have nothing to check on a page."""
     assert any(next(links(page), "") for page in PAGES if not page.is_relative_to(DOCS))
     assert any(re.search(_SOURCE, page.read_text()) for page in PAGES)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not page.is_relative_to(DOCS)], ids=by_name)
-def test_a_link_leads_somewhere(page: Path) -> None:
-    """Those of docs/ are checked when the site is built, by hack/verify-docs."""
+def test_the_target_of_a_link_exists(page: Path) -> None:
+    """hack/verify-docs checks the links of docs/ when it builds the site."""
     for link in links(page):
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
@@ -52,12 +52,12 @@ def test_a_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=by_name)
-def test_a_picture_in_html_is_there(page: Path) -> None:
+def test_a_picture_in_html_exists(page: Path) -> None:
     for path in re.findall(_SOURCE, page.read_text()):
         assert (page.parent / path).is_file(), path
 
 
-def test_of_each_picture_it_is_told_which_command_makes_it() -> None:
+def test_each_picture_is_listed_with_the_command_that_creates_it() -> None:
     rows = re.findall(
         r"^\| (`.*\.(?:png|svg)`) \| .+ \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
     )
@@ -78,7 +78,7 @@ def site() -> markdown.Markdown:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(DOCS)], ids=by_name)
 def test_a_page_reads_the_same_on_the_site(page: Path, site: markdown.Markdown) -> None:
-    """Forges and the site read Markdown by different rules, of lists above all."""
+    """Forges and the site parse Markdown by different rules, in particular lists."""
     text = page.read_text()
     elsewhere, here = COMMON.render(text), site.reset().convert(site_hooks.unescaped(text))
     for tag in TAGS:

@@ -1,4 +1,4 @@
-"""What the fuzzer draws: the same for a seed and a number, inside its schema or beyond, and of every kind."""
+"""The objects of the fuzzer: reproducible by seed and number, inside or outside the schema, of every kind."""
 
 from functools import partial
 from random import Random
@@ -30,7 +30,7 @@ DOCUMENT = {
 }
 
 
-def test_a_seed_and_a_number_give_an_object_again() -> None:
+def test_a_seed_and_a_number_reproduce_an_object() -> None:
     first, again, other = (Source(seed, {}) for seed in ("a", "a", "b"))
     encode = msgspec.json.Encoder().encode
     drawn = [encode(first.draw(number)) for number in range(40)]
@@ -38,7 +38,7 @@ def test_a_seed_and_a_number_give_an_object_again() -> None:
     assert [encode(other.draw(number)) for number in range(40)] != drawn
 
 
-def test_every_kind_of_ours_is_drawn() -> None:
+def test_every_custom_resource_is_drawn() -> None:
     source = Source("a", {})
     assert {source.draw(number).kind for number in range(300)} == of_crds().keys()
 
@@ -51,7 +51,7 @@ def test_some_objects_are_changed_and_some_have_their_status_forged() -> None:
 
 
 @pytest.mark.parametrize("kind", of_crds())
-def test_an_ordinary_object_has_what_its_schema_requires(kind: str) -> None:
+def test_an_ordinary_object_has_all_required_fields_of_its_schema(kind: str) -> None:
     schema = of_crds()[kind]
     for number in range(20):
         drawn = plain(Chance(number), schema)
@@ -72,7 +72,7 @@ def test_a_hostile_value_beyond_a_schema_may_be_anything() -> None:
     assert any(isinstance(each.get("a"), str) for each in drawn)
 
 
-def test_the_literals_of_rules_are_values_too() -> None:
+def test_the_literals_of_rules_are_drawn_as_values() -> None:
     assert {10**15 - 1, 10**15, 10**15 + 1} <= set(of_crds()["ReservationQuota"].words)
 
 
@@ -81,12 +81,12 @@ def test_references_are_followed() -> None:
     assert schema.properties["spec"].properties.keys() == {"nodeName", "hostname"}
 
 
-def test_a_schema_is_cut_to_what_is_read() -> None:
+def test_a_schema_is_reduced_to_the_fields_that_are_read() -> None:
     cut = Schema(of_wire(of_openapi(DOCUMENT)["Pod"], Pod))
     assert cut.properties["spec"].properties.keys() == {"nodeName"}
 
 
-def test_nesting_needs_no_encoder_that_calls_itself() -> None:
+def test_deep_nesting_is_encoded_without_recursion() -> None:
     assert msgspec.json.encode({"a": deep(4)}) == b'{"a":{"a":[{"a":[1]}]}}'
     assert len(msgspec.json.encode(deep(100_000))) > 300_000
 
@@ -108,20 +108,20 @@ RULES = Schema(
 )
 
 
-def test_what_rules_always_refuse_is_drawn_beyond_them_alone() -> None:
-    """Nine of ten Reservations were refused, so the operator saw few of them."""
+def test_fields_that_rules_always_refuse_are_drawn_only_beyond_the_rules() -> None:
+    """Nine of ten Reservations were once refused, so the operator saw few of them."""
     inside = [mutated(Chance(number), RULES, {}) for number in range(200)]
     assert not any("namespace" in each for each in inside)
     assert any("namespace" in mutated(Chance(number), RULES, {}, beyond=True) for number in range(200))
 
 
-def test_texts_heed_the_patterns_of_rules() -> None:
+def test_texts_follow_the_patterns_of_rules() -> None:
     zones = {mutated(Chance(number), RULES, {"zone": "UTC"}).get("zone") for number in range(200)}
     assert zones >= {"UTC", "A"}
     assert all(zone.isupper() for zone in zones)
 
 
-def test_resources_have_names_that_the_api_takes() -> None:
+def test_resources_have_names_that_the_api_accepts() -> None:
     amounts = Schema({"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}})
     names = {name for number in range(100) for name in mutated(Chance(number), amounts, {"cpu": "1"})}
     assert {"cpu", "nvidia.com/gpu"} <= names

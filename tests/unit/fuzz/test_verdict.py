@@ -1,4 +1,4 @@
-"""Which ends of an object the fuzzer accepts."""
+"""The outcomes of an object that the fuzzer accepts."""
 
 import msgspec
 import pytest
@@ -22,16 +22,16 @@ POD = Case("a-2", "Pod", {}, strict=True, limited=False, patches=(), forged=())
         ApiError("json: cannot unmarshal number 1e400", status=400),
     ],
 )
-def test_a_refusal_that_names_what_it_refuses_is_right(refusal: ApiError) -> None:
+def test_a_refusal_that_names_its_field_or_cause_is_accepted(refusal: ApiError) -> None:
     assert of_refusal(LOCK, refusal) == ""
 
 
 @pytest.mark.parametrize("refusal", [Invalid("no", status=422), ApiError("spec", status=500)])
-def test_any_other_refusal_is_found(refusal: ApiError) -> None:
+def test_other_refusals_are_reported(refusal: ApiError) -> None:
     assert str(refusal) in of_refusal(LOCK, refusal)
 
 
-def test_refusals_of_the_kinds_of_others_are_theirs() -> None:
+def test_refusals_of_foreign_kinds_are_accepted() -> None:
     assert of_refusal(POD, Invalid("no", status=422)) == ""
 
 
@@ -62,14 +62,14 @@ def test_a_pod_is_answered_by_a_node_or_a_condition() -> None:
         assert answered(POD, decode(msgspec.json.encode({"metadata": {}, **manifest}))) == expected
 
 
-def test_an_invalid_spec_must_have_its_field_named() -> None:
+def test_the_status_of_an_invalid_spec_must_name_the_field() -> None:
     condition = {"type": "Stalled", "status": "True", "reason": "InvalidSpec"}
     for message, right in (("spec.owners: is empty", True), ("is wrong", False)):
         status = {"conditions": [condition | {"message": message}]}
         assert (of_answer(decode(msgspec.json.encode({"metadata": {}, "status": status}))) == "") == right
 
 
-def test_a_slow_operator_is_found() -> None:
+def test_a_slow_operator_is_reported() -> None:
     assert slowness(Vitals([0.01] * 100, [0.1] * 10)) == []
     probes, songs = slowness(Vitals([0.01] * 98 + [0.3] * 2, [0.1, 2.5]))
     assert "0.300 s" in probes

@@ -1,4 +1,4 @@
-"""Sleeps that pass at once, for handlers whose controllers pause."""
+"""Sleeps that return at once, for handlers with controllers that pause."""
 
 from unit.scheduler.conftest import naps
 

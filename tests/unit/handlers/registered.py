@@ -1,4 +1,4 @@
-"""What a register function has put into Kopf's registry, by the names of the functions."""
+"""The handlers in Kopf's registry, by the names of their functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,12 @@ import kopf
 
 
 def handlers(registry: kopf.OperatorRegistry) -> dict[str, Any]:
-    """Give the handlers, each with its `fn` and, for events, `when` and `selector`."""
+    """Return the handlers, each with its `fn` and, for events, `when` and `selector`."""
     found = (*registry._activities.get_all_handlers(), *registry._watching.get_all_handlers())
     return {handler.fn.__name__: handler for handler in found}
 
 
 def function(registry: kopf.OperatorRegistry, name: str) -> Callable[..., Any]:
-    """Give the function of one handler."""
+    """Return the function of one handler."""
     fn: Callable[..., Any] = handlers(registry)[name].fn
     return fn

@@ -13,7 +13,7 @@ from unit.handlers.registered import function, handlers
 
 
 class Fixed(Credentials):
-    """Credentials that are known."""
+    """Credentials with a fixed header."""
 
     def __init__(self, header: str | None) -> None:
         self._known = header
@@ -39,15 +39,15 @@ def test_there_is_one_handler_for_the_start_and_one_for_login() -> None:
     assert set(handlers(registry())) == {"configure", "login"}
 
 
-def test_kopf_tells_no_events_and_scans_for_no_resources() -> None:
+def test_kopf_posts_no_events_and_scans_for_no_resources() -> None:
     settings = configured()
 
     assert not settings.posting.enabled
     assert settings.scanning.disabled
 
 
-def test_a_kopf_that_fails_never_has_the_process_killed() -> None:
-    """Kopf sends SIGKILL to the process ten minutes after it has failed, if it is not told otherwise."""
+def test_a_failed_kopf_never_kills_the_process() -> None:
+    """By default, Kopf sends SIGKILL to the process ten minutes after it has failed."""
     assert configured().process.ultimate_exiting_timeout is None
 
 
@@ -84,7 +84,7 @@ def test_kopf_logs_in_with_the_same_credentials(
 
 @asynccontextmanager
 async def awaiting_a_pause() -> AsyncIterator[None]:
-    """Wait beside the context for what may end it, as Kopf's streaming_block does."""
+    """Run a task beside the context and cancel it at the end, as Kopf's streaming_block does."""
     pause = asyncio.create_task(asyncio.Event().wait())
     try:
         yield
@@ -95,19 +95,21 @@ async def awaiting_a_pause() -> AsyncIterator[None]:
 
 
 async def watch() -> AsyncIterator[int]:
-    """Tell events for ever, as Kopf's infinite_watch does."""
+    """Yield events forever, as Kopf's infinite_watch does."""
     while True:
         async with awaiting_a_pause():
             yield 1
 
 
-def test_watches_that_kopf_leaves_suspended_end_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """The last lines in the log of an operator that was stopped were asyncio's: "an error occurred during
-    closing of asynchronous generator", and "RuntimeError: generator didn't stop after athrow()".
+def test_suspended_watches_of_kopf_end_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a stopped operator once ended with two errors of asyncio.
+
+    They were "an error occurred during closing of asynchronous generator", and
+    "RuntimeError: generator didn't stop after athrow()".
     """
     left = [
         watch() for _ in range(50)
-    ]  # the loop closes them in an order of its own, which is not always bad
+    ]  # The loop closes them in an undefined order, which does not always cause the errors.
 
     async def serve() -> None:
         asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
@@ -121,10 +123,10 @@ def test_watches_that_kopf_leaves_suspended_end_without_a_traceback(caplog: pyte
     assert set(told) == {("tidelock.handlers.lifecycle", "DEBUG")}
 
 
-async def test_an_error_of_a_request_that_kopf_leaves_is_told_for_debugging(
+async def test_an_unretrieved_error_of_kopf_is_logged_at_debug_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Kopf asks for the kinds of several groups at once. Each that failed after the first was a traceback."""
+    """Kopf reads several groups at once. Each failure after the first one was once logged as a traceback."""
     caplog.set_level(logging.DEBUG)
     left = asyncio.create_task(kopf.operator(namespace="a", namespaces=["b"]))
     await asyncio.wait((left,))
@@ -136,7 +138,7 @@ async def test_an_error_of_a_request_that_kopf_leaves_is_told_for_debugging(
     ] == [("tidelock.handlers.lifecycle", "DEBUG")]
 
 
-async def test_other_errors_that_no_task_has_are_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_errors_without_a_task_are_logged_as_usual(caplog: pytest.LogCaptureFixture) -> None:
     error = ValueError("wrong")
     lifecycle.close_quietly(asyncio.get_running_loop(), {"message": "it broke", "exception": error})
 

@@ -1,4 +1,4 @@
-"""What becomes of the process, and of what it tells, when Kopf fails."""
+"""The process, its logs and its metrics when Kopf fails."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ from tidelock.kube.config import Connection, Credentials
 from tidelock.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[3]
-UNREACHABLE = "http://127.0.0.1:9"  # the port of a service that no machine has any more
+UNREACHABLE = "http://127.0.0.1:9"  # a port without a server
 PATIENCE = 60.0  # seconds
 LABELS = {"resource": WATERLEVELS.plural}
 
@@ -39,7 +39,7 @@ class Anonymous(Credentials):
 
 
 class Scene:
-    """A supervised Kopf of one task, which a test has find its kind, fail, and notes of what it did."""
+    """A supervised Kopf of one task, which tests let start and fail, with a record of its actions."""
 
     def __init__(self) -> None:
         self.served = [WATERLEVELS]
@@ -58,7 +58,7 @@ class Scene:
     async def spawn_tasks(
         self, *, insights: Any, stop_flag: asyncio.Event, **_: Any
     ) -> list[asyncio.Task[None]]:
-        """Play Kopf: it takes the signals for itself, and works until it fails or is cancelled."""
+        """Act as Kopf, which handles the signals itself, and works until it fails or is cancelled."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self.told.append, "took a signal")
         insights.watched_resources.update(self.served)
@@ -90,11 +90,11 @@ class Scene:
 
     async def until(self, holds: Callable[[], object]) -> None:
         async with asyncio.timeout(PATIENCE):
-            while not holds():  # noqa: ASYNC110 -- nothing tells of it
+            while not holds():  # noqa: ASYNC110 -- no event is set.
                 await asyncio.sleep(0.001)
 
     async def fail(self, error: Exception) -> None:
-        """Have Kopf fail, and wait for the next start."""
+        """Make Kopf fail, and wait for the next start."""
         starts = len(self.starts)
         self.starts[-1].set_exception(error)
         await self.until(lambda: len(self.starts) > starts)
@@ -109,7 +109,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     return made
 
 
-def test_no_kind_that_kopf_watches_has_a_field_of_unknown_shape() -> None:
+def test_no_kind_that_kopf_watches_preserves_unknown_fields() -> None:
     """One deeply nested object ends Kopf's watch with a RecursionError, for all objects of its kind."""
     wired = (ROOT / "operator/tidelock/leader.py").read_text()
     kinds = re.findall(r"SupervisedOperator\((\w+),", wired)
@@ -120,7 +120,7 @@ def test_no_kind_that_kopf_watches_has_a_field_of_unknown_shape() -> None:
         assert "x-kubernetes-preserve-unknown-fields" not in schema
 
 
-async def test_signals_set_the_flag_of_the_process_though_kopf_takes_them(scene: Scene) -> None:
+async def test_signals_set_the_flag_of_the_process_although_kopf_handles_them(scene: Scene) -> None:
     async with scene.play():
         await scene.until(lambda: scene.starts)
         await scene.fail(OSError("down"))
@@ -139,7 +139,7 @@ async def test_kopf_does_not_start_before_the_first_decision(scene: Scene) -> No
     assert scene.starts == []
 
 
-async def test_kopf_starts_again_and_tells_so_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_kopf_starts_again_and_logs_this_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert (scene.up, scene.operator.problem) == (0, "NotStarted")
     async with scene.play():
@@ -159,7 +159,7 @@ async def test_kopf_starts_again_and_tells_so_once(scene: Scene, caplog: pytest.
     assert not any(record.exc_info for record in caplog.records)
 
 
-async def test_a_fault_of_the_program_is_told_with_its_traceback(
+async def test_a_fault_of_the_program_is_logged_with_its_traceback(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with scene.play():
@@ -178,7 +178,7 @@ async def test_a_kopf_that_ends_by_itself_starts_again(scene: Scene) -> None:
     assert scene.failures("Runtime") == 1
 
 
-async def test_the_end_waits_for_no_pause(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_does_not_wait_for_a_pause(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene.operator, "_backoff", Backoff(3600.0, 3600.0, Random(1)))  # noqa: S311 -- no secret
     async with scene.play():
         await scene.until(lambda: not scene.operator.problem)
@@ -190,7 +190,7 @@ async def test_the_end_waits_for_no_pause(scene: Scene, monkeypatch: pytest.Monk
 
 @pytest.fixture
 async def stranded(monkeypatch: pytest.MonkeyPatch) -> SupervisedOperator:
-    """A real Kopf whose API server can't be reached."""
+    """Return a real Kopf that can't reach its API server."""
     monkeypatch.setattr(supervision, "_SHORTEST_PAUSE", 0.0)
     asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
     registry = kopf.OperatorRegistry()
@@ -199,22 +199,22 @@ async def stranded(monkeypatch: pytest.MonkeyPatch) -> SupervisedOperator:
     return SupervisedOperator(WATERLEVELS, registry, telemetry, Random(1))  # noqa: S311 -- as above
 
 
-async def test_the_tasks_of_others_outlive_a_kopf_that_fails(
+async def test_a_failing_kopf_does_not_cancel_other_tasks(
     stranded: SupervisedOperator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`kopf.run_tasks` cancels all that are younger than Kopf: bindings under way, watches, HTTP requests."""
+    """`kopf.run_tasks` cancels all later tasks: bindings in progress, watches, and HTTP requests."""
     started = asyncio.Event()
     started.set()
     async with running((stranded,), started, asyncio.Event()):
         await asyncio.sleep(0.1)
         bystander = asyncio.create_task(asyncio.Event().wait())
         async with asyncio.timeout(PATIENCE):
-            while stranded.problem == "NotStarted":  # noqa: ASYNC110 -- nothing tells of it
+            while stranded.problem == "NotStarted":  # noqa: ASYNC110 -- no event is set.
                 await asyncio.sleep(0.01)
     assert stranded.problem == "ClientConnector"
     assert not bystander.done()
     bystander.cancel()
 
-    gc.collect()  # asyncio tells of errors that were left when their tasks are collected
+    gc.collect()  # asyncio logs unretrieved errors when their tasks are collected.
     told = [record for record in caplog.records if not record.name.startswith("kopf")]
     assert [(record.name, record.exc_info) for record in told] == [("tidelock.handlers.supervision", None)]

@@ -1,4 +1,4 @@
-"""What an event of a WaterLevel leads to: it is measured, or its status says why it is not."""
+"""Events of a WaterLevel: it is measured, or its status has the reason why not."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -23,7 +23,7 @@ BAD: dict[str, Any] = {**GOOD, "refreshSeconds": "often"}
 
 
 class Noted:
-    """Notes what it must measure."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, WaterLevelSpec | None]] = []
@@ -38,7 +38,7 @@ class Noted:
 
 @pytest.fixture
 async def shell() -> Shell:
-    """A scheduler, and an API server with a WaterLevel whose spec is invalid."""
+    """Return a scheduler, and an API server with an invalid WaterLevel."""
     shell = Shell()
     shell.api.objects[PATH] = body()
     return shell
@@ -57,7 +57,7 @@ def body(**parts: Any) -> dict[str, Any]:
 async def see(
     shell: Shell, *seen: dict[str, Any], kind: str | None = "MODIFIED"
 ) -> list[tuple[str, WaterLevelSpec | None]]:
-    """Have Kopf show versions of the WaterLevel; return what is measured."""
+    """Deliver versions of the WaterLevel as Kopf does, and return the measured ones."""
     registry, measuring = kopf.OperatorRegistry(), Noted()
     water_levels.register(registry, WaterLevelController(shell.context, measuring))
     for version in seen or (shell.api.objects[PATH],):
@@ -79,7 +79,7 @@ async def test_a_valid_waterlevel_is_measured(shell: Shell, api: FakeApi) -> Non
     assert api.asked == []
 
 
-async def test_what_is_gone_or_going_is_measured_no_more(shell: Shell, api: FakeApi) -> None:
+async def test_a_deleted_or_terminating_water_level_is_not_measured(shell: Shell, api: FakeApi) -> None:
     going = body(spec=GOOD)
     going["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
 
@@ -87,7 +87,7 @@ async def test_what_is_gone_or_going_is_measured_no_more(shell: Shell, api: Fake
     assert api.asked == []
 
 
-async def test_an_invalid_waterlevel_is_measured_no_more_and_told_once(shell: Shell, api: FakeApi) -> None:
+async def test_an_invalid_water_level_is_not_measured_and_reported_once(shell: Shell, api: FakeApi) -> None:
     assert await see(shell) == [("pool", None)]
     await see(shell)
 
@@ -103,14 +103,14 @@ async def test_an_invalid_waterlevel_is_measured_no_more_and_told_once(shell: Sh
     assert "spec.refreshSeconds" in status["conditions"][0]["message"]
 
 
-async def test_fields_that_are_not_wanted_are_taken_out(shell: Shell, api: FakeApi) -> None:
+async def test_outdated_fields_of_the_status_are_removed(shell: Shell, api: FakeApi) -> None:
     api.edit(PATH, {"status": {"nodesMeasured": 1}})
     await see(shell)
 
     assert "nodesMeasured" not in api.objects[PATH]["status"]
 
 
-async def test_a_waterlevel_that_is_gone_meanwhile_is_no_error(shell: Shell, api: FakeApi) -> None:
+async def test_a_water_level_that_is_deleted_meanwhile_is_no_error(shell: Shell, api: FakeApi) -> None:
     await see(shell, api.objects.pop(PATH))
 
     assert len(api.asked) == 1
@@ -118,7 +118,7 @@ async def test_a_waterlevel_that_is_gone_meanwhile_is_no_error(shell: Shell, api
 
 @pytest.mark.usefixtures("naps")
 async def test_a_write_that_fails_is_repeated_until_it_succeeds(shell: Shell, api: FakeApi) -> None:
-    """The handler left that to Kopf, which drops errors of handlers of plain events: nothing was written."""
+    """The handler once left this to Kopf, which drops errors of event handlers, so nothing was written."""
     api.fails(ServerError("etcd is down", status=500))
     api.fails(ServerError("etcd is down", status=500))
     await see(shell)
@@ -132,7 +132,7 @@ async def test_a_write_that_fails_is_repeated_until_it_succeeds(shell: Shell, ap
     [Conflict("it has changed", status=409), NotLeading("the Lease is lost")],
     ids=lambda e: type(e).__name__,
 )
-async def test_a_write_that_is_of_no_use_any_more_is_not_repeated(
+async def test_a_write_after_a_conflict_or_the_end_of_the_leadership_is_not_repeated(
     shell: Shell, api: FakeApi, error: ApiError
 ) -> None:
     api.fails(error)
@@ -141,14 +141,14 @@ async def test_a_write_that_is_of_no_use_any_more_is_not_repeated(
     assert len(api.asked) == 1
 
 
-async def test_one_that_is_valid_by_now_gets_no_refusal(shell: Shell, api: FakeApi) -> None:
+async def test_a_water_level_that_has_become_valid_gets_no_refusal(shell: Shell, api: FakeApi) -> None:
     told = await see(shell, body(), body(spec=GOOD))
 
     assert told == [("pool", None), ("pool", WaterLevelSpec.model_validate(GOOD))]
     assert api.asked == []
 
 
-async def test_one_that_is_gone_gets_no_refusal(shell: Shell, api: FakeApi) -> None:
+async def test_a_deleted_water_level_gets_no_refusal(shell: Shell, api: FakeApi) -> None:
     controller = WaterLevelController(shell.context, Noted())
     controller.upsert(body())
     controller.remove(body())
@@ -157,7 +157,7 @@ async def test_one_that_is_gone_gets_no_refusal(shell: Shell, api: FakeApi) -> N
     assert api.asked == []
 
 
-def test_a_transition_time_stays_while_the_status_does() -> None:
+def test_a_transition_time_stays_while_the_status_is_unchanged() -> None:
     meta = ObjectMeta("pool", generation=2)
     first = render_invalid(meta, {}, "wrong", NOW)
 

@@ -1,4 +1,4 @@
-"""A reflector under test: what it tells its sink, and how long it would have slept."""
+"""A reflector under test, with a journal of its event handler and the delays between its tries."""
 
 import asyncio
 from random import Random
@@ -14,7 +14,7 @@ from unit.kube.scripted import ScriptedServer
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """An object of any kind; its size is there to be wrong."""
+    """An object of any kind. Tests give its size an invalid value."""
 
     metadata: ObjectMeta
     size: int = 0
@@ -28,7 +28,7 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A sink that writes down what it is told, such as `+a@5`, `a@5>a@7`, `-a@7` and `synced`."""
+    """An event handler that records its calls, such as `+a@5`, `a@5>a@7`, `-a@7` and `synced`."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -64,7 +64,7 @@ class Follower:
         )
 
     async def until_script_ends(self) -> list[str]:
-        """Run until the server has played its script and is asked once more; return the journal."""
+        """Run until the server has played its script and gets one more request, and return the journal."""
         run = asyncio.create_task(self.reflector.run())
         end = asyncio.create_task(self._server.finished.wait())
         async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that plays an API server's answers, good and bad, from a script."""
+"""A real HTTP server on loopback that answers as an API server does, rightly or wrongly, from a script."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ class Asked:
 
 
 class ScriptedServer:
-    """Gives its answers in order, one a request; a request after the last one waits for ever."""
+    """Sends its answers in order, one for each request. A request after the last answer waits forever."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
-        self.finished = asyncio.Event()  # the script is over and one more request has come
+        self.finished = asyncio.Event()  # The script is over and one more request has arrived.
         self.url = ""
         self.port = 0
         self._script: deque[Answer] = deque()
@@ -56,12 +56,12 @@ class ScriptedServer:
         self._script.extend(answers)
 
     async def silence(self, _request: web.Request) -> web.StreamResponse:
-        """Answer nothing, but keep the connection."""
+        """Send no answer, but keep the connection."""
         await self._closing.wait()
         return web.Response()
 
     def quiet_watch(self, *events: bytes) -> Answer:
-        """Send events and then nothing, but keep the connection."""
+        """Send events and then no more data, but keep the connection."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = await _begin(request, events)
@@ -71,11 +71,11 @@ class ScriptedServer:
         return answer
 
     def malformed_watch(self, line: bytes, data: bytes, heard: Callable[[], bool]) -> Answer:
-        """Send an event, and once it was heard what is no chunk; keep the connection."""
+        """Send an event, then data that is no chunk once the event was handled, and keep the connection."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = await _begin(request, (line,))
-            while not heard():  # noqa: ASYNC110 -- whatever hears sets no event
+            while not heard():  # noqa: ASYNC110 -- the handler sets no event
                 await asyncio.sleep(0.01)
             assert request.transport is not None
             request.transport.write(data)
@@ -124,7 +124,7 @@ def page(*items: dict[str, Any], version: int, more: str = "") -> Answer:
 
 
 def watch(*chunks: bytes) -> Answer:
-    """Answer with a stream that ends in good order."""
+    """Answer with a stream that ends properly."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         return await _begin(request, chunks)
@@ -133,7 +133,7 @@ def watch(*chunks: bytes) -> Answer:
 
 
 def cut_watch(*chunks: bytes) -> Answer:
-    """Answer with a stream whose connection breaks after the chunks."""
+    """Answer with a stream, and break the connection after its chunks."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await _begin(request, chunks)
@@ -167,7 +167,7 @@ def bookmark(version: int) -> bytes:
 
 
 def pod(name: str, version: int, uid: str = "", namespace: str = "shop", **fields: Any) -> dict[str, Any]:
-    """Return an object with an identity; its uid is made of its name unless given."""
+    """Return an object with an identity. By default its uid is made of its name."""
     metadata = {
         "name": name,
         "namespace": namespace,

@@ -5,7 +5,7 @@ from tidelock.kube.backoff import Backoff
 SEEDED = Random(3)  # noqa: S311 -- it spreads retries
 
 
-def test_delays_double_up_to_the_longest() -> None:
+def test_delays_double_up_to_the_longest_delay() -> None:
     backoff = Backoff(0.1, 10.0, SEEDED)
 
     delays = [backoff.next() for _ in range(3000)]
@@ -15,7 +15,7 @@ def test_delays_double_up_to_the_longest() -> None:
     assert len(set(delays[10:])) > 2900
 
 
-def test_a_reset_begins_again() -> None:
+def test_a_reset_starts_with_the_shortest_delay_again() -> None:
     backoff = Backoff(0.1, 10.0, SEEDED)
     for _ in range(5):
         backoff.next()

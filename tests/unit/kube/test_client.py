@@ -29,7 +29,7 @@ class Labels(msgspec.Struct):
     app: str
 
 
-async def test_a_get_returns_the_body_as_it_came(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_get_returns_the_body_unchanged(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(answers("the body"))
 
     assert await client.get(PATH, {"a": "x y&z"}) == b"the body"
@@ -67,7 +67,7 @@ async def test_a_body_is_sent_as_json(client: KubeClient, server: ScriptedServer
         ("apply", "application/apply-patch+yaml"),
     ],
 )
-async def test_a_patch_says_its_kind(
+async def test_a_patch_has_the_content_type_of_its_kind(
     client: KubeClient, server: ScriptedServer, kind: PatchKind, content_type: str
 ) -> None:
     server.plays(answers("{}"))
@@ -107,7 +107,9 @@ async def test_a_delete_carries_its_preconditions(
     assert asked.json["propagationPolicy"] == propagation
 
 
-async def test_a_refusal_raises_its_error(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_refused_request_raises_the_matching_error(
+    client: KubeClient, server: ScriptedServer
+) -> None:
     server.plays(fails(404, "NotFound", 'pods "web-0" not found'), fails(409, "Conflict"))
 
     with pytest.raises(NotFound, match='pods "web-0" not found'):
@@ -116,7 +118,7 @@ async def test_a_refusal_raises_its_error(client: KubeClient, server: ScriptedSe
         await client.patch(PATH, {})
 
 
-async def test_nothing_is_repeated(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_failed_request_is_not_repeated(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(fails(429, headers={"Retry-After": "2"}))
 
     with pytest.raises(TooManyRequests) as caught:
@@ -148,7 +150,7 @@ async def test_a_lost_answer_leaves_the_outcome_of_a_write_unknown(
         assert error.message
 
 
-async def test_a_refused_connection_can_have_written_nothing(tmp_path: Path) -> None:
+async def test_a_refused_connection_cannot_have_written(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -159,7 +161,7 @@ async def test_a_refused_connection_can_have_written_nothing(tmp_path: Path) -> 
     assert not caught.value.outcome_unknown
 
 
-async def test_waiting_for_a_free_connection_can_have_written_nothing(
+async def test_a_timeout_while_waiting_for_a_connection_cannot_have_written(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
@@ -216,7 +218,7 @@ async def test_credentials_that_stay_the_same_are_not_sent_again(
     assert len(server.asked) == 1
 
 
-async def test_credentials_are_asked_for_news_every_minute(server: ScriptedServer) -> None:
+async def test_credentials_are_refreshed_every_minute(server: ScriptedServer) -> None:
     configuration = Configuration()
     configuration.api_key["BearerToken"] = "Bearer old"
     connection = Connection(server=server.url, credentials=Credentials(lambda: configuration))
@@ -238,7 +240,7 @@ async def test_a_server_below_a_path_is_reached(server: ScriptedServer, tmp_path
     assert server.asked[0].path == "/k8s/clusters/c-1/api/v1/nodes"
 
 
-async def test_a_stream_ends_with_nothing(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_stream_ends_with_empty_data(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(watch(b"one\n"))
 
     async with client.stream(PODS.collection(), {"watch": "true"}, silence_seconds=5.0) as stream:
@@ -255,7 +257,7 @@ async def test_a_refused_stream_raises_its_error(client: KubeClient, server: Scr
 
 
 class Term:
-    """Whether this process leads; tells how often that was asked."""
+    """A leadership that can end, with the number of checks."""
 
     def __init__(self) -> None:
         self.over = False
@@ -267,10 +269,10 @@ class Term:
             raise NotLeading("the term is over")
 
 
-async def test_a_write_that_waited_for_a_connection_is_not_sent_after_the_end_of_the_term(
+async def test_a_write_that_waited_for_a_connection_is_not_sent_after_the_leadership_ended(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    """It was asked for before there was a connection, for which a write may wait for seconds."""
+    """Leadership was once checked only before a write waited for a connection, which can take seconds."""
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
     term, free = Term(), asyncio.Event()
 
@@ -291,7 +293,7 @@ async def test_a_write_that_waited_for_a_connection_is_not_sent_after_the_end_of
         free.set()
         assert await writing == "the term is over"
         await reading
-        assert await client.get(PATH) == b"{}"  # the connection that the write would have had is given back
+        assert await client.get(PATH) == b"{}"  # the connection of the unsent write is released
     assert [each.method for each in server.asked] == ["GET", "GET"]
     assert term.asked == 1
 
@@ -303,7 +305,7 @@ async def _refused(client: KubeClient) -> str:
 
 
 @pytest.mark.parametrize("write", ["create", "replace", "patch"])
-async def test_whatever_is_written_names_the_leadership(
+async def test_every_write_has_the_field_manager_of_the_leadership(
     server: ScriptedServer, tmp_path: Path, write: str
 ) -> None:
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))

@@ -19,7 +19,7 @@ def test_paths_of_items() -> None:
     )
 
 
-def test_names_cannot_leave_their_place() -> None:
+def test_names_are_escaped_in_paths() -> None:
     assert NODES.item("../pods?x#y z") == "/api/v1/nodes/..%2Fpods%3Fx%23y%20z"
 
 

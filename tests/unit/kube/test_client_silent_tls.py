@@ -16,7 +16,7 @@ from unit.kube.scripted import ScriptedServer, bookmark
 
 
 class Wire:
-    """What lies between a client and a server; once dead it swallows all, but its connections stay open."""
+    """The wire between a client and a server. Once dead it drops all data, but its connections stay open."""
 
     def __init__(self, port: int) -> None:
         self.dead = False
@@ -48,7 +48,7 @@ class Wire:
 
 @dataclass
 class Far:
-    """A server that speaks TLS, and the wire that it is reached by."""
+    """A TLS server, the wire to it, and a client."""
 
     server: ScriptedServer
     wire: Wire
@@ -70,8 +70,8 @@ async def far(tmp_path: Path) -> AsyncIterator[Far]:
     await server.close()
 
 
-async def test_a_stream_that_fell_silent_is_not_asked_to_say_goodbye(far: Far) -> None:
-    """TLS connections are closed by agreement: given up the polite way, a silent server's stays for 30 s."""
+async def test_a_silent_stream_is_closed_without_waiting_for_the_tls_shutdown(far: Far) -> None:
+    """A TLS shutdown waits for the other end, so the connection of a silent server would stay for 30 s."""
     far.server.plays(far.server.quiet_watch(bookmark(6)))
 
     async with far.client as client:
@@ -84,7 +84,7 @@ async def test_a_stream_that_fell_silent_is_not_asked_to_say_goodbye(far: Far) -
 
 
 @pytest.mark.parametrize("moment", ["in the handshake", "before the answer"])
-async def test_closing_ends_the_connection_of_a_request_that_was_cut_short(far: Far, moment: str) -> None:
+async def test_closing_the_client_ends_the_connection_of_a_cancelled_request(far: Far, moment: str) -> None:
     """aiohttp forgets such a connection, so its socket could outlive the event loop: a ResourceWarning."""
     far.wire.dead = moment == "in the handshake"
 

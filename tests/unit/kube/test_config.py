@@ -30,7 +30,7 @@ def service_account(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_explicit_kubeconfig_wins(tmp_path: Path, service_account: Path) -> None:
+def test_an_explicit_kubeconfig_takes_precedence(tmp_path: Path, service_account: Path) -> None:
     explicit = write_kubeconfig(tmp_path / "explicit", "https://explicit:6443/", {}, namespace="shop")
     other = write_kubeconfig(tmp_path / "other", "https://other:6443", {})
 
@@ -67,7 +67,9 @@ def test_a_renewed_service_account_token_is_read_again(service_account: Path) ->
     assert credentials.renew() == "bearer newer"
 
 
-def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kubeconfig_of_the_home_folder_is_the_last_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".kube").mkdir()
     write_kubeconfig(tmp_path / ".kube/config", "https://home:6443", {})
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -103,7 +105,7 @@ def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ),
     ],
 )
-def test_a_useless_kubeconfig_is_an_error_in_one_sentence(
+def test_an_unusable_kubeconfig_is_an_error_in_one_sentence(
     tmp_path: Path, content: str | None, told: str
 ) -> None:
     path = tmp_path / "kubeconfig"
@@ -130,8 +132,8 @@ def test_a_useless_kubeconfig_is_an_error_in_one_sentence(
         "https://x:99999",
     ],
 )
-def test_a_server_that_no_request_can_be_sent_to_is_named(tmp_path: Path, server: str) -> None:
-    """It was taken, and each request failed with a text that named a path and no cause."""
+def test_an_invalid_server_address_is_an_error_that_names_it(tmp_path: Path, server: str) -> None:
+    """Such an address was once accepted, and each request failed with a path and without a cause."""
     path = write_kubeconfig(tmp_path / "kubeconfig", server, {})
     with pytest.raises(ConfigError) as caught:
         load_connection(path)
@@ -141,15 +143,15 @@ def test_a_server_that_no_request_can_be_sent_to_is_named(tmp_path: Path, server
     )
 
 
-def test_a_file_of_bytes_is_no_kubeconfig(tmp_path: Path) -> None:
+def test_a_binary_file_is_no_kubeconfig(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_bytes(b"\x7fELF\xff\x00")
     with pytest.raises(ConfigError, match=f"kubeconfig {path}: .*; name a kubeconfig"):
         load_connection(path)
 
 
-def test_a_file_that_a_kubeconfig_names_is_named(tmp_path: Path) -> None:
-    """It read as if the kubeconfig itself were not there."""
+def test_a_missing_file_of_a_kubeconfig_is_named_in_the_error(tmp_path: Path) -> None:
+    """The error once read as if the kubeconfig itself were missing."""
     path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", {"tokenFile": "/no/token"})
     with pytest.raises(ConfigError, match=f"^kubeconfig {path}: /no/token: No such file or directory; name"):
         load_connection(path)
@@ -168,7 +170,7 @@ def test_broken_certificate_data_is_an_error(tmp_path: Path) -> None:
         load_connection(path)
 
 
-def test_a_file_that_holds_no_certificate_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_certificate_file_is_an_error(tmp_path: Path) -> None:
     connection = Connection(
         server="https://x", credentials=Credentials(Configuration), ca_path=str(tmp_path / "none")
     )
@@ -184,12 +186,14 @@ def test_a_file_that_holds_no_certificate_is_an_error(tmp_path: Path) -> None:
         ({"username": "ann", "password": "secret"}, "Basic YW5uOnNlY3JldA=="),
     ],
 )
-def test_users_have_their_headers(tmp_path: Path, user: dict[str, str], header: str | None) -> None:
+def test_each_kind_of_user_has_its_authorization_header(
+    tmp_path: Path, user: dict[str, str], header: str | None
+) -> None:
     path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", user)
     assert load_connection(path).credentials.header() == header
 
 
-def test_an_exec_plugin_gives_the_token(tmp_path: Path) -> None:
+def test_an_exec_plugin_provides_the_token(tmp_path: Path) -> None:
     status = (
         '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t1"}}'
     )
@@ -241,7 +245,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 
 async def _connect(keys: Keys, folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> bytes:
-    """Ask a TLS server that wants a client certificate for its client's name."""
+    """Return the subject of the client certificate, as a TLS server that requires one sees it."""
 
     async def name(request: web.Request) -> web.Response:
         assert request.transport is not None
@@ -284,7 +288,9 @@ async def test_certificates_in_files_are_used(keys: Keys, tmp_path: Path) -> Non
     assert b"system:masters" in await _connect(keys, tmp_path, cluster, user)
 
 
-async def test_an_unknown_authority_is_refused_unless_that_is_asked_for(keys: Keys, tmp_path: Path) -> None:
+async def test_an_unknown_authority_is_refused_unless_verification_is_disabled(
+    keys: Keys, tmp_path: Path
+) -> None:
     user = {"client-certificate": str(keys.admin_certificate), "client-key": str(keys.admin_key)}
 
     with pytest.raises(Unreachable, match="certificate verify failed"):
@@ -294,7 +300,7 @@ async def test_an_unknown_authority_is_refused_unless_that_is_asked_for(keys: Ke
 
 
 def two_contexts(path: Path) -> Path:
-    """Write a kubeconfig with the contexts x and y and no current one."""
+    """Write a kubeconfig with the contexts x and y and no current context."""
     content = yaml.safe_load(write_kubeconfig(path, "https://first:6443", {}).read_text())
     del content["current-context"]
     content["clusters"].append({"name": "d", "cluster": {"server": "https://second:6443"}})
@@ -315,7 +321,7 @@ def test_a_context_is_chosen_by_name(tmp_path: Path, service_account: Path) -> N
 
 
 @pytest.mark.parametrize("contexts", [True, False])
-def test_a_context_that_is_not_there_is_an_error_that_names_the_others(
+def test_a_missing_context_is_an_error_that_names_the_existing_contexts(
     tmp_path: Path, *, contexts: bool
 ) -> None:
     path = two_contexts(tmp_path / "kubeconfig")

@@ -1,7 +1,7 @@
 from tidelock.kube.correlation import Correlator
 
 
-def test_a_repetition_is_no_news_for_five_minutes() -> None:
+def test_a_repetition_is_refused_for_five_minutes() -> None:
     correlator = Correlator()
 
     assert correlator.admits("pod", "no room", 0.0)
@@ -9,7 +9,7 @@ def test_a_repetition_is_no_news_for_five_minutes() -> None:
     assert correlator.admits("pod", "no room", 300.0)
 
 
-def test_other_contents_and_other_subjects_are_news() -> None:
+def test_other_contents_and_other_subjects_are_admitted() -> None:
     correlator = Correlator()
 
     assert correlator.admits("pod", "no room", 0.0)
@@ -17,7 +17,7 @@ def test_other_contents_and_other_subjects_are_news() -> None:
     assert correlator.admits("other", "no room", 0.0)
 
 
-def test_a_subject_is_told_about_in_bursts_and_then_slowly() -> None:
+def test_a_subject_has_a_burst_of_events_and_then_a_slow_rate() -> None:
     correlator = Correlator(burst=25, refill_seconds=300.0)
 
     admitted = [correlator.admits("pod", number, 0.0) for number in range(30)]
@@ -35,7 +35,7 @@ def test_the_bucket_never_holds_more_than_a_burst() -> None:
     assert [correlator.admits("pod", "again", 1000.0) for _ in range(3)] == [True, True, False]
 
 
-def test_the_subject_used_longest_ago_is_forgotten() -> None:
+def test_the_least_recently_used_subject_is_forgotten() -> None:
     correlator = Correlator(subjects=2)
     for subject in ("a", "b", "a", "c"):
         correlator.admits(subject, "x", 0.0)

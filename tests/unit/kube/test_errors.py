@@ -51,7 +51,7 @@ def test_each_failure_has_its_type(code: int, reason: str, expected: type[ApiErr
         assert str(error) == f"{code} {reason}: because"
 
 
-def test_only_failures_that_may_pass_are_transient() -> None:
+def test_only_failures_that_can_pass_are_transient() -> None:
     transient = {kind for kind in ApiError.__subclasses__() if issubclass(kind, TransientError)}
     assert transient == {TransientError}
     assert set(TransientError.__subclasses__()) == {
@@ -72,7 +72,7 @@ def test_only_failures_that_may_pass_are_transient() -> None:
         ("Fri, 31 Dec 2027 23:59:59 GMT", {}, None),
     ],
 )
-def test_the_server_may_ask_for_a_pause(
+def test_a_retry_delay_of_the_server_is_part_of_the_error(
     header: str | None, details: dict[str, object], expected: float | None
 ) -> None:
     error = error_from_answer(429, _status(429, details=details), retry_after=header, writing=False)
@@ -83,7 +83,7 @@ def test_the_server_may_ask_for_a_pause(
     ("code", "writing", "unknown"),
     [(500, True, True), (504, True, True), (504, False, False), (409, True, False)],
 )
-def test_a_write_that_failed_within_the_server_may_have_been_applied(
+def test_the_outcome_of_a_write_is_unknown_after_a_server_error(
     code: int, writing: bool, unknown: bool
 ) -> None:
     assert error_from_answer(code, b"", retry_after=None, writing=writing).outcome_unknown is unknown
@@ -98,7 +98,7 @@ def test_an_answer_that_is_no_status_is_shown_as_text(body: bytes) -> None:
     assert error.message == body.decode(errors="replace")
 
 
-def test_a_long_text_is_cut() -> None:
+def test_a_long_text_is_truncated() -> None:
     error = error_from_answer(502, b"\xc3\xa4" * 10_000, retry_after=None, writing=False)
     assert error.message == "ä" * 256
 
@@ -107,7 +107,7 @@ def test_an_error_without_an_answer_shows_only_its_message() -> None:
     assert str(Unreachable("connection refused")) == "connection refused"
 
 
-def test_the_line_of_a_server_without_the_resource_ends_with_its_text() -> None:
-    """The API server ends it with a newline, and so the log broke between the error and the advice."""
+def test_the_message_for_a_missing_resource_has_no_newline_at_its_end() -> None:
+    """The API server sends a newline, which once broke the log between the error and the advice."""
     error = error_from_answer(404, b"404 page not found\n", retry_after=None, writing=False)
     assert error.message == "404 page not found"

@@ -31,7 +31,7 @@ def _recorder(
     )
 
 
-async def test_an_event_is_posted_as_the_api_wants_it(client: KubeClient, server: ScriptedServer) -> None:
+async def test_an_event_is_posted_in_the_form_of_the_api(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(answers("{}", status=201))
 
     async with _recorder(client) as recorder:
@@ -65,12 +65,14 @@ async def test_events_of_cluster_scoped_objects_go_to_the_default_namespace(
     assert asked.json["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
 
 
-async def test_a_long_note_is_cut_between_characters(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_long_note_is_truncated_between_characters(
+    client: KubeClient, server: ScriptedServer
+) -> None:
     server.plays(answers("{}", status=201))
 
     async with _recorder(client) as recorder:
         recorder.record(POD, "Normal", "Scheduled", "Binding", "x" + "ä" * 1000)
-    assert server.asked[0].json["note"] == "x" + "ä" * 511  # 1,023 bytes; one more letter makes 1,025
+    assert server.asked[0].json["note"] == "x" + "ä" * 511  # 1,023 bytes, as one more letter makes 1,025
 
 
 async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, server: ScriptedServer) -> None:
@@ -82,7 +84,7 @@ async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, ser
     assert server.asked[0].json["metadata"]["name"] == "n" * 238 + f".{1_790_000_000_250_000:x}"
 
 
-async def test_repetitions_are_not_told(client: KubeClient, server: ScriptedServer) -> None:
+async def test_repeated_events_are_not_sent(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(answers("{}"), answers("{}"), answers("{}"))
 
     async with _recorder(client) as recorder:
@@ -91,7 +93,9 @@ async def test_repetitions_are_not_told(client: KubeClient, server: ScriptedServ
     assert [asked.json["note"] for asked in server.asked] == ["no room", "no node"]
 
 
-async def test_when_too_many_wait_the_oldest_are_given_up(client: KubeClient, server: ScriptedServer) -> None:
+async def test_the_oldest_events_are_dropped_if_too_many_wait(
+    client: KubeClient, server: ScriptedServer
+) -> None:
     server.plays(answers("{}"), answers("{}"))
 
     async with _recorder(client, capacity=2) as recorder:
@@ -101,7 +105,7 @@ async def test_when_too_many_wait_the_oldest_are_given_up(client: KubeClient, se
     assert recorder.dropped == 2
 
 
-async def test_a_failure_is_forgotten_quietly(
+async def test_a_failed_event_is_counted_and_logged_at_debug_level(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.plays(fails(403, "Forbidden", "namespace is being terminated"), answers("{}"))
@@ -117,7 +121,7 @@ async def test_a_failure_is_forgotten_quietly(
     assert vars(entry)["error"] == "403 Forbidden: namespace is being terminated"
 
 
-async def test_closing_waits_no_longer_than_the_deadline(client: KubeClient, server: ScriptedServer) -> None:
+async def test_closing_waits_at_most_for_the_deadline(client: KubeClient, server: ScriptedServer) -> None:
     recorder = _recorder(client)
     async with asyncio.timeout(8), recorder:
         recorder.record(POD, "Normal", "Reason", "Action", "never answered")
@@ -126,7 +130,7 @@ async def test_closing_waits_no_longer_than_the_deadline(client: KubeClient, ser
     assert len(server.asked) == 1
 
 
-async def test_events_give_way_to_more_urgent_requests(client: KubeClient, server: ScriptedServer) -> None:
+async def test_events_wait_for_more_urgent_requests(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(answers("{}"), answers("{}"))
     looks: list[int] = []
     busy = iter((True, True, False, False))
@@ -142,7 +146,9 @@ async def test_events_give_way_to_more_urgent_requests(client: KubeClient, serve
     assert [asked.json["note"] for asked in server.asked] == ["a", "b"]
 
 
-async def test_events_do_not_give_way_for_ever(client: KubeClient, server: ScriptedServer) -> None:
+async def test_events_wait_for_urgent_requests_at_most_three_seconds(
+    client: KubeClient, server: ScriptedServer
+) -> None:
     server.plays(answers("{}"))
     seconds = iter((100.0, 102.9, 103.1))  # recorded, and two looks
 

@@ -1,4 +1,4 @@
-"""A Lease that others wrote neither ends nor stalls the election, whatever it says."""
+"""A Lease with invalid contents from another client neither ends nor stalls the election."""
 
 import asyncio
 from contextlib import suppress
@@ -41,7 +41,7 @@ def candidate(client: KubeClient) -> Lease:
 
 
 async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any]) -> tuple[Lease, float]:
-    """Have a process take the Lease that is there; returns how many seconds that took, too."""
+    """Acquire the existing Lease, and return the seconds of that, too."""
     lease = candidate(client)
     server.plays(page(found, version=7), server.quiet_watch(), answers(lease_json(8, holderIdentity="me")))
     begin = asyncio.get_running_loop().time()
@@ -62,10 +62,10 @@ async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any
     ],
     ids=["empty", "null", "mistyped", "of a coordinated election", "unknown"],
 )
-async def test_a_lease_of_no_holder_is_taken(
+async def test_a_lease_without_holder_is_acquired(
     server: ScriptedServer, client: KubeClient, spec: dict[str, Any], epoch: int
 ) -> None:
-    """A part of a wrong type hid the Lease, which then could neither be taken nor be made."""
+    """A field of a wrong type once hid the Lease, which then could neither be acquired nor created."""
     lease, _ = await taken(server, client, lease_json(5, ODD_METADATA, **spec))
     assert lease.epoch == epoch
     assert server.asked[-1].method == "PUT"
@@ -73,7 +73,7 @@ async def test_a_lease_of_no_holder_is_taken(
 
 
 @pytest.mark.parametrize("spec", [None, "text"])
-async def test_a_lease_without_a_spec_is_taken(
+async def test_a_lease_without_a_spec_is_acquired(
     server: ScriptedServer, client: KubeClient, spec: object
 ) -> None:
     lease, _ = await taken(server, client, {**lease_json(5), "spec": spec})
@@ -85,26 +85,26 @@ async def test_a_lease_without_a_spec_is_taken(
     [{"holderIdentity": "other"}, {"holderIdentity": "other", "leaseDurationSeconds": None}]
     + [{"holderIdentity": odd, "leaseDurationSeconds": None} for odd in (7, ["other"])],
 )
-async def test_a_holder_without_a_duration_has_as_long_as_this_process_would(
+async def test_a_holder_without_a_duration_has_the_duration_of_this_process(
     server: ScriptedServer, client: KubeClient, spec: dict[str, Any]
 ) -> None:
-    """Its Lease was taken at once, from a process that may lead; one that can't be read is a holder, too."""
+    """Such a Lease was once acquired at once, although its holder may lead. So may an unreadable holder."""
     lease, seconds = await taken(server, client, lease_json(5, **spec, leaseTransitions=3))
     assert lease.epoch == 4
     assert seconds >= TIMES.duration
 
 
 @pytest.mark.parametrize("transitions", [999_999_999, 2**31 - 1, -5])
-async def test_leaderships_are_counted_anew_where_no_greater_number_is_valid(
+async def test_the_epoch_starts_again_if_no_greater_number_of_transitions_is_valid(
     server: ScriptedServer, client: KubeClient, transitions: int
 ) -> None:
-    """The API server refused the next number, or the fence all writes of that leadership."""
+    """The API server once refused the next number, or the fence all writes of that leadership."""
     lease, _ = await taken(server, client, lease_json(5, leaseTransitions=transitions))
     assert lease.epoch == FIRST
 
 
-async def test_a_leader_outlasts_an_odd_answer(server: ScriptedServer, client: KubeClient) -> None:
-    """An answer with a part of a wrong type ended the process that led."""
+async def test_invalid_answers_do_not_end_the_leadership(server: ScriptedServer, client: KubeClient) -> None:
+    """An answer with a field of a wrong type once ended the leading process."""
     odd = {**ODD_METADATA, "generation": "many"}
     lease, _ = await taken(server, client, lease_json(5))
     server.plays(

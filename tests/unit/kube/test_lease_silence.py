@@ -1,4 +1,4 @@
-"""How a standby tells of a leader that does not renew its Lease."""
+"""The message of a standby about a leader that does not renew its Lease."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from tidelock.model.meta import ObjectMeta
 
 
 class Standby:
-    """A standby that has the Lease in view, and its clock."""
+    """A standby that watches the Lease, and its clock."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -25,7 +25,7 @@ class Standby:
         self._last: LeaseObject | None = None
 
     def see(self, holder: str, seconds: int = 15) -> None:
-        """See a change of the Lease."""
+        """Deliver a change of the Lease."""
         spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=seconds, lease_transitions=1)
         seen = LeaseObject(ObjectMeta(name="tidelock", namespace="system"), spec)
         self.lease.upsert(self._last, seen)
@@ -45,7 +45,7 @@ def test_a_leader_that_renews_is_not_silent(standby: Standby) -> None:
     assert standby.lease.silence == ""
 
 
-def test_a_leader_that_stops_to_renew_is_told_of(standby: Standby) -> None:
+def test_a_leader_that_stops_renewing_is_reported(standby: Standby) -> None:
     standby.see("a")
     standby.see("a")
     standby.time += 7
@@ -54,7 +54,7 @@ def test_a_leader_that_stops_to_renew_is_told_of(standby: Standby) -> None:
     assert standby.lease.silence == ""
 
 
-def test_the_lease_of_a_leader_that_is_gone_is_told_of_at_once(standby: Standby) -> None:
+def test_a_lease_that_was_never_seen_renewed_is_reported_at_once(standby: Standby) -> None:
     standby.see("gone", seconds=3600)
     standby.time += 1
     assert standby.lease.silence == "no renewal by gone seen for 1 s: it can be taken in 3599 s"
@@ -67,7 +67,7 @@ def test_another_leader_must_be_seen_to_renew_first(standby: Standby) -> None:
     assert standby.lease.silence.startswith("no renewal by c seen for 0 s")
 
 
-def test_where_nobody_leads_nobody_is_silent(standby: Standby) -> None:
+def test_without_a_leader_no_silence_is_reported(standby: Standby) -> None:
     assert standby.lease.silence == ""
     standby.see("")
     assert standby.lease.silence == ""

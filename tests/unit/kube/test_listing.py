@@ -21,7 +21,7 @@ async def test_all_pages_are_read(server: ScriptedServer, client: KubeClient) ->
     assert [asked.query.get("continue") for asked in server.asked] == [None, "next"]
 
 
-async def test_a_page_that_is_too_old_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
+async def test_an_expired_continue_token_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
     server.plays(page(stored("a"), version=7, more="next"), fails(410, "Expired"))
     with pytest.raises(Gone):
         await list_all(client, PODS)

@@ -13,7 +13,7 @@ from tidelock.kube.skew import skew_of
         (95.0, 100.0, 100.5, -4.0),
     ],
 )
-def test_only_what_whole_seconds_cannot_explain_isskew_of(
+def test_only_differences_beyond_whole_seconds_are_skew(
     theirs: float, sent: float, received: float, skew: float
 ) -> None:
     assert skew_of(theirs, sent, received) == pytest.approx(skew)

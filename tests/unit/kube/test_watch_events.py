@@ -54,10 +54,10 @@ async def test_an_event_is_delivered_while_the_stream_stays_open(
     run.cancel()
 
 
-async def test_events_that_come_at_once_and_take_long_let_others_run(
+async def test_slow_events_of_one_read_let_other_tasks_run(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    """All that one read had brought was handled in one turn of the loop: pods beside selectors took 30 s."""
+    """All events of one read were once handled in one turn of the loop, which with selectors took 30 s."""
     lines = b"".join(event("ADDED", pod(f"p-{number}", 6 + number)) for number in range(20))
     server.plays(page(version=5), watch(lines))
     now, turns = [0.0], [0]
@@ -113,7 +113,7 @@ async def test_versions_are_compared_as_numbers(client: KubeClient, server: Scri
     assert await Follower(client, server).until_script_ends() == ["+a@9", "synced", "a@9>a@10"]
 
 
-async def test_a_new_uid_under_a_known_name_is_another_object(
+async def test_a_new_uid_with_a_known_name_is_another_object(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -124,7 +124,7 @@ async def test_a_new_uid_under_a_known_name_is_another_object(
     assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "+a@8"]
 
 
-async def test_the_deletion_of_an_unknown_object_is_no_news(
+async def test_the_deletion_of_an_unknown_object_is_ignored(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(version=5), watch(event("DELETED", pod("a", 6)), event("ADDED", pod("b", 7))))
@@ -132,7 +132,7 @@ async def test_the_deletion_of_an_unknown_object_is_no_news(
     assert await Follower(client, server).until_script_ends() == ["synced", "+b@7"]
 
 
-async def test_objects_of_the_same_name_in_two_namespaces_are_two(
+async def test_objects_of_the_same_name_in_two_namespaces_are_distinct(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -159,7 +159,7 @@ async def test_a_watch_resumes_from_the_last_event_or_bookmark(
     assert follower.reflector.watch_restarts == 4
 
 
-async def test_a_line_cut_in_the_middle_is_read_again_after_the_resumption(
+async def test_an_event_cut_in_the_middle_is_read_again_after_the_resumption(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     lost = event("ADDED", pod("b", 7))
@@ -170,14 +170,14 @@ async def test_a_line_cut_in_the_middle_is_read_again_after_the_resumption(
     assert server.asked[2].query["resourceVersion"] == "6"
 
 
-async def test_a_line_of_five_megabytes_is_read(client: KubeClient, server: ScriptedServer) -> None:
+async def test_an_event_of_five_megabytes_is_read(client: KubeClient, server: ScriptedServer) -> None:
     big = pod("big", 6, padding="x" * 5_000_000)
     server.plays(page(version=5), watch(event("ADDED", big), event("ADDED", pod("a", 7))))
 
     assert await Follower(client, server).until_script_ends() == ["synced", "+big@6", "+a@7"]
 
 
-async def test_a_line_that_is_no_event_breaks_the_stream_but_not_the_reflector(
+async def test_malformed_data_ends_the_stream_but_not_the_reflector(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -198,10 +198,10 @@ async def test_an_error_within_the_stream_leads_to_a_new_list(
     assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "synced"]
 
 
-async def test_an_object_with_a_part_that_cannot_be_read_is_delivered_without_it(
+async def test_an_object_with_an_unreadable_field_is_delivered_without_that_field(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was kept at its last good state, or unknown for ever: a node was not seen to be cordoned."""
+    """Such an object once stayed unknown or in its last good state, so the cordon of a node was not seen."""
     bad = pod("a", 7, size="large")
     server.plays(
         page(pod("a", 1), pod("never-good", 2, size="large"), version=5),
@@ -243,10 +243,10 @@ async def test_an_object_with_a_part_that_cannot_be_read_is_delivered_without_it
     assert follower.reflector.faulty == {}
 
 
-async def test_an_object_that_is_no_object_keeps_its_last_good_state_and_is_counted(
+async def test_an_object_that_cannot_be_decoded_keeps_its_last_good_state_and_is_counted(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    """It takes room on a node, so taking it for none would give the room away twice."""
+    """The object may use capacity of a node, so without it this capacity would be given twice."""
 
     def decode(raw: bytes | msgspec.Raw) -> Thing:
         if b"broken" in bytes(raw):
@@ -268,7 +268,9 @@ async def test_an_object_that_is_no_object_keeps_its_last_good_state_and_is_coun
     }
 
 
-async def test_an_exception_of_the_sink_ends_the_run(client: KubeClient, server: ScriptedServer) -> None:
+async def test_an_exception_of_the_event_handler_ends_the_run(
+    client: KubeClient, server: ScriptedServer
+) -> None:
     class Broken(Journal):
         def upsert(self, old: Thing | None, new: Thing) -> None:
             super().upsert(old, new)
@@ -287,10 +289,10 @@ async def test_an_exception_of_the_sink_ends_the_run(client: KubeClient, server:
         ("shop", ["+a@5", "synced", "-a@5", "+a@7", "-a@7", "+a@8"]),
     ],
 )
-async def test_a_node_whose_uid_cannot_be_read_is_the_one_of_its_name(
+async def test_a_cluster_scoped_object_with_an_unreadable_uid_is_matched_by_name(
     server: ScriptedServer, client: KubeClient, namespace: str, told: list[str]
 ) -> None:
-    """It was taken for another, so all that was held on it was lost; pods are told apart by their uids."""
+    """It once counted as another node, so its reservations were lost. Pods are distinguished by uid."""
     odd = pod("a", 7, namespace=namespace)
     odd["metadata"]["uid"] = 7
     server.plays(

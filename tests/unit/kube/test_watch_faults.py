@@ -1,4 +1,4 @@
-"""Sinks and decoders that fail for one object: it is unusable until it is taken in, and all others go on."""
+"""Event handlers and decoders that fail for one object, which is unusable until it is delivered."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from unit.kube.scripted import ScriptedServer, event, page, pod, watch
 
 
 class Failing(Journal):
-    """A sink that fails for one object, as often as it is told to."""
+    """An event handler that fails for one object a number of times."""
 
     def __init__(self, name: str = "bad", *, times: int = 1, removals: int = 0) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Failing(Journal):
 
 
 class Failures:
-    """Takes faults; has the object be tried again at once."""
+    """Records failures, and has each object tried again at once."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -47,7 +47,7 @@ class Failures:
 
 
 def marked(thing: Thing, problem: str) -> Thing:
-    """Give what stands for a thing."""
+    """Return the replacement of an unusable thing."""
     return msgspec.structs.replace(thing, metadata=unusable_meta(thing, problem), size=-1)
 
 
@@ -64,10 +64,10 @@ async def settled(follower: Follower) -> list[str]:
     return follower.journal.lines
 
 
-async def test_an_object_for_which_a_sink_fails_hides_no_other_and_is_delivered_later(
+async def test_an_object_that_fails_in_the_handler_hides_no_other_and_is_delivered_later(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    """It ended the process, and each next one at its start."""
+    """The failure once ended the process, and each later process at its start."""
     server.plays(
         page(pod("a", 1), pod("bad", 2), pod("c", 3), version=9),
         watch(event("ADDED", pod("d", 10))),
@@ -80,7 +80,7 @@ async def test_an_object_for_which_a_sink_fails_hides_no_other_and_is_delivered_
     assert not follower.reflector.faulty
 
 
-async def test_until_then_the_sink_knows_what_stands_for_it_and_it_counts_as_unusable(
+async def test_until_then_the_handler_has_a_replacement_and_the_object_is_unusable(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(pod("bad", 2), version=9), watch())
@@ -95,7 +95,7 @@ async def test_until_then_the_sink_knows_what_stands_for_it_and_it_counts_as_unu
     assert "KeyError" in fault.problem
 
 
-async def test_what_the_sink_knows_of_it_is_the_old_one_of_its_next_version(
+async def test_the_last_delivered_state_is_the_old_object_of_the_next_version(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -116,7 +116,7 @@ async def test_what_the_sink_knows_of_it_is_the_old_one_of_its_next_version(
     assert sink.lines == ["+bad@1", "synced", "bad@1>bad@3"]
 
 
-async def test_a_removal_that_fails_is_told_again(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_failed_removal_is_delivered_again(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(page(pod("bad", 1), version=1), watch(event("DELETED", pod("bad", 2))))
     sink, failures = Failing(times=0, removals=1), Failures()
     follower = Follower(client, server, sink, on_failure=failures)
@@ -125,9 +125,7 @@ async def test_a_removal_that_fails_is_told_again(client: KubeClient, server: Sc
     assert sink.lines == ["+bad@1", "synced", "-bad@1"]
 
 
-async def test_a_decoder_that_fails_costs_the_object_alone(
-    client: KubeClient, server: ScriptedServer
-) -> None:
+async def test_a_decoding_failure_affects_only_its_object(client: KubeClient, server: ScriptedServer) -> None:
     decode = Reader(Thing)
 
     def failing(raw: bytes) -> Thing:
@@ -145,10 +143,10 @@ async def test_a_decoder_that_fails_costs_the_object_alone(
     assert Key("shop", "bad") in follower.reflector.faulty
 
 
-async def test_what_could_not_be_decoded_is_decoded_again_later(
+async def test_an_object_that_could_not_be_decoded_is_decoded_again_later(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    """It was unknown until its next version."""
+    """Such an object was once unknown until its next version."""
     decode, failing = Reader(Thing), {"1", "4"}
 
     def decode_at_the_second_try(raw: bytes) -> Thing:
@@ -172,12 +170,14 @@ async def test_what_could_not_be_decoded_is_decoded_again_later(
     assert not follower.reflector.faulty
 
 
-def test_what_stands_for_an_object_is_known_as_unusable() -> None:
+def test_the_replacement_of_an_object_is_marked_as_unusable() -> None:
 
     bound = decode_pod(msgspec.json.encode(pod_json("web-0", node_name="node-a")))
     left = unusable(bound, "a bug")
     assert (left.uid, left.node_name, left.meta.unreadable) == (bound.uid, "node-a", "a bug")
-    assert left.spec.scheduler_name == bound.spec.scheduler_name  # or nobody would say why it waits
+    assert (
+        left.spec.scheduler_name == bound.spec.scheduler_name
+    )  # Otherwise no scheduler reports why it waits.
     assert unusable(node(), "a bug").meta.unreadable == "a bug"
     lock = unusable(reservation(), "a bug")
     assert (lock.pod, lock.spec, lock.problem, lock.failure) == (None, None, "a bug", "a bug")

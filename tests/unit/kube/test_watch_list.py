@@ -60,7 +60,7 @@ async def test_selectors_and_namespace_apply_to_list_and_watch(
         assert asked.query["labelSelector"] == "app=web"
 
 
-async def test_a_relist_tells_only_the_difference_and_removes_last(
+async def test_a_relist_delivers_only_the_difference_with_removals_last(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -76,7 +76,7 @@ async def test_a_relist_tells_only_the_difference_and_removes_last(
     assert follower.reflector.relists == 2
 
 
-async def test_an_object_recreated_in_the_gap_is_removed_and_added(
+async def test_an_object_recreated_between_two_lists_is_removed_and_added(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -104,7 +104,7 @@ async def test_a_continue_token_that_expires_restarts_the_list(
     assert follower.reflector.relists == 1
 
 
-async def test_a_list_cut_in_the_middle_is_asked_for_again(
+async def test_a_list_cut_in_the_middle_is_requested_again(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(cut_page(pod("a", 1), pod("b", 2), version=5), page(pod("a", 1), pod("b", 2), version=5))
@@ -112,7 +112,7 @@ async def test_a_list_cut_in_the_middle_is_asked_for_again(
     assert await Follower(client, server).until_script_ends() == ["+a@1", "+b@2", "synced"]
 
 
-async def test_after_a_restored_backup_the_list_is_the_truth_even_if_it_is_older(
+async def test_a_list_that_is_older_after_a_restored_backup_replaces_the_store(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(
@@ -129,7 +129,7 @@ async def test_after_a_restored_backup_the_list_is_the_truth_even_if_it_is_older
 @pytest.mark.parametrize(
     "body", ["<html>login</html>", '{"items": []}', '{"metadata": {"resourceVersion": "x"}}']
 )
-async def test_an_answer_that_is_no_list_is_asked_for_again(
+async def test_an_invalid_answer_to_a_list_is_requested_again(
     client: KubeClient, server: ScriptedServer, body: str
 ) -> None:
     server.plays(answers(body), page(pod("a", 1), version=5))

@@ -12,9 +12,7 @@ from unit.kube.scripted import ScriptedServer, bookmark, cut_watch, event, fails
 TROUBLE = "can't watch for now"
 
 
-async def test_the_server_is_asked_to_end_a_watch_after_a_random_time(
-    client: KubeClient, server: ScriptedServer
-) -> None:
+async def test_each_watch_requests_a_random_timeout(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(page(version=5), *(watch(bookmark(version)) for version in range(6, 16)))
 
     await Follower(client, server).until_script_ends()
@@ -23,7 +21,7 @@ async def test_the_server_is_asked_to_end_a_watch_after_a_random_time(
     assert len(set(seconds)) > 5
 
 
-async def test_a_watch_that_ends_after_news_is_resumed_at_once(
+async def test_a_watch_that_ends_after_events_is_resumed_at_once(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(version=5), watch(bookmark(6)), watch(event("ADDED", pod("a", 7))))
@@ -33,7 +31,7 @@ async def test_a_watch_that_ends_after_news_is_resumed_at_once(
     assert follower.delays == [0.0, 0.0]
 
 
-async def test_watches_that_end_without_news_are_resumed_more_and_more_slowly(
+async def test_watches_that_end_without_events_are_resumed_with_growing_delays(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(version=5), *(watch(bookmark(5)) for _ in range(12)))
@@ -45,7 +43,7 @@ async def test_watches_that_end_without_news_are_resumed_more_and_more_slowly(
     assert all(5.0 <= delay <= 10.0 for delay in follower.delays[8:])
 
 
-async def test_news_resets_the_back_off(client: KubeClient, server: ScriptedServer) -> None:
+async def test_an_event_resets_the_back_off(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(*(fails(500) for _ in range(6)), page(version=5), cut_watch(bookmark(6)))
     follower = Follower(client, server)
 
@@ -54,7 +52,7 @@ async def test_news_resets_the_back_off(client: KubeClient, server: ScriptedServ
     assert follower.delays[6] <= 0.1
 
 
-async def test_a_failed_watch_request_is_repeated_without_a_list(
+async def test_a_failed_watch_request_is_repeated_without_a_new_list(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(version=5), fails(503), watch(event("ADDED", pod("a", 6))))
@@ -64,7 +62,7 @@ async def test_a_failed_watch_request_is_repeated_without_a_list(
     assert follower.reflector.relists == 1
 
 
-async def test_a_watch_request_that_is_gone_leads_to_a_new_list(
+async def test_an_expired_watch_request_leads_to_a_new_list(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(pod("a", 1), version=5), fails(410, "Expired"), page(version=9))
@@ -81,7 +79,7 @@ async def test_retry_after_is_honoured(client: KubeClient, server: ScriptedServe
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_a_refusal_is_survived_and_asked_about_rarely(
+async def test_a_refused_list_is_retried_with_long_delays(
     client: KubeClient, server: ScriptedServer, status: int
 ) -> None:
     server.plays(fails(status), fails(status), page(pod("a", 1), version=5))
@@ -91,9 +89,12 @@ async def test_a_refusal_is_survived_and_asked_about_rarely(
     assert all(5.0 <= delay <= 7.5 for delay in follower.delays)
 
 
-async def test_a_malformed_stream_is_given_up_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
-    """A proxy that lost its API server sent an error page within a watch and kept the connection. aiohttp
-    raises nothing then, and ends its time-out, so the watch never told of anything again.
+async def test_a_malformed_stream_is_abandoned_and_resumed(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """A proxy that lost its API server sent an error page within a watch and kept the connection.
+
+    In this case aiohttp raises no error and ends its time-out, so the watch delivered no more events.
     """
     follower = Follower(client, server, settings=WatchSettings(silence=0.1))
     lines = follower.journal.lines
@@ -106,7 +107,7 @@ async def test_a_malformed_stream_is_given_up_and_resumed(client: KubeClient, se
     assert server.asked[2].query["resourceVersion"] == "9"
 
 
-async def test_a_silent_stream_is_given_up_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
+async def test_a_silent_stream_is_abandoned_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(page(version=5), server.quiet_watch(bookmark(9)), watch(event("ADDED", pod("a", 10))))
     follower = Follower(client, server, settings=WatchSettings(silence=0.1))
 
@@ -115,7 +116,7 @@ async def test_a_silent_stream_is_given_up_and_resumed(client: KubeClient, serve
     assert follower.reflector.relists == 1
 
 
-async def test_a_watch_request_without_an_answer_is_given_up(
+async def test_a_watch_request_without_an_answer_is_abandoned(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(version=5), server.silence, watch(event("ADDED", pod("a", 10))))
@@ -124,7 +125,7 @@ async def test_a_watch_request_without_an_answer_is_given_up(
     assert await follower.until_script_ends() == ["synced", "+a@10"]
 
 
-async def test_a_failure_is_logged_once_and_its_end_too(
+async def test_a_failure_and_its_end_are_logged_once(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.plays(
@@ -158,7 +159,7 @@ async def test_a_failure_is_logged_once_and_its_end_too(
         (500, None),
     ],
 )
-async def test_a_failure_that_people_must_mend_is_told_with_what_to_do(
+async def test_a_failure_that_a_user_must_fix_is_logged_with_advice(
     client: KubeClient,
     server: ScriptedServer,
     caplog: pytest.LogCaptureFixture,
@@ -172,7 +173,7 @@ async def test_a_failure_that_people_must_mend_is_told_with_what_to_do(
     assert getattr(told, "advice", None) == advice
 
 
-async def test_an_expired_version_is_no_reason_to_warn(
+async def test_an_expired_version_is_not_logged_as_a_warning(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.plays(page(version=5), watch(event("ERROR", failure(410, "Expired"))), page(version=6))
@@ -182,7 +183,9 @@ async def test_an_expired_version_is_no_reason_to_warn(
     assert TROUBLE not in caplog.text
 
 
-async def test_the_last_activity_is_when_data_came(client: KubeClient, server: ScriptedServer) -> None:
+async def test_the_last_activity_is_the_time_of_the_last_data(
+    client: KubeClient, server: ScriptedServer
+) -> None:
     readings = iter(range(100))
     server.plays(page(version=5), watch(bookmark(6)), fails(500), fails(500))
     follower = Follower(client, server, clock=lambda: float(next(readings)))
@@ -191,7 +194,7 @@ async def test_the_last_activity_is_when_data_came(client: KubeClient, server: S
     assert follower.reflector.last_activity == 2.0  # the list and the bookmark, not the failures
 
 
-async def test_of_a_resource_that_may_be_missing_there_are_no_objects_while_it_is(
+async def test_an_optional_resource_has_no_objects_while_it_is_missing(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(pod("a", 3), version=5), watch(bookmark(6)), fails(404), fails(404))
@@ -201,10 +204,10 @@ async def test_of_a_resource_that_may_be_missing_there_are_no_objects_while_it_i
     assert follower.journal.lines == ["+a@3", "synced", "-a@3", "synced", "synced"]
 
 
-async def test_a_resource_that_may_not_be_read_and_need_not_be_keeps_the_objects_that_are_known(
+async def test_an_optional_resource_keeps_its_objects_while_reading_is_forbidden(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    """The decisions waited without end for the right to read WaterLevels, which only score nodes."""
+    """Without the right to read WaterLevels, which only score nodes, decisions once waited forever."""
     server.plays(fails(403), page(pod("a", 3), version=5), watch(bookmark(6)), fails(403))
     follower = Follower(client, server, absent_if=(NotFound, Forbidden))
 
@@ -212,9 +215,7 @@ async def test_a_resource_that_may_not_be_read_and_need_not_be_keeps_the_objects
     assert follower.journal.lines == ["synced", "+a@3", "synced", "synced"]
 
 
-async def test_a_resource_that_may_be_missing_has_to_be_readable(
-    client: KubeClient, server: ScriptedServer
-) -> None:
+async def test_an_optional_resource_must_be_readable(client: KubeClient, server: ScriptedServer) -> None:
     server.plays(fails(403), page(version=5))
     follower = Follower(client, server, absent_if=(NotFound,))
 
@@ -222,7 +223,7 @@ async def test_a_resource_that_may_be_missing_has_to_be_readable(
     assert follower.journal.lines == ["synced"]
 
 
-async def test_another_resource_that_the_server_does_not_know_is_waited_for(
+async def test_a_required_resource_that_the_server_does_not_know_is_waited_for(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(fails(404), fails(403), fails(404))

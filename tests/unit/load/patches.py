@@ -1,4 +1,4 @@
-"""An API server that takes patches and serves lists, as far as measuring needs one."""
+"""An API server that accepts patches and serves lists, as measuring needs."""
 
 import json
 from collections import deque
@@ -21,10 +21,10 @@ class Patch:
 
 
 class PatchApi(KubeClient):
-    """Remembers patches; serves what is in `objects` by path, pages of it in turn, and merges `statuses`."""
+    """Records patches, serves pages of `objects` by path, and merges `statuses`."""
 
     def __init__(self) -> None:
-        self._manager = None  # a client that leads nothing names no manager
+        self._manager = None  # Without a leadership there is no field manager.
         self.patches: list[Patch] = []
         self.objects: dict[str, list[Any]] = {}
         self.faults: deque[ApiError | None] = deque()
@@ -58,7 +58,7 @@ class PatchApi(KubeClient):
         return json.dumps(answer).encode()
 
     def _merge(self, path: str, patch: Any) -> Any:
-        """Merge a status into its object, as long as nobody else has written it meanwhile."""
+        """Merge a status into its object, unless another client has written the object meanwhile."""
         if path not in self.statuses:
             return {}
         stored = self.statuses[path]

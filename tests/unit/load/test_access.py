@@ -56,7 +56,7 @@ async def test_a_secret_is_read_again_and_its_authorities_are_loaded_when_they_c
     assert last == ({"Authorization": f"Bearer {OTHER_TOKEN}"}, None)
 
 
-async def test_authorities_alone_are_enough(certificate: str) -> None:
+async def test_authorities_without_credentials_are_enough(certificate: str) -> None:
     access = await SecretAccess(holding(ca_crt=certificate), REFERENCE)()
 
     assert access.headers == {}
@@ -73,14 +73,14 @@ async def test_authorities_alone_are_enough(certificate: str) -> None:
         ({"token": "a", "ca_crt": "no certificate"}, "monitoring/login"),
     ],
 )
-async def test_a_secret_that_says_nothing_of_use_is_told(data: dict[str, str], problem: str) -> None:
+async def test_an_unusable_secret_is_an_error(data: dict[str, str], problem: str) -> None:
     with pytest.raises(SourceError, match=problem) as caught:
         await SecretAccess(holding(**data), REFERENCE)()
 
     assert caught.value.trouble is Trouble.UNAUTHENTICATED
 
 
-async def test_a_secret_that_may_not_be_read_is_told() -> None:
+async def test_a_forbidden_secret_is_an_error_that_names_it() -> None:
     api = PatchApi()
     api.faults.append(Forbidden("no", status=403))
     with pytest.raises(SourceError, match="Secret monitoring/login: 403: no"):

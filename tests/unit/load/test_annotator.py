@@ -59,7 +59,7 @@ def news(annotator: Annotator, each: Annotated, measured: NodeLevel | PodUsage, 
     return annotator.is_news(each.resource, each.uid, measured, age)
 
 
-async def test_an_object_gets_one_patch_that_can_not_create_it(annotator: Annotator, api: PatchApi) -> None:
+async def test_an_object_gets_one_patch_that_cannot_create_it(annotator: Annotator, api: PatchApi) -> None:
     await annotator.write([node(level()), deployment(usage())])
 
     first, second = api.patches
@@ -89,14 +89,14 @@ async def test_an_object_gets_one_patch_that_can_not_create_it(annotator: Annota
         (level(40.9, NOW + 30), False),
         (level(41.0, NOW + 30), True),
         (level(39.0, NOW + 30), True),
-        (level(50.0, NOW), True),  # more was read of the past
+        (level(50.0, NOW), True),  # more past values were read
         (level(50.0, NOW - 30), False),
-        (level(40.0, NOW + 90), True),  # it would be taken for stale
+        (level(40.0, NOW + 90), True),  # Otherwise it would count as stale.
         (NodeLevel(NOW + 30, {"15m": {"memory": Stat(40.0, 80.0, 70.0)}}), True),
         (NodeLevel(NOW + 30, {"1h": {"cpu": Stat(40.0, 80.0, 70.0)}}), True),
     ],
 )
-async def test_a_level_is_written_again_when_it_moved_by_a_point_or_is_old(
+async def test_a_level_is_written_again_if_it_moved_by_a_point_or_is_old(
     annotator: Annotator, measured: NodeLevel, expected: bool
 ) -> None:
     written = node(level())
@@ -115,7 +115,7 @@ async def test_a_level_is_written_again_when_it_moved_by_a_point_or_is_old(
         (usage(1.0, NOW + 90), True),
     ],
 )
-async def test_use_is_written_again_when_it_moved_by_a_tenth_or_is_old(
+async def test_use_is_written_again_if_it_moved_by_a_tenth_or_is_old(
     annotator: Annotator, measured: PodUsage, expected: bool
 ) -> None:
     written = deployment(usage())
@@ -132,7 +132,7 @@ async def test_use_is_written_again_when_it_moved_by_a_tenth_or_is_old(
         (NotFound("gone", status=404), "gone"),
     ],
 )
-async def test_a_refused_patch_harms_no_other_and_is_tried_at_the_next_refresh(
+async def test_a_refused_patch_affects_no_other_and_is_tried_at_the_next_refresh(
     annotator: Annotator, api: PatchApi, registry: CollectorRegistry, error: Exception, result: str
 ) -> None:
     api.faults.extend([error, None])  # type: ignore[list-item]
@@ -153,7 +153,7 @@ async def test_a_refused_patch_harms_no_other_and_is_tried_at_the_next_refresh(
         (Conflict("uid mismatch", status=409), "gone"),
     ],
 )
-async def test_annotations_are_removed_by_applying_none(
+async def test_annotations_are_removed_by_applying_an_object_without_them(
     annotator: Annotator, api: PatchApi, registry: CollectorRegistry, error: ApiError | None, result: str
 ) -> None:
     await annotator.write([node(level())])
@@ -168,7 +168,7 @@ async def test_annotations_are_removed_by_applying_none(
     assert registry.get_sample_value("tidelock_water_level_patches_total", labels) == 1
 
 
-async def test_what_was_written_to_objects_that_are_gone_is_forgotten(annotator: Annotator) -> None:
+async def test_writes_to_deleted_objects_are_forgotten(annotator: Annotator) -> None:
     written = node(level())
     await annotator.write([written])
     annotator.retain({"uid-other"})
@@ -176,7 +176,9 @@ async def test_what_was_written_to_objects_that_are_gone_is_forgotten(annotator:
     assert news(annotator, written, level())
 
 
-async def test_writes_give_way_and_go_on(api: PatchApi, registry: CollectorRegistry) -> None:
+async def test_writes_continue_although_other_requests_are_more_urgent(
+    api: PatchApi, registry: CollectorRegistry
+) -> None:
     asked: list[bool] = []
 
     def busy() -> bool:
@@ -189,7 +191,7 @@ async def test_writes_give_way_and_go_on(api: PatchApi, registry: CollectorRegis
     assert len(api.patches) == len(asked) == 20
 
 
-def test_nodes_are_annotated_as_crane_does() -> None:
+def test_nodes_are_annotated_as_by_crane() -> None:
     stat = Stat(30.0, 63.012, 60.0)
     windows = {"1h": {"cpu": stat, "memory": stat}, "1d": {"cpu": stat}}
     written = crane_annotations(NodeLevel(NOW, windows), Use(NOW, 12.5, None), hot=3)  # type: ignore[arg-type]
@@ -207,7 +209,7 @@ def test_nodes_are_annotated_as_crane_does() -> None:
     ("ages", "expected"),
     [([], 0), ([10], 0), ([10, 50], 1), ([10] * 4, 2), ([10] * 5, 3), ([200] * 5, 1), ([301] * 9, 0)],
 )
-def test_a_node_is_hot_by_its_new_pods(ages: list[float], expected: int) -> None:
+def test_the_hot_value_of_a_node_counts_its_new_pods(ages: list[float], expected: int) -> None:
     pods = [
         Pod(builders.pod().metadata, status=PodStatus(start_time=datetime.fromtimestamp(NOW - age, UTC)))
         for age in ages

@@ -53,7 +53,7 @@ def test_a_node_has_a_level_in_each_window() -> None:
     assert level.windows["15m"] == {"cpu": Stat(30, 40, 39), "memory": Stat(50, 50, 50)}
 
 
-def test_a_level_is_as_old_as_what_was_measured_longest_ago_of_it() -> None:
+def test_a_level_is_as_old_as_its_oldest_measurement() -> None:
     made = Estimate()
     absorb(made, 0, nodes(0, node_a=(20.0, 50.0)))
     absorb(made, 60, nodes(60, node_a=(40.0, None)))
@@ -61,14 +61,14 @@ def test_a_level_is_as_old_as_what_was_measured_longest_ago_of_it() -> None:
     assert made.levels["node-a"].at == START
 
 
-def test_a_resource_that_was_never_measured_is_not_there() -> None:
+def test_a_level_lacks_resources_without_measurements() -> None:
     made = Estimate()
     absorb(made, 0, nodes(0, node_a=(20.0, None), node_b=(None, None)))
 
     assert made.levels == {"node-a": NodeLevel(START, {"15m": CPU, "1h": CPU, "1d": CPU})}
 
 
-def test_an_hour_of_silence_empties_the_short_windows_alone() -> None:
+def test_an_hour_without_readings_empties_only_the_short_windows() -> None:
     made = Estimate()
     absorb(made, 0, nodes(0, node_a=(20.0, 50.0)))
     absorb(made, 3600, UseReading())
@@ -78,7 +78,7 @@ def test_an_hour_of_silence_empties_the_short_windows_alone() -> None:
     assert made.levels == {}
 
 
-def test_a_workloads_use_is_that_of_a_mean_pod_and_its_maximum_that_of_any() -> None:
+def test_the_use_of_a_workload_is_the_mean_of_its_pods_and_the_highest_maximum() -> None:
     made = Estimate()
     absorb(made, 60, pods(60, {"web-0": (1.0, 100.0), "web-1": (3.0, 300.0), "lone": (9.0, 9.0)}))
 
@@ -88,7 +88,7 @@ def test_a_workloads_use_is_that_of_a_mean_pod_and_its_maximum_that_of_any() -> 
     assert made.uses.workloads[WEB].windows["1h"] == {"cpu": Stat(2, 3, 2), "memory": Stat(200, 300, 200)}
 
 
-def test_a_pod_does_not_inherit_what_was_read_before_it_was_there() -> None:
+def test_a_pod_has_no_readings_from_before_its_start() -> None:
     made = Estimate()
     absorb(made, 0, pods(0, {"web-0": (1.0, 100.0), "web-1": (3.0, 300.0)}))
 
@@ -96,7 +96,7 @@ def test_a_pod_does_not_inherit_what_was_read_before_it_was_there() -> None:
     assert made.uses.workloads[WEB].windows["15m"]["cpu"].mean == 1
 
 
-def test_a_workload_outlives_its_pods_until_its_windows_are_empty() -> None:
+def test_a_workload_outlasts_its_pods_until_its_windows_are_empty() -> None:
     made = Estimate()
     absorb(made, 0, pods(0, {"web-0": (1.0, 100.0)}))
     absorb(made, 3600, UseReading())
@@ -111,7 +111,7 @@ def test_a_workload_outlives_its_pods_until_its_windows_are_empty() -> None:
     assert [times.step for times in made.missed()] == [60, 300, 900]
 
 
-def test_nodes_that_are_gone_are_forgotten() -> None:
+def test_deleted_nodes_are_forgotten() -> None:
     made = Estimate()
     absorb(made, 0, nodes(0, node_a=(20.0, 50.0), node_b=(30.0, 50.0)))
     through(made.retain("node-b".__eq__, ALL))
@@ -120,7 +120,7 @@ def test_nodes_that_are_gone_are_forgotten() -> None:
     assert made.levels.keys() == {"node-b"}
 
 
-def test_pods_of_which_a_resource_is_unknown_count_for_the_other_one() -> None:
+def test_pods_with_one_unknown_resource_count_for_the_other() -> None:
     made = Estimate()
     absorb(made, 60, pods(60, {"web-0": (1.0, None), "web-1": (3.0, 300.0)}))
 

@@ -34,7 +34,7 @@ def stored(key: WorkloadKey, api_version: str, at: float = NOW) -> StoredUse:
 
 
 class Yard:
-    """Two annotated nodes and one without, two workloads, and what looks after them."""
+    """Two annotated nodes, one without annotations, two workloads, and their garbage collector."""
 
     def __init__(self) -> None:
         self.api, self.workloads = PatchApi(), Workloads()
@@ -48,17 +48,17 @@ class Yard:
         self.workloads.restore({WEB: stored(WEB, "apps/v1"), OLD: stored(OLD, "batch/v1", NOW - 2 * WEEK)})
 
     def show(self, name: str, text: str) -> None:
-        """Have the watch show an annotated node."""
+        """Add or replace an annotated node, as the watch does."""
         self.nodes = [node for node in self.nodes if node.name != name]
         node = builders.node(name, uid=f"uid-{name}", labels={"name": name}, annotations={NODE_LEVEL: text})
         self.nodes.append(node)
 
     def measure(self, wanted: WaterLevelSpec | None, name: str = "pool") -> None:
-        """Store a WaterLevel; None for one that can't be read."""
+        """Store a WaterLevel. None is a spec that can't be read."""
         self.stored.append(WaterLevel(ObjectMeta(name=name, uid=name), wanted))
 
     async def look(self, *groups: MeasuredGroup) -> list[str]:
-        """Look once; gives the objects that a patch was sent for."""
+        """Collect once, and return the patched objects."""
         known = len(self.api.patches)
         await self.leftovers.remove(self.stored, groups, NOW)
         return sorted(patch.body["metadata"]["name"] for patch in self.api.patches[known:])
@@ -69,7 +69,7 @@ def yard() -> Yard:
     return Yard()
 
 
-async def test_everything_goes_when_there_is_no_waterlevel(yard: Yard) -> None:
+async def test_all_annotations_are_removed_without_a_water_level(yard: Yard) -> None:
     assert await yard.look() == ["node-a", "node-b", "old", "web"]
     assert {patch.path for patch in yard.api.patches} == {
         "/api/v1/nodes/node-a",
@@ -82,27 +82,27 @@ async def test_everything_goes_when_there_is_no_waterlevel(yard: Yard) -> None:
     assert await yard.look() == []
 
 
-async def test_nodes_that_are_selected_keep_theirs_and_workloads_are_kept_for_a_week(yard: Yard) -> None:
+async def test_selected_nodes_keep_their_annotations_and_workloads_stay_for_a_week(yard: Yard) -> None:
     yard.measure(spec(matchLabels={"name": "node-a"}))
 
     assert await yard.look() == ["node-b", "old"]
     assert yard.workloads.uses.keys() == {WEB}
 
 
-async def test_a_waterlevel_of_which_only_kopf_has_told_counts(yard: Yard) -> None:
+async def test_a_water_level_that_only_kopf_has_delivered_counts(yard: Yard) -> None:
     body = {"metadata": {"name": "pool", "uid": "pool"}}
 
     assert await yard.look(MeasuredGroup(body, spec())) == ["old"]
 
 
-async def test_nothing_is_removed_from_nodes_while_a_waterlevel_cannot_be_read(yard: Yard) -> None:
+async def test_nodes_keep_their_annotations_while_a_water_level_cannot_be_read(yard: Yard) -> None:
     yard.measure(spec(matchLabels={"name": "node-a"}))
     yard.measure(None, "broken")
 
     assert await yard.look() == ["old"]
 
 
-async def test_what_is_refused_is_tried_again_at_the_next_look(yard: Yard) -> None:
+async def test_a_refused_removal_is_tried_again_at_the_next_check(yard: Yard) -> None:
     yard.api.faults.extend([Forbidden("no", status=403), None, Forbidden("no", status=403), None])
     assert await yard.look() == ["node-a", "node-b", "old", "web"]
     assert len(yard.workloads.uses) == 1
@@ -111,7 +111,7 @@ async def test_what_is_refused_is_tried_again_at_the_next_look(yard: Yard) -> No
     assert yard.workloads.uses == {}
 
 
-async def test_an_object_that_is_gone_is_not_asked_about_again(yard: Yard) -> None:
+async def test_a_removal_from_a_deleted_object_is_not_repeated(yard: Yard) -> None:
     yard.measure(spec())
     yard.api.faults.append(NotFound("gone", status=404))
 
@@ -119,7 +119,7 @@ async def test_an_object_that_is_gone_is_not_asked_about_again(yard: Yard) -> No
     assert await yard.look() == []
 
 
-async def test_the_annotation_of_somebody_else_is_removed_once_and_again_when_it_changes(yard: Yard) -> None:
+async def test_a_foreign_annotation_is_removed_once_and_again_when_it_changes(yard: Yard) -> None:
     await yard.look()
     assert await yard.look() == []
     yard.show("node-b", "3")

@@ -11,7 +11,7 @@ START = 1_800_000_000.0  # a multiple of every step
 
 
 def history(*readings: tuple[float, float], now: float | None = None) -> History[str]:
-    """Read one thing at some instants, given as seconds after the start; then look at another time."""
+    """Return the history of one object, with readings at some seconds after the start, as of `now`."""
     made: History[str] = History(1)
     for at, value in readings:
         made.advance(START + at)
@@ -29,7 +29,7 @@ def stats(made: History[str], window: WindowName, key: str = "a") -> list[float]
     return [float(value) for value in made.stats()[window][:, row, 0]]
 
 
-def test_mean_maximum_and_percentile_are_those_of_promql() -> None:
+def test_mean_maximum_and_percentile_are_computed_as_in_promql() -> None:
     values = np.array([[3, NAN, 1, 2, 4], [5, NAN, NAN, NAN, NAN], [NAN] * 5], np.float32)
     mean, top, p95 = statistics(values)
 
@@ -55,7 +55,7 @@ def test_the_first_reading_of_a_slot_counts() -> None:
 
 
 @pytest.mark.parametrize("window", WINDOW_SECONDS)
-def test_what_is_older_than_a_window_is_not_zero_but_not_there(window: WindowName) -> None:
+def test_values_older_than_a_window_are_missing_and_not_zero(window: WindowName) -> None:
     seconds = WINDOW_SECONDS[window]
     assert stats(history((0, 50), now=seconds - 1), window)[0] == 50
     assert math.isnan(stats(history((0, 50), now=seconds), window)[0])
@@ -69,7 +69,7 @@ def test_nan_is_no_reading() -> None:
     assert dict(made.rows())["a"].latest.tolist() == [START]
 
 
-def test_a_reading_of_the_future_or_of_long_ago_is_not_kept() -> None:
+def test_a_reading_that_is_too_new_or_too_old_is_not_kept() -> None:
     made = history((0, 50))
     made.put([("a", (99,), (START + 7200,)), ("a", (99,), (START - 2 * 86_400,))])
     for _ in made.judge():
@@ -78,7 +78,7 @@ def test_a_reading_of_the_future_or_of_long_ago_is_not_kept() -> None:
     assert stats(made, "1d")[:2] == [50, 50]
 
 
-def test_what_was_not_read_is_told_window_by_window_until_it_is() -> None:
+def test_unread_instants_are_returned_by_window_until_they_are_read() -> None:
     made = history((0, 10), (60, 20), (240, 30))
 
     quarter, *others = made.unread()
@@ -89,7 +89,7 @@ def test_what_was_not_read_is_told_window_by_window_until_it_is() -> None:
     assert [times.step for times in made.unread()] == [300, 900]
 
 
-def test_the_past_fills_in() -> None:
+def test_past_readings_are_added() -> None:
     made = history((0, 10))
     made.put([("a", (30.0,), (START - 300,))])
     for _ in made.judge():
@@ -99,7 +99,7 @@ def test_the_past_fills_in() -> None:
     assert dict(made.rows())["a"].latest.tolist() == [START]
 
 
-def test_a_thing_that_is_forgotten_leaves_nothing_to_the_next_one() -> None:
+def test_a_forgotten_object_leaves_no_values_to_the_next_one() -> None:
     made = history((0, 50))
     for _ in made.retain(lambda key: key != "a"):
         pass
@@ -112,7 +112,7 @@ def test_a_thing_that_is_forgotten_leaves_nothing_to_the_next_one() -> None:
     assert dict(made.rows())["b"].latest.tolist() == [-math.inf]
 
 
-def test_many_things_are_told_apart() -> None:
+def test_many_objects_have_separate_values() -> None:
     made: History[int] = History(1)
     made.advance(START)
     made.put([(key, (float(key),), (START,)) for key in range(1000)])

@@ -1,4 +1,4 @@
-"""The load loop over a source that a test plays, and an API server that takes patches."""
+"""The load loop with a scripted source, and an API server that accepts patches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ DB = WorkloadKey("StatefulSet", builders.NAMESPACE, "db")
 
 
 class Played:
-    """A source that says what it is told to say."""
+    """A source with scripted answers."""
 
     settling = 0.0
 
@@ -60,7 +60,7 @@ class Played:
 
 
 class Bench(LoadLoop):
-    """The loop with the played source in the place of any other, and what surrounds it."""
+    """The loop with the scripted source and its surroundings."""
 
     def __init__(self) -> None:
         self.api, self.clock, self.recorder = PatchApi(), HandClock(), FakeRecorder()
@@ -100,7 +100,7 @@ class Bench(LoadLoop):
         created: str = "2027-01-01T00:00:00Z",
         uid: str = "",
     ) -> MeasuredGroup:
-        """Have the watch show a WaterLevel, which the API server lists, too."""
+        """Deliver a WaterLevel as the watch does. The API server lists it, too."""
         metadata = {
             "name": name,
             "uid": uid or f"uid-{name}",
@@ -115,7 +115,7 @@ class Bench(LoadLoop):
         return self._groups[name]
 
     def serve(self) -> None:
-        """Have the API server list the WaterLevels that there are."""
+        """Let the API server list the existing WaterLevels."""
         self.api.objects[WATERLEVELS.collection()] = [[*self.listed.values()]]
 
     def statuses(self, name: str = "pool") -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ async def bench() -> Bench:
     return Bench()
 
 
-async def test_a_reading_is_told_to_nodes_and_the_status_and_not_again_until_it_moves(bench: Bench) -> None:
+async def test_a_reading_is_written_to_nodes_and_status_and_again_only_if_it_moved(bench: Bench) -> None:
     bench.see()
     await bench.refresh()
 
@@ -152,17 +152,17 @@ async def test_a_reading_is_told_to_nodes_and_the_status_and_not_again_until_it_
     assert len(bench.api.patches) == known
 
 
-async def test_a_level_is_written_again_before_it_would_be_taken_for_stale(bench: Bench) -> None:
+async def test_a_level_is_written_again_before_it_becomes_stale(bench: Bench) -> None:
     bench.see()
     await bench.refresh()
     known = len(bench.annotated(NODE_LEVEL))
-    for _ in range(3):  # 90 s are half of the limit
+    for _ in range(3):  # 90 s are half of the limit.
         await bench.refresh()
 
     assert bench.annotated(NODE_LEVEL)[known:] == ["node-a", "node-b"]
 
 
-async def test_the_past_is_read_once_after_what_is_known_now_was_told(bench: Bench) -> None:
+async def test_the_past_is_read_once_after_the_first_reading_was_published(bench: Bench) -> None:
     bench.source.before = 80.0
     bench.see()
     await bench.refresh()
@@ -175,7 +175,7 @@ async def test_the_past_is_read_once_after_what_is_known_now_was_told(bench: Ben
     assert len(bench.source.asked) == 3
 
 
-async def test_a_past_that_is_not_to_be_had_is_not_asked_for_at_each_turn(bench: Bench) -> None:
+async def test_an_unavailable_past_is_not_requested_at_each_refresh(bench: Bench) -> None:
     bench.source.past_failure = SourceError(Trouble.REFUSED, "too many samples")
     bench.see()
     await bench.refresh()
@@ -187,7 +187,7 @@ async def test_a_past_that_is_not_to_be_had_is_not_asked_for_at_each_turn(bench:
     assert len(bench.source.asked) == 2
 
 
-async def test_a_source_that_fails_makes_levels_old_and_then_stale_and_never_zero(bench: Bench) -> None:
+async def test_levels_of_a_failing_source_become_stale_and_never_zero(bench: Bench) -> None:
     bench.see()
     await bench.refresh()
     levels = dict(bench._groups["pool"].estimate.levels)
@@ -250,7 +250,7 @@ async def test_a_node_belongs_to_the_oldest_waterlevel_that_selects_it(bench: Be
     assert members(groups["all"], groups.values(), nodes).keys() == {"node-a", "node-b"}
 
 
-async def test_an_edit_keeps_what_is_known_unless_the_source_is_another(bench: Bench) -> None:
+async def test_an_edit_keeps_the_measurements_unless_the_source_changes(bench: Bench) -> None:
     bench.see()
     await bench.refresh()
     estimate = bench._groups["pool"].estimate
@@ -280,7 +280,7 @@ async def test_a_status_that_was_refused_is_written_at_the_next_refresh(bench: B
 async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(bench: Bench) -> None:
     running = asyncio.create_task(bench.run())
     group = bench.see()
-    while not bench.annotated(NODE_LEVEL):  # noqa: ASYNC110 -- ends with the test's time-out
+    while not bench.annotated(NODE_LEVEL):  # noqa: ASYNC110 -- ends with the test's time-out.
         await asyncio.sleep(0.01)
     assert group.task is not None
     bench.forget("pool", "uid-pool")
@@ -291,11 +291,11 @@ async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(benc
         await running
 
 
-async def test_a_waterlevel_that_is_told_of_after_the_end_is_read_no_more(bench: Bench) -> None:
-    """Kopf ends after the loop, and a coroutine that nobody awaits would be told of in the log."""
+async def test_a_water_level_that_is_delivered_after_the_end_is_not_read(bench: Bench) -> None:
+    """Kopf ends after the loop, and a coroutine that is never awaited would be logged."""
     running = asyncio.create_task(bench.run())
     group = bench.see()
-    while group.task is None:  # noqa: ASYNC110 -- ends with the test's time-out
+    while group.task is None:  # noqa: ASYNC110 -- ends with the test's time-out.
         await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -303,12 +303,12 @@ async def test_a_waterlevel_that_is_told_of_after_the_end_is_read_no_more(bench:
     assert bench.see("late").task is None
 
 
-async def test_what_was_written_down_is_told_before_anything_is_read(bench: Bench) -> None:
+async def test_stored_use_is_published_before_the_first_reading(bench: Bench) -> None:
     text = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
     meta = {"name": "db", "namespace": DB.namespace, "uid": "uid-db", "annotations": {POD_USAGE: text}}
     bench.api.objects["/apis/apps/v1/statefulsets"] = [[{"metadata": meta}]]
     running = asyncio.create_task(bench.run())
-    while not bench.told:  # noqa: ASYNC110 -- ends with the test's time-out
+    while not bench.told:  # noqa: ASYNC110 -- ends with the test's time-out.
         await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -318,15 +318,15 @@ async def test_what_was_written_down_is_told_before_anything_is_read(bench: Benc
     assert bench.told[0].pods == {}
 
 
-async def test_what_a_waterlevel_leaves_behind_is_removed_soon_after_its_end(
+async def test_annotations_of_a_deleted_water_level_are_removed_soon(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its annotations stayed until the next look, however soon its end was known."""
+    """The annotations once stayed until the next periodic check."""
     monkeypatch.setattr("tidelock.load.loop.LOOK_SECONDS", 3600.0)
     monkeypatch.setattr("tidelock.load.loop._SOON", 0.0)
     running = asyncio.create_task(bench.run())
     bench.see()
-    while len(bench.annotated(NODE_LEVEL)) < 2:  # noqa: ASYNC110 -- ends with the test's time-out
+    while len(bench.annotated(NODE_LEVEL)) < 2:  # noqa: ASYNC110 -- ends with the test's time-out.
         await asyncio.sleep(0.01)
     text = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
     for name in ("node-a", "node-b"):
@@ -335,7 +335,7 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_soon_after_its_end(
     bench.listed.clear()
     bench.serve()
     bench.forget("pool", "uid-pool")
-    while len(bench.api.patches) < known + 2:  # noqa: ASYNC110 -- ends with the test's time-out
+    while len(bench.api.patches) < known + 2:  # noqa: ASYNC110 -- ends with the test's time-out.
         await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -345,7 +345,9 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_soon_after_its_end(
     assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b"]
 
 
-async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_known(bench: Bench) -> None:
+async def test_annotations_of_a_deleted_water_level_are_removed_once_all_nodes_are_known(
+    bench: Bench,
+) -> None:
     pod = builders.pod("db-0", node_name="node-a", controller="apps/v1/StatefulSet/db", uid="uid-db-0")
     bench.cache.upsert(pod)
     bench.source.pods = {"db-0": (1.0, 1e8)}
@@ -375,15 +377,17 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_kno
 
 @pytest.fixture
 async def measured(bench: Bench) -> Bench:
-    """The loop with one WaterLevel that has been read."""
+    """Return the loop with one WaterLevel that has been read."""
     bench.see()
     await bench.refresh()
     return bench
 
 
-async def test_what_is_told_late_of_an_earlier_namesake_does_not_end_a_waterlevel(bench: Bench) -> None:
-    """Kopf handles objects side by side. The end of one that was deleted and made again at once was handled
-    after the beginning of the second, which was then measured no more until it was edited.
+async def test_a_late_deletion_of_an_earlier_object_does_not_end_a_water_level(bench: Bench) -> None:
+    """Kopf handles objects concurrently.
+
+    The deletion of an object that was recreated at once was handled after the creation of the second one.
+    The second one was then not measured until it was edited.
     """
     earlier = {"metadata": {"name": "pool", "uid": "uid-earlier", "resourceVersion": "0"}}
     group = bench.see()
@@ -392,8 +396,8 @@ async def test_what_is_told_late_of_an_earlier_namesake_does_not_end_a_waterleve
     assert bench._groups == {"pool": group}
 
 
-async def test_a_waterlevel_of_whose_deletion_nobody_told_is_forgotten(measured: Bench) -> None:
-    """Kopf tells nothing of what is deleted while it has no watch: such a WaterLevel was read for ever."""
+async def test_a_water_level_without_a_deletion_event_is_forgotten(measured: Bench) -> None:
+    """Kopf does not report deletions while it has no watch. Such a WaterLevel was once read forever."""
     measured.see("other")
     del measured.listed["pool"]
     measured.serve()
@@ -402,15 +406,15 @@ async def test_a_waterlevel_of_whose_deletion_nobody_told_is_forgotten(measured:
     assert measured._groups.keys() == {"other"}
 
 
-async def test_all_waterlevels_go_with_their_kind(measured: Bench) -> None:
+async def test_all_water_levels_are_forgotten_if_their_crd_is_removed(measured: Bench) -> None:
     del measured.api.objects[WATERLEVELS.collection()]
     await measured._tidy()
 
     assert measured._groups == {}
 
 
-async def test_a_waterlevel_that_can_not_be_listed_is_not_forgotten(measured: Bench) -> None:
-    """Nor are its annotations removed: the right to list may be missing for a while."""
+async def test_water_levels_are_not_forgotten_if_they_cannot_be_listed(measured: Bench) -> None:
+    """Their annotations stay, too, as the right to list may be missing for a while."""
     known = len(measured.api.patches)
     measured.api.faults.append(Forbidden("no", status=403))
     await measured._tidy()
@@ -419,7 +423,7 @@ async def test_a_waterlevel_that_can_not_be_listed_is_not_forgotten(measured: Be
     assert len(measured.api.patches) == known
 
 
-async def test_metrics_tell_that_pods_are_placed_by_requests(bench: Bench) -> None:
+async def test_a_metric_shows_that_pods_are_placed_by_requests(bench: Bench) -> None:
     def told() -> float | None:
         return bench.registry.get_sample_value("tidelock_water_level_by_requests", {"waterlevel": "pool"})
 
@@ -435,7 +439,7 @@ async def test_metrics_tell_that_pods_are_placed_by_requests(bench: Bench) -> No
     assert told() == 0
 
 
-async def test_metrics_tell_of_a_group_until_it_is_forgotten(bench: Bench) -> None:
+async def test_metrics_show_a_water_level_until_it_is_forgotten(bench: Bench) -> None:
     bench.see()
     await bench.refresh()
     labels = {"waterlevel": "pool", "resource": "memory", "statistic": "mean"}
@@ -446,10 +450,10 @@ async def test_metrics_tell_of_a_group_until_it_is_forgotten(bench: Bench) -> No
     assert bench.registry.get_sample_value("tidelock_water_level_percent", labels) is None
 
 
-async def test_a_water_level_for_which_measuring_fails_says_so(
+async def test_the_status_of_a_water_level_shows_a_failure_of_measuring(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had an event alone."""
+    """Such a failure was once reported only by an event."""
     group = bench.see()
 
     async def fails(_now: float) -> UseReading:

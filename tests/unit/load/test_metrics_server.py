@@ -1,4 +1,4 @@
-"""Measurements of the resource metrics API as its servers write them."""
+"""Measurements of the resource metrics API, as its servers write them."""
 
 from builders import NOW, Json, encode
 from tidelock.load.metrics_server import NODE_METRICS, POD_METRICS, MetricsServerSource
@@ -8,7 +8,7 @@ AT = format_instant(NOW)
 
 
 class Api:
-    """Answers with these lists."""
+    """An API server that answers with these lists."""
 
     def __init__(self, nodes: list[Json] | None, pods: list[Json] | None) -> None:
         self._answers = {NODE_METRICS.collection(): nodes, POD_METRICS.collection(): pods}
@@ -17,8 +17,8 @@ class Api:
         return encode({"items": self._answers[path]})
 
 
-async def test_null_is_empty() -> None:
-    """Go writes null for an empty list or map; one such item made the whole reading fail."""
+async def test_null_is_read_as_empty() -> None:
+    """Go writes null for an empty list or map. One such item once made the whole reading fail."""
     nodes: list[Json] = [
         {"metadata": {"name": "a"}, "timestamp": AT, "usage": None},
         {"metadata": {"name": "b"}, "timestamp": AT, "usage": {"cpu": "1"}},

@@ -32,7 +32,7 @@ async def serving(
     forms: list[Any] | None = None,
     answering: Handler | None = None,
 ) -> AsyncIterator[Callable[..., PrometheusSource]]:
-    """Answer queries by their text, and what has no answer with an empty one; or all as `answering` does."""
+    """Serve answers by the text of the query, or by `answering`. The answer to other queries is empty."""
 
     async def query(request: web.Request) -> web.Response:
         form = await request.post()
@@ -92,8 +92,8 @@ async def test_a_series_is_of_the_node_that_its_labels_name(
     assert reading.problems == []
 
 
-async def test_where_kube_state_metrics_runs_is_not_where_its_series_are_from() -> None:
-    """kube_node_info of all nodes comes from one instance, which must not be taken for the last of them."""
+async def test_the_instance_of_kube_state_metrics_is_not_the_node_of_its_series() -> None:
+    """One instance exports kube_node_info of all nodes, so the instance does not name the node."""
     names = [
         ({"instance": "10.0.0.9:8080", "node": name, "internal_ip": ip}, [NOW, "1"])
         for name, ip in (("node-a", "10.0.0.5"), ("node-b", "10.0.0.6"))
@@ -103,7 +103,7 @@ async def test_where_kube_state_metrics_runs_is_not_where_its_series_are_from() 
     assert reading.nodes == {}
 
 
-async def test_a_label_of_the_users_choice_counts_alone() -> None:
+async def test_only_the_configured_label_counts() -> None:
     series: Series = [
         ({"machine": "node-a", "node": "node-b"}, [NOW, "0.5"]),
         ({"node": "node-b"}, [NOW, "0.7"]),
@@ -114,7 +114,7 @@ async def test_a_label_of_the_users_choice_counts_alone() -> None:
     assert reading.problems == ["nodeCPU: a series is of no node of the cluster: {'node': 'node-b'}"]
 
 
-async def test_a_node_whose_exporter_has_gone_is_missing_though_its_rate_lives_on() -> None:
+async def test_a_node_without_its_exporter_is_missing_although_its_rate_continues() -> None:
     answers = {
         "cpu": answer([({"node": name}, [NOW, "0.5"]) for name in NODES]),
         "time": answer([({"node": "node-a"}, [NOW, f"{NOW - 30}"]), ({"node": "node-b"}, [NOW, "NaN"])]),
@@ -125,7 +125,7 @@ async def test_a_node_whose_exporter_has_gone_is_missing_though_its_rate_lives_o
     assert reading.nodes == {"node-a": Use(NOW - 30, 50.0)}
 
 
-async def test_cpu_and_memory_are_joined_and_as_old_as_the_older() -> None:
+async def test_cpu_and_memory_are_joined_with_the_time_of_the_older_value() -> None:
     answers = {
         "cpu": answer([({"node": "node-a"}, [NOW - 60, "0.5"])]),
         "memory": answer([({"node": "node-a"}, [NOW, "0.25"])]),
@@ -136,7 +136,7 @@ async def test_cpu_and_memory_are_joined_and_as_old_as_the_older() -> None:
     assert reading.nodes == {"node-a": Use(NOW - 60, 50.0, 25.0)}
 
 
-async def test_one_query_that_fails_does_not_spoil_the_others() -> None:
+async def test_a_failed_query_does_not_affect_the_others() -> None:
     failed = {"status": "error", "errorType": "bad_data", "error": "parse error"}
     async with serving({"cpu": answer([({"node": "node-a"}, [NOW, "0.5"])]), "memory": failed}) as source:
         reading = await source().read(NOW)
@@ -145,7 +145,7 @@ async def test_one_query_that_fails_does_not_spoil_the_others() -> None:
     assert reading.problems == ["nodeMemory: bad_data: parse error"]
 
 
-async def test_a_query_that_gives_no_vector_is_refused() -> None:
+async def test_a_query_without_an_instant_vector_is_an_error() -> None:
     scalar = {"status": "success", "data": {"resultType": "scalar", "result": []}}
     async with serving({"cpu": scalar, "memory": scalar}) as source:
         with pytest.raises(SourceError, match="a query gives a scalar, expected an instant vector") as caught:
@@ -154,7 +154,7 @@ async def test_a_query_that_gives_no_vector_is_refused() -> None:
     assert caught.value.trouble is Trouble.REFUSED
 
 
-async def test_series_without_labels_or_with_another_form_make_it_malformed() -> None:
+async def test_series_of_an_invalid_form_make_the_answer_malformed() -> None:
     broken = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": "?"}]}}
     async with serving({"cpu": broken}) as source:
         with pytest.raises(SourceError) as caught:
@@ -166,8 +166,8 @@ async def test_series_without_labels_or_with_another_form_make_it_malformed() ->
 @pytest.mark.parametrize(
     "echo", ["no such user: {}", '{{"status": "error", "errorType": "auth", "error": "{}"}}']
 )
-async def test_credentials_that_a_refusal_repeats_are_not_told(echo: str) -> None:
-    """What a source says goes into logs, events and status."""
+async def test_credentials_in_an_error_message_are_masked(echo: str) -> None:
+    """The message of a source is written to logs, events and status."""
 
     async def refuse(request: web.Request) -> web.Response:
         return web.Response(status=401, text=echo.format(request.headers["Authorization"]))
@@ -183,7 +183,7 @@ async def test_credentials_that_a_refusal_repeats_are_not_told(echo: str) -> Non
     assert "YW5u" not in str(caught.value)
 
 
-async def test_credentials_are_sent_and_a_cycle_asks_a_handful_of_queries() -> None:
+async def test_a_reading_sends_credentials_with_each_of_five_queries() -> None:
     async def access() -> Access:
         return Access({"Authorization": "Bearer abc"})
 
@@ -222,7 +222,7 @@ async def test_the_past_is_read_in_ranges() -> None:
     assert spans == {(f"{start}", f"{start + 180}", "60")}
 
 
-async def test_a_long_past_is_read_in_parts() -> None:
+async def test_a_long_past_is_read_in_several_ranges() -> None:
     forms: list[Any] = []
     async with serving({}, forms=forms) as source:
         past = [each async for each in source().past(range(0, 900 * 30, 900))]

@@ -31,7 +31,7 @@ def serving(**pages: list[Any]) -> PatchApi:
     return api
 
 
-async def test_what_was_written_down_is_read_page_by_page_without_a_kind_that_is_not_installed() -> None:
+async def test_stored_use_is_read_by_page_without_kinds_that_are_not_installed() -> None:
     api = serving(deployments=[[workload("a"), workload("b", None)], [workload("c")]], jobs=[[workload("a")]])
     assert await stored_uses(api) == {
         WorkloadKey("Deployment", "shop", "a"): stored("Deployment", "a"),
@@ -40,7 +40,7 @@ async def test_what_was_written_down_is_read_page_by_page_without_a_kind_that_is
     }
 
 
-async def test_what_is_unreadable_is_left_out_and_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_use_is_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = await stored_uses(serving(deployments=[[workload("a", "{}"), workload("b")]]))
 
@@ -57,9 +57,7 @@ async def test_a_workload_with_null_annotations_has_none() -> None:
     assert found.keys() == {WorkloadKey("Deployment", "shop", "b")}
 
 
-async def test_a_kind_that_may_not_be_listed_is_left_out_and_told_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_kind_that_may_not_be_listed_is_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     api = serving(deployments=[[workload("a")]], statefulsets=[[workload("b")]])
     api.faults.append(Forbidden("no", status=403))
     with caplog.at_level(logging.WARNING):

@@ -33,7 +33,7 @@ def conditions(
     return {each.type: (each.status, each.reason) for each in aspects(found, failure, problems)}
 
 
-def test_the_level_of_a_group_is_that_of_its_fresh_nodes() -> None:
+def test_the_level_of_a_group_covers_only_its_fresh_nodes() -> None:
     found = survey(level(20), level(40), level(60), level(0, NOW - 181), level(0, NOW + 181), None)
 
     assert list(found.qualities.values()) == [
@@ -50,14 +50,16 @@ def test_the_level_of_a_group_is_that_of_its_fresh_nodes() -> None:
 
 
 @pytest.mark.parametrize(("weight", "expected"), [(0, 35.0), (0.2, 29.167), (1, 17.5), (2, 11.667)])
-def test_a_dynamic_target_is_drawn_from_the_mean_and_the_lowest(weight: float, expected: float) -> None:
+def test_a_dynamic_target_is_computed_from_the_mean_and_the_lowest_node(
+    weight: float, expected: float
+) -> None:
     levels = [level(percent) for percent in (0, 4, 24, 49, 98)]
     found = survey(*levels, target={"mode": "Dynamic", "minWeight": weight})
 
     assert found.spreads["cpu"].target == pytest.approx(expected, abs=0.001)
 
 
-def test_a_static_target_is_what_it_is() -> None:
+def test_a_static_target_is_not_changed() -> None:
     assert survey(level(20), target={"mode": "Static", "percent": 0}).spreads["cpu"].target == 0
 
 
@@ -68,13 +70,13 @@ def test_the_shortest_window_counts() -> None:
     assert found.spreads["cpu"].mean == 20
 
 
-def test_a_refused_value_makes_a_node_invalid_unless_it_is_fresh_in_spite_of_it() -> None:
+def test_a_refused_value_makes_a_node_invalid_unless_it_is_still_fresh() -> None:
     found = survey(level(20), level(20, NOW - 200), None, invalid=("node-0", "node-1", "node-2"))
 
     assert list(found.qualities.values()) == [Quality.FRESH, Quality.INVALID, Quality.INVALID]
 
 
-def test_conditions_tell_how_a_group_is_measured() -> None:
+def test_conditions_show_how_a_group_is_measured() -> None:
     stale = level(20, NOW - 200)
     assert conditions(survey(level(20), level(30))) == {
         "Ready": ("True", "Measured"),
@@ -95,7 +97,7 @@ def test_conditions_tell_how_a_group_is_measured() -> None:
     assert conditions(survey()) == {"Ready": ("False", "NoNodes"), "MetricsStale": ("False", "Fresh")}
 
 
-def test_a_message_says_the_numbers_and_what_is_wrong() -> None:
+def test_a_message_has_the_numbers_and_the_problems() -> None:
     found = survey(level(20, NOW - 200), None, invalid=("node-1",))
     ready, stale = aspects(found, FAILURE, ["podCPU: a store did not answer"])
 
@@ -109,7 +111,7 @@ def rendered(stored: dict[str, Any], found: LevelSurvey, now: float = NOW) -> di
     return render_level(stored, 3, found, aspects(found, None, ()), now)
 
 
-def test_a_status_says_it_all_and_is_what_the_crd_describes() -> None:
+def test_a_status_has_all_fields_and_is_valid_by_the_crd() -> None:
     status = rendered({}, survey(level(20.4), level(41, NOW - 30), None))
 
     assert status["cpu"] == {"mean": 31, "min": 20, "max": 41, "standardDeviation": 10, "target": 29}
@@ -119,7 +121,7 @@ def test_a_status_says_it_all_and_is_what_the_crd_describes() -> None:
     assert WaterLevelStatus.model_validate(status).nodes_invalid == 0
 
 
-def test_a_status_stays_as_it_is_until_a_number_moves_by_a_point() -> None:
+def test_a_status_is_unchanged_until_a_number_moves_by_a_point() -> None:
     first = rendered({}, survey(level(20.4)))
 
     assert rendered(first, survey(level(20.9, NOW + 60)), NOW + 60) == first
@@ -129,13 +131,13 @@ def test_a_status_stays_as_it_is_until_a_number_moves_by_a_point() -> None:
     assert moved["conditions"] == first["conditions"]
 
 
-def test_numbers_of_a_group_without_a_fresh_node_are_taken_back() -> None:
+def test_numbers_of_a_group_without_a_fresh_node_are_removed() -> None:
     first = rendered({}, survey(level(20)))
 
     assert "cpu" not in rendered(first, survey(level(20, NOW - 200)))
 
 
-def test_a_condition_holds_since_it_was_first_stored() -> None:
+def test_a_changed_condition_gets_a_new_transition_time() -> None:
     found = survey(level(20))
     first = dated(aspects(found, None, ()), {}, 1, NOW)
     later = dated(aspects(survey(None), None, ()), {"conditions": first}, 2, NOW + 60)

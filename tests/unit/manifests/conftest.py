@@ -7,5 +7,5 @@ from devcluster.tools import find_program
 
 @pytest.fixture(scope="session")
 def promtool() -> Path:
-    """The program, which is built before the first test."""
+    """Return the program, which is built before the first test."""
     return find_program("promtool")

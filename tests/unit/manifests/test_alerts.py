@@ -1,4 +1,4 @@
-"""Alerts fire when they should and say what to do: promtool plays alerts.yaml against the rules."""
+"""Alerts fire when they should and lead to a runbook. promtool tests the rules with alerts.yaml."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ ALERTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
-    """The rules as Prometheus reads them, out of the object that its operator reads."""
+    """Return the rules as Prometheus reads them, from the object for the Prometheus operator."""
     written = tmp_path / RULES.name
     written.write_text(yaml.safe_dump(SPEC))
     return written
@@ -33,12 +33,12 @@ def test_every_alert_fires_and_is_silent_as_it_should(promtool: Path, rules: Pat
     run_promtool(promtool, "test", "rules", played)
 
 
-def test_the_rules_are_what_prometheus_takes(promtool: Path, rules: Path) -> None:
+def test_the_rules_are_valid_for_prometheus(promtool: Path, rules: Path) -> None:
     run_promtool(promtool, "check", "rules", "--lint=all", "--lint-fatal", rules)
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_every_alert_is_played_both_ways(alert: str) -> None:
+def test_every_alert_is_tested_firing_and_silent(alert: str) -> None:
     looks = [look for play in yaml.safe_load(PLAYS.read_text())["tests"] for look in play["alert_rule_test"]]
     assert {bool(look.get("exp_alerts")) for look in looks if look["alertname"] == alert} == {True, False}
 

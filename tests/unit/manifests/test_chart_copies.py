@@ -1,4 +1,4 @@
-"""How a manifest becomes a template of the chart."""
+"""The templates of the chart, which are generated from manifests."""
 
 import pytest
 
@@ -29,7 +29,7 @@ spec: {externalName: {{ .Release.Namespace }}.example.org}
 
 
 def body(source: Source, text: str) -> str:
-    """Make a template, and leave out who wrote it."""
+    """Return a template without its first line."""
     header, _, rest = template(source, "a.yaml", text).partition("\n")
     assert "not to be edited by hand" in header
     return rest
@@ -39,7 +39,7 @@ def test_comments_and_layout_stay() -> None:
     assert body(Source("folder"), SERVICE) == COPY
 
 
-def test_what_is_of_the_cluster_has_no_namespace() -> None:
+def test_cluster_scoped_objects_have_no_namespace() -> None:
     assert "\n  namespace:" not in body(Source("folder"), "kind: ClusterRole\nmetadata:\n  name: a\n")
 
 
@@ -52,19 +52,19 @@ def test_conditions_of_folder_and_file_both_count() -> None:
     assert body(source, SERVICE) == f"{{{{- if and .Values.a .Values.b }}}}\n{COPY}{{{{- end }}}}\n"
 
 
-def test_braces_of_others_are_no_template() -> None:
+def test_braces_of_other_templates_are_escaped() -> None:
     text = "kind: Service\nmetadata:\n  name: a\nspec: {externalName: '{{ $labels.a }}'}\n"
     assert "'{{ `{{` }} $labels.a }}'" in body(Source("folder"), text)
 
 
-def test_a_value_replaces_a_text_that_must_be_there() -> None:
+def test_a_value_replaces_a_text_that_must_exist() -> None:
     source = Source("folder", edits={"a.yaml": [("    a: b\n", "    a: {{ .Values.a }}\n")]})
     assert "    a: {{ .Values.a }}\n" in body(source, SERVICE)
     with pytest.raises(ValueError, match=r"folder/a\.yaml: expected '    a: b\\n'"):
         template(source, "a.yaml", SERVICE.replace("a: b", "a: c"))
 
 
-def test_a_manifest_of_another_layout_is_refused() -> None:
+def test_a_manifest_with_another_layout_is_refused() -> None:
     with pytest.raises(ValueError, match="begin with its name"):
         template(Source("folder"), "a.yaml", "kind: Service\nmetadata: {name: a}\n")
 

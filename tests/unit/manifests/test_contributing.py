@@ -1,4 +1,4 @@
-"""What contributors are given works: targets, hooks, the container, templates, the map of tests."""
+"""The tools for contributors: targets, hooks, the container, templates, and the map of tests."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_all_checks_run_and_all_that_failed_are_named(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "FAILED: hack/verify-a hack/verify-c"
 
 
-def test_hooks_are_local_and_run_what_there_is() -> None:
+def test_hooks_are_local_and_run_existing_programs() -> None:
     repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert [each["repo"] for each in repositories] == ["local"]
     for hook in repositories[0]["hooks"]:
@@ -53,7 +53,7 @@ def test_hooks_are_local_and_run_what_there_is() -> None:
         assert program.startswith(".venv/bin/") or (ROOT / program).is_file(), program
 
 
-def test_the_development_container_is_made_from_files_that_are_there() -> None:
+def test_the_development_container_is_built_from_existing_files() -> None:
     folder = ROOT / ".devcontainer"
     container = json.loads((folder / "devcontainer.json").read_text())
     dockerfile = (folder / container["build"]["dockerfile"]).read_text()

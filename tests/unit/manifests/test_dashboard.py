@@ -1,4 +1,4 @@
-"""The dashboard is one that Grafana takes from anybody, and its queries are ones that Prometheus takes."""
+"""The dashboard can be imported into any Grafana, and its queries are valid for Prometheus."""
 
 import json
 import re
@@ -18,25 +18,25 @@ DASHBOARD: dict[str, Any] = json.loads(
 ROWS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 COLUMNS = 24
-# The variable that the dashboard asks its user for, and those that are Grafana's own.
+# The variable that the user chooses, and a built-in variable of Grafana.
 VARIABLES = {"datasource", "__rate_interval"}
 
 each_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 
 
 def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
-    """Give what a panel covers of the grid."""
+    """Return the cells of the grid that a panel covers."""
     place = panel["gridPos"]
     return {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
 
 
-def test_it_is_known_by_a_name_and_by_no_number() -> None:
+def test_the_dashboard_has_a_uid_and_no_id() -> None:
     assert DASHBOARD["id"] is None
     assert DASHBOARD["uid"] == "tidelock"
     assert DASHBOARD["schemaVersion"] >= 39
 
 
-def test_its_user_chooses_the_prometheus() -> None:
+def test_the_user_chooses_the_prometheus() -> None:
     (variable,) = DASHBOARD["templating"]["list"]
     assert (variable["name"], variable["type"], variable["query"]) == (
         "datasource",
@@ -47,7 +47,7 @@ def test_its_user_chooses_the_prometheus() -> None:
     assert set(re.findall(r"\$\{?(\w+)", text)) == VARIABLES
 
 
-def test_panels_are_told_apart_and_lie_side_by_side() -> None:
+def test_panels_have_distinct_ids_and_do_not_overlap() -> None:
     numbers = Counter(panel["id"] for panel in DASHBOARD["panels"])
     assert set(numbers.values()) == {1}
     for one, other in combinations(DASHBOARD["panels"], 2):
@@ -56,7 +56,7 @@ def test_panels_are_told_apart_and_lie_side_by_side() -> None:
 
 
 @each_panel
-def test_every_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+def test_every_panel_has_a_title_a_description_and_a_unit(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -67,7 +67,7 @@ def test_every_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
 
 
 @each_panel
-def test_every_series_of_a_panel_has_a_name_of_its_own(panel: dict[str, Any]) -> None:
+def test_every_series_of_a_panel_has_a_distinct_name(panel: dict[str, Any]) -> None:
     assert panel["targets"]
     for target in panel["targets"]:
         grouped = re.search(r"sum by \(([^)]+)\)|max by \(([^)]+)\)", target["expr"])
@@ -79,7 +79,7 @@ def test_every_series_of_a_panel_has_a_name_of_its_own(panel: dict[str, Any]) ->
 
 
 @each_panel
-def test_kube_schedulers_metrics_are_not_mixed_in(panel: dict[str, Any]) -> None:
+def test_every_query_selects_only_the_metrics_of_tidelock(panel: dict[str, Any]) -> None:
     assert panel["targets"]
     for target in panel["targets"]:
         selectors = re.findall(r"\b(?:tidelock|scheduler|process)_\w+(?:{[^}]*})?", target["expr"])
@@ -87,7 +87,7 @@ def test_kube_schedulers_metrics_are_not_mixed_in(panel: dict[str, Any]) -> None
         assert all('{job="tidelock"' in selector for selector in selectors), target["expr"]
 
 
-def test_prometheus_takes_every_query(promtool: Path, tmp_path: Path) -> None:
+def test_every_query_is_valid_for_prometheus(promtool: Path, tmp_path: Path) -> None:
     queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
     rules = [
         {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}

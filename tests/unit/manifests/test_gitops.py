@@ -1,4 +1,4 @@
-"""What GitOps tools and Karmada make of a lock in every state, by the very texts that users apply."""
+"""The health of a reservation in every state for GitOps tools and Karmada, by the published manifests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,18 +23,18 @@ from unit.scheduler.machinery import Core
 from unit.scheduler.scheduled import schedule
 
 GITOPS = Path(__file__).resolve().parents[3] / "manifests" / "gitops"
-NEVER_SEEN = {"observedGeneration": -1}  # the default of the CRD
+NEVER_SEEN = {"observedGeneration": -1}  # The default of the CRD.
 
 
 def stored(status: Json | None, generation: int = 1) -> Json:
-    """Give the object that tools read."""
+    """Return the object that tools read."""
     body: Json = {"apiVersion": "tidelock.dev/v1alpha1", "kind": "Reservation"}
     body["metadata"] = {"name": "web-0", "namespace": "shop", "generation": generation}
     return body if status is None else {**body, "status": status}
 
 
 def reservation(state: Callable[[LedgerScene], None]) -> Json:
-    """Give the object of a lock in a state."""
+    """Return the object of a reservation in a state."""
     ledger = LedgerScene()
     state(ledger)
     status = render_reservation(ledger.entry(), NOW)
@@ -42,13 +42,13 @@ def reservation(state: Callable[[LedgerScene], None]) -> Json:
 
 
 def edited() -> Json:
-    """Give a lock whose last edit the operator has not seen."""
+    """Return a reservation with an edit that the operator has not seen."""
     found = reservation(states.active)
     return {**found, "metadata": {**found["metadata"], "generation": 99}}
 
 
 def lua(value: Any, runtime: LuaRuntime) -> Any:
-    """Convert JSON to what a Lua script of the tools is given."""
+    """Convert JSON to the Lua values that scripts of the tools get."""
     if isinstance(value, dict):
         return runtime.table_from({name: lua(each, runtime) for name, each in value.items()})
     if isinstance(value, list):
@@ -62,7 +62,7 @@ def read(name: str) -> Json:
 
 
 def argo(found: Json) -> tuple[str, str]:
-    """Ask Argo CD's health check; gives the status and its message."""
+    """Run Argo CD's health check, and return the status and its message."""
     customizations = yaml.safe_load(read("argocd-cm.yaml")["data"]["resource.customizations"])
     runtime = LuaRuntime()
     runtime.globals().obj = lua(found, runtime)
@@ -71,7 +71,7 @@ def argo(found: Json) -> tuple[str, str]:
 
 
 def flux(found: Json, kind: str = "Reservation") -> str:
-    """Ask Flux's expressions for a kind in Flux's order: failed, then in progress, then current."""
+    """Evaluate Flux's expressions for a kind in Flux's order: failed, then in progress, then current."""
     environment = celpy.Environment()
     checks = read("flux-kustomization.yaml")["spec"]["healthCheckExprs"]
     (expressions,) = (each for each in checks if each["kind"] == kind)
@@ -84,7 +84,7 @@ def flux(found: Json, kind: str = "Reservation") -> str:
 
 
 def karmada(script: str, function: str, *arguments: Any) -> Any:
-    """Call a function of Karmada's interpreter."""
+    """Call a function of Karmada's interpreter, and return its result."""
     runtime = LuaRuntime()
     runtime.execute(read("karmada.yaml")["spec"]["customizations"][script]["luaScript"])
     return runtime.globals()[function](*(lua(each, runtime) for each in arguments))
@@ -107,12 +107,12 @@ CASES = [
     (states.lost, "Degraded", "failed", False),
     (states.rejected, "Degraded", "failed", False),
     (states.invalid, "Degraded", "failed", False),
-    (states.terminating, "Degraded", "unknown", False),  # unless the tools go by its deletionTimestamp first
+    (states.terminating, "Degraded", "unknown", False),  # The tools may check its deletionTimestamp first.
 ]
 
 
 @pytest.mark.parametrize(("state", "argo_status", "flux_verdict", "karmada_healthy"), CASES)
-def test_every_state_reads_as_what_it_is(
+def test_every_state_has_the_right_health_in_each_tool(
     state: Callable[[LedgerScene], None], argo_status: str, flux_verdict: str, karmada_healthy: bool
 ) -> None:
     found = reservation(state)
@@ -123,7 +123,7 @@ def test_every_state_reads_as_what_it_is(
 
 
 @pytest.mark.parametrize("found", [stored(NEVER_SEEN), edited()], ids=["never seen", "edited"])
-def test_what_the_operator_has_not_seen_is_in_progress(found: Json) -> None:
+def test_an_object_that_the_operator_has_not_seen_is_in_progress(found: Json) -> None:
     assert argo(found) == ("Progressing", "not seen by the operator yet")
     assert flux(found) == "inProgress"
     assert karmada("healthInterpretation", "InterpretHealth", found) is False
@@ -139,7 +139,9 @@ def test_argo_shows_the_reason_and_the_message() -> None:
     [("1", 60, "Progressing", "inProgress"), ("2", 60, "Healthy", "current"), ("1", 0, "Degraded", "failed")],
     ids=["waiting", "given", "rejected"],
 )
-def test_a_group_reads_as_its_locks_do(cpu: str, deadline: int, argo_status: str, flux_verdict: str) -> None:
+def test_a_group_has_the_health_of_its_reservations(
+    cpu: str, deadline: int, argo_status: str, flux_verdict: str
+) -> None:
     gang = Gang(Core(node("node-a", cpu=cpu)), 2).come(pendingDeadlineSeconds=deadline)
     gang.give()
     members = gang.core.ledger.groups.get(GroupKey(NAMESPACE, "train", "uid-train"))
@@ -159,7 +161,7 @@ def test_a_group_reads_as_its_locks_do(cpu: str, deadline: int, argo_status: str
     ],
     ids=["planned", "suspended", "refused", "invalid"],
 )
-def test_a_schedule_reads_as_its_windows_do(
+def test_a_schedule_has_the_health_of_its_windows(
     spec: Json, problem: str, argo_status: str, flux_verdict: str
 ) -> None:
     asked = schedule(**spec)
@@ -176,14 +178,14 @@ def test_a_water_level_without_measurements_is_degraded() -> None:
     assert argo(found) == ("Degraded", "NoSource: no source")
 
 
-def test_karmada_shows_a_member_s_status_as_it_is() -> None:
+def test_karmada_shows_the_status_of_a_member_unchanged() -> None:
     found = reservation(states.active)
     seen = karmada("statusReflection", "ReflectStatus", found)
     assert seen["phase"] == "Active"
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_karmada_shows_the_member_that_is_furthest_from_holding(order: tuple[int, int]) -> None:
+def test_karmada_shows_the_member_that_is_furthest_from_active(order: tuple[int, int]) -> None:
     members = [reservation(states.active)["status"], reservation(states.pending)["status"]]
     items = [{"clusterName": f"member-{place}", "status": members[place]} for place in order]
 
@@ -192,7 +194,7 @@ def test_karmada_shows_the_member_that_is_furthest_from_holding(order: tuple[int
     assert shown["status"]["phase"] == "Pending"
 
 
-def test_karmada_waits_for_members_that_have_told_nothing() -> None:
+def test_karmada_waits_for_members_without_a_status() -> None:
     items = [{"clusterName": "a", "status": reservation(states.active)["status"]}, {"clusterName": "b"}]
     shown = karmada("statusAggregation", "AggregateStatus", stored(None), items)
     assert shown["status"] is None

@@ -1,4 +1,4 @@
-"""What kube-state-metrics is asked to tell is what the CRDs have."""
+"""The configuration of kube-state-metrics matches the fields of the CRDs."""
 
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ def schema(kind: str) -> dict[str, Any]:
     return found
 
 
-def test_every_phase_is_told() -> None:
+def test_every_phase_has_a_series() -> None:
     (reservation,) = (each for each in RESOURCES if each["groupVersionKind"]["kind"] == "Reservation")
     (phase,) = (each for each in reservation["metrics"] if each["name"] == "status_phase")
     status = schema("Reservation")["properties"]["status"]["properties"]
     assert phase["each"]["stateSet"]["list"] == status["phase"]["enum"]
 
 
-def test_every_instant_and_every_number_of_a_status_is_told() -> None:
+def test_every_time_and_number_of_a_status_has_a_metric() -> None:
     assert RESOURCES
     for resource in RESOURCES:
         status = schema(resource["groupVersionKind"]["kind"])["properties"]["status"]["properties"]

@@ -1,4 +1,4 @@
-"""The faults that hack/mutate plants."""
+"""The faults that hack/mutate plants in source code."""
 
 import ast
 
@@ -44,7 +44,7 @@ def test_each_fault_is_one_small_change(source: str, mutated: list[str]) -> None
         "if TYPE_CHECKING:\n    a = 1",
     ],
 )
-def test_no_fault_is_planted_where_no_test_should_look(source: str) -> None:
+def test_no_fault_is_planted_in_code_without_tests(source: str) -> None:
     assert mutations(source.encode()) == []
 
 
@@ -58,7 +58,7 @@ def test_every_fault_of_a_module_can_be_compiled() -> None:
         ast.parse(each.apply(source))
 
 
-def test_the_diff_of_a_fault_has_its_lines_alone() -> None:
+def test_the_diff_of_a_fault_has_only_the_changed_lines() -> None:
     source = b"a = 1\nif a < 2:\n    b(a)\n"
     comparison = next(each for each in mutations(source) if each.what == "comparison")
     assert list(changed_lines(source, comparison)) == ["- if a < 2:", "+ if a <= 2:"]

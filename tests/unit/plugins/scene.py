@@ -1,4 +1,4 @@
-"""A small cluster with its locks, and what one plugin makes of a pod there."""
+"""A small cluster with reservations, and the results of one plugin for a pod."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -36,7 +36,7 @@ from tidelock.model.pods import Pod
 
 
 class Scene:
-    """Nodes, what pods use of them, and what locks hold."""
+    """Nodes with their pods and reservations."""
 
     def __init__(self, *nodes: Node) -> None:
         self.columns = Columns()
@@ -53,24 +53,24 @@ class Scene:
         return Handle(self.ledger.plugin_view, self.cache, self.objects, measurements=self.measurements)
 
     def reservation(self, name: str, node_name: str = "node-a", **spec: Any) -> ReservationInfo:
-        """Hold a lock on a node, as if it had just been placed there."""
+        """Place a reservation on a node."""
         self.ledger.upsert(reservation(name, **spec), NOW)
         entry = self.ledger.entries[Key(NAMESPACE, name)]
         self.ledger.placement.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
         return entry
 
     def judge(self, kind: type[Plugin], pod: Pod, *written: object, **args: Any) -> "Judgement":
-        """Have a plugin with these args look at a pod, with these values in its state."""
+        """Run PreFilter of a plugin with these args for a pod, with these values in the cycle state."""
         return self.judging(kind(self.handle, args), pod, *written)
 
     def judging(self, plugin: Plugin, pod: Pod, *written: object) -> "Judgement":
-        """Have a plugin look at a pod that has seen the cluster before."""
+        """Run PreFilter of an existing plugin for a pod."""
         self.columns.vector(pod.requests)
         return Judgement(plugin, pod, Snapshot.of(self.columns), written)
 
 
 class Judgement:
-    """What a plugin says of a pod, by the names of nodes."""
+    """The results of a plugin for a pod, by the names of nodes."""
 
     def __init__(self, plugin: Plugin, pod: Pod, snapshot: Snapshot, written: Iterable[object]) -> None:
         self.plugin = plugin
@@ -86,7 +86,7 @@ class Judgement:
 
     @property
     def mask(self) -> Mask:
-        """What the filter says of each row of the snapshot; it is not asked about a pod that it skips."""
+        """Return the filter's result for each row of the snapshot. A skipped pod fits every row."""
         assert isinstance(self.plugin, Filter)
         if self.status.code is Code.SKIP:
             return np.ones(len(self.snapshot), np.bool_)
@@ -97,28 +97,28 @@ class Judgement:
 
     @property
     def fitting(self) -> set[str]:
-        """Names of the nodes that are not ruled out."""
+        """Return the names of the nodes that fit."""
         return {self.snapshot.nodes[int(row)].name for row in np.flatnonzero(self.mask)}
 
     def copied(self) -> "Judgement":
-        """Copy the state, to try out what would be."""
+        """Return a copy with its own cycle state, for a trial."""
         other = copy(self)
         other.state = self.state.clone()
         return other
 
     def narrowed(self, *names: str) -> "Judgement":
-        """Look at a few nodes only, with what was learnt of all."""
+        """Return a copy for a few nodes only, with the state that PreFilter computed for all nodes."""
         other = self.copied()
         other.snapshot = self.snapshot.take(np.array([self._row(name) for name in names], np.intp))
         return other
 
     @property
     def scores(self) -> dict[str, float]:
-        """Scores of all nodes."""
+        """Return the scores of all nodes."""
         return self.scores_among(*(node.name for node in self.snapshot.nodes))
 
     def scores_among(self, *names: str) -> dict[str, float]:
-        """Scores of these nodes, the others being ruled out; 0 where the plugin has nothing to say."""
+        """Return the scores of these nodes if no others fit. All are 0 if PreScore skips the pod."""
         assert isinstance(self.plugin, Score)
         rows = np.array([self._row(name) for name in names], np.intp)
         if isinstance(self.plugin, PreScore):
@@ -145,7 +145,7 @@ class Judgement:
         return self.plugin.detail(self.state, self.pod, self.snapshot, self._row(name))
 
     def _judged_alone(self) -> range:
-        """Give the nodes of which a plugin must say the same when it is asked about one of them alone."""
+        """Return the rows for which a plugin must give the same result when it judges one node alone."""
         whole = isinstance(self.snapshot.rows, slice)
         return range(len(self.snapshot) if whole and (self.plugin.per_node or self.status.cacheable) else 0)
 

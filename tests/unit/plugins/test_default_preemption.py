@@ -1,4 +1,4 @@
-"""DefaultPreemption: whom it evicts, where, and what it says when it can't."""
+"""DefaultPreemption: its choice of victims and node, and its message if no eviction helps."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ PREEMPTED_CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "
 
 
 def crowd(*nodes: str) -> Scene:
-    """Give nodes of 4 cpu."""
+    """Return nodes of 4 cpu."""
     return Scene(*(node(name, cpu="4") for name in nodes or ("node-a",)))
 
 
 def put(
     scene: Scene, name: str, cpu: str, priority: int = 0, node_name: str = "node-a", **fields: Any
 ) -> Pod:
-    """Have a pod be bound to a node."""
+    """Bind a pod to a node."""
     bound = pod(name, requests={"cpu": cpu}, node_name=node_name, priority=priority, **fields)
     scene.cache.upsert(bound)
     return bound
@@ -46,7 +46,7 @@ def preempt(
     *,
     enough: int = 100,
 ) -> PostFilterResult:
-    """Have the plugin look at a pod that these filters have refused."""
+    """Run PostFilter for a pod that these filters have refused."""
     scene.columns.vector(wanting.requests)
     snapshot, state = Snapshot.of(scene.columns), CycleState()
     filters = tuple(kind(scene.handle, {}) for kind in kinds)
@@ -61,7 +61,7 @@ def preempt(
 
 
 def victims(result: PostFilterResult) -> tuple[str | None, list[str], list[str]]:
-    """Give the node and the names of the pods and locks that have to go."""
+    """Return the node and the names of the pods and reservations that are victims."""
     assert result.victims is not None, result.status
     return (
         result.nominated_node_name,
@@ -84,7 +84,7 @@ def test_victims_are_no_more_than_needed_and_the_least_important() -> None:
     assert victims(preempt(scene, high("3"))) == ("node-a", ["middle", "low"], [])
 
 
-def test_among_equals_the_younger_goes() -> None:
+def test_of_pods_with_equal_priority_the_youngest_is_the_victim() -> None:
     scene = crowd()
     put(scene, "old", "2", status=since(100))
     put(scene, "young", "2", status=since(1))
@@ -96,7 +96,7 @@ def test_among_equals_the_younger_goes() -> None:
     assert victims(preempt(scene, high())) == ("node-a", ["starting"], [])
 
 
-def test_a_pod_that_no_eviction_helps_is_told_why() -> None:
+def test_the_message_says_why_no_eviction_helps() -> None:
     scene = crowd("node-a", "node-b")
     put(scene, "equal", "3", 10, "node-a")
     put(scene, "low", "1", 0, "node-b")
@@ -111,7 +111,7 @@ def test_a_pod_that_no_eviction_helps_is_told_why() -> None:
     assert not result.status.ok
 
 
-def test_where_nobody_is_below_the_pod_there_are_no_victims() -> None:
+def test_a_node_without_pods_of_lower_priority_has_no_victims() -> None:
     scene = crowd("node-a", "node-b")
     put(scene, "equal", "3", 10, "node-a")
     put(scene, "higher", "3", 20, "node-b")
@@ -146,7 +146,7 @@ def test_a_pod_may_evict_to_reach_the_reservation_that_it_requires() -> None:
     assert victims(preempt(scene, wanting)) == ("node-a", ["low"], [])
 
 
-def test_a_policy_of_never_evicts_nobody_and_leaves_the_nomination() -> None:
+def test_with_preemption_policy_never_no_pod_is_evicted_and_the_nomination_stays() -> None:
     scene = crowd()
     put(scene, "low", "4")
     result = preempt(scene, high(preemptionPolicy="Never"))
@@ -156,7 +156,7 @@ def test_a_policy_of_never_evicts_nobody_and_leaves_the_nomination() -> None:
 
 
 @pytest.mark.parametrize("way", ["told", "decided"])
-def test_a_pod_waits_for_the_victims_that_are_going(way: str) -> None:
+def test_a_pod_waits_for_victims_that_are_terminating(way: str) -> None:
     scene = crowd("node-a", "node-b")
     put(scene, "low", "4", deleted=way == "told", status={"conditions": [PREEMPTED_CONDITION]})
     put(scene, "other", "4", 0, "node-b")
@@ -181,7 +181,7 @@ def test_a_pod_waits_for_the_victims_that_are_going(way: str) -> None:
     ],
     ids=["deleted by others", "not deleted", "not below", "condition is false"],
 )
-def test_a_pod_waits_for_nobody_else(fields: dict[str, Any]) -> None:
+def test_a_pod_does_not_wait_for_other_terminating_pods(fields: dict[str, Any]) -> None:
     scene = crowd("node-a", "node-b")
     put(scene, "low", "4", **fields)
     put(scene, "other", "4", 0, "node-b")
@@ -190,14 +190,14 @@ def test_a_pod_waits_for_nobody_else(fields: dict[str, Any]) -> None:
     assert preempt(scene, high()).victims is not None
 
 
-def test_a_pod_does_not_wait_for_a_node_that_is_gone() -> None:
+def test_a_pod_does_not_wait_for_a_removed_node() -> None:
     scene = crowd()
     put(scene, "low", "4")
     scene.cache.nominator.nominate(high(), "node-z")
     assert victims(preempt(scene, high())) == ("node-a", ["low"], [])
 
 
-def test_what_a_budget_protects_is_spared_first() -> None:
+def test_a_pod_that_a_disruption_budget_protects_is_spared_first() -> None:
     scene = crowd()
     put(scene, "protected", "2", 0, labels={"app": "db"})
     put(scene, "other", "2", 5)
@@ -206,7 +206,7 @@ def test_what_a_budget_protects_is_spared_first() -> None:
     assert victims(preempt(scene, high())) == ("node-a", ["other"], [])
 
 
-def test_a_budget_counts_each_eviction() -> None:
+def test_a_disruption_budget_counts_each_eviction() -> None:
     scene = crowd()
     for name in ("db-0", "db-1"):
         put(scene, name, "2", labels={"app": "db"})
@@ -230,7 +230,7 @@ def test_a_budget_counts_each_eviction() -> None:
     ],
     ids=["no selector", "empty selector", "others", "other namespace", "granted already", "allowed"],
 )
-def test_a_budget_that_does_not_stand_in_the_way(limit: Any) -> None:
+def test_a_budget_that_does_not_apply_is_not_violated(limit: Any) -> None:
     scene = crowd()
     put(scene, "low", "4", labels={"app": "db"})
     scene.objects.pod_disruption_budgets.upsert(None, limit)
@@ -241,7 +241,7 @@ def test_a_budget_that_does_not_stand_in_the_way(limit: Any) -> None:
     assert result.victims.violations == 0
 
 
-def test_the_node_is_chosen_by_violations_then_by_who_must_go() -> None:
+def test_the_node_is_chosen_by_budget_violations_then_by_its_victims() -> None:
     """Each node is better than the one before it by the next criterion."""
     scene = Scene(*(node(f"node-{name}", cpu="4") for name in "abcdef"))
     put(scene, "a", "4", -5, "node-a", labels={"app": "db"})
@@ -272,7 +272,7 @@ def test_many_victims_of_negative_priority_are_worse_than_few() -> None:
     assert preempt(scene, high("4")).nominated_node_name == "node-b"
 
 
-def test_equal_nodes_are_chosen_among_by_the_pod_and_not_by_chance() -> None:
+def test_the_choice_among_equal_nodes_depends_on_the_pod_and_is_deterministic() -> None:
     names = [f"node-{index}" for index in range(8)]
 
     def chosen(order: list[str], uid: str) -> str | None:
@@ -288,7 +288,7 @@ def test_equal_nodes_are_chosen_among_by_the_pod_and_not_by_chance() -> None:
 
 
 def test_the_search_ends_with_enough_candidates() -> None:
-    """Of two candidates in a row, one is looked at; a budget's violation makes it look on."""
+    """The search ends after the first candidate, unless that candidate violates a budget."""
     scene = crowd("node-a", "node-b")
     put(scene, "a", "4", 1, "node-a")
     put(scene, "b", "4", 1, "node-b")
@@ -304,7 +304,7 @@ def test_the_search_ends_with_enough_candidates() -> None:
     assert preempt(scene, high("4"), enough=1).nominated_node_name == better
 
 
-def test_locks_below_the_pod_are_broken_after_all_pods_are_spared() -> None:
+def test_reservations_of_lower_priority_are_preempted_before_pods() -> None:
     scene = crowd()
     put(scene, "low", "1", -3)
     scene.reservation("newest", resources={"cpu": "1"}, priority=1, owner="db-0")
@@ -315,8 +315,8 @@ def test_locks_below_the_pod_are_broken_after_all_pods_are_spared() -> None:
     assert victims(preempt(scene, high("4"))) == ("node-a", ["low"], ["dear", "newest"])
 
 
-def test_a_lock_is_broken_on_nodes_without_any_pods_beside_budgets() -> None:
-    """There was no first pod to begin with, and the attempt failed."""
+def test_a_reservation_is_preempted_on_a_node_without_pods_if_budgets_exist() -> None:
+    """The attempt once failed because the node had no pod to compare with the budgets."""
     scene = crowd("node-a", "node-b")
     scene.reservation("low", resources={"cpu": "4"}, priority=1, owner="db-0")
     scene.reservation("high", "node-b", resources={"cpu": "4"}, priority=11, owner="db-1")
@@ -325,7 +325,7 @@ def test_a_lock_is_broken_on_nodes_without_any_pods_beside_budgets() -> None:
     assert victims(preempt(scene, high("2"))) == ("node-a", [], ["low"])
 
 
-def test_a_lock_that_is_not_below_the_pod_is_never_broken() -> None:
+def test_a_reservation_of_equal_or_higher_priority_is_never_preempted() -> None:
     scene = crowd()
     put(scene, "low", "1")
     scene.reservation("equal", resources={"cpu": "1"}, priority=10, owner="db-0")
@@ -337,21 +337,21 @@ def test_a_lock_that_is_not_below_the_pod_is_never_broken() -> None:
     )
 
 
-def test_a_pods_own_lock_is_no_victim() -> None:
+def test_a_reservation_of_the_pod_itself_is_no_victim() -> None:
     scene = crowd()
     scene.reservation("mine", resources={"cpu": "2"}, owner="web-0")
     put(scene, "low", "2")
     assert victims(preempt(scene, high("3"))) == ("node-a", ["low"], [])
 
 
-def test_locks_are_no_victims_where_no_plugin_keeps_their_room() -> None:
+def test_reservations_are_no_victims_if_no_active_plugin_filters_by_them() -> None:
     scene = crowd()
     put(scene, "low", "3")
     scene.reservation("idle", resources={"cpu": "1"}, owner="db-0")
     assert victims(preempt(scene, high("2"), (NodeResourcesFit,))) == ("node-a", ["low"], [])
 
 
-def test_room_that_others_are_nominated_for_is_not_taken_by_equals() -> None:
+def test_capacity_of_a_nominated_pod_is_not_taken_by_pods_of_equal_priority() -> None:
     scene = crowd()
     put(scene, "low", "4")
     scene.cache.nominator.nominate(pod("first", requests={"cpu": "3"}, priority=10), "node-a")
@@ -375,13 +375,13 @@ def test_room_that_others_are_nominated_for_is_not_taken_by_equals() -> None:
         ({"typo": 1}, "unknown args"),
     ],
 )
-def test_args_that_make_no_sense_are_refused(args: dict[str, Any], problem: str) -> None:
+def test_invalid_args_are_refused(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=f"^pluginConfig of DefaultPreemption: .*{problem}"):
         DefaultPreemption(Scene().handle, args)
 
 
-def test_a_pod_that_was_ruled_out_by_no_filter_is_not_helped() -> None:
-    """PreFilter has refused it."""
+def test_a_pod_that_no_filter_refused_gets_no_victims() -> None:
+    """PreFilter has refused the pod."""
     scene = crowd()
     snapshot = Snapshot.of(scene.columns)
     nowhere = FilterResult(np.zeros(1, np.bool_), (), ())

@@ -43,12 +43,12 @@ def test_all_metrics_count_by_cranes_weights() -> None:
     assert score(Scene(crane(HALF | {"cpu_usage_max_avg_1d": 0.0}))) == 62
 
 
-def test_weights_can_be_given() -> None:
+def test_weights_can_be_configured() -> None:
     weights = {"cpu_usage_avg_5m": 1.0}
     assert score(Scene(crane(HALF | {"cpu_usage_avg_5m": 0.2})), priority=weights) == 80
 
 
-def test_a_metric_that_is_missing_scores_nothing_and_keeps_its_weight() -> None:
+def test_a_missing_metric_scores_zero_and_keeps_its_weight() -> None:
     some = {metric: value for metric, value in HALF.items() if metric.startswith("cpu")}
     assert score(Scene(crane(some))) == 25
 
@@ -58,7 +58,7 @@ def test_each_metric_lives_for_its_period_and_five_minutes(age: float, points: f
     assert score(Scene(crane(HALF, at=NOW - age))) == points
 
 
-def test_when_all_are_old_it_has_no_say() -> None:
+def test_stale_metrics_alone_make_the_plugin_skip() -> None:
     scene = Scene(crane(HALF | {"cpu_usage_avg_5m": 0.9}, at=NOW - 11_100))
     judged = scene.judge(DynamicLoad, pod())
     assert judged.status.code is Code.SKIP
@@ -74,7 +74,7 @@ def test_without_cranes_annotations_those_of_tidelock_count() -> None:
     assert score(Scene(both)) == 59
 
 
-def test_what_cannot_be_read_does_not_count() -> None:
+def test_unreadable_annotations_do_not_count() -> None:
     annotations = {"cpu_usage_avg_5m": "NaN,2026-01-01T00:00:00Z", NODE_LEVEL: "rubbish"}
     judged = Scene(node(annotations=annotations)).judge(DynamicLoad, pod())
     assert judged.fitting == {"node-a"}
@@ -84,14 +84,14 @@ def test_what_cannot_be_read_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("ages", "points"), [([30], 50), ([30, 59], 40), ([61] * 4, 50), ([61] * 5, 40), ([1] * 5, 20)]
 )
-def test_a_node_that_has_just_got_pods_is_hot(ages: list[float], points: float) -> None:
+def test_a_node_that_recently_got_pods_is_hot(ages: list[float], points: float) -> None:
     scene = Scene(crane(HALF))
     for number, age in enumerate(ages):
         scene.cache.upsert(pod(f"other-{number}", node_name="node-a", bound_at=NOW - age))
     assert score(scene) == points
 
 
-def test_heat_passes_with_time_alone_and_cannot_make_less_of_a_node_than_nothing() -> None:
+def test_the_hot_value_expires_with_time_and_never_lowers_a_score_below_zero() -> None:
     scene = Scene(crane(HALF))
     for number in range(50):
         scene.cache.assume(pod(f"other-{number}"), "node-a")
@@ -103,7 +103,7 @@ def test_heat_passes_with_time_alone_and_cannot_make_less_of_a_node_than_nothing
     assert scene.judging(plugin, pod(), DecisionTime(NOW + 300)).scores == {"node-a": 50}
 
 
-def test_nodes_above_a_limit_are_ruled_out_by_name() -> None:
+def test_nodes_above_a_limit_are_ruled_out_and_the_metrics_are_named() -> None:
     scene = Scene(
         crane(HALF | {"cpu_usage_avg_5m": 0.65, "cpu_usage_max_avg_1d": 0.99}),
         crane(HALF | {"cpu_usage_avg_5m": 0.66, "mem_usage_max_avg_1h": 0.76}, name="node-b"),
@@ -119,12 +119,12 @@ def test_nodes_above_a_limit_are_ruled_out_by_name() -> None:
     assert judged.narrowed("node-b", "node-a").mask.tolist() == [False, True]
 
 
-def test_a_limit_of_nothing_is_none() -> None:
+def test_a_limit_of_zero_is_no_limit() -> None:
     scene = Scene(crane(HALF | {"cpu_usage_avg_5m": 1.0}))
     assert scene.judge(DynamicLoad, pod(), predicate={"cpu_usage_avg_5m": 0.0}).fitting == {"node-a"}
 
 
-def test_pods_of_daemon_sets_go_where_they_must() -> None:
+def test_pods_of_daemon_sets_are_not_filtered() -> None:
     scene = Scene(crane(HALF | {"cpu_usage_avg_5m": 1.0}))
     agent = pod(controller="apps/v1/DaemonSet/agent")
     assert scene.judge(DynamicLoad, agent).fitting == {"node-a"}
@@ -140,7 +140,7 @@ def test_pods_of_daemon_sets_go_where_they_must() -> None:
         ({"syncPeriodSeconds": {"cpu_usage_avg_5m": 0}}, "Expected `float` > 0"),
     ],
 )
-def test_args_that_cannot_be_meant_are_refused(args: dict[str, Any], problem: str) -> None:
+def test_invalid_args_are_refused(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of DynamicLoad: ") as caught:
         DynamicLoad(Scene().handle, args)
     assert problem in str(caught.value)
@@ -151,13 +151,13 @@ def test_a_level_without_a_window_leaves_that_metric_out() -> None:
     assert score(Scene(node(annotations={NODE_LEVEL: text}))) == 10
 
 
-def test_hopes_for_measurements() -> None:
+def test_updates_of_node_annotations_are_registered() -> None:
     measured_anew = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ANNOTATION)
     registrations = DynamicLoad(Scene().handle, {}).events_to_register()
     assert any(each.event.covers(measured_anew) for each in registrations)
 
 
-def test_what_was_measured_of_pods_changes_nothing() -> None:
+def test_measurements_of_pods_do_not_change_the_score() -> None:
     scene = Scene(crane(HALF))
     plugin = DynamicLoad(scene.handle, {})
     scene.cache.assume(pod("other"), "node-a")

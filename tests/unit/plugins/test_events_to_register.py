@@ -1,4 +1,4 @@
-"""Which events may help the pods that each plugin refused."""
+"""The events that may help pods which a plugin refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +37,7 @@ TAINTED = node(taints=["dedicated=batch:NoSchedule"])
 
 
 def hopes(kind: type[Plugin], refused: Pod, event: ClusterEvent, old: Any, new: Any) -> bool:
-    """Whether the plugin expects anything of an event."""
+    """Return whether an event may help a pod that the plugin refused."""
     plugin = kind(Scene().handle, {})
     assert isinstance(plugin, EnqueueExtensions)
     return any(
@@ -48,7 +48,7 @@ def hopes(kind: type[Plugin], refused: Pod, event: ClusterEvent, old: Any, new: 
 
 
 def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node) -> bool:
-    """Whether the plugin expects anything of a node that comes or changes."""
+    """Return whether an added or changed node may help a pod that the plugin refused."""
     events: Iterator[ClusterEvent] = iter([NODE_ADD]) if old is None else node_changes(old, new)
     return any(hopes(kind, refused, event, old, new) for event in events)
 
@@ -93,7 +93,7 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
         (ReservationPlugin, pod(), node(), node(cordoned=True), False),
     ],
 )
-def test_plugins_hope_for_nodes_that_they_would_not_refuse(
+def test_a_node_event_wakes_a_pod_only_if_the_plugin_would_accept_the_node(
     kind: type[Plugin], refused: Pod, old: Node | None, new: Node, hopeful: bool
 ) -> None:
     assert hopes_of_node(kind, refused, old, new) is hopeful
@@ -118,14 +118,14 @@ LESS_MEMORY = pod("other", node_name="node-a", requests={"cpu": "2", "memory": "
         (NodeUnschedulable, ASSIGNED_POD_DELETE, OTHER, None, False),
     ],
 )
-def test_room_that_comes_free_is_hoped_for_by_those_who_count_room(
+def test_freed_capacity_wakes_only_pods_of_plugins_that_count_capacity(
     kind: type[Plugin], event: ClusterEvent, old: Any, new: Any, hopeful: bool
 ) -> None:
     assert hopes(kind, pod(), event, old, new) is hopeful
 
 
 @pytest.mark.parametrize(("requests", "hopeful"), [({"cpu": "1"}, False), ({"memory": "1Gi"}, True)])
-def test_a_pod_that_asks_for_less_helps_those_who_want_what_it_gives_back(
+def test_a_pod_that_lowers_a_request_wakes_pods_that_request_that_resource(
     requests: dict[str, str], hopeful: bool
 ) -> None:
     (event,) = pod_changes(OTHER, LESS_MEMORY)
@@ -146,13 +146,13 @@ def test_a_pod_that_asks_for_less_helps_those_who_want_what_it_gives_back(
         (ReservationPlugin, pod(annotations={"tidelock.dev/require-reservation": "true"}), True),
     ],
 )
-def test_a_pod_can_help_itself_by_what_the_plugin_looks_at(
+def test_an_update_of_a_refused_pod_wakes_it_if_the_plugin_reads_the_field(
     kind: type[Plugin], new: Pod, hopeful: bool
 ) -> None:
     assert any(hopes(kind, new, event, pod(), new) for event in pod_changes(pod(), new)) is hopeful
 
 
-def test_gates_open_by_the_pods_own_update_alone() -> None:
+def test_scheduling_gates_wait_only_for_an_update_of_the_pod_itself() -> None:
     gated = pod(schedulingGates=[{"name": "hold"}])
     (own,) = pod_changes(gated, pod())
     others = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
@@ -162,14 +162,14 @@ def test_gates_open_by_the_pods_own_update_alone() -> None:
 
 
 @pytest.mark.parametrize(("name", "hopeful"), [("web-0", True), ("web-1", False)])
-def test_an_active_lock_helps_its_owner(name: str, hopeful: bool) -> None:
+def test_an_active_reservation_wakes_only_its_owner(name: str, hopeful: bool) -> None:
     entry = Scene(node()).reservation(owner="web-0", name="lock")
 
     assert hopes(ReservationPlugin, pod(name), RESERVATION_ACTIVE, None, entry) is hopeful
     assert not hopes(ReservationPlugin, pod(name, namespace="other"), RESERVATION_ACTIVE, None, entry)
 
 
-def test_a_pod_that_requires_its_reservation_may_enter_once_one_is_active() -> None:
+def test_a_pod_that_requires_its_reservation_passes_pre_enqueue_once_one_is_active() -> None:
     scene = Scene(node())
     plugin = ReservationPlugin(scene.handle, {})
     wanting = pod(annotations={"tidelock.dev/require-reservation": "true"})

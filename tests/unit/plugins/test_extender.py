@@ -1,4 +1,4 @@
-"""Extender: what was said of nodes, as a filter and a score."""
+"""The answers of extenders as a filter and a score."""
 
 from builders import node, pod
 from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure
@@ -27,7 +27,7 @@ def preemption_may_help(judgement: Judgement, name: str) -> bool:
     return judgement.plugin.preemption_may_help(judgement.state, judgement.pod, judgement.snapshot, row)
 
 
-def test_nodes_pass_that_all_extenders_let_pass() -> None:
+def test_only_nodes_that_all_extenders_accept_fit() -> None:
     assert judged().fitting == {"node-a", "node-d"}
 
 
@@ -35,9 +35,9 @@ def test_a_node_has_the_reason_that_its_extender_gave() -> None:
     assert [judged().reasons(f"node-{letter}") for letter in "bce"] == [("too hot",), ("broken",), ()]
 
 
-def test_evictions_may_help_where_an_extender_gave_a_reason_and_did_not_rule_that_out() -> None:
+def test_evictions_may_help_where_an_extender_refused_without_ruling_them_out() -> None:
     assert [preemption_may_help(judged(), f"node-{letter}") for letter in "bce"] == [True, False, False]
 
 
-def test_priorities_are_scores_and_none_is_zero() -> None:
+def test_priorities_are_scores_and_a_missing_priority_is_zero() -> None:
     assert judged().scores_among("node-a", "node-d") == {"node-a": 30.0, "node-d": 0.0}

@@ -1,4 +1,4 @@
-"""Which events wake the pods that plugins of neighbours, ports and volumes refused."""
+"""The events that wake pods which the plugins for other pods, ports and volumes refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +80,7 @@ def db(**fields: Any) -> Any:
         (VolumeBinding, {}, ASSIGNED_POD_ADD, None, web, False),
     ],
 )
-def test_an_event_wakes_whom_it_may_help(
+def test_an_event_wakes_only_the_pods_that_it_may_help(
     kind: type[Plugin],
     wants: dict[str, Any],
     event: ClusterEvent,

@@ -26,7 +26,7 @@ def test_an_image_counts_by_its_size_and_by_the_share_of_nodes_that_have_it() ->
     assert scene.judge(ImageLocality, using("web:v1")).scores == {"node-a": 23, "node-b": 0}
 
 
-def test_a_name_without_a_tag_means_the_latest() -> None:
+def test_an_image_name_without_a_tag_means_latest() -> None:
     scene = Scene(node("node-a", images={"host:5000/web:latest": 2000 * MIB}))
     assert scene.judge(ImageLocality, using("host:5000/web")).scores == {"node-a": 100}
 
@@ -37,7 +37,7 @@ def test_each_container_widens_the_scale() -> None:
     assert scene.judge(ImageLocality, using("web:v1", "db:v1")).scores == {"node-a": 49}
 
 
-def test_a_pod_whose_images_no_node_has_is_skipped() -> None:
+def test_a_pod_with_images_that_no_node_has_is_skipped() -> None:
     scene = Scene(node("node-a", images={"web:v1": MIB}))
     assert pre_score(scene, using("web:v2")) is SKIP
     assert pre_score(scene, using("web:v2", "web:v1")).ok

@@ -18,7 +18,7 @@ ALL = {"a-1", "a-2", "b-1", "far"}
 
 
 def scene(*others: Pod) -> Scene:
-    """Give two nodes in zone a, one in b and one in none, with these pods."""
+    """Return two nodes in zone a, one in zone b and one without a zone, with these pods."""
     zones = {"a-1": "a", "a-2": "a", "b-1": "b", "far": None}
     there = [
         node(name, labels={HOSTNAME: name} | ({ZONE: zone} if zone else {})) for name, zone in zones.items()
@@ -68,8 +68,8 @@ def test_all_affinity_terms_must_be_met_by_one_pod() -> None:
     assert judge(scene(db(), cache), wanting).fitting == set()
 
 
-def test_a_value_that_no_label_can_have_is_read_as_it_is_written() -> None:
-    """kube-scheduler refuses such a pod, which the API server took once."""
+def test_a_selector_value_that_is_no_valid_label_is_compared_literally() -> None:
+    """kube-scheduler refuses such a pod. Earlier versions of the API server accepted it."""
     odd = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["{{ app }}"]}]}
     assert judge(scene(db()), web(affinity=required("podAffinity", term(labelSelector=odd)))).fitting == set()
     assert (
@@ -77,7 +77,7 @@ def test_a_value_that_no_label_can_have_is_read_as_it_is_written() -> None:
     )
 
 
-def test_the_first_of_its_kind_may_go_wherever_the_label_is() -> None:
+def test_the_first_pod_that_matches_its_own_affinity_fits_on_all_nodes_with_the_label() -> None:
     itself = web(affinity=required("podAffinity", term(app="web")))
 
     assert judge(scene(db()), itself).fitting == {"a-1", "a-2", "b-1"}
@@ -119,7 +119,7 @@ def test_a_pod_that_is_being_deleted_still_counts() -> None:
         ({"namespaceSelector": {"matchLabels": {"team": "y"}}}, ALL),
     ],
 )
-def test_terms_mean_the_pods_of_the_namespaces_that_they_name(
+def test_terms_select_pods_in_the_namespaces_that_they_name(
     fields: dict[str, Any], fitting: set[str]
 ) -> None:
     outgoing = scene(db(namespace="bank"))
@@ -132,7 +132,7 @@ def test_terms_mean_the_pods_of_the_namespaces_that_they_name(
     assert judge(incoming, web(namespace="bank")).fitting == fitting
 
 
-def test_a_namespace_that_gets_another_label_is_selected_from_then_on() -> None:
+def test_a_namespace_is_selected_once_its_labels_match() -> None:
     small = scene(db(namespace="bank"))
     selector = {"matchLabels": {"team": "x"}}
     wanting = web(affinity=required("podAntiAffinity", term(namespaceSelector=selector)))
@@ -147,13 +147,13 @@ def test_a_namespace_that_gets_another_label_is_selected_from_then_on() -> None:
 @pytest.mark.parametrize(
     "wanting", [web(), web(affinity={}), web(affinity=preferred("podAffinity", 1, term()))]
 )
-def test_a_pod_that_nothing_is_required_of_is_skipped(wanting: Pod) -> None:
-    """A term that means other pods is no reason to look closer."""
+def test_a_pod_without_required_terms_is_skipped(wanting: Pod) -> None:
+    """An anti-affinity term of a placed pod that selects other pods does not prevent the skip."""
     small = scene(db(affinity=required("podAntiAffinity", term(app="cache"))))
     assert judge(small, wanting).status.code is Code.SKIP
 
 
-def test_wishes_add_up_by_domain() -> None:
+def test_weights_of_preferred_terms_add_up_by_domain() -> None:
     both = preferred("podAffinity", 10, term()) | preferred("podAntiAffinity", 30, term(HOSTNAME))
     scores = judge(scene(db()), web(affinity=both)).scores
     assert scores == {"a-1": 0, "a-2": 100, "b-1": 66, "far": 66}
@@ -175,7 +175,7 @@ def test_wishes_add_up_by_domain() -> None:
         (preferred("podAffinity", 5, term(app="cache")), {}, 0, 0),
     ],
 )
-def test_the_wishes_of_placed_pods_count_as_well(
+def test_the_affinity_terms_of_placed_pods_count_in_the_score(
     theirs: dict[str, Any], args: dict[str, Any], there: int, elsewhere: int
 ) -> None:
     scores = judge(scene(db(affinity=theirs)), web(), **args).scores
@@ -183,6 +183,6 @@ def test_the_wishes_of_placed_pods_count_as_well(
 
 
 @pytest.mark.parametrize("weight", [-1, 101, "many"])
-def test_a_weight_beyond_its_bounds_is_refused(weight: object) -> None:
+def test_an_invalid_weight_is_refused(weight: object) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of InterPodAffinity: Expected `int`"):
         InterPodAffinity(Scene().handle, {"hardPodAffinityWeight": weight})

@@ -70,23 +70,23 @@ def test_the_published_node_scores_72() -> None:
     assert scene.judge(LoadAware, BIG).scores == {"node-a": 72}
 
 
-def test_weights_can_be_given() -> None:
+def test_weights_can_be_configured() -> None:
     scene = Scene(measured(20, 60))
     tiny = pod(requests={"cpu": "1m", "memory": "1"})
     assert scene.judge(LoadAware, tiny, resourceWeights={"cpu": 3, "memory": 1}).scores["node-a"] == 69
     assert scene.judge(LoadAware, tiny, resourceWeights={"memory": 1}).scores["node-a"] == 39
 
 
-def test_a_node_that_would_be_more_than_full_is_worth_nothing() -> None:
+def test_a_node_that_would_exceed_its_capacity_scores_zero() -> None:
     assert Scene(measured(90, 90)).judge(LoadAware, BIG).scores == {"node-a": 0}
     assert Scene(measured(0, 0, cpu="0", memory="0")).judge(LoadAware, pod()).scores == {"node-a": 0}
 
 
-# Pods that were not reported yet.
+# Pods without a measurement so far.
 
 
 @pytest.mark.parametrize(("age", "counts"), [(-5, True), (59, True), (60, False), (900, False)])
-def test_pods_that_a_report_may_lack_are_added(age: float, counts: bool) -> None:
+def test_pods_that_a_measurement_may_lack_are_added(age: float, counts: bool) -> None:
     scene = Scene(measured(0, 0))
     other = both(("10", "10Gi"), None)
     scene.cache.upsert(pod("other", requests={"cpu": "20"}, node_name="node-a", bound_at=NOW - age))
@@ -96,7 +96,7 @@ def test_pods_that_a_report_may_lack_are_added(age: float, counts: bool) -> None
 
 
 @pytest.mark.parametrize(("own", "more"), [(3.0, 14), (30.0, 0)])
-def test_what_was_measured_of_them_is_not_counted_twice(own: float, more: float) -> None:
+def test_measured_use_of_a_new_pod_is_not_counted_twice(own: float, more: float) -> None:
     scene = Scene(measured(0, 0))
     at_once(scene.measurements.take(MeasuredUses({"uid-other": pod_use(own)}, {})))
     scene.cache.upsert(pod("other", requests={"cpu": "20"}, node_name="node-a", bound_at=NOW))
@@ -120,7 +120,7 @@ def test_nodes_above_a_threshold_with_the_pod_are_ruled_out() -> None:
     assert judged.narrowed("node-c", "node-a").mask.tolist() == [False, True]
 
 
-def test_thresholds_may_be_held_against_percentiles() -> None:
+def test_thresholds_can_apply_to_percentiles() -> None:
     uses: Any = {name: Stat(10, 90, 80) for name in ("cpu", "memory")}
     text = encode_node_level(NodeLevel(NOW, {"15m": uses, "1h": uses}))
     scene = Scene(node(cpu="100", memory="100Gi", annotations={NODE_LEVEL: text}))
@@ -140,7 +140,7 @@ def test_thresholds_may_be_held_against_percentiles() -> None:
     assert scene.judge(LoadAware, tiny, aggregated=scored, usageThresholds={}).scores["node-a"] == 9
 
 
-def test_the_reason_names_percentiles() -> None:
+def test_the_reason_names_aggregated_usage() -> None:
     scene = Scene(measured(90, 0))
     judged = scene.judge(LoadAware, pod(), aggregated={"usageThresholds": {"cpu": 50}})
     assert judged.reasons() == ("node(s) cpu aggregated usage exceed threshold",)
@@ -153,7 +153,7 @@ MID = 7999
 
 
 def big_node(cpu: float, memory: float) -> Node:
-    """Give a node of 96 cores and 512 GiB, of which so many are used."""
+    """Return a node of 96 cores and 512 GiB, with this measured use."""
     return measured(100 * cpu / 96, 100 * memory / 512, cpu="96", memory="512Gi")
 
 
@@ -166,7 +166,7 @@ def resident(
     age: float = 900,
     priority: int = PRODUCTION,
 ) -> None:
-    """Place a pod of which cores and GiB were measured, or nothing was."""
+    """Bind a pod with its measured cores and GiB, or without a measurement."""
     if own is not None:
         uses = {**scene.measurements.uses.pods, f"uid-{name}": pod_use(own[0], own[1] * GIB)}
         at_once(scene.measurements.take(MeasuredUses(uses, {})))
@@ -183,14 +183,14 @@ def resident(
         ((53, 300), ((30, 100), (23, 200)), ("1", "165Gi"), (60, 70), "memory"),
     ],
 )
-def test_production_pods_are_judged_by_what_production_uses(
+def test_production_pods_are_filtered_by_the_use_of_production_pods(
     used: tuple[float, float],
     of_pods: tuple[tuple[float, float], ...],
     wanting: tuple[str, str],
     thresholds: tuple[int, int],
     beyond: str,
 ) -> None:
-    """Figures of the project's own tests, for a node of 96 cores and 512 GiB."""
+    """The figures are those of Koordinator's own tests, for a node of 96 cores and 512 GiB."""
     scene = Scene(big_node(*used))
     for number, own in enumerate(of_pods):
         resident(scene, f"prod-{number}", own)
@@ -207,7 +207,7 @@ def test_production_pods_are_judged_by_what_production_uses(
 
 
 @pytest.mark.parametrize(("own", "age"), [(None, 5), (None, 900), ((0, 0), 5)])
-def test_production_pods_that_were_not_reported_count_as_estimated(
+def test_production_pods_without_a_measurement_count_as_estimated(
     own: tuple[float, float] | None, age: float
 ) -> None:
     """Of 512 GiB, 100 are measured and two pods of 200 are estimated at 140: 74 %."""
@@ -221,7 +221,7 @@ def test_production_pods_that_were_not_reported_count_as_estimated(
     assert judged.detail() == "memory 74 % with the pod, threshold 70 %"
 
 
-def test_others_are_judged_by_the_node_and_do_not_count_as_production() -> None:
+def test_other_pods_are_filtered_by_the_use_of_the_node_and_do_not_count_as_production() -> None:
     scene = Scene(big_node(70, 0))
     resident(scene, "prod-1", (30, 0))
     resident(scene, "mid-1", (40, 0), priority=MID)
@@ -231,8 +231,8 @@ def test_others_are_judged_by_the_node_and_do_not_count_as_production() -> None:
     assert scene.judge(LoadAware, pod(requests=tiny, priority=MID), **args).fitting == set()
 
 
-def test_production_pods_may_be_scored_by_what_production_uses() -> None:
-    """Of 512 GiB, 100 are measured and 22.4 estimated; 16,000 cores are more than there are."""
+def test_production_pods_can_be_scored_by_the_use_of_production_pods() -> None:
+    """Of 512 GiB, 100 are measured and 22.4 estimated. The requested cores exceed the node."""
     scene = Scene(big_node(0, 0))
     resident(scene, "prod-1", (30, 100), requests=("16", "32Gi"), age=0)
     huge = pod(requests={"cpu": "16000", "memory": "32Gi"}, priority=PRODUCTION)
@@ -256,25 +256,25 @@ def test_production_pods_may_be_scored_by_what_production_uses() -> None:
         ({"priority": 5000, "labels": {"koordinator.sh/priority-class": "?"}}, True),
     ],
 )
-def test_what_is_a_production_pod(fields: dict[str, Any], production: bool) -> None:
-    """All of the node is used, and nothing of it by production."""
+def test_priority_qos_and_labels_define_production_pods(fields: dict[str, Any], production: bool) -> None:
+    """The node is fully used, but not by production pods."""
     judged = Scene(measured(100, 0)).judge(
         LoadAware, pod(**fields), usageThresholds={"cpu": 65}, prodUsageThresholds={"cpu": 65}
     )
     assert judged.fitting == ({"node-a"} if production else set())
 
 
-def test_pods_of_daemon_sets_go_where_they_must() -> None:
+def test_pods_of_daemon_sets_are_not_filtered() -> None:
     agent = pod(controller="apps/v1/DaemonSet/agent")
     assert Scene(measured(99, 99)).judge(LoadAware, agent).fitting == {"node-a"}
 
 
-def test_thresholds_of_nothing_are_none() -> None:
+def test_a_threshold_of_zero_is_no_threshold() -> None:
     judged = Scene(measured(99, 99)).judge(LoadAware, pod(), usageThresholds={"cpu": 0})
     assert judged.status.code is Code.SKIP
 
 
-def test_stale_nodes_are_not_ruled_out_and_score_nothing() -> None:
+def test_nodes_with_stale_measurements_are_not_ruled_out_and_score_zero() -> None:
     scene = Scene(measured(99, 99), measured(0, 0, name="node-b", at=NOW - 1))
     plugin = LoadAware(scene.handle, {})
     judged = scene.judging(plugin, pod(), DecisionTime(NOW + 180))
@@ -296,13 +296,13 @@ def test_stale_nodes_are_not_ruled_out_and_score_nothing() -> None:
         ({"nodeMetricExpirationSeconds": 0}, "Expected `float` > 0"),
     ],
 )
-def test_args_that_cannot_be_meant_are_refused(args: dict[str, Any], problem: str) -> None:
+def test_invalid_args_are_refused(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of LoadAware: ") as caught:
         LoadAware(Scene().handle, args)
     assert problem in str(caught.value)
 
 
-def test_hopes_for_measurements_and_pods_that_go() -> None:
+def test_node_annotation_updates_and_pod_deletions_are_registered() -> None:
     registrations = LoadAware(Scene().handle, {}).events_to_register()
     measured_anew = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ANNOTATION)
     for event in (measured_anew, ASSIGNED_POD_DELETE):

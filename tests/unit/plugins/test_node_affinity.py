@@ -108,7 +108,7 @@ def test_weights_of_matching_preferences_are_scaled_to_100(
     ],
 )
 def test_a_term_that_is_not_valid_matches_no_node(key: str, operator: str, values: list[str]) -> None:
-    """The API server takes such values in preferred terms, and took them in required ones once."""
+    """The API server accepts such values in preferred terms. Earlier versions did so in required terms."""
     expression = {"key": key, "operator": operator, "values": values}
     assert SCENE.judge(NodeAffinityPlugin, requiring({"matchExpressions": [expression]})).fitting == set()
     beside = requiring({"matchExpressions": [expression]}, term("zone", "a"))
@@ -119,7 +119,7 @@ def test_a_term_that_is_not_valid_matches_no_node(key: str, operator: str, value
     assert set(SCENE.judge(NodeAffinityPlugin, wishful).scores.values()) == {0}
 
 
-def test_a_field_has_one_value() -> None:
+def test_a_field_requirement_has_one_value() -> None:
     several = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-a", "node-b"]}]}
     assert SCENE.judge(NodeAffinityPlugin, requiring(several)).fitting == set()
 
@@ -130,7 +130,7 @@ def test_an_empty_preference_matches_no_node() -> None:
     assert set(SCENE.judge(NodeAffinityPlugin, wishful).scores.values()) == {0}
 
 
-def test_a_pod_with_other_affinity_alone_scores_nothing() -> None:
+def test_a_pod_with_only_other_kinds_of_affinity_scores_zero() -> None:
     assert set(SCENE.judge(NodeAffinityPlugin, pod(affinity={"podAffinity": {}})).scores.values()) == {0}
 
 
@@ -148,7 +148,7 @@ def test_terms_that_can_match_no_node_are_refused_at_once() -> None:
     assert judgement.status.reasons == ("pod affinity terms conflict",)
 
 
-def test_nodes_beside_the_only_ones_named_are_told_apart() -> None:
+def test_nodes_outside_the_named_ones_have_a_reason_of_their_own() -> None:
     judgement = SCENE.judge(NodeAffinityPlugin, requiring(named("node-a"), nodeSelector={"zone": "x"}))
 
     assert judgement.reasons("node-b") == ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
@@ -158,7 +158,7 @@ def test_nodes_beside_the_only_ones_named_are_told_apart() -> None:
     assert other.reasons("node-b") == ("node(s) didn't match Pod's node affinity/selector",)
 
 
-def test_the_profiles_own_affinity_counts_for_every_pod() -> None:
+def test_the_added_affinity_of_the_profile_applies_to_every_pod() -> None:
     preferred = [{"weight": 1, "preference": term("zone", "b")}]
     added = {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term("disk", "ssd")]},
@@ -171,6 +171,6 @@ def test_the_profiles_own_affinity_counts_for_every_pod() -> None:
     assert judgement.scores == {"node-a": 0, "node-b": 100, "node-c": 0}
 
 
-def test_an_added_affinity_that_is_none_is_refused() -> None:
+def test_an_invalid_added_affinity_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of NodeAffinity: Expected `object`"):
         NodeAffinityPlugin(Scene().handle, {"addedAffinity": 1})

@@ -29,7 +29,7 @@ RESTARTING = {
         ({"hostNetwork": True, "hostUsers": False, "containers": [RESTARTING]}, {"node-c"}),
     ],
 )
-def test_a_node_must_declare_what_a_pod_needs(fields: dict[str, Any], nodes: set[str]) -> None:
+def test_a_node_must_declare_the_features_that_a_pod_needs(fields: dict[str, Any], nodes: set[str]) -> None:
     judgement = SCENE.judge(NodeDeclaredFeatures, pod(**fields))
 
     assert judgement.status.ok
@@ -48,11 +48,11 @@ def test_a_node_must_declare_what_a_pod_needs(fields: dict[str, Any], nodes: set
         {"containers": [{"name": "main", "restartPolicyRules": [{"action": "Restart"}]}]},
     ],
 )
-def test_pods_that_need_nothing_are_skipped(fields: dict[str, Any]) -> None:
+def test_pods_that_need_no_feature_are_skipped(fields: dict[str, Any]) -> None:
     assert SCENE.judge(NodeDeclaredFeatures, pod(**fields)).status.code is Code.SKIP
 
 
-def test_equal_pods_but_for_what_they_need_are_told_apart_and_a_node_may_learn() -> None:
+def test_needed_features_separate_equivalence_classes_and_a_new_feature_wakes_the_pod() -> None:
     core = Core(node("node-a"))
     core.add(pod("plain", requests={"cpu": "1"}))
     core.place()

@@ -12,7 +12,7 @@ def test_a_pod_that_names_no_node_is_skipped() -> None:
     assert SCENE.judge(NodeName, pod()).status.code is Code.SKIP
 
 
-def test_a_pod_goes_to_the_node_that_it_names() -> None:
+def test_a_pod_fits_only_on_the_node_that_it_names() -> None:
     judgement = SCENE.judge(NodeName, pod(node_name="node-b"))
 
     assert judgement.status.code is Code.SUCCESS
@@ -20,15 +20,15 @@ def test_a_pod_goes_to_the_node_that_it_names() -> None:
     assert judgement.reasons("node-a") == ("node(s) didn't match the requested node name",)
 
 
-def test_a_pod_whose_node_is_not_there_goes_nowhere() -> None:
+def test_a_pod_that_names_an_unknown_node_fits_nowhere() -> None:
     assert SCENE.judge(NodeName, pod(node_name="node-x")).fitting == set()
 
 
-def test_no_eviction_changes_a_name() -> None:
+def test_evictions_do_not_help_on_other_nodes() -> None:
     assert not SCENE.judge(NodeName, pod(node_name="node-b")).preemption_may_help("node-a")
 
 
-def test_a_node_is_found_among_a_few_that_were_taken() -> None:
+def test_the_filter_works_on_a_subset_of_the_snapshot() -> None:
     judgement = SCENE.judge(NodeName, pod(node_name="node-b"))
     few = judgement.snapshot.take(np.array([1]))
 

@@ -42,7 +42,7 @@ def test_a_port_is_free_unless_it_is_used_on_the_same_address(
     assert found == ({"node-a", "node-b"} if free else {"node-b"})
 
 
-def test_a_pod_without_host_ports_is_none_of_its_concern() -> None:
+def test_a_pod_without_host_ports_is_skipped() -> None:
     assert Scene(*NODES).judge(NodePorts, with_port()).status.code is Code.SKIP
 
 
@@ -66,7 +66,7 @@ def test_a_port_in_use_is_the_reason_and_an_eviction_may_help() -> None:
     assert judgement.preemption_may_help()
 
 
-def test_two_pods_on_a_port_both_have_to_go() -> None:
+def test_a_port_of_two_pods_is_free_once_both_are_removed() -> None:
     scene = Scene(*NODES)
     for name in ("other-0", "other-1"):
         scene.cache.assume(with_port(name, hostPort=80), "node-a")

@@ -10,7 +10,7 @@ GPU = "nvidia.com/gpu"
 
 
 def ratio(*points: tuple[int, int]) -> dict[str, Any]:
-    """Give args with a shape of (utilization, score)."""
+    """Return args with a shape of (utilization, score)."""
     shape = [{"utilization": utilization, "score": score} for utilization, score in points]
     return {
         "scoringStrategy": {
@@ -20,7 +20,7 @@ def ratio(*points: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def test_requests_must_fit_beside_those_of_the_pods_there() -> None:
+def test_requests_must_fit_beside_those_of_placed_pods() -> None:
     scene = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"))
     scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
 
@@ -29,20 +29,20 @@ def test_requests_must_fit_beside_those_of_the_pods_there() -> None:
     assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "4001m"})).fitting == set()
 
 
-def test_a_resource_that_a_node_lacks_is_none_of_it() -> None:
+def test_a_request_for_a_resource_that_a_node_lacks_does_not_fit() -> None:
     scene = Scene(node("node-a"), node("node-b", **{GPU: "2"}))
 
     assert scene.judge(NodeResourcesFit, pod(requests={GPU: "1"})).fitting == {"node-b"}
     assert scene.judge(NodeResourcesFit, pod(requests={GPU: "0"})).fitting == {"node-a", "node-b"}
 
 
-def test_locked_room_is_not_this_plugins_concern() -> None:
+def test_reserved_capacity_is_left_to_another_plugin() -> None:
     scene = Scene(node("node-a", cpu="4"))
     scene.reservation("lock", resources={"cpu": "4"})
     assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "4"})).fitting == {"node-a"}
 
 
-def test_every_resource_that_is_short_is_told_with_its_numbers() -> None:
+def test_every_insufficient_resource_is_reported_with_its_numbers() -> None:
     scene = Scene(node("node-a", cpu="4", memory="8Gi", pods="1"))
     scene.cache.assume(pod("other", requests={"cpu": "3500m", "memory": "6Gi"}), "node-a")
 
@@ -60,13 +60,13 @@ def test_every_resource_that_is_short_is_told_with_its_numbers() -> None:
     )
 
 
-def test_a_node_on_which_others_took_too_much_has_less_than_nothing_free() -> None:
+def test_an_overcommitted_node_has_a_negative_free_amount() -> None:
     scene = Scene(node("node-a", cpu="4"))
     scene.cache.assume(pod("other", requests={"cpu": "5"}), "node-a")
     assert scene.judge(NodeResourcesFit, pod()).detail() == "cpu 1 needed, -1 free"
 
 
-def test_a_resource_of_which_nothing_is_wanted_is_not_short() -> None:
+def test_a_resource_that_is_not_requested_is_never_insufficient() -> None:
     scene = Scene(node("node-a", cpu="1", memory="1Gi"))
     scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
     judgement = scene.judge(NodeResourcesFit, pod(requests={"cpu": "0", "memory": "1Gi"}))
@@ -75,14 +75,14 @@ def test_a_resource_of_which_nothing_is_wanted_is_not_short() -> None:
 
 
 def test_emptier_nodes_score_higher() -> None:
-    """Cpu leaves 1/4 and 3/6 free, memory a half of both: (25 + 50) / 2 = 37 and (50 + 50) / 2 = 50."""
+    """Cpu leaves 1/4 and 3/6 free, memory 1/2 of both: (25 + 50) / 2 = 37 and (50 + 50) / 2 = 50."""
     scene = Scene(node("node-a", cpu="4", memory="10000"), node("node-b", cpu="6", memory="10000"))
     wanted = pod(requests={"cpu": "3", "memory": "5000"})
     assert scene.judge(NodeResourcesFit, wanted).scores == {"node-a": 37, "node-b": 50}
 
 
-def test_what_pods_use_and_locks_hold_counts_against_a_node() -> None:
-    """Of node-a's cpu 1 of 4 is used and 1 locked, 1 wanted: 25; of its memory 80 stays free: 52."""
+def test_used_and_reserved_amounts_lower_the_score() -> None:
+    """Of 4 cpu, 1 is used, 1 reserved and 1 requested: 25. Of the memory, 80 % stays free: 52."""
     scene = Scene(node("node-a", cpu="4", memory="10000"))
     scene.cache.assume(pod("other", requests={"cpu": "1", "memory": "1000"}), "node-a")
     scene.reservation("lock", resources={"cpu": "1"})
@@ -91,13 +91,13 @@ def test_what_pods_use_and_locks_hold_counts_against_a_node() -> None:
     }
 
 
-def test_a_pod_that_requests_nothing_scores_as_if_it_wanted_a_little() -> None:
-    """0.1 of 4 cores leave 97, 200 MiB of 1 GB leave 79: 88."""
+def test_a_pod_without_requests_is_scored_with_default_requests() -> None:
+    """0.1 of 4 cores leaves 97, and 200 MiB of 1 GB leaves 79: 88."""
     scene = Scene(node("node-a", cpu="4", memory="1G"))
     assert scene.judge(NodeResourcesFit, pod(requests={})).scores == {"node-a": 88}
 
 
-def test_a_node_that_would_be_overfull_scores_nothing_for_that() -> None:
+def test_a_resource_that_would_exceed_its_capacity_scores_zero() -> None:
     scene = Scene(node("node-a", cpu="1", memory="10000"))
     assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "2", "memory": "5000"})).scores == {
         "node-a": 25
@@ -118,7 +118,7 @@ def test_an_eviction_helps_unless_the_node_is_too_small() -> None:
     assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", GPU: "1"})).preemption_may_help()
 
 
-def test_ignored_extended_resources_are_left_to_others() -> None:
+def test_ignored_extended_resources_are_not_checked() -> None:
     scene = Scene(node("node-a"))
     wanted = pod(requests={GPU: "1", "cpu": "5"})
 
@@ -127,15 +127,15 @@ def test_ignored_extended_resources_are_left_to_others() -> None:
 
 
 def test_fuller_nodes_score_higher_if_so_configured() -> None:
-    """Cpu is taken to 3/4 and 3/6, memory to a half on both: (75 + 50) / 2 = 62 and (50 + 50) / 2 = 50."""
+    """Cpu is used to 3/4 and 3/6, memory to 1/2 on both: (75 + 50) / 2 = 62 and (50 + 50) / 2 = 50."""
     scene = Scene(node("node-a", cpu="4", memory="10000"), node("node-b", cpu="6", memory="10000"))
     wanted = pod(requests={"cpu": "3", "memory": "5000"})
     args = {"scoringStrategy": {"type": "MostAllocated"}}
     assert scene.judge(NodeResourcesFit, wanted, **args).scores == {"node-a": 62, "node-b": 50}
 
 
-def test_a_shape_rates_how_full_a_resource_gets() -> None:
-    """At 75 % the line from (0, 10) to (50, 0) and on to (100, 4) stands at 2: 20 points of 100."""
+def test_a_shape_scores_the_utilization_of_a_resource() -> None:
+    """At 75 % the curve from (0, 10) by (50, 0) to (100, 4) has the value 2: 20 points of 100."""
     args = ratio((0, 10), (50, 0), (100, 4))
     args["scoringStrategy"]["resources"] = [{"name": "cpu", "weight": 3}]
     scene = Scene(node("node-a", cpu="4"))

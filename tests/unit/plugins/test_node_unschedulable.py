@@ -7,7 +7,7 @@ from unit.plugins.scene import Scene
 SCENE = Scene(node("node-a"), node("node-b", cordoned=True))
 
 
-def test_a_cordoned_node_takes_no_pods() -> None:
+def test_a_cordoned_node_fits_no_pods() -> None:
     judgement = SCENE.judge(NodeUnschedulable, pod())
 
     assert judgement.fitting == {"node-a"}
@@ -25,6 +25,6 @@ def test_a_cordoned_node_takes_no_pods() -> None:
         ({"key": "dedicated", "operator": "Exists"}, False),
     ],
 )
-def test_a_pod_that_tolerates_the_cordon_may_go_there(toleration: dict[str, str], tolerated: bool) -> None:
+def test_a_pod_that_tolerates_the_cordon_fits(toleration: dict[str, str], tolerated: bool) -> None:
     judgement = SCENE.judge(NodeUnschedulable, pod(tolerations=[toleration]))
     assert ("node-b" in judgement.fitting) is tolerated

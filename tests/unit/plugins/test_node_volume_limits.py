@@ -11,7 +11,7 @@ WANTING = pod("web-0", **using("mine"))
 
 
 def world(**limits: int) -> Scene:
-    """Give nodes with these limits of DRIVER, and claims to volumes of it."""
+    """Return nodes with these limits of DRIVER, and claims that are bound to volumes of DRIVER."""
     scene = Scene(*map(node, ("node-a", "node-b", "node-c")))
     for name, limit in limits.items():
         put(scene.objects, csi_node(name.replace("_", "-"), csi_example_com=limit))
@@ -38,7 +38,7 @@ def test_volumes_of_a_driver_are_counted_against_its_limit() -> None:
     assert judged.narrowed("node-c", "node-a").mask.tolist() == [True, False]
 
 
-def test_a_volume_counts_once_a_node_however_many_pods_use_it() -> None:
+def test_a_volume_counts_once_per_node_for_all_its_pods() -> None:
     scene = world(node_a=2)
     for name in ("p", "q", "r"):
         scene.cache.assume(user(name, "shared"), "node-a")
@@ -46,7 +46,9 @@ def test_a_volume_counts_once_a_node_however_many_pods_use_it() -> None:
 
     scene.cache.assume(user("s", "one"), "node-a")
     assert "node-a" not in scene.judge(NodeVolumeLimits, WANTING).fitting
-    assert "node-a" in scene.judge(NodeVolumeLimits, user("web-0", "shared")).fitting, "it is there already"
+    assert "node-a" in scene.judge(NodeVolumeLimits, user("web-0", "shared")).fitting, (
+        "it is attached already"
+    )
     assert "node-a" not in scene.judge(NodeVolumeLimits, user("web-0", "shared", "mine")).fitting
 
 
@@ -90,7 +92,7 @@ def test_a_missing_claim_rules_out_all_nodes() -> None:
     assert not plugin.preemption_may_help(judged.state, judged.pod, judged.snapshot, 0)
 
 
-def test_attached_volumes_count_beside_those_of_pods() -> None:
+def test_attached_volumes_count_in_addition_to_those_of_pods() -> None:
     scene = world(node_a=2)
     plugin = NodeVolumeLimits(scene.handle, {})
     put(scene.objects, attachment("va-1", "disk-one", "node-a"))
@@ -117,13 +119,13 @@ def test_counts_follow_pods_claims_volumes_classes_limits_and_nodes() -> None:
 
     other = user("p", "late")
     scene.cache.assume(other, "node-a")
-    assert fits(), "its claim is unknown"
+    assert fits(), "the claim of the pod is unknown"
     put(scene.objects, claim("late", storage_class="fast"))
-    assert fits(), "so is its class"
+    assert fits(), "the class of the claim is unknown"
     put(scene.objects, storage_class("fast", provisioner=DRIVER))
     assert not fits()
     put(scene.objects, claim("late", volume="disk-late"), volume("disk-late"))
-    assert fits(), "it is no CSI volume"
+    assert fits(), "the volume is no CSI volume"
     put(scene.objects, volume("disk-late", handle="h-late"))
     assert not fits()
     put(scene.objects, csi_node("node-a", csi_example_com=2))
@@ -131,13 +133,13 @@ def test_counts_follow_pods_claims_volumes_classes_limits_and_nodes() -> None:
     put(scene.objects, csi_node("node-a", csi_example_com=1))
     scene.cache.drop_node("node-a")
     scene.cache.put_node(node("node-a"))
-    assert not fits(), "its pods came back with it"
+    assert not fits(), "the pods of the new node count"
     scene.cache.forget(other.uid)
     assert fits()
     assert not plugin._attachments._named
 
 
-def test_what_if_other_pods_left_or_came() -> None:
+def test_removed_and_added_pods_change_the_counts_of_a_copied_state() -> None:
     scene = world(node_a=1, node_b=1)
     first, second = user("p", "shared"), user("q", "shared")
     scene.cache.assume(first, "node-a")
@@ -152,10 +154,10 @@ def test_what_if_other_pods_left_or_came() -> None:
     assert "node-a" in copy.fitting
     move(copy, user("r", "one"), "node-b", came=True)
     assert copy.fitting == {"node-a", "node-c"}
-    assert judged.fitting == {"node-b", "node-c"}, "a copy of the state is one's own"
+    assert judged.fitting == {"node-b", "node-c"}, "a trial on a copy leaves the original state alone"
 
 
-def test_a_volume_whose_pods_left_is_wanted_anew() -> None:
+def test_a_volume_without_its_last_pod_counts_for_the_new_pod_again() -> None:
     scene = world(node_a=0)
     other = user("p", "mine")
     scene.cache.assume(other, "node-a")
@@ -173,7 +175,7 @@ def move(judged: Judgement, other: Pod, node_name: str, *, came: bool) -> None:
     change(judged.state, judged.pod, Placed(other, node_name, assumed=True), judged.snapshot)
 
 
-def test_what_if_says_nothing_of_a_pod_that_was_skipped() -> None:
+def test_added_and_removed_pods_do_not_change_the_state_of_a_skipped_pod() -> None:
     scene = world()
     judged, other = scene.judge(NodeVolumeLimits, pod("plain")), pod("other", **using("one"))
     plugin = judged.plugin

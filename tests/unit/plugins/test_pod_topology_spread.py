@@ -16,7 +16,7 @@ WEB = {"matchLabels": {"app": "web"}}
 
 
 def scene(*homes: str, **fields: Any) -> Scene:
-    """Give two nodes in zone a, one in b and one in none, with a pod of the app web for each home."""
+    """Return two nodes in zone a, one in zone b and one without a zone, with a pod of app web per home."""
     zones = {"a-1": "a", "a-2": "a", "b-1": "b", "far": None}
     there = [
         node(name, labels={HOSTNAME: name} | ({ZONE: zone} if zone else {})) for name, zone in zones.items()
@@ -39,7 +39,7 @@ def judge(small: Scene, wanting: Pod, **args: Any) -> Judgement:
     return small.judge(PodTopologySpread, wanting, **args)
 
 
-def test_a_domain_with_too_many_is_ruled_out() -> None:
+def test_a_domain_with_too_many_pods_is_ruled_out() -> None:
     judgement = judge(scene("a-1"), spreading(ZONE))
 
     assert judgement.fitting == {"b-1"}
@@ -47,7 +47,7 @@ def test_a_domain_with_too_many_is_ruled_out() -> None:
     assert judgement.preemption_may_help("a-2")
 
 
-def test_a_node_without_the_label_is_ruled_out_for_good() -> None:
+def test_evictions_do_not_help_on_a_node_without_the_topology_label() -> None:
     judgement = judge(scene(), spreading(ZONE))
 
     assert judgement.fitting == {"a-1", "a-2", "b-1"}
@@ -55,27 +55,27 @@ def test_a_node_without_the_label_is_ruled_out_for_good() -> None:
     assert not judgement.preemption_may_help("far")
 
 
-def test_a_node_must_keep_all_constraints() -> None:
+def test_a_node_must_satisfy_all_constraints() -> None:
     assert judge(scene("a-1", "b-1"), spreading(ZONE, HOSTNAME)).fitting == {"a-2"}
 
 
 @pytest.mark.parametrize("skew", [2, 3])
-def test_a_larger_skew_lets_more_in(skew: int) -> None:
+def test_a_larger_skew_allows_more_domains(skew: int) -> None:
     assert judge(scene("a-1"), spreading(ZONE, maxSkew=skew)).fitting == {"a-1", "a-2", "b-1"}
 
 
-def test_too_few_domains_count_as_an_empty_one() -> None:
+def test_fewer_domains_than_min_domains_count_as_an_empty_domain() -> None:
     assert judge(scene("a-1", "b-1"), spreading(ZONE, minDomains=2)).fitting == {"a-1", "a-2", "b-1"}
     assert judge(scene("a-1", "b-1"), spreading(ZONE, minDomains=3)).fitting == set()
 
 
-def test_pods_that_are_being_deleted_or_live_elsewhere_do_not_count() -> None:
+def test_terminating_pods_and_pods_of_other_namespaces_do_not_count() -> None:
     assert judge(scene("a-1", deleted=True), spreading(ZONE)).fitting == {"a-1", "a-2", "b-1"}
     assert judge(scene("a-1", namespace="bank"), spreading(ZONE)).fitting == {"a-1", "a-2", "b-1"}
 
 
 def test_match_label_keys_take_the_pods_own_values() -> None:
-    """The pods there are of another version, so this is the first of its own."""
+    """The placed pods have another version, so this pod is the first of its version."""
     wanting = spreading(ZONE, matchLabelKeys=["version", "absent"])
     assert judge(scene("a-1"), wanting).fitting == {"a-1", "a-2", "b-1"}
 
@@ -85,7 +85,7 @@ def test_a_pod_without_required_constraints_is_skipped() -> None:
         assert judge(scene("a-1"), wanting).status.code is Code.SKIP
 
 
-def test_emptier_zones_score_higher_and_nodes_without_one_are_not_rated() -> None:
+def test_emptier_zones_score_higher_and_nodes_without_a_zone_are_not_scored() -> None:
     scores = judge(scene("a-1", "a-2", "b-1"), spreading(ZONE, action="ScheduleAnyway")).scores
     assert scores == {"a-1": 33, "a-2": 33, "b-1": 100, "far": 0}
 
@@ -116,7 +116,7 @@ def add(small: Scene, resource: str, selector: Any, kind: type[Any]) -> None:
 def test_by_default_pods_of_one_service_or_controller_are_spread(
     resource: str, selector: Any, kind: type[Any], wanting: Pod
 ) -> None:
-    """Sums: 2 for the host name and 4 for a zone; ln 6 more on the pod's node, ln 5 more in its zone."""
+    """The sums are 2 for the host name and 4 for a zone, plus ln 6 on the pod's node and ln 5 in its zone."""
     small = scene("a-1")
     assert set(judge(small, wanting).scores.values()) == {0}
 
@@ -125,7 +125,7 @@ def test_by_default_pods_of_one_service_or_controller_are_spread(
     assert judge(small, wanting).scores == {"a-1": 22, "a-2": 33, "b-1": 55, "far": 100}
 
 
-def test_a_controllers_selector_beyond_the_limit_is_not_looked_at() -> None:
+def test_a_controller_selector_beyond_the_limit_is_ignored() -> None:
     small = scene("a-1")
     for count, spread in ((512, True), (513, False)):
         expressions = [
@@ -136,7 +136,7 @@ def test_a_controllers_selector_beyond_the_limit_is_not_looked_at() -> None:
 
 
 def test_by_default_a_node_without_a_zone_shares_the_zone_without_a_name() -> None:
-    """Sums: 2 + 4, 2 + 4 + ln 4 by the pod on the node without a zone, and 2 + ln 5 there."""
+    """The sums are 2 + 4, 2 + 4 + ln 4 by the pod on the node without a zone, and 2 + ln 5 on that node."""
     zones = {"a": {ZONE: "a"}, "blank": {ZONE: ""}, "none": {}}
     small = Scene(*(node(name, labels={HOSTNAME: name} | zone) for name, zone in zones.items()))
     small.cache.upsert(pod("other", node_name="none", labels={"app": "web"}))
@@ -148,14 +148,14 @@ def test_by_default_a_node_without_a_zone_shares_the_zone_without_a_name() -> No
 @pytest.mark.parametrize(
     "wanting", [pod(labels={"app": "db"}), owned("batch/v1/Job"), owned("apps/v1/ReplicaSet")]
 )
-def test_a_pod_that_nothing_selects_has_no_defaults(wanting: Pod) -> None:
+def test_a_pod_that_no_service_or_controller_selects_has_no_defaults(wanting: Pod) -> None:
     small = scene("a-1")
     add(small, "services", {"app": "shop"}, Service)
     add(small, "stateful_sets", WEB, Workload)
     assert set(judge(small, wanting).scores.values()) == {0}
 
 
-def test_listed_defaults_take_the_place_of_the_systems() -> None:
+def test_listed_default_constraints_replace_those_of_the_system() -> None:
     small = scene("a-1")
     add(small, "services", {"app": "web"}, Service)
     listed = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
@@ -184,7 +184,7 @@ CONSTRAINT = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSche
         ),
     ],
 )
-def test_args_that_mean_nothing_are_refused(args: dict[str, Any], problem: str) -> None:
+def test_invalid_args_are_refused(args: dict[str, Any], problem: str) -> None:
     if not {"defaultingType", "defaultConstraints"} & args.keys():
         args = {"defaultingType": "List", "defaultConstraints": [CONSTRAINT | args]}
     plugin: type[Plugin] = PodTopologySpread

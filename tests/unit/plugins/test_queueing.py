@@ -1,4 +1,4 @@
-"""PrioritySort and SchedulingGates: who enters the active queue, and in which order."""
+"""PrioritySort and SchedulingGates: the order of the active queue, and the admission to it."""
 
 from builders import pod
 from tidelock.framework.api import SUCCESS, Code
@@ -7,7 +7,7 @@ from tidelock.plugins.scheduling_gates import SchedulingGates
 from unit.plugins.scene import Scene
 
 
-def test_higher_priority_goes_first_then_who_came_first() -> None:
+def test_higher_priority_comes_first_and_then_earlier_arrival() -> None:
     sort = PrioritySort(Scene().handle, {})
     arrivals = [
         (pod("low", priority=-5), 1.0),
@@ -19,7 +19,7 @@ def test_higher_priority_goes_first_then_who_came_first() -> None:
     assert [each.meta.name for each, _ in arrivals] == ["early", "late", "ordinary", "low"]
 
 
-def test_a_pod_without_gates_may_enter() -> None:
+def test_a_pod_without_gates_passes_pre_enqueue() -> None:
     assert SchedulingGates(Scene().handle, {}).pre_enqueue(pod()) is SUCCESS
 
 

@@ -50,6 +50,6 @@ def test_a_toleration_of_hard_taints_does_not_cover_soft_ones() -> None:
     assert SOFT.judge(TaintToleration, pod(tolerations=[spot])).scores["node-b"] == 67
 
 
-def test_the_worst_of_the_nodes_that_are_left_sets_the_scale() -> None:
+def test_the_worst_of_the_scored_nodes_sets_the_scale() -> None:
     assert SOFT.judge(TaintToleration, pod()).scores_among("node-a", "node-b") == {"node-a": 100, "node-b": 0}
     assert SOFT.judge(TaintToleration, pod()).scores_among("node-a") == {"node-a": 100}

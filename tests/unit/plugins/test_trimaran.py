@@ -28,7 +28,7 @@ def measured(name: str = "node-a", cpu: float = 0, memory: float = 0, *, at: flo
 
 
 def varied(name: str, stats: dict[str, tuple[float, float]]) -> Node:
-    """Give a node of one core and 1 GiB by mean and deviation of cpu and memory, in percent."""
+    """Return a node of one core and 1 GiB with this mean and deviation of cpu and memory, in percent."""
     uses: Any = {
         resource: Stat(mean, 100, mean + 1.6448536269514722 * sigma)
         for resource, (mean, sigma) in stats.items()
@@ -63,7 +63,7 @@ def test_packing_at_published_points(use: float, target: float, points: float) -
         (pod(requests={}), 55),
     ],
 )
-def test_packing_predicts_by_limit_else_request_else_a_core(wanting: Any, points: float) -> None:
+def test_packing_predicts_by_limit_then_request_then_one_core(wanting: Any, points: float) -> None:
     scene = Scene(node("node-a", cpu="10", annotations={NODE_LEVEL: level()}))
     assert score(scene, TargetLoadPacking, wanting) == points
 
@@ -77,7 +77,7 @@ def test_packing_adds_pods_bound_later_than_a_minute_before_the_sample(age: floa
     assert score(scene, TargetLoadPacking, NO_REQUEST) == (70 if counts else 40)
 
 
-def test_packing_beyond_the_node_is_worth_nothing() -> None:
+def test_packing_beyond_the_capacity_of_the_node_scores_zero() -> None:
     assert score(Scene(measured(cpu=30)), TargetLoadPacking, pod(requests={}, limits={"cpu": "1"})) == 0
 
 
@@ -102,7 +102,7 @@ def test_risk_at_published_points(
     assert np.floor(balance(mu, np.array([sigma / 100]), margin, sensitivity) + 0.5) == [points]
 
 
-def test_risk_is_that_of_the_resource_for_which_it_is_higher() -> None:
+def test_the_risk_of_a_node_is_the_higher_risk_of_its_resources() -> None:
     scene = Scene(varied("node-a", {"cpu": (40, 36), "memory": (20, 10)}))
     wanting = pod(requests={"cpu": "100m", "memory": "1"})
     assert score(scene, LoadVariationRiskBalancing, wanting) == 57
@@ -110,13 +110,13 @@ def test_risk_is_that_of_the_resource_for_which_it_is_higher() -> None:
     assert score(steady, LoadVariationRiskBalancing, wanting) == 85
 
 
-def test_a_resource_that_was_not_measured_is_no_risk() -> None:
+def test_a_resource_without_a_measurement_adds_no_risk() -> None:
     scene = Scene(varied("node-a", {"cpu": (40, 36)}), varied("node-b", {"memory": (20, 10)}))
     wanting = pod(requests={"cpu": "100m", "memory": "1"})
     assert scene.judge(LoadVariationRiskBalancing, wanting).scores == {"node-a": 57, "node-b": 85}
 
 
-def test_a_node_that_offers_nothing_is_worth_nothing() -> None:
+def test_a_node_without_capacity_scores_zero() -> None:
     scene = Scene(node("node-a", cpu="0", annotations={NODE_LEVEL: level(1, 1)}))
     assert score(scene, LoadVariationRiskBalancing, pod()) == 0
 
@@ -145,8 +145,8 @@ def test_overcommitment_at_published_points(
     assert risk(before, after, mean) == expected
 
 
-def test_overcommitment_is_read_off_the_pods_of_the_node() -> None:
-    """The first published case: 1 of 4 cores requested, 2 the limit, 80 % used, and a pod of one."""
+def test_overcommitment_is_computed_from_the_pods_of_the_node() -> None:
+    """The first published case: of 4 cores, 1 is requested, 2 are the limit, 80 % are used. The pod has 1."""
     there = node("node-a", cpu="4", memory="4Gi", annotations={NODE_LEVEL: level(80, 0)})
     scene = Scene(there)
     scene.cache.assume(pod("other", requests={"cpu": "1"}, limits={"cpu": "2"}), "node-a")
@@ -176,7 +176,7 @@ def test_overcommitment_follows_measurements_and_pods() -> None:
     assert found() == 0
 
 
-def test_a_pod_that_promises_nothing_has_no_say() -> None:
+def test_a_pod_without_requests_and_limits_is_not_scored() -> None:
     judged = Scene(measured(cpu=20)).judge(LowRiskOverCommitment, pod(requests={}))
     assert isinstance(judged.plugin, PreScore)
     assert judged.scores == {"node-a": 0}
@@ -186,7 +186,7 @@ def test_a_pod_that_promises_nothing_has_no_say() -> None:
 
 
 @pytest.mark.parametrize("kind", TRIMARAN, ids=lambda kind: kind.name)
-def test_without_fresh_measurements_they_have_no_say(kind: type[Plugin]) -> None:
+def test_without_fresh_measurements_the_plugins_skip(kind: type[Plugin]) -> None:
     scene = Scene(measured(cpu=5), measured("node-b", cpu=5))
     plugin = kind(scene.handle, {})
     later = scene.judging(plugin, pod(requests={"cpu": "10m"}), DecisionTime(NOW + 181))
@@ -195,7 +195,7 @@ def test_without_fresh_measurements_they_have_no_say(kind: type[Plugin]) -> None
 
 
 @pytest.mark.parametrize("kind", TRIMARAN, ids=lambda kind: kind.name)
-def test_a_node_without_a_fresh_measurement_is_worth_nothing_among_others(kind: type[Plugin]) -> None:
+def test_a_node_without_a_fresh_measurement_scores_zero(kind: type[Plugin]) -> None:
     scene = Scene(measured(cpu=5), measured("node-b", cpu=0, at=NOW - 181), node("node-c"))
     scores = scene.judge(kind, pod(requests={"cpu": "10m"})).scores
     assert scores["node-a"] > scores["node-b"] == scores["node-c"] == 0
@@ -218,9 +218,7 @@ def test_a_node_without_a_fresh_measurement_is_worth_nothing_among_others(kind: 
         (LowRiskOverCommitment, {"riskLimitWeights": {"gpu": 1}}, "Invalid enum value 'gpu'"),
     ],
 )
-def test_args_that_cannot_be_meant_are_refused(
-    kind: type[Plugin], args: dict[str, Any], problem: str
-) -> None:
+def test_invalid_args_are_refused(kind: type[Plugin], args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=rf"^pluginConfig of {kind.name}: ") as caught:
         kind(Scene().handle, args)
     assert problem in str(caught.value)

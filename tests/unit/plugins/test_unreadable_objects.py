@@ -1,4 +1,4 @@
-"""Objects that can't be read, and what is not placed because of them."""
+"""Objects that can't be read, and the pods and reservations that are not placed because of them."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
 
 
 def bad_node(name: str, **fields: Any) -> Node:
-    """Decode a node whose taints can't be read."""
+    """Decode a node with taints that can't be read."""
     return decode_node(encode(node_json(name, **fields) | {"spec": {"taints": "none"}}))
 
 
 def bad_pod(name: str = "web-0", **fields: Any) -> Pod:
-    """Decode a pod whose request of memory can't be read."""
+    """Decode a pod with a request of memory that can't be read."""
     return decode_pod(encode(pod_json(name, requests={"cpu": "1", "memory": "?"}, **fields)))
 
 
@@ -38,13 +38,13 @@ def put(
     meta: Json | None = None,
     **fields: Any,
 ) -> None:
-    """Have a lister know an object."""
+    """Add an object to its lister."""
     plain = {"metadata": {"name": name, "namespace": namespace, **(meta or {})}, **fields}
     lister = getattr(objects, resource)
     lister.upsert(lister.get(name, namespace), decoder_of(resource)(encode(plain)))
 
 
-def test_a_node_that_cannot_be_read_takes_nothing() -> None:
+def test_a_node_that_cannot_be_read_fits_no_pod() -> None:
     judgement = Scene(node("node-a"), bad_node("node-b")).judge(UnreadableObjects, pod())
 
     assert judgement.fitting == {"node-a"}
@@ -52,7 +52,7 @@ def test_a_node_that_cannot_be_read_takes_nothing() -> None:
     assert not judgement.preemption_may_help("node-b")
 
 
-def test_a_node_with_a_pod_that_cannot_be_read_takes_nothing_until_it_can() -> None:
+def test_a_node_with_an_unreadable_pod_fits_no_pod_until_that_pod_can_be_read() -> None:
     scene = Scene(node("node-a"), node("node-b"))
     plugin = UnreadableObjects(scene.handle, {})
     scene.cache.upsert(bad_pod(node_name="node-b"))
@@ -62,7 +62,7 @@ def test_a_node_with_a_pod_that_cannot_be_read_takes_nothing_until_it_can() -> N
     assert scene.judging(plugin, pod("other")).status.code is Code.SKIP
 
 
-def test_as_long_as_all_can_be_read_pods_are_skipped() -> None:
+def test_pods_are_skipped_while_all_objects_can_be_read() -> None:
     assert Scene(node()).judge(UnreadableObjects, MOUNTING).status.code is Code.SKIP
 
 
@@ -82,7 +82,7 @@ def test_a_pod_that_cannot_be_read_is_refused_with_the_field() -> None:
         ("csi_drivers", "csi.example.com", {"spec": {"storageCapacity": "yes"}}, "csidriver"),
     ],
 )
-def test_a_pod_whose_volumes_cannot_be_read_is_refused(
+def test_a_pod_with_unreadable_storage_objects_is_refused(
     resource: str, name: str, fields: Json, kind: str
 ) -> None:
     scene = Scene(node())
@@ -101,7 +101,7 @@ def test_a_pod_whose_volumes_cannot_be_read_is_refused(
     assert scene.judge(UnreadableObjects, pod()).status.code is Code.SKIP
 
 
-def test_a_claim_that_has_its_volume_needs_no_class() -> None:
+def test_a_bound_claim_needs_no_readable_storage_class() -> None:
     scene = Scene(node())
     put(
         scene.objects,
@@ -116,7 +116,7 @@ def test_a_claim_that_has_its_volume_needs_no_class() -> None:
     assert scene.judge(UnreadableObjects, MOUNTING).status.code is Code.SKIP
 
 
-def test_a_node_whose_csi_node_cannot_be_read_takes_no_pods_with_volumes() -> None:
+def test_a_node_with_an_unreadable_csi_node_fits_no_pods_with_volumes() -> None:
     scene = Scene(node("node-a"), node("node-b"))
     put(scene.objects, "csi_nodes", "node-a", spec={"drivers": "?"})
     plugin = UnreadableObjects(scene.handle, {})
@@ -139,7 +139,7 @@ def test_a_refused_pod_is_tried_again_when_the_node_can_be_read() -> None:
     assert core.place().node_name == "node-a"
 
 
-def test_a_refused_pod_is_tried_again_when_it_can_be_read() -> None:
+def test_a_refused_pod_is_tried_again_when_the_pod_can_be_read() -> None:
     core = Core(node("node-a"))
     core.add(bad_pod("web-0"))
     assert core.refuse().diagnosis.plugins == {"UnreadableObjects"}
@@ -149,7 +149,7 @@ def test_a_refused_pod_is_tried_again_when_it_can_be_read() -> None:
     assert core.place().node_name == "node-a"
 
 
-def test_a_refused_pod_is_tried_again_when_its_neighbour_can_be_read() -> None:
+def test_a_refused_pod_is_tried_again_when_a_pod_of_the_node_can_be_read() -> None:
     core = Core(node("node-a"))
     core.add(bad_pod("odd", node_name="node-a"))
     core.add(pod("web-0", requests={"cpu": "1"}))
@@ -160,8 +160,8 @@ def test_a_refused_pod_is_tried_again_when_its_neighbour_can_be_read() -> None:
     assert core.place().node_name == "node-a"
 
 
-def test_locks_keep_a_node_that_cannot_be_read_and_none_is_given_there() -> None:
-    """How much such a node has is not known, so it is not known either that it has too little."""
+def test_reservations_keep_an_unreadable_node_and_no_new_one_is_placed_there() -> None:
+    """The capacity of such a node is unknown, so the reservation is not known to exceed that capacity."""
     core = Core(node("node-a"))
     reservation = core.reservation(resources={"cpu": "2"})
     core.step()
@@ -175,7 +175,7 @@ def test_locks_keep_a_node_that_cannot_be_read_and_none_is_given_there() -> None
     assert "had an unreadable object" in late.message
 
 
-def test_a_pod_that_is_too_large_is_refused_until_it_is_another() -> None:
+def test_a_pod_that_is_too_large_is_refused_until_the_pod_itself_changes() -> None:
     term = {"topologyKey": "zone", "labelSelector": {}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term] * 101}}
     large = pod(affinity=affinity)
@@ -193,7 +193,7 @@ def test_a_pod_that_is_too_large_is_refused_until_it_is_another() -> None:
     assert helping == [ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)]
 
 
-def test_a_node_with_a_pod_that_is_too_large_takes_others() -> None:
+def test_a_node_with_a_pod_that_is_too_large_fits_other_pods() -> None:
     scene = Scene(node("node-a"))
     requests = {f"example.com/r-{number}": "1" for number in range(100)}
     scene.cache.upsert(pod("large", node_name="node-a", requests=requests))

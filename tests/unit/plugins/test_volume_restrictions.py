@@ -62,7 +62,7 @@ def world() -> Scene:
         (gce("same"), aws("same"), True),
     ],
 )
-def test_a_disk_is_mounted_once_a_node_unless_all_only_read(
+def test_a_disk_is_mounted_once_per_node_unless_all_mounts_are_read_only(
     mine: dict[str, Any], theirs: dict[str, Any], free: bool
 ) -> None:
     scene = world()
@@ -74,7 +74,7 @@ def test_a_disk_is_mounted_once_a_node_unless_all_only_read(
         assert judged.reasons("node-a") == (NO_DISK,)
 
 
-def test_a_claim_of_one_pod_is_in_use_wherever_that_pod_is() -> None:
+def test_a_read_write_once_pod_claim_in_use_rules_out_all_nodes() -> None:
     scene = world()
     put(scene.objects, claim("data", modes=["ReadWriteOncePod"]))
     scene.cache.assume(pod("other", **using("data")), "node-a")
@@ -85,14 +85,14 @@ def test_a_claim_of_one_pod_is_in_use_wherever_that_pod_is() -> None:
 
 
 @pytest.mark.parametrize("modes", [["ReadWriteOnce"], ["ReadWriteMany"], ["ReadOnlyMany"]])
-def test_other_claims_are_shared(modes: list[str]) -> None:
+def test_claims_with_other_access_modes_can_be_shared(modes: list[str]) -> None:
     scene = world()
     put(scene.objects, claim("data", modes=modes))
     scene.cache.assume(pod("other", **using("data")), "node-a")
     assert scene.judge(VolumeRestrictions, pod("web-0", **using("data"))).status.code is Code.SKIP
 
 
-def test_a_claim_is_free_when_its_pod_has_gone_or_is_elsewhere() -> None:
+def test_a_claim_is_in_use_only_by_pods_of_its_namespace_on_known_nodes() -> None:
     scene = world()
     put(scene.objects, claim("data", modes=["ReadWriteOncePod"]))
     plugin = VolumeRestrictions(scene.handle, {})
@@ -118,7 +118,7 @@ def test_pods_without_disks_and_claims_are_skipped() -> None:
     assert world().judge(VolumeRestrictions, wanting).status.code is Code.SKIP
 
 
-def test_what_if_another_pod_left_or_came() -> None:
+def test_removed_and_added_pods_change_the_result_of_a_copied_state() -> None:
     scene = world()
     put(scene.objects, claim("data", modes=["ReadWriteOncePod"]))
     user = pod("user", **using("data"))
@@ -134,7 +134,7 @@ def test_what_if_another_pod_left_or_came() -> None:
     assert copy.fitting == {"node-b"}
     remove(copy, mounter, "node-a")
     assert copy.fitting == {"node-a", "node-b"}
-    assert judged.fitting == set(), "a copy of the state is one's own"
+    assert judged.fitting == set(), "a trial on a copy leaves the original state alone"
 
     plugin = copy.plugin
     assert isinstance(plugin, VolumeRestrictions)
@@ -150,7 +150,7 @@ def remove(judged: Judgement, other: Pod, node_name: str) -> None:
     plugin.remove_pod(judged.state, judged.pod, Placed(other, node_name, assumed=True), judged.snapshot)
 
 
-def test_a_few_rows_are_judged_as_all() -> None:
+def test_a_subset_of_rows_gets_the_same_results_as_all_rows() -> None:
     scene = world()
     scene.cache.assume(mounting("other", **gce()), "node-b")
     judged = scene.judge(VolumeRestrictions, mounting("web-0", **gce()))
@@ -160,7 +160,7 @@ def test_a_few_rows_are_judged_as_all() -> None:
     assert np.array_equal(judged.narrowed("node-a").mask, [True])
 
 
-def test_what_if_says_nothing_of_a_pod_that_was_skipped() -> None:
+def test_added_and_removed_pods_do_not_change_the_state_of_a_skipped_pod() -> None:
     scene = world()
     judged, other = scene.judge(VolumeRestrictions, pod("plain")), pod("other", **using("one"))
     plugin = judged.plugin

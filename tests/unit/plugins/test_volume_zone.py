@@ -31,7 +31,9 @@ def world() -> Scene:
         ({BETA: "a"}, {"node-a", "node-c", "node-d"}),
     ],
 )
-def test_a_pod_goes_where_the_labels_of_its_volume_say(labels: dict[str, str], fitting: set[str]) -> None:
+def test_a_pod_fits_where_the_zone_labels_of_its_volume_match(
+    labels: dict[str, str], fitting: set[str]
+) -> None:
     scene = world()
     put(scene.objects, claim(volume="disk"), volume("disk", labels=labels))
     judged = scene.judge(VolumeZone, WANTING)
@@ -52,7 +54,7 @@ def test_volumes_that_name_no_zone_are_skipped(labels: dict[str, str]) -> None:
     assert scene.judge(VolumeZone, WANTING).status.code is Code.SKIP
 
 
-def test_claims_that_wait_and_ephemeral_ones_are_left_to_volume_binding() -> None:
+def test_waiting_and_ephemeral_claims_are_left_to_volume_binding() -> None:
     scene = world()
     put(scene.objects, claim(), storage_class())
     volumes = using("data")["volumes"] + [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]
@@ -60,7 +62,7 @@ def test_claims_that_wait_and_ephemeral_ones_are_left_to_volume_binding() -> Non
     assert scene.judge(VolumeZone, pod("plain")).status.code is Code.SKIP
 
 
-def test_what_is_missing_is_told_in_turn() -> None:
+def test_each_missing_object_is_named_in_turn() -> None:
     scene = world()
 
     def told() -> str:
@@ -82,7 +84,7 @@ def test_what_is_missing_is_told_in_turn() -> None:
     assert scene.judge(VolumeZone, nameless).status.reasons == ("PersistentVolumeClaim had no name",)
 
 
-def test_nodes_that_change_are_seen() -> None:
+def test_changed_nodes_change_the_result() -> None:
     scene = world()
     put(scene.objects, claim(volume="disk"), volume("disk", labels={ZONE: "a"}))
     plugin = VolumeZone(scene.handle, {})

@@ -1,4 +1,4 @@
-"""Figures of the contract: nodes at 0, 4, 24, 49 and 98 % with C = 20 and a pod of 1 %."""
+"""WaterLevelBalance, by published figures: nodes at 0, 4, 24, 49 and 98 %, C = 20, and a pod of 1 %."""
 
 import logging
 from typing import Any
@@ -27,7 +27,7 @@ POD = pod(requests={"cpu": "1"})
 def measured(
     name: str = "node-a", cpu: float = 0, memory: float = 0, *, at: float = NOW, **size: str
 ) -> Node:
-    """Give a node of 100 cores, of which one is one percent."""
+    """Return a node of 100 cores, so one core is one percent."""
     fields = {"cpu": "100", "memory": "100Gi", **size}
     return node(name, annotations={NODE_LEVEL: level(cpu, memory, at=at)}, **fields)
 
@@ -69,16 +69,16 @@ def test_windows_and_resources_count_by_their_weights() -> None:
 
     found = scene.judge(WaterLevelBalance, wanting, **args).scores["node-a"]
 
-    # u of 10, 20 and 40 score 60, 100 and 15 with C = 20; memory is at the target
+    # u of 10, 20 and 40 score 60, 100 and 15 with C = 20. Memory is at the target.
     assert found == pytest.approx(0.75 * (0.5 * 60 + 0.3 * 100 + 0.2 * 15) + 0.25 * 100)
 
 
-def test_a_window_that_was_not_measured_is_taken_from_its_neighbour() -> None:
+def test_a_window_without_a_measurement_uses_a_neighbouring_window() -> None:
     known = Scene(node("node-a", cpu="100", annotations={NODE_LEVEL: level(windows={"1h": (9, 0)})}))
     assert scored(known, **STATIC) == [60]
 
 
-# Which use a pod is expected to have.
+# The expected use of a pod.
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_window_that_was_not_measured_is_taken_from_its_neighbour() -> None:
         (pod(controller="apps/v1/StatefulSet/web", requests={"cpu": "8"}), 4),
     ],
 )
-def test_history_goes_before_the_limit_and_that_before_the_request(wanting: Any, percent: float) -> None:
+def test_history_goes_before_the_limit_and_the_limit_before_the_request(wanting: Any, percent: float) -> None:
     scene = Scene(measured("node-a", 10))
     at_once(
         scene.measurements.take(MeasuredUses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)}))
@@ -102,15 +102,15 @@ def test_history_goes_before_the_limit_and_that_before_the_request(wanting: Any,
 # The guard.
 
 
-def test_a_pod_counts_as_far_as_no_window_covers_it() -> None:
-    """Ten minutes after its binding a third of the last 15 minutes does not have its use."""
+def test_a_pod_counts_by_the_part_of_the_window_before_its_binding() -> None:
+    """Ten minutes after the binding, a third of the window of 15 minutes lacks the use of the pod."""
     scene = Scene(measured("node-a", 0, at=NOW))
     scene.cache.upsert(pod("other", requests={"cpu": "3"}, node_name="node-a", bound_at=NOW - 600))
     args = {**STATIC, "windows": [{"duration": "15m", "weight": 1}]}
     assert scored(scene, **args) == pytest.approx([80 * (1 + 1) / 20 + 20])
 
 
-def test_a_pod_that_is_about_to_be_bound_counts_whole_and_no_longer_once_it_goes() -> None:
+def test_an_assumed_pod_counts_in_full_until_it_is_removed() -> None:
     scene = Scene(measured())
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **STATIC})
     alone = scene.judging(plugin, POD).scores["node-a"]
@@ -134,7 +134,7 @@ def test_a_newer_sample_covers_a_pod_and_an_older_one_does_not() -> None:
     assert scene.judging(plugin, POD).scores["node-a"] == pytest.approx(80 * 4 / 20 + 20)
 
 
-def test_after_a_restart_pods_count_by_when_they_were_bound() -> None:
+def test_after_a_restart_pods_count_by_their_time_of_binding() -> None:
     """The cache of a new process sees the node after its pods."""
     scene = Scene()
     scene.cache.upsert(pod("other", requests={"cpu": "3"}, node_name="node-a", bound_at=NOW - 450))
@@ -143,7 +143,7 @@ def test_after_a_restart_pods_count_by_when_they_were_bound() -> None:
     assert scored(scene, **args) == pytest.approx([80 * (1.5 + 1) / 20 + 20])
 
 
-def test_a_burst_is_spread_though_the_metrics_stand_still() -> None:
+def test_a_burst_is_spread_although_the_metrics_do_not_change() -> None:
     scene = Scene(*(measured(f"node-{index}") for index in range(5)))
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, "target": {"mode": "Dynamic", "minWeight": 100}})
     placed = dict.fromkeys((f"node-{index}" for index in range(5)), 0)
@@ -155,7 +155,7 @@ def test_a_burst_is_spread_though_the_metrics_stand_still() -> None:
     assert set(placed.values()) == {4}
 
 
-def test_a_lock_adds_the_use_of_its_owner_and_not_to_the_owner_itself() -> None:
+def test_a_reservation_adds_the_use_of_its_owner_except_for_the_owner_itself() -> None:
     scene = Scene(measured("node-a"))
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **STATIC})
     alone = scene.judging(plugin, POD).scores["node-a"]
@@ -168,7 +168,7 @@ def test_a_lock_adds_the_use_of_its_owner_and_not_to_the_owner_itself() -> None:
     assert scene.judging(plugin, POD).scores["node-a"] == alone
 
 
-def test_a_lock_for_a_workload_adds_what_history_says() -> None:
+def test_a_reservation_for_a_workload_adds_the_use_from_its_history() -> None:
     scene = Scene(measured("node-a"))
     at_once(
         scene.measurements.take(MeasuredUses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)}))
@@ -178,7 +178,7 @@ def test_a_lock_for_a_workload_adds_what_history_says() -> None:
     assert scored(scene, **STATIC) == [80 * 8 / 20 + 20]
 
 
-def test_a_lock_that_waits_adds_nothing() -> None:
+def test_a_waiting_reservation_adds_nothing() -> None:
     scene = Scene(measured("node-a"))
     scene.ledger.upsert(reservation("lock", resources={"cpu": "3"}), NOW)
     waiting = OwnReservations(tuple(scene.ledger.entries.values()))
@@ -195,7 +195,7 @@ def test_a_lock_that_waits_adds_nothing() -> None:
         ],
     ],
 )
-def test_a_lock_for_others_adds_what_it_holds(owners: list[Any]) -> None:
+def test_a_reservation_without_history_of_its_owners_adds_the_reserved_amount(owners: list[Any]) -> None:
     scene = Scene(measured("node-a"))
     at_once(
         scene.measurements.take(MeasuredUses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)}))
@@ -204,7 +204,7 @@ def test_a_lock_for_others_adds_what_it_holds(owners: list[Any]) -> None:
     assert scored(scene, **STATIC) == [80 * 4 / 20 + 20]
 
 
-def test_a_pod_whose_workload_comes_to_be_known_later_counts_by_history_from_the_next_reading_on() -> None:
+def test_a_pod_counts_by_history_from_the_first_reading_after_its_workload_is_known() -> None:
     scene = Scene(measured("node-a"))
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **STATIC})
     for name in ("web-1", "web-2", "other-1"):
@@ -230,7 +230,7 @@ def test_without_the_guard_only_the_sample_counts() -> None:
 SUMS: dict[str, Any] = {"mode": "PodSums", **STATIC}
 
 
-def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
+def test_sums_add_the_measured_use_of_pods_and_follow_changes_at_once() -> None:
     scene = Scene(measured("node-a", 90))
     for name in ("one", "two"):
         scene.cache.upsert(pod(name, requests={"cpu": "9"}, node_name="node-a", bound_at=NOW - 9999))
@@ -246,7 +246,7 @@ def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 5 / 20 + 20
 
 
-def test_history_fills_in_for_young_pods_by_their_age() -> None:
+def test_history_complements_the_measurement_of_young_pods_by_their_age() -> None:
     scene = Scene(measured("node-a"))
     web = {"controller": "apps/v1/StatefulSet/web", "requests": {"cpu": "9"}, "node_name": "node-a"}
     scene.cache.upsert(pod("young", bound_at=NOW - 450, **web))
@@ -263,16 +263,16 @@ def test_a_young_pod_without_history_counts_as_measured_and_one_not_measured_as_
     assert scored(scene, **SUMS) == [80 * (2 + 4 + 1) / 20 + 20]
 
 
-def test_sums_that_are_old_give_way_to_the_nodes_windows() -> None:
+def test_the_windows_of_the_node_replace_stale_sums() -> None:
     scene = Scene(measured("node-a", 5))
     at_once(scene.measurements.take(MeasuredUses({"uid-other": pod_use(2.0, at=NOW - 901)}, {})))
     assert scored(scene, **SUMS) == [80 * 6 / 20 + 20]
 
 
-# What is not known.
+# Missing measurements.
 
 
-def test_where_nothing_was_measured_and_no_water_level_is_there_it_has_no_say() -> None:
+def test_without_measurements_and_water_levels_the_plugin_skips() -> None:
     scene = Scene(node(), node("node-b", annotations={NODE_LEVEL: level(50, at=NOW - 901)}))
     judged = scene.judge(WaterLevelBalance, POD, overloadLimits={"cpuPercent": 1})
     assert judged.status.code is Code.SKIP
@@ -284,8 +284,8 @@ def test_where_nothing_was_measured_and_no_water_level_is_there_it_has_no_say() 
     "text",
     [None, level(90, at=NOW - 901), level(90, at=NOW + 901), "rubbish", '{"at": "now", "windows": {}}'],
 )
-def test_a_node_without_a_fresh_measurement_is_as_full_as_its_requests_let_expect(text: str | None) -> None:
-    """The measured node uses half of what is requested there, so the other is taken to use half as well."""
+def test_the_use_of_a_node_without_a_fresh_measurement_is_estimated_by_requests(text: str | None) -> None:
+    """The measured node uses half of its requests, so the other node is taken to use half as well."""
     annotations = {} if text is None else {NODE_LEVEL: text}
     scene = Scene(measured("node-a", 10), node("node-b", cpu="100", memory="100Gi", annotations=annotations))
     for number, name in ((20, "node-a"), (60, "node-b")):
@@ -296,7 +296,7 @@ def test_a_node_without_a_fresh_measurement_is_as_full_as_its_requests_let_expec
     assert found["node-b"] == pytest.approx(20 * (100 - 31) / 80)
 
 
-def test_if_nothing_is_fresh_requests_are_scored_and_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_are_scored_if_no_measurement_is_fresh(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(measured("node-a", 0), measured("node-b", 90))
     scene.objects.water_levels.upsert(None, water_level())
     scene.cache.assume(pod("other", requests={"cpu": "50"}), "node-a")
@@ -312,7 +312,7 @@ def test_if_nothing_is_fresh_requests_are_scored_and_it_says_so(caplog: pytest.L
     ]
 
 
-def test_time_alone_makes_a_measurement_stale() -> None:
+def test_the_passing_of_time_makes_a_measurement_stale() -> None:
     scene = Scene(measured("node-a", 90))
     plugin = WaterLevelBalance(scene.handle, {"overloadLimits": {"cpuPercent": 80}})
     assert scene.judging(plugin, POD, at(NOW + 900)).fitting == set()
@@ -337,7 +337,7 @@ def test_nodes_beyond_a_limit_are_ruled_out_with_the_numbers() -> None:
     assert not judged.preemption_may_help("node-b")
 
 
-def test_a_few_nodes_are_judged_as_all_are() -> None:
+def test_a_subset_of_nodes_gets_the_same_results_as_all_nodes() -> None:
     scene = Scene(measured("node-a", 10), measured("node-b", 81), measured("node-c", 90))
     judged = scene.judge(WaterLevelBalance, POD, **LIMITS).narrowed("node-c", "node-a")
     assert judged.mask.tolist() == [False, True]
@@ -347,7 +347,7 @@ def test_a_few_nodes_are_judged_as_all_are() -> None:
     assert judged.plugin.detail(judged.state, POD, judged.snapshot, 0) == "cpu 90 % used, limit 80 %"  # type: ignore[attr-defined]
 
 
-def test_pods_that_just_came_count_against_the_limit() -> None:
+def test_recently_assumed_pods_count_against_the_limit() -> None:
     scene = Scene(measured("node-a", 79))
     plugin = WaterLevelBalance(scene.handle, LIMITS)
     assert scene.judging(plugin, POD).fitting == {"node-a"}
@@ -355,7 +355,7 @@ def test_pods_that_just_came_count_against_the_limit() -> None:
     assert scene.judging(plugin, POD).fitting == set()
 
 
-def test_pods_of_daemon_sets_go_where_they_must() -> None:
+def test_pods_of_daemon_sets_are_not_filtered() -> None:
     scene = Scene(measured("node-a", 99))
     agent = pod(controller="apps/v1/DaemonSet/agent")
     assert scene.judge(WaterLevelBalance, agent, **LIMITS).fitting == {"node-a"}
@@ -364,7 +364,7 @@ def test_pods_of_daemon_sets_go_where_they_must() -> None:
 # WaterLevels.
 
 
-def test_a_water_level_says_what_holds_for_its_nodes() -> None:
+def test_a_water_level_sets_the_target_and_limits_of_its_nodes() -> None:
     scene = Scene(
         measured("node-a", 50),
         node("node-b", cpu="100", labels={"pool": "b"}, annotations={NODE_LEVEL: level(50)}),
@@ -381,7 +381,7 @@ def test_a_water_level_says_what_holds_for_its_nodes() -> None:
     assert scene.judging(plugin, POD).fitting == {"node-a"}
 
 
-def test_the_oldest_water_level_has_a_node_and_broken_ones_have_none() -> None:
+def test_the_oldest_water_level_applies_to_a_node_and_invalid_ones_are_ignored() -> None:
     scene = Scene(measured("node-a", 50))
     for name, percent, age in (("a", 20, 1), ("b", 51, 2)):
         target = {"mode": "Static", "percent": percent}
@@ -394,7 +394,7 @@ def test_the_oldest_water_level_has_a_node_and_broken_ones_have_none() -> None:
     assert scene.judging(plugin, POD).scores == {"node-a": 20 * 49 / 80}
 
 
-def test_a_dynamic_target_is_drawn_from_the_nodes_of_its_group() -> None:
+def test_a_dynamic_target_is_computed_from_the_nodes_of_its_group() -> None:
     scene = Scene(
         *(measured(f"low-{index}", 10) for index in range(2)),
         *(
@@ -408,7 +408,7 @@ def test_a_dynamic_target_is_drawn_from_the_nodes_of_its_group() -> None:
     assert found["high-0"] == pytest.approx(60 * 39 / 40)
 
 
-def test_a_dynamic_target_is_drawn_from_measured_nodes_alone() -> None:
+def test_a_dynamic_target_is_computed_only_from_measured_nodes() -> None:
     scene = Scene(measured("node-a", 10), measured("node-b", 30), node("node-c", cpu="100"))
     found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
     target = (20 + 0.2 * 10) / 1.2
@@ -444,13 +444,13 @@ def test_a_dynamic_target_is_drawn_from_measured_nodes_alone() -> None:
         ({"podEstimation": {"defaultMemory": "0"}}, "podEstimation.defaultMemory: '0' is not more than 0"),
     ],
 )
-def test_args_that_cannot_be_meant_are_refused_by_name(args: dict[str, Any], problem: str) -> None:
+def test_invalid_args_are_refused_by_name(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of WaterLevelBalance: ") as caught:
         WaterLevelBalance(Scene().handle, args)
     assert problem in str(caught.value)
 
 
-def test_hopes_for_measurements_within_the_limits() -> None:
+def test_a_measurement_wakes_pods_unless_the_node_stays_above_a_limit() -> None:
     plugin = WaterLevelBalance(Scene(measured("node-a", 90)).handle, LIMITS)
     hint = plugin.events_to_register()[0].hint
     assert hint is not None

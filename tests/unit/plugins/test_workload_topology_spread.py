@@ -18,7 +18,7 @@ SET = "apps/v1/StatefulSet/web"
 
 
 def world() -> Scene:
-    """Give two nodes in zone a, one in zone b, and one in none."""
+    """Return two nodes in zone a, one in zone b, and one without a zone."""
     zones = {"node-a": "a", "node-b": "a", "node-c": "b"}
     return Scene(
         *(node(name, labels={ZONE: zone, "host": name}) for name, zone in zones.items()), node("node-d")
@@ -38,7 +38,7 @@ def stateful_set(replicas: int) -> Workload:
     return msgspec.json.decode(json.dumps(plain), type=Workload)
 
 
-def test_a_domain_gets_no_more_pods_than_it_may_have() -> None:
+def test_a_domain_gets_at_most_the_allowed_number_of_pods() -> None:
     scene = world()
     scene.cache.assume(web("web-0"), "node-a")
     plugin = WorkloadTopologySpread(scene.handle, limits(maxPods=2))
@@ -56,8 +56,8 @@ def test_a_domain_gets_no_more_pods_than_it_may_have() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "fits"), [(3, False), (4, False), (5, True), (0, False)])
-def test_percent_are_of_the_replicas_rounded_up(replicas: int, fits: bool) -> None:
-    """A quarter of up to four is one pod, of five are two; of none at all there may still be one."""
+def test_a_percentage_of_the_replicas_is_rounded_up(replicas: int, fits: bool) -> None:
+    """A quarter of up to four replicas is one pod, and of five two. Without replicas one is still allowed."""
     scene = world()
     scene.objects.stateful_sets.upsert(None, stateful_set(replicas))
     scene.cache.assume(web("web-0"), "node-a")
@@ -65,7 +65,7 @@ def test_percent_are_of_the_replicas_rounded_up(replicas: int, fits: bool) -> No
     assert ("node-b" in judged.fitting) is fits
 
 
-def test_where_nobody_knows_the_replicas_those_there_are_count() -> None:
+def test_the_existing_pods_count_if_the_number_of_replicas_is_unknown() -> None:
     scene = world()
     job = {"controller": "batch/v1/Job/sums"}
     scene.cache.assume(pod("sums-0", **job), "node-a")
@@ -95,7 +95,7 @@ def test_only_pods_of_the_same_controller_count() -> None:
     ],
     ids=["of no workload", "with constraints of its own"],
 )
-def test_pods_that_it_is_not_for_are_skipped(wanting: Pod) -> None:
+def test_pods_without_a_workload_or_with_own_constraints_are_skipped(wanting: Pod) -> None:
     scene = world()
     scene.cache.assume(web("web-0"), "node-a")
     judged = scene.judge(WorkloadTopologySpread, wanting, **limits(maxPods=1))
@@ -103,13 +103,13 @@ def test_pods_that_it_is_not_for_are_skipped(wanting: Pod) -> None:
     assert set(judged.scores.values()) == {0}
 
 
-def test_without_constraints_it_does_nothing() -> None:
+def test_without_constraints_the_plugin_skips() -> None:
     judged = world().judge(WorkloadTopologySpread, web("web-0"))
     assert judged.status.code is Code.SKIP
     assert set(judged.scores.values()) == {0}
 
 
-def test_what_is_only_wished_for_rules_nothing_out_and_is_scored() -> None:
+def test_a_preferred_constraint_rules_out_no_node_and_is_scored() -> None:
     scene = world()
     for number in range(3):
         scene.cache.assume(web(f"web-{number}"), "node-a")
@@ -129,7 +129,7 @@ def test_all_constraints_must_be_met_and_are_scored_in_the_mean() -> None:
     assert judged.scores == {"node-a": 37.5, "node-b": 87.5, "node-c": 100, "node-d": 100}
 
 
-def test_what_if_counts_pods_that_would_come_or_go() -> None:
+def test_added_and_removed_pods_change_the_counts_of_the_state() -> None:
     scene = world()
     scene.cache.assume(web("web-0"), "node-a")
     judged = scene.judge(WorkloadTopologySpread, web("web-1"), **limits(maxPods=1))
@@ -147,7 +147,7 @@ def test_what_if_counts_pods_that_would_come_or_go() -> None:
     assert judged.fitting == {"node-c", "node-d"}
 
 
-def test_a_pod_is_counted_once_however_often_it_is_seen() -> None:
+def test_a_pod_that_is_seen_several_times_counts_once() -> None:
     scene = world()
     plugin = WorkloadTopologySpread(scene.handle, limits(maxPods=2))
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_a_pod_is_counted_once_however_often_it_is_seen() -> None:
     assert scene.judging(plugin, web("web-1")).scores["node-a"] == 50
 
 
-def test_hopes_for_pods_of_the_workload_that_go() -> None:
+def test_a_deleted_pod_wakes_only_pods_of_its_workload() -> None:
     plugin = WorkloadTopologySpread(world().handle, limits(maxPods=2))
     registration = plugin.events_to_register()[0]
     assert registration.event.covers(ASSIGNED_POD_DELETE)
@@ -188,7 +188,7 @@ def test_hopes_for_pods_of_the_workload_that_go() -> None:
         ({"maxPods": 1, "maxSkew": 1}, "Object contains unknown field `maxSkew`"),
     ],
 )
-def test_args_that_cannot_be_meant_are_refused(constraint: dict[str, Any], problem: str) -> None:
+def test_invalid_args_are_refused(constraint: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of WorkloadTopologySpread: ") as caught:
         WorkloadTopologySpread(Scene().handle, limits(**constraint))
     assert problem in str(caught.value)

@@ -1,4 +1,4 @@
-"""An API server without any objects, on loopback: lists are empty, watches silent, writes are kept."""
+"""An API server without any objects, on loopback: lists are empty, watches silent, writes recorded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from unit.kube.kubeconfigs import write_kubeconfig
 
 
 class EmptyServer:
-    """Takes requests, and keeps the writes as (method, path)."""
+    """Answers requests, and records the writes as (method, path)."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str]] = []
@@ -33,7 +33,7 @@ class EmptyServer:
 
 @asynccontextmanager
 async def empty_server(kubeconfig: Path) -> AsyncIterator[tuple[EmptyServer, Connection, KubeClient]]:
-    """Give the server, how to reach it with a file of its own, and a client of it."""
+    """Start the server, and yield it with a connection to it and a client."""
     server = EmptyServer()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", server.handle)

@@ -7,7 +7,7 @@ from tidelock import __version__
 from tidelock.main import main
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--version"])
 
@@ -15,7 +15,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == __version__
 
 
-def test_a_kubeconfig_that_is_not_there_is_told_in_one_line(
+def test_a_missing_kubeconfig_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(["run", "--kubeconfig", str(tmp_path / "none"), "--port", "0"])
@@ -27,7 +27,7 @@ def test_a_kubeconfig_that_is_not_there_is_told_in_one_line(
     assert "\n" not in printed
 
 
-def test_a_kubeconfig_that_is_none_is_told_in_one_line(
+def test_an_invalid_kubeconfig_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_text("just a text")
@@ -50,7 +50,7 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("option", ["--port", "--tls-port"])
 @pytest.mark.parametrize("port", ["99999", "-1", "http"])
-def test_what_is_no_port_is_refused(option: str, port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_refused(option: str, port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["run", f"{option}={port}"])
 
@@ -60,7 +60,7 @@ def test_what_is_no_port_is_refused(option: str, port: str, capsys: pytest.Captu
 
 
 def refused(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Start with a configuration that is wrong, and give what is told after the file's name."""
+    """Start with an invalid configuration, and return the message after the file's name."""
     file.write_text(text)
 
     status = main(["run", "--config", str(file), "--port", "0"])
@@ -75,7 +75,7 @@ def refused(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def test_a_configuration_that_is_wrong_is_told_in_one_line(
+def test_an_invalid_configuration_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = refused(tmp_path / "config.yaml", HEAD + "profiles: [{schedulerName: 3}]", capsys)
@@ -84,7 +84,7 @@ def test_a_configuration_that_is_wrong_is_told_in_one_line(
 
 @pytest.fixture
 def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kubeconfig in use, of a cluster where nobody answers."""
+    """Set a kubeconfig of a cluster that does not answer."""
     cluster = {"server": "http://127.0.0.1:1"}
     context = {"cluster": "c", "user": "u"}
     kubeconfig = {
@@ -100,7 +100,7 @@ def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unreachable")
-def test_a_metrics_token_that_is_not_there_is_told_in_one_line(
+def test_a_missing_metrics_token_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--metrics-token-file", str(tmp_path / "none"), "--port", "0"]) == 1
@@ -109,7 +109,7 @@ def test_a_metrics_token_that_is_not_there_is_told_in_one_line(
 
 
 @pytest.mark.usefixtures("unreachable")
-def test_a_profile_that_cannot_be_made_is_told_before_a_cluster_is_reached(
+def test_an_invalid_profile_is_reported_before_a_cluster_is_reached(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = HEAD + "profiles: [{pluginConfig: [{name: NodeName, args: {colour: red}}]}]"
@@ -121,7 +121,7 @@ def test_a_profile_that_cannot_be_made_is_told_before_a_cluster_is_reached(
     )
 
 
-def test_a_configuration_that_is_not_there_is_told_in_one_line(
+def test_a_missing_configuration_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--config", str(tmp_path / "none"), "--port", "0"]) == 1
@@ -129,7 +129,9 @@ def test_a_configuration_that_is_not_there_is_told_in_one_line(
     assert told == f"tidelock: configuration {tmp_path / 'none'}: No such file or directory"
 
 
-def test_a_configuration_names_its_schedulers_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scheduler_name_is_refused_together_with_a_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as left:
         main(["run", "--config", "file", "--scheduler-name", "mine"])
 
@@ -137,7 +139,7 @@ def test_a_configuration_names_its_schedulers_itself(capsys: pytest.CaptureFixtu
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def test_a_configuration_that_is_no_text_is_told_in_one_line(
+def test_a_binary_configuration_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_bytes(b"\xff\xfe\xfd")

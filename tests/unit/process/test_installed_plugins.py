@@ -41,7 +41,7 @@ print([(plugin.name, weight) for plugin, weight in decider.profile.score][-2:])
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the example into a folder; its sources are copied, as building leaves files behind."""
+    """Install the example into a folder, from a copy because building writes files into the source."""
     folder = tmp_path_factory.mktemp("example")
     source = shutil.copytree(EXAMPLE, folder / "source")
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check"]
@@ -60,7 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(site: Path, config: Path) -> subprocess.CompletedProcess[str]:
-    """Decide a few pods in a process of its own, which has the example."""
+    """Decide a few pods in a separate process in which the example is installed."""
     path = os.pathsep.join(map(str, (site, ROOT / "operator", ROOT / "tests")))
     return subprocess.run(
         [sys.executable, "-c", DECIDE, str(config)],
@@ -72,7 +72,7 @@ def run(site: Path, config: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_example_decides_with_the_others(site: Path) -> None:
+def test_the_example_plugins_take_part_in_decisions(site: Path) -> None:
     done = run(site, EXAMPLE / "config.yaml")
 
     *placed, refused, scores = done.stdout.splitlines()
@@ -81,7 +81,7 @@ def test_the_example_decides_with_the_others(site: Path) -> None:
     assert scores == "[('Reservation', 5000), ('FewestPods', 2)]"
 
 
-def test_args_that_the_example_refuses_are_told(site: Path, tmp_path: Path) -> None:
+def test_args_that_the_example_refuses_are_reported(site: Path, tmp_path: Path) -> None:
     text = (EXAMPLE / "config.yaml").read_text().replace("cores: 2", "cores: few")
     (tmp_path / "config.yaml").write_text(text)
 
@@ -108,7 +108,7 @@ def refusal(*points: EntryPoint, wanted: str = "Acme") -> str:
     return str(refused.value)
 
 
-def test_only_what_is_wanted_is_imported(tmp_path: Path) -> None:
+def test_only_the_wanted_plugins_are_imported(tmp_path: Path) -> None:
     loaded = load_plugins(
         {"Acme", "Nobody"},
         {"NodeName"},
@@ -120,13 +120,13 @@ def test_only_what_is_wanted_is_imported(tmp_path: Path) -> None:
     assert list(loaded) == ["Acme"]
 
 
-def test_a_built_in_plugins_name_is_taken(tmp_path: Path) -> None:
+def test_the_name_of_a_built_in_plugin_is_refused(tmp_path: Path) -> None:
     assert refusal(offer(tmp_path, "NodeName", "x:y")) == (
         "distribution acme 1.2: plugin NodeName: there is a built-in plugin of that name"
     )
 
 
-def test_two_distributions_cannot_have_a_plugin_of_one_name(tmp_path: Path) -> None:
+def test_two_distributions_cannot_have_plugins_of_the_same_name(tmp_path: Path) -> None:
     first, second = offer(tmp_path, "Acme", "x:y"), offer(tmp_path, "Acme", "z:y", "ecma")
     assert refusal(first, second) == (
         "distribution ecma 1.2: plugin Acme: distribution acme 1.2 has one of that name"
@@ -141,7 +141,7 @@ def test_two_distributions_cannot_have_a_plugin_of_one_name(tmp_path: Path) -> N
         ("tidelock:__version__", "tidelock:__version__ is not callable"),
     ],
 )
-def test_a_plugin_that_cannot_be_imported_is_told_with_its_distribution(
+def test_a_plugin_that_cannot_be_imported_is_reported_with_its_distribution(
     tmp_path: Path, value: str, error: str
 ) -> None:
     told = refusal(offer(tmp_path, "Acme", value))

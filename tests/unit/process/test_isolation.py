@@ -1,4 +1,4 @@
-"""Faults of the program, each of which costs one object one step."""
+"""Faults of the program, each of which affects one step of one object."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ OTHER = ObjectMeta("other", "shop", "u2")
 
 
 class Bench(Isolation):
-    """An isolation whose clock is set by hand, and what it counted and told."""
+    """An isolation with a manual clock, and with records of its counts and events."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -36,7 +36,7 @@ class Bench(Isolation):
         return attempt.pause
 
 
-def test_a_fault_is_counted_and_told_in_an_event_of_the_object() -> None:
+def test_a_fault_is_counted_and_reported_in_an_event_of_the_object() -> None:
     bench = Bench()
     bench.fail()
     assert bench.counted == [("decision", "reservations")]
@@ -46,7 +46,7 @@ def test_a_fault_is_counted_and_told_in_an_event_of_the_object() -> None:
     assert note == "The operator failed in the step decision, and tries again later: ValueError: a bug"
 
 
-def test_an_object_is_left_alone_for_longer_and_longer_and_others_are_not() -> None:
+def test_pauses_grow_for_each_object_and_step_separately() -> None:
     bench = Bench()
     pauses = [bench.fail() for _ in range(12)]
     assert pauses[:4] == [SHORTEST, 2 * SHORTEST, 4 * SHORTEST, 8 * SHORTEST]
@@ -55,7 +55,7 @@ def test_an_object_is_left_alone_for_longer_and_longer_and_others_are_not() -> N
     assert bench.fail(step="status") == SHORTEST
 
 
-def test_an_object_that_was_well_for_a_while_begins_anew() -> None:
+def test_an_object_without_faults_for_a_while_starts_with_the_shortest_pause() -> None:
     bench = Bench()
     for _ in range(5):
         bench.time += bench.fail()
@@ -63,7 +63,7 @@ def test_an_object_that_was_well_for_a_while_begins_anew() -> None:
     assert bench.fail() == SHORTEST
 
 
-def test_one_traceback_for_a_place_in_the_code_and_then_lines_with_a_count(
+def test_one_traceback_is_logged_for_a_code_location_and_then_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -78,8 +78,8 @@ def test_one_traceback_for_a_place_in_the_code_and_then_lines_with_a_count(
     assert vars(records[1])["error"] == "ValueError: a bug"
 
 
-def test_two_plugins_that_fail_have_a_traceback_each(caplog: pytest.LogCaptureFixture) -> None:
-    """Errors of all plugins are raised anew in one line, so the second one's fault had no traceback."""
+def test_two_failing_plugins_have_one_traceback_each(caplog: pytest.LogCaptureFixture) -> None:
+    """All plugins' errors are re-raised in one line, so the second plugin's fault once had no traceback."""
     bench = Bench()
 
     def one() -> None:
@@ -104,7 +104,7 @@ def test_memory_is_bounded() -> None:
     assert len(bench._failing) <= 4096
 
 
-async def test_endless_work_goes_on_after_a_fault_and_other_errors_end_it(
+async def test_endless_work_continues_after_a_fault_and_fatal_errors_end_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench, begun = Bench(), 0
@@ -123,17 +123,17 @@ async def test_endless_work_goes_on_after_a_fault_and_other_errors_end_it(
     assert bench.counted == [("quotes", "")] * 3
 
 
-def test_what_ends_a_task_is_no_fault() -> None:
+def test_a_cancellation_is_no_fault() -> None:
     bench = Bench()
     with pytest.raises(asyncio.CancelledError), bench.attempt("decision", RESERVATIONS, LOCK):
         raise asyncio.CancelledError
     assert not bench.counted
 
 
-def test_a_process_that_must_end_ends_whatever_it_does() -> None:
-    """One that had lost its Lease hung for 40 s, ready."""
+def test_a_process_that_must_end_does_so_even_if_a_call_never_returns() -> None:
+    """A process that had lost its Lease once hung for 40 s and still reported readiness."""
     begun = time.monotonic()
-    # A call that never returns, and lets no other thread run Python.
+    # This call never returns, and blocks all other threads.
     script = "import re; re.match('(a+)+$', 'a' * 64 + 'b')"
     ended = subprocess.run(
         [sys.executable, "-c", f"from tidelock.running import end_within; end_within(0.2); {script}"],

@@ -1,4 +1,4 @@
-"""The order in which the parts of a leader end, which is what whoever leads next relies on."""
+"""The order in which the parts of a leader end. The next leader relies on this order."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ Server = tuple[EmptyServer, Connection, KubeClient]
 
 
 class Term(Alone):
-    """A leadership that tells when it was given up, and what ran then."""
+    """A leadership that records its release and the coroutines that ran then."""
 
     def __init__(self, told: list[str]) -> None:
         self.told = told
@@ -52,7 +52,7 @@ class Term(Alone):
 
 
 def running() -> set[str]:
-    """Names of the coroutines that have a task."""
+    """Return the names of the coroutines that have a task."""
     return {getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()}
 
 
@@ -64,7 +64,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What ends, in order; Kopf is left out but for its end."""
+    """Return a record of the ends, in order. Kopf is replaced by a sleep."""
     told: list[str] = []
 
     @asynccontextmanager
@@ -89,7 +89,7 @@ def make(server: Server, term: Term) -> Leader:
 
 async def until_ready(made: Leader) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not made.ready:  # noqa: ASYNC110 -- nothing tells of it
+        while not made.ready:  # noqa: ASYNC110 -- no event is set
             await asyncio.sleep(0.01)
 
 
@@ -105,7 +105,7 @@ def slow_write(tasks: Tasks, told: list[str], seconds: float) -> None:
     tasks.spawn(write(), About("status", PODS, ObjectMeta("web-0", "shop")))
 
 
-async def test_the_lease_is_given_up_once_all_is_written_and_before_kopf_ends(
+async def test_the_lease_is_released_after_all_writes_and_before_kopf_ends(
     server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seconds in ("_LAST_WRITES", "_LAST_EVENTS"):
@@ -128,7 +128,7 @@ async def test_the_lease_is_given_up_once_all_is_written_and_before_kopf_ends(
     assert not endless & term.running
 
 
-async def test_a_write_that_takes_too_long_is_given_up_before_the_lease(
+async def test_a_write_that_takes_too_long_is_cancelled_before_the_lease_is_released(
     server: Server, told: list[str]
 ) -> None:
     stop = asyncio.Event()
@@ -140,11 +140,11 @@ async def test_a_write_that_takes_too_long_is_given_up_before_the_lease(
     stop.set()
     await leading
     assert told == ["not written", "given up", "Kopf ended"]
-    slow_write(made._tasks, told, 0)  # what Kopf's handlers might still ask for
+    slow_write(made._tasks, told, 0)  # Kopf's handlers might still request writes
     assert len(made._tasks) == 0
 
 
-async def test_whoever_has_lost_the_lease_ends_in_the_same_order(server: Server, told: list[str]) -> None:
+async def test_the_order_is_the_same_after_the_lease_was_lost(server: Server, told: list[str]) -> None:
     term = Term(told)
     made = make(server, term)
     leading = asyncio.create_task(made.lead(asyncio.Event()))
@@ -155,7 +155,7 @@ async def test_whoever_has_lost_the_lease_ends_in_the_same_order(server: Server,
     assert told == ["given up", "Kopf ended"]
 
 
-async def test_it_tells_what_it_is_to_the_cluster(server: Server, told: list[str]) -> None:
+async def test_the_standing_shows_state_and_instance(server: Server, told: list[str]) -> None:
     stop, term = asyncio.Event(), Term(told)
     made = make(server, term)
     assert (made.standing.state, made.standing.silence) == ("starting", 0)
@@ -169,7 +169,7 @@ async def test_it_tells_what_it_is_to_the_cluster(server: Server, told: list[str
     assert standing.silence == 0
 
 
-async def test_an_api_server_that_is_silent_is_told(
+async def test_the_standing_shows_the_silence_of_the_api_server(
     server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leader, "_SILENT", -1)
@@ -186,7 +186,7 @@ async def test_an_api_server_that_is_silent_is_told(
     assert silence >= 80
 
 
-async def test_who_stands_by_names_the_leader(server: Server) -> None:
+async def test_the_standing_of_a_standby_names_the_leader(server: Server) -> None:
     class Waiting(Term):
         waiting, holder = True, "tidelock-a_1"
 
@@ -195,9 +195,7 @@ async def test_who_stands_by_names_the_leader(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("web_view", "status"), [(False, 404), (True, 200)])
-async def test_the_web_view_is_served_if_that_is_asked_for(
-    server: Server, web_view: bool, status: int
-) -> None:
+async def test_the_web_view_is_served_only_if_enabled(server: Server, web_view: bool, status: int) -> None:
     settings = Settings(listen=HOST, port=0, web_view=web_view) if web_view else Settings(listen=HOST, port=0)
     made = make(server, Term([]))
     async with _served(settings, made) as port, aiohttp.ClientSession() as browser:
@@ -207,7 +205,7 @@ async def test_the_web_view_is_served_if_that_is_asked_for(
             assert response.status == 200
 
 
-async def test_the_details_are_those_of_each_watch_and_of_kopf(server: Server, told: list[str]) -> None:
+async def test_the_details_of_readiness_cover_each_watch_and_kopf(server: Server, told: list[str]) -> None:
     stop = asyncio.Event()
     made = make(server, Term(told))
     assert made.details == {"kopf/waterlevels": "NotStarted"}
@@ -222,8 +220,8 @@ async def test_the_details_are_those_of_each_watch_and_of_kopf(server: Server, t
     assert {name for name in details if not name.startswith("watch/")} == {"kopf/waterlevels"}
 
 
-async def test_a_standby_tells_in_its_details_whether_the_leader_is_silent(server: Server) -> None:
-    """A standby that waited out the Lease of a leader that had crashed was ready, and said nothing."""
+async def test_the_details_of_a_standby_show_a_silent_leader(server: Server) -> None:
+    """A standby that waited for the end of a crashed leader's Lease was once ready without any detail."""
 
     class Waiting(Term):
         waiting, silence = True, "no renewal by tidelock-a_1 seen for 7 s: it can be taken in 8 s"
@@ -231,7 +229,7 @@ async def test_a_standby_tells_in_its_details_whether_the_leader_is_silent(serve
     assert make(server, Waiting([])).details == {"lease": Waiting.silence}
 
 
-async def test_nothing_is_asked_before_it_leads(server: Server) -> None:
+async def test_a_process_is_alive_and_not_ready_before_it_leads(server: Server) -> None:
     made = make(server, Term([]))
     await asyncio.sleep(0)
     assert not made.ready

@@ -1,4 +1,4 @@
-"""What clients that hold connections, or send slowly or much, can take from others."""
+"""Limits for clients that hold connections, send slowly, or send large bodies."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ async def post(port: int, body: bytes) -> tuple[int, bytes]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Return what the server sends until it closes the connection."""
+    """Return all data that the server sends until it closes the connection."""
     async with asyncio.timeout(PATIENCE):
         return await reader.read()
 
@@ -46,12 +46,12 @@ async def test_a_request_within_the_limits_is_answered() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
-    """Six unfinished bodies of 512 MiB took 950 MiB of memory for good."""
+    """Six unfinished bodies of 512 MiB once took 950 MiB of memory permanently."""
     async with echoing(Limits(size=3)) as port:
         assert (await post(port, b"tide"))[0] == 413
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+async def test_an_incomplete_body_is_refused_after_a_timeout() -> None:
     async with echoing(Limits(body=0.05)) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
         writer.write(b"POST / HTTP/1.1\r\nHost: tidelock\r\nContent-Length: 4\r\n\r\nti")
@@ -59,16 +59,16 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         writer.close()
 
 
-async def test_a_connection_that_asks_nothing_is_closed() -> None:
+async def test_a_connection_without_a_complete_request_is_closed() -> None:
     async with echoing(Limits(first_request=0.05)) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
-        writer.write(b"POST / HTTP/1.1\r\n")  # a request that never comes to its end
+        writer.write(b"POST / HTTP/1.1\r\n")  # an incomplete request
         assert await ended(reader) == b""
         writer.close()
 
 
-async def test_idle_connections_make_way_for_others() -> None:
-    """1,500 connections that asked nothing made the probes unreachable: the kubelet ended the operator."""
+async def test_idle_connections_are_closed_in_favour_of_new_ones() -> None:
+    """1,500 idle connections once made the probes unreachable, so the kubelet restarted the operator."""
     async with echoing(Limits(connections=2)) as port:
         held = [await asyncio.open_connection(LOOPBACK, port) for _ in range(8)]
         assert await post(port, b"tide") == (200, b"tide")
@@ -77,7 +77,7 @@ async def test_idle_connections_make_way_for_others() -> None:
             writer.close()
 
 
-async def test_a_connection_with_a_request_under_way_makes_way_for_none() -> None:
+async def test_a_connection_with_a_request_in_progress_is_never_closed() -> None:
     release = asyncio.Event()
 
     async def wait(_: web.Request) -> web.Response:
@@ -115,8 +115,8 @@ NOT_PARSED = b"\x00\r\n\r\n"
         (NOT_PARSED, b"400"),
     ],
 )
-async def test_no_answer_tells_versions(request_: bytes, status: bytes) -> None:
-    """Each answer named the versions of Python and aiohttp."""
+async def test_no_answer_names_versions(request_: bytes, status: bytes) -> None:
+    """Each answer once named the versions of Python and aiohttp."""
     limits = Limits(size=4, body=0.05)
     application = bounded(limits)
 
@@ -146,7 +146,7 @@ def port_in_use() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("option", ["--port", "--tls-port"])
-async def test_a_port_in_use_is_named_with_the_option_to_choose_another(
+async def test_a_port_in_use_is_reported_with_the_option_for_another_port(
     option: str, port_in_use: int
 ) -> None:
     with pytest.raises(ListenError) as caught:

@@ -14,7 +14,7 @@ def record(message: str, **fields: object) -> logging.LogRecord:
     return made
 
 
-def test_text_is_one_line_with_the_fields_behind_the_message() -> None:
+def test_text_is_one_line_with_the_fields_after_the_message() -> None:
     line = TextFormatter().format(record("binding failed", pod="shop/web-0", tries=2))
 
     assert line == "2027-01-15T08:00:00.123Z WARNING tidelock.test: binding failed pod=shop/web-0 tries=2"
@@ -33,7 +33,7 @@ def test_json_is_one_object_with_the_fields_beside_the_message() -> None:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_an_exception_comes_with_its_traceback(formatter: logging.Formatter) -> None:
+def test_an_exception_is_logged_with_its_traceback(formatter: logging.Formatter) -> None:
     made = record("crashed")
     try:
         int("the cause")

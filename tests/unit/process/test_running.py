@@ -20,8 +20,8 @@ async def fail() -> NoReturn:
     raise ValueError("wrong")
 
 
-def test_garbage_is_searched_for_among_few_objects_at_a_time() -> None:
-    """A million new objects were searched at once, which took 160 ms within an event or a decision."""
+def test_the_garbage_collector_scans_few_objects_at_a_time() -> None:
+    """A million new objects were once scanned at once, which took 160 ms within an event or a decision."""
     before = gc.get_threshold()
     try:
         collect_seldom()
@@ -32,23 +32,23 @@ def test_garbage_is_searched_for_among_few_objects_at_a_time() -> None:
     assert youngest * young * old >= 100_000_000
 
 
-async def test_work_is_done_before_the_flag_is_set() -> None:
+async def test_work_that_finishes_before_the_flag_is_set_returns_true() -> None:
     assert await until(asyncio.Event(), asyncio.sleep(0, "done"))
 
 
-async def test_work_ends_with_the_flag() -> None:
+async def test_work_is_cancelled_when_the_flag_is_set() -> None:
     stop, ended = asyncio.Event(), list[str]()
     asyncio.get_running_loop().call_later(0.01, stop.set)
     assert not await until(stop, for_ever(ended))
     assert ended == ["ended"]
 
 
-async def test_what_the_work_raises_is_raised() -> None:
+async def test_an_exception_of_the_work_is_raised() -> None:
     with pytest.raises(ValueError, match="wrong"):
         await until(asyncio.Event(), fail())
 
 
-async def test_work_ends_with_whoever_waits_for_it() -> None:
+async def test_work_is_cancelled_with_the_waiting_task() -> None:
     ended: list[str] = []
     waiting = asyncio.create_task(until(asyncio.Event(), for_ever(ended)))
     await asyncio.sleep(0.01)
@@ -58,7 +58,7 @@ async def test_work_ends_with_whoever_waits_for_it() -> None:
     assert ended == ["ended"]
 
 
-async def test_endless_work_ends_with_its_context() -> None:
+async def test_endless_work_is_cancelled_at_the_end_of_its_context() -> None:
     ended: list[str] = []
     async with background(for_ever(ended), for_ever(ended)) as crashed:
         await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_endless_work_ends_with_its_context() -> None:
     assert crashed.cancelled()
 
 
-async def test_the_first_crash_of_endless_work_is_told() -> None:
+async def test_the_first_crash_of_endless_work_is_raised() -> None:
     ended: list[str] = []
     async with background(for_ever(ended), fail(), fail()) as crashed:
         with pytest.raises(ValueError, match="wrong"):

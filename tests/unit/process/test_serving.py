@@ -24,13 +24,13 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file with a token, as `kubectl create secret --from-file` takes it: with a line's end."""
+    """Return a file with a token and a newline, as `kubectl create secret --from-file` accepts it."""
     path = tmp_path / "token"
     path.write_text("first\n")
     return path
 
 
-async def test_probes_answer_what_holds_now() -> None:
+async def test_probes_return_the_current_state() -> None:
     state = {"alive": True, "ready": False}
     async with serve(
         LOOPBACK, 0, CollectorRegistry(), alive=lambda: state["alive"], ready=lambda: state["ready"]
@@ -44,7 +44,7 @@ async def test_probes_answer_what_holds_now() -> None:
         assert (await answer(port, "/readyz"))[0] == 200
 
 
-async def test_details_of_readiness_are_told_when_asked_for_and_decide_nothing() -> None:
+async def test_details_of_readiness_are_shown_on_request_and_do_not_change_the_result() -> None:
     state, parts = {"ready": True}, {"watch/pods": "", "kopf/waterlevels": "Forbidden"}
     async with serve(
         LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=lambda: state["ready"], details=lambda: parts
@@ -58,7 +58,7 @@ async def test_details_of_readiness_are_told_when_asked_for_and_decide_nothing()
         assert await answer(port, "/readyz?verbose") == (503, f"{lines}readyz check failed\n")
 
 
-async def test_metrics_are_those_of_the_registry() -> None:
+async def test_the_metrics_of_the_registry_are_served() -> None:
     registry = CollectorRegistry()
     Gauge("tide", "Height.", registry=registry).set(7)
     async with serve(LOOPBACK, 0, registry, alive=bool, ready=bool) as port:
@@ -83,13 +83,13 @@ async def test_metrics_are_not_served_at_a_port_in_use(port_in_use: int) -> None
 NOT_OURS = r"cannot listen on \S+:8080: \w.*; name an address of this machine by --listen"
 
 
-async def test_an_address_of_another_machine_is_told() -> None:
+async def test_an_address_of_another_machine_is_an_error() -> None:
     with pytest.raises(ListenError, match=NOT_OURS):
         async with serve("192.0.2.1", 8080, CollectorRegistry(), alive=bool, ready=bool):
             pass
 
 
-async def test_an_address_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -99,7 +99,7 @@ async def test_an_address_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) 
             pass
 
 
-async def test_metrics_are_for_those_who_show_the_token(file: Path) -> None:
+async def test_metrics_are_served_for_the_right_token(file: Path) -> None:
     registry = CollectorRegistry()
     Gauge("tide", "Height.", registry=registry).set(7)
     async with serve(LOOPBACK, 0, registry, alive=bool, ready=bool, token=MetricsToken(file)) as port:
@@ -116,7 +116,7 @@ async def test_metrics_are_for_those_who_show_the_token(file: Path) -> None:
     [{}, bearer(""), bearer("firs"), bearer("first!"), bearer("é"), {"Authorization": "Basic first"}],
     ids=["none", "empty", "shorter", "longer", "no ascii", "another scheme"],
 )
-async def test_nobody_else_gets_metrics(file: Path, headers: dict[str, str]) -> None:
+async def test_metrics_are_refused_without_the_right_token(file: Path, headers: dict[str, str]) -> None:
     registry = CollectorRegistry()
     Gauge("tide", "Height.", registry=registry)
     async with serve(LOOPBACK, 0, registry, alive=bool, ready=bool, token=MetricsToken(file)) as port:
@@ -131,7 +131,7 @@ async def test_probes_need_no_token(file: Path) -> None:
         assert (await answer(port, "/readyz"))[0] == 200
 
 
-async def test_a_token_may_change_at_any_time(file: Path) -> None:
+async def test_a_changed_token_is_used_at_once(file: Path) -> None:
     async with serve(
         LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=bool, token=MetricsToken(file)
     ) as port:
@@ -141,7 +141,9 @@ async def test_a_token_may_change_at_any_time(file: Path) -> None:
     assert statuses == [401, 200]
 
 
-async def test_a_token_that_goes_lets_nobody_in(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_metrics_are_refused_if_the_token_file_is_removed(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serve(
         LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=bool, token=MetricsToken(file)
     ) as port:
@@ -152,7 +154,7 @@ async def test_a_token_that_goes_lets_nobody_in(file: Path, caplog: pytest.LogCa
     assert vars(caplog.records[-1])["error"] == f"metrics token file {file}: No such file or directory"
 
 
-def test_a_token_that_cannot_be_read_is_told_at_the_start(file: Path) -> None:
+def test_an_unreadable_token_is_an_error_at_the_start(file: Path) -> None:
     file.write_text(" \n")
     with pytest.raises(TokenError, match="is empty, expected a token"):
         MetricsToken(file)

@@ -21,9 +21,9 @@ def change(event: Event, phase: Phase, *, at: float = 10.0, due: float = 10.0) -
     return Transition(ObjectMeta("lock", "shop"), event, phase, "Reason", "message", at, due)
 
 
-def test_buckets_are_those_of_kube_scheduler_to_the_last_digit() -> None:
-    """They were powers, not multiplied up, and so other labels than kube-scheduler's in the last digit."""
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_buckets_are_the_same_as_in_kube_scheduler_to_the_last_digit() -> None:
+    """Computed as powers instead of products, labels once differed from those of kube-scheduler."""
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
     telemetry.ran("P", "Filter", Code.SUCCESS, 1.0)
 
     [family] = [
@@ -42,8 +42,8 @@ def test_buckets_are_those_of_kube_scheduler_to_the_last_digit() -> None:
     assert bounds[-1] == "+Inf"
 
 
-def test_a_pod_that_is_gated_enters_the_unschedulable_ones() -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_a_gated_pod_counts_as_unschedulable() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
     telemetry.queued("gated", "UnschedulablePodAdd")
 
@@ -51,8 +51,8 @@ def test_a_pod_that_is_gated_enters_the_unschedulable_ones() -> None:
     assert value(telemetry, "scheduler_queue_incoming_pods_total", **labels) == 1
 
 
-def test_a_lock_that_is_given_counts_once() -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_a_reservation_that_becomes_active_counts_once() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
     telemetry.changed(change(Event.ADMIT, Phase.ACTIVE))
 
@@ -65,15 +65,15 @@ def test_a_lock_that_is_given_counts_once() -> None:
     [(Event.CLAIM, Phase.BOUND), (Event.LOSE_NODE, Phase.LOST), (Event.DISPLACE, Phase.PENDING)],
 )
 def test_a_release_counts_by_its_cause(event: Event, phase: Phase) -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
     telemetry.changed(change(event, phase))
 
     assert value(telemetry, "tidelock_releases_total", cause=event.value) == 1
 
 
-def test_expiry_lag_is_the_time_since_the_lock_was_due() -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_expiry_lag_is_the_time_since_the_reservation_was_due() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
     telemetry.changed(change(Event.EXPIRE, Phase.EXPIRED, at=10.25, due=10.0))
 
@@ -82,8 +82,8 @@ def test_expiry_lag_is_the_time_since_the_lock_was_due() -> None:
 
 
 @pytest.mark.parametrize(("event", "policy"), [(Event.VIOLATE, "Keep"), (Event.DISPLACE, "Move")])
-def test_a_violation_counts_by_what_the_lock_did(event: Event, policy: str) -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_a_violation_counts_by_the_policy_of_the_reservation(event: Event, policy: str) -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
     violated = change(event, Phase.ACTIVE)
     telemetry.changed(violated)
     telemetry.changed(replace(violated, reason="Violated"))
@@ -91,9 +91,9 @@ def test_a_violation_counts_by_what_the_lock_did(event: Event, policy: str) -> N
     assert value(telemetry, "tidelock_reservation_violations_total", policy=policy) == 1
 
 
-def test_what_is_rare_is_nought_before_it_happens() -> None:
-    """The first violation of a process made its series appear with 1, which no alert on an increase sees."""
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_rare_series_are_zero_before_their_first_event() -> None:
+    """The first violation once made its series appear with 1, which no alert on an increase sees."""
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
     assert [
         value(telemetry, "tidelock_reservation_violations_total", policy=policy)
@@ -103,8 +103,8 @@ def test_what_is_rare_is_nought_before_it_happens() -> None:
     assert value(telemetry, "tidelock_reservation_activation_seconds_count", waited="false") == 0
 
 
-def test_locks_that_waited_for_room_are_measured_apart() -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_reservations_that_waited_for_capacity_are_measured_separately() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
     telemetry.activated(0.25, waited=False)
     telemetry.activated(60.0, waited=True)
@@ -116,8 +116,8 @@ def test_locks_that_waited_for_room_are_measured_apart() -> None:
     assert sums == [0.25, 60.0]
 
 
-def test_a_scrape_tells_of_the_process_and_its_version_and_not_when_each_series_began() -> None:
-    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+def test_a_scrape_has_process_metrics_and_version_and_no_created_series() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
     telemetry.schedule_attempts.labels("scheduled", "p").inc()
 
     text = generate_latest(telemetry.registry).decode()

@@ -1,4 +1,4 @@
-"""hack/prose.py: how docstrings and comments are counted, and when a package exceeds a limit."""
+"""hack/prose.py: the count of words in docstrings and comments, and the limits of a package."""
 
 import pytest
 

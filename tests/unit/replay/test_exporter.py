@@ -5,8 +5,8 @@ import pytest
 from replay.exporter import Exporter
 
 
-def test_counters_go_on_by_what_was_used_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change of load between two scrapes used to count from the scrape before it."""
+def test_counters_grow_by_the_use_since_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of load between two scrapes once counted from the earlier scrape on."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("replay.exporter.time", SimpleNamespace(monotonic=lambda: clock.now))
     exporter = Exporter("nowhere", _last=0.0)

@@ -29,7 +29,7 @@ def test_other_policies_are_refused() -> None:
         configuration({"pool": POLICIES["load-aware"]})
 
 
-def test_a_waterlevel_is_valid_and_can_be_changed() -> None:
+def test_a_water_level_is_valid_and_can_be_changed() -> None:
     url = "http://127.0.0.1:9090"
     manifest = water_level_manifest("pool", {"a": "b"}, url, **(POLICIES["water-level"].water_level or {}))
     spec = WaterLevelSpec.model_validate(manifest["spec"])

@@ -16,7 +16,7 @@ GIBI = 2**30
 
 @pytest.fixture
 def pool() -> Pool:
-    """Two nodes, and four pods of two Deployments; on one of the nodes they want more than there is."""
+    """Return two nodes and four pods of two Deployments, with more use than capacity on one node."""
     world = SimulatedWorld(
         title="small",
         machines=(Machine("a", 2000, 8 * GIBI), Machine("b", 4000, 8 * GIBI)),
@@ -30,14 +30,14 @@ def pool() -> Pool:
     return Pool(PatchApi(), world, "pool")
 
 
-def test_use_is_what_the_simulator_says_of_the_same_placement(pool: Pool) -> None:
+def test_use_is_the_same_as_in_the_simulator_for_the_same_placement(pool: Pool) -> None:
     run = Simulation(pool.world, POLICIES["default"]).run()
     use = pool.use(Placement(("p0", "p1", "p2", "p3"), pool.world.workload, run.node), 1)
 
     assert use.cpu.tolist() == pytest.approx(run.cpu[1].tolist())
 
 
-def test_pods_of_a_full_node_share_it_and_those_without_a_node_use_nothing(pool: Pool) -> None:
+def test_pods_of_a_full_node_share_its_capacity_and_unplaced_pods_use_none(pool: Pool) -> None:
     placement = Placement(("p0", "p1", "p2", "p3"), np.array([0, 1, 1, 0]), np.array([0, 0, 1, NOT_PLACED]))
     use = pool.use(placement, 0)
 
@@ -46,7 +46,7 @@ def test_pods_of_a_full_node_share_it_and_those_without_a_node_use_nothing(pool:
     assert use.cores.tolist() == pytest.approx([0.5, 1.5, 1.8, 0])
 
 
-def test_the_exporter_tells_of_a_pool_and_leaves_others_alone(pool: Pool) -> None:
+def test_the_exporter_replaces_only_the_values_of_its_pool(pool: Pool) -> None:
     exporter = Exporter("nowhere", nodes={"other-a": (0.1, 0.1)}, pods={("other", "p"): (1.0, 1.0)})
     placement = Placement(("p0", "p1"), np.array([0, 1]), np.array([0, NOT_PLACED]))
     for step in (0, 1):
@@ -56,7 +56,7 @@ def test_the_exporter_tells_of_a_pool_and_leaves_others_alone(pool: Pool) -> Non
     assert exporter.pods == {("other", "p"): (1.0, 1.0), ("pool", "p0"): (0.9, GIBI)}
 
 
-def test_pods_end_when_their_life_is_over(pool: Pool) -> None:
+def test_pods_end_after_their_lifetime(pool: Pool) -> None:
     lives = Lives(pool, 100.0, np.random.default_rng(0))
 
     assert lives.due(["p0", "p1"], 0.0) == []

@@ -1,4 +1,4 @@
-"""Small worlds for tests of the simulation, and how they are played."""
+"""Small worlds for tests of the simulation, and their runs."""
 
 from functools import lru_cache
 
@@ -14,12 +14,12 @@ STEPS = 30
 
 @lru_cache
 def world(seed: int = 0, *, steps: int = STEPS) -> SimulatedWorld:
-    """Give six nodes of 16 cores and pods of about an hour, for two hours and a half."""
+    """Return six nodes of 16 cores with pods that live for about an hour, for two hours and a half."""
     load = synthetic_load(100, steps, seed)
     return world_of("small", load, Setting(nodes=6, workloads=12, life=HOUR, steps=steps), seed)
 
 
 @lru_cache
 def play(policy: str, seed: int = 0, faults: MetricsFaults = NO_FAULTS) -> Run:
-    """Play the small world of a seed once; what comes of it is not to be changed."""
+    """Return the run of a seed's small world, which is cached and must not be changed."""
     return Simulation(world(seed), POLICIES[policy], seed, faults=faults).run()

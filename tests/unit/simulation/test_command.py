@@ -59,7 +59,7 @@ def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFi
         (["--load", "/nowhere/x.csv"], "/nowhere/x.csv: [Errno 2]"),
     ],
 )
-def test_bad_input_is_told_in_one_line(
+def test_invalid_input_is_reported_in_one_line(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(["simulate", *_SMALL, "--policies", "random", *arguments])

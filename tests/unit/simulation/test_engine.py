@@ -24,13 +24,13 @@ def test_one_seed_gives_one_result(policy: str) -> None:
     assert np.array_equal(one.cpu, same.cpu)
 
 
-def test_the_seed_matters_to_what_is_random() -> None:
+def test_a_random_policy_depends_on_the_seed() -> None:
     one, other = (Simulation(world(), POLICIES["random"], seed).run() for seed in (1, 2))
 
     assert not np.array_equal(one.node, other.node)
 
 
-def test_no_node_is_given_more_than_it_has() -> None:
+def test_no_node_is_overcommitted() -> None:
     of = world()
     run = play("water-level")
     requests = np.array([each.cpu for each in of.workloads])[of.workload]
@@ -42,7 +42,7 @@ def test_no_node_is_given_more_than_it_has() -> None:
         assert (taken <= [machine.cpu for machine in of.machines]).all()
 
 
-def test_use_is_what_the_pods_of_a_node_use() -> None:
+def test_the_use_of_a_node_is_the_sum_of_its_pods() -> None:
     of = world()
     run = play("default")
     step = 20
@@ -53,7 +53,7 @@ def test_use_is_what_the_pods_of_a_node_use() -> None:
     assert run.cpu[step] == pytest.approx(np.minimum(wanted / 160, 100))
 
 
-def test_the_plugins_that_are_left_out_have_nothing_to_say() -> None:
+def test_the_omitted_plugins_do_not_change_decisions() -> None:
     of, policy = world(steps=12), POLICIES["default"]
     everything = frozenset(plugin.name for plugin in BUILTINS.defaults) - {WaterLevelBalance.name}
     assert everything > TELLING
@@ -73,7 +73,7 @@ def test_measured_use_spreads_better_than_requests_and_requests_better_than_chan
     assert all(better < worse for better, worse in pairwise(spreads))
 
 
-def test_a_pod_waits_for_room_and_gets_it() -> None:
+def test_a_pod_waits_for_capacity_and_gets_it() -> None:
     of = full_world()
     run = Simulation(of, POLICIES["default"]).run()
 
@@ -82,7 +82,7 @@ def test_a_pod_waits_for_room_and_gets_it() -> None:
     assert run.pending.tolist() == [1, 1, 0, 0]
 
 
-def test_a_pod_that_fits_nowhere_is_told_as_pending() -> None:
+def test_a_pod_that_fits_nowhere_counts_as_pending() -> None:
     of = replace(full_world(), lives=np.array([inf, inf]))
     run = Simulation(of, POLICIES["default"]).run()
 
@@ -91,7 +91,7 @@ def test_a_pod_that_fits_nowhere_is_told_as_pending() -> None:
 
 
 def full_world() -> SimulatedWorld:
-    """Give a node with room for one pod, and two pods; the first lives for 700 seconds."""
+    """Return a node with capacity for one pod, and two pods. The first one lives for 700 seconds."""
     small = world()
     return SimulatedWorld(
         title="full",

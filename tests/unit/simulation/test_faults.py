@@ -1,4 +1,4 @@
-"""What is left of the effect when measurements fail: never less than the default profile gives."""
+"""The effect of failing measurements, which is never worse than the default profile."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -20,7 +20,7 @@ _TO_HERE = {
     "down": MetricsFaults(down=(HOUR, 1.5 * HOUR)),
     "restart": MetricsFaults(restarts=(HOUR, 1.25 * HOUR, 2 * HOUR)),
 }
-"""The faults of a day, brought into the hours of a small world."""
+"""The faults of a day, moved into the hours of a small world."""
 
 # In one small world the ratio of two policies is anywhere between 0.7 and 1.2.
 _SEEDS = range(1, 5)
@@ -30,7 +30,9 @@ _CASES += [("water-level-nodes", fault) for fault in ("down", "missing", "ahead"
 
 
 @pytest.mark.parametrize(("policy", "fault"), _CASES)
-def test_a_fault_never_makes_it_worse_than_requests_and_all_pods_are_placed(policy: str, fault: str) -> None:
+def test_a_fault_is_never_worse_than_placement_by_requests_and_all_pods_are_placed(
+    policy: str, fault: str
+) -> None:
     faulty = [play(policy, seed, _TO_HERE[fault]) for seed in _SEEDS]
     default = [play("default", seed) for seed in _SEEDS]
 
@@ -53,11 +55,11 @@ def test_nodes_without_measurements_are_not_read_as_idle(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["water-level", "water-level-nodes"])
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_burst_with_frozen_metrics_is_shared_out_evenly(policy: str, *, apart: bool) -> None:
+def test_a_burst_with_frozen_metrics_is_spread_evenly(policy: str, *, apart: bool) -> None:
     assert _most_of_a_burst(policy, apart=apart) <= ceil(_REPLICAS / _NODES) + 1
 
 
-def test_a_burst_herds_without_the_guard() -> None:
+def test_without_the_guard_a_burst_crowds_one_node() -> None:
     assert _most_of_a_burst("nodes-without-guard", apart=True) > ceil(_REPLICAS / _NODES) + 1
 
 
@@ -69,7 +71,7 @@ _NODES, _REPLICAS = 8, 60
 
 
 def _most_of_a_burst(policy: str, *, apart: bool) -> int:
-    """Have pods come just after the metrics have frozen; gives the most that one node gets."""
+    """Let pods arrive just after the metrics have frozen, and return the most pods of one node."""
     at, steps = 6 * STEP, 7
     of = burst_world(_NODES, _REPLICAS, at=at, steps=steps, apart=apart)
     run = Simulation(of, POLICIES[policy], faults=MetricsFaults(down=(at, steps * STEP))).run()

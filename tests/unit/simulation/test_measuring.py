@@ -75,7 +75,7 @@ def test_a_node_that_is_not_measured_has_no_level() -> None:
     assert levels(measured, 0) == {}
 
 
-def test_some_readings_are_nan_at_times() -> None:
+def test_some_readings_are_nan() -> None:
     measured = measurements(MetricsFaults(nan=0.5))
     for step in range(50):
         sample(measured, step, 50.0)
@@ -106,7 +106,7 @@ def test_pods_and_workloads_are_measured_in_cores() -> None:
     assert uses.workloads[key].windows["1d"]["cpu"].mean == pytest.approx(1.5)
 
 
-def test_of_workloads_the_mean_alone_is_told() -> None:
+def test_workloads_have_only_means() -> None:
     measured = measurements()
     sample(measured, 0, 50.0)
 
@@ -121,14 +121,14 @@ def test_of_workloads_the_mean_alone_is_told() -> None:
                 assert isnan(stat.p95)
 
 
-def test_a_pod_that_has_hardly_run_is_not_measured() -> None:
+def test_a_pod_that_ran_only_for_a_short_time_is_not_measured() -> None:
     measured = measurements()
     sample(measured, 0, 50.0, share=0.1)
 
     assert measured.uses(0, EPOCH, np.array([0, 1])) == ({}, {})
 
 
-def test_a_workload_is_known_after_its_pods_have_gone() -> None:
+def test_a_workload_is_known_after_its_pods_have_ended() -> None:
     measured = measurements()
     sample(measured, 0, 50.0)
     none: Any = np.zeros(0, np.intp)

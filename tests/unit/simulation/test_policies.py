@@ -1,12 +1,12 @@
-"""Policies that are played, beside the profile that is installed."""
+"""The simulated policies, compared with the installed profile."""
 
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.plugins.water_level_balance.plugin import _Args
 from tidelock.simulation.policies import POLICIES
 
 
-def test_what_is_installed_has_the_defaults_that_were_measured() -> None:
-    """The bench played cpu alone, with metrics up to 900 s old; installed were both, up to 180 s old."""
+def test_the_installed_profile_has_the_simulated_defaults() -> None:
+    """The simulation once used only cpu and metrics up to 900 s old. Installed were both, and 180 s."""
     measured, shipped = POLICIES["water-level"], POLICIES["shipped"]
     assert (shipped.by_requests, shipped.args, shipped.water_level) == (True, {}, {})
     assert [{"name": each.name} for each in _Args().resources] == measured.args["resources"]

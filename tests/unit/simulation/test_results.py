@@ -11,14 +11,14 @@ def run(cpu: list[list[float]]) -> Run:
     return Run("p", "t", 0, np.array(cpu), np.arange(steps), nothing, nothing.astype(float))
 
 
-def test_figures_are_of_what_comes_after_the_warm_up() -> None:
+def test_figures_cover_the_time_after_the_warm_up() -> None:
     of = figures(run([[0.0, 100.0], [10.0, 30.0], [85.0, 95.0]]), warm_up=300.0)
 
     assert (of.spread, of.range, of.mean, of.hot, of.pending) == (7.5, 15.0, 55.0, 50.0, 1.5)
     assert of.p99 == pytest.approx(94.7)
 
 
-def test_a_run_that_is_all_warm_up_has_no_figures() -> None:
+def test_a_run_within_the_warm_up_has_no_figures() -> None:
     with pytest.raises(
         ValueError, match=r"^t: 2 steps of five minutes are no longer than the warm-up of 36$"
     ):
@@ -46,6 +46,6 @@ def test_an_estimate_has_its_mean_within_its_interval() -> None:
     assert str(estimate([2.0, 2.0])) == "2.00 (2.00 to 2.00)"
 
 
-def test_nothing_can_be_estimated_from_nothing() -> None:
+def test_an_estimate_needs_values() -> None:
     with pytest.raises(ValueError, match="no values"):
         estimate([])

@@ -44,7 +44,7 @@ def test_a_planetlab_day_is_read_as_shares(tmp_path: Path, name: str) -> None:
         ("", "has no line"),
     ],
 )
-def test_what_is_no_planetlab_day_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_planetlab_day_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     file = written(tmp_path, text)
 
     with pytest.raises(TraceError) as refused:
@@ -53,12 +53,12 @@ def test_what_is_no_planetlab_day_is_refused(tmp_path: Path, text: str, problem:
     assert str(refused.value) == f"{file}: {problem}"
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=str(tmp_path / "none.csv")):
         read_planetlab(tmp_path / "none.csv")
 
 
-def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "planetlab-1.csv.gz"
     file.write_bytes(gzip.compress(b"1,2\n" * 1000)[:-10])
 
@@ -104,7 +104,7 @@ def test_openb_pods_come_in_the_order_of_their_creation(tmp_path: Path) -> None:
         (f"{_PODS}a,inf,1,0,1,2\n", "line 2: cpu_milli: 'inf' is not a number"),
     ],
 )
-def test_what_is_no_list_of_pods_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_list_of_pods_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     file = written(tmp_path, text, "pods.csv")
 
     with pytest.raises(TraceError) as refused:

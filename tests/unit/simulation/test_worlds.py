@@ -45,7 +45,7 @@ def test_requests_fill_the_nodes_as_set(fill: float) -> None:
         assert fill - 0.1 < there / (8 * 16_000) <= fill
 
 
-def test_nobody_uses_more_than_its_limit() -> None:
+def test_no_pod_uses_more_than_its_limit() -> None:
     world = made(noise=0.8)
     limits = np.array([each.cpu_limit for each in world.workloads])[world.workload]
 
@@ -61,7 +61,7 @@ def test_replicas_are_alike_without_noise_and_differ_with_it() -> None:
         assert np.array_equal(world.cpu[first], world.cpu[second]) is same
 
 
-def test_noise_leaves_the_level_about_where_it_was() -> None:
+def test_noise_hardly_changes_the_mean_level() -> None:
     quiet, noisy = (mean_level(made(noise=noise, nodes=40, workloads=80)).mean() for noise in (0.0, 0.3))
 
     assert noisy == pytest.approx(quiet, rel=0.15)
@@ -77,7 +77,7 @@ def test_a_rollout_replaces_a_whole_workload_within_30_seconds() -> None:
     assert np.ptp(rolled.arrives[late]) <= 30
 
 
-def test_sizes_of_nodes_take_turns() -> None:
+def test_sizes_of_nodes_alternate() -> None:
     assert [each.cpu for each in made(cores=(8, 16, 32)).machines[:4]] == [8000, 16_000, 32_000, 8000]
 
 
@@ -92,12 +92,12 @@ def test_sizes_of_nodes_take_turns() -> None:
         ({"steps": 49}, "made: 16 workloads of 49 steps need more load than 100 rows of 48 steps"),
     ],
 )
-def test_a_setting_that_makes_no_world_is_refused(fields: dict[str, Any], problem: str) -> None:
+def test_an_invalid_setting_is_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{problem}$"):
         made(**fields)
 
 
-def test_synthetic_load_resembles_the_days_it_stands_for() -> None:
+def test_synthetic_load_resembles_the_recorded_days() -> None:
     load = synthetic_load(1000, 288, 0)
 
     assert load.shape == (1000, 288)
@@ -106,7 +106,7 @@ def test_synthetic_load_resembles_the_days_it_stands_for() -> None:
     assert np.median(load.mean(axis=1)) < load.mean()  # a few rows are busy
 
 
-def test_pods_of_openb_are_squeezed_into_the_worlds_time() -> None:
+def test_pods_of_openb_are_scaled_to_the_time_of_the_world() -> None:
     pods = [
         TracedPod("a", 1000, MEBIBYTE, 0.0, 500.0),
         TracedPod("b", 2000, MEBIBYTE, 1e6, 1e6 + 60),
@@ -126,7 +126,7 @@ def test_openb_needs_load_for_its_time() -> None:
         openb_world("openb", [machine("n", 16)], [TracedPod("a", 1, 1, 0, 1)], LOAD, Setting(), 0)
 
 
-def test_a_burst_comes_within_30_seconds() -> None:
+def test_a_burst_arrives_within_30_seconds() -> None:
     world = burst_world(4, 10, at=600.0, steps=3)
 
     surge = world.arrives[world.workload == 1]

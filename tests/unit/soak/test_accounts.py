@@ -22,12 +22,12 @@ def pod(node: str) -> dict[str, Any]:
     return {"spec": {"containers": [container]} | ({"nodeName": node} if node else {})}
 
 
-def test_a_ledger_that_is_what_the_api_says_has_no_differences() -> None:
+def test_a_ledger_that_agrees_with_the_api_has_no_differences() -> None:
     api = of_api([NODE], [pod("a"), pod("")], [LOCK])
     assert of_ledger(AGREED).differences(api) == []
 
 
-def test_a_pod_on_a_node_that_is_gone_takes_nothing() -> None:
+def test_a_pod_on_a_deleted_node_does_not_count() -> None:
     assert of_api([NODE], [pod("b")], []) == of_api([NODE], [], [])
 
 
@@ -41,7 +41,7 @@ def test_a_pod_on_a_node_that_is_gone_takes_nothing() -> None:
         ("scheduler_pending_pods", ("backoff",), 1.0, "pods waiting: 2 in the ledger, 1 in the API"),
     ],
 )
-def test_a_difference_is_told_with_both_sides(
+def test_a_difference_is_reported_with_both_values(
     metric: str, labels: tuple[str, ...], value: float, difference: str
 ) -> None:
     ledger = of_ledger(AGREED | {metric: AGREED[metric] | {labels: value}})

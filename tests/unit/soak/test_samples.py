@@ -7,13 +7,13 @@ from soak.samples import Trend, read_metrics, trend
 TIMES = [float(second) for second in range(0, 3600, 30)]
 
 
-def test_a_line_without_noise_is_found() -> None:
+def test_a_linear_trend_without_noise_is_found() -> None:
     found = trend(TIMES, [100 + 5 * at / 3600 for at in TIMES])
     assert found is not None
     assert found == pytest.approx(Trend(5, 5, 5))
 
 
-def test_what_goes_up_and_down_does_not_grow() -> None:
+def test_an_oscillation_is_no_growth() -> None:
     found = trend(TIMES, [100 + sin(at) for at in TIMES])
     assert found is not None
     assert found.low < 0 < found.high
@@ -21,13 +21,13 @@ def test_what_goes_up_and_down_does_not_grow() -> None:
 
 
 def test_the_first_part_is_not_counted() -> None:
-    """Caches fill."""
+    """Caches fill at the start."""
     found = trend(TIMES, [min(at, 600.0) for at in TIMES])
     assert found is not None
     assert found.slope == pytest.approx(0)
 
 
-def test_a_few_samples_tell_nothing() -> None:
+def test_a_few_samples_have_no_trend() -> None:
     assert trend(TIMES[:25], TIMES[:25]) is None
 
 
@@ -39,7 +39,7 @@ def test_a_few_samples_tell_nothing() -> None:
         (Trend(1, -2, 4), "does not grow by more than 4 an hour"),
     ],
 )
-def test_a_verdict_goes_by_the_interval(found: Trend, verdict: str) -> None:
+def test_a_verdict_uses_the_confidence_interval(found: Trend, verdict: str) -> None:
     assert found.verdict(4) == verdict
 
 

@@ -18,7 +18,7 @@ def active(status: str) -> dict[str, Any]:
     return {"status": {"phase": "Active", "conditions": [{"type": "Active", "status": status}]}}
 
 
-async def test_what_lasted_for_a_moment_is_remembered() -> None:
+async def test_a_short_lived_state_is_remembered() -> None:
     seen = Seen(patience=20)
     seen.expect(RESERVATIONS, "web-0")
     waiting = asyncio.create_task(
@@ -31,7 +31,7 @@ async def test_what_lasted_for_a_moment_is_remembered() -> None:
     assert (await waiting).gone
 
 
-async def test_a_pod_is_told_from_a_lock_of_its_name() -> None:
+async def test_a_pod_and_a_reservation_of_the_same_name_are_distinguished() -> None:
     seen = Seen(patience=20)
     seen.expect(RESERVATIONS, "web-0")
     seen.expect(PODS, "web-0")
@@ -41,7 +41,7 @@ async def test_a_pod_is_told_from_a_lock_of_its_name() -> None:
     assert seen.expect(RESERVATIONS, "web-0").node == ""
 
 
-async def test_what_does_not_come_is_lost() -> None:
+async def test_a_state_that_does_not_occur_in_time_is_an_error() -> None:
     seen = Seen(patience=0.01)
     seen.expect(RESERVATIONS, "web-0")
     seen.take_reservation(event("ADDED", status={"phase": "Pending"}), 0.0)
@@ -49,7 +49,7 @@ async def test_what_does_not_come_is_lost() -> None:
         await seen.until(RESERVATIONS, "web-0", lambda story: story.was_active, "Active")
 
 
-async def test_what_nobody_asks_about_is_not_kept() -> None:
+async def test_a_forgotten_object_is_not_recorded() -> None:
     seen = Seen(patience=20)
     seen.expect(PODS, "web-0")
     seen.forget(PODS, "web-0")

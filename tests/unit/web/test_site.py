@@ -1,4 +1,4 @@
-"""The web view over a socket: who gets what, and what a browser is told."""
+"""The web view over a socket: its files, its stream of events, and its access control."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ News = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look again at once, not after a second."""
+    """Check for changes at once, not after a second."""
     monkeypatch.setattr(site, "_PAUSE", 0.01)
 
 
@@ -53,7 +53,7 @@ async def event(response: aiohttp.ClientResponse) -> News:
 
 
 async def until_told(response: aiohttp.ClientResponse, what: str) -> News:
-    """Read events until one tells something."""
+    """Read events until one contains this field."""
     async with asyncio.timeout(PATIENCE):
         while True:
             news = await event(response)
@@ -61,7 +61,7 @@ async def until_told(response: aiohttp.ClientResponse, what: str) -> News:
                 return news
 
 
-async def test_the_page_is_made_of_three_files(browser: aiohttp.ClientSession) -> None:
+async def test_the_page_consists_of_three_files(browser: aiohttp.ClientSession) -> None:
     async with Watched().stage.served() as address:
         kinds = {}
         for name in ("", "page.css", "page.js"):
@@ -77,9 +77,7 @@ async def test_the_page_is_made_of_three_files(browser: aiohttp.ClientSession) -
 
 
 @pytest.mark.parametrize("path", ["", "page.js", "page.css", "events", "none"])
-async def test_a_browser_is_to_load_and_to_tell_nothing_else(
-    browser: aiohttp.ClientSession, path: str
-) -> None:
+async def test_headers_forbid_other_sources_and_frames(browser: aiohttp.ClientSession, path: str) -> None:
     async with Watched().stage.served() as address, browser.get(address + path) as response:
         policy = response.headers["Content-Security-Policy"].split("; ")
         assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= set(policy)
@@ -91,19 +89,19 @@ async def test_a_browser_is_to_load_and_to_tell_nothing_else(
 
 @pytest.mark.parametrize("path", ["", "page.js", "page.css", "events"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_nothing_can_be_written(browser: aiohttp.ClientSession, path: str, method: str) -> None:
+async def test_write_methods_are_refused(browser: aiohttp.ClientSession, path: str, method: str) -> None:
     async with Watched().stage.served() as address, browser.request(method, address + path) as response:
         assert response.status == 405
 
 
-async def test_there_is_none_unless_it_is_asked_for(browser: aiohttp.ClientSession) -> None:
+async def test_the_web_view_is_not_served_by_default(browser: aiohttp.ClientSession) -> None:
     async with serve(HOST, 0, CollectorRegistry(), alive=bool, ready=bool) as port:
         for path in ("", "events", "page.js"):
             async with browser.get(f"http://{HOST}:{port}/web/{path}") as response:
                 assert response.status == 404
 
 
-async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.ClientSession) -> None:
+async def test_a_stream_sends_a_page_and_then_changes(browser: aiohttp.ClientSession) -> None:
     core = Watched(node("node-a"))
     async with core.stage.served() as address, browser.get(f"{address}events") as response:
         first, second = await event(response), await event(response)
@@ -127,7 +125,7 @@ async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.
     assert [row["verdict"] for row in third["page"]["decisions"]] == ["Active"]
 
 
-async def test_a_stream_is_of_what_is_asked_for(browser: aiohttp.ClientSession) -> None:
+async def test_a_stream_follows_its_query(browser: aiohttp.ClientSession) -> None:
     core = Watched(node("node-a"), node("node-b"))
     query = "events?text=NODE-&sort=-name"
     async with core.stage.served() as address, browser.get(address + query) as response:
@@ -135,15 +133,13 @@ async def test_a_stream_is_of_what_is_asked_for(browser: aiohttp.ClientSession) 
     assert [row["name"] for row in first["page"]["nodes"]] == ["node-b", "node-a"]
 
 
-async def test_a_bad_question_is_told(browser: aiohttp.ClientSession) -> None:
+async def test_an_invalid_query_is_refused(browser: aiohttp.ClientSession) -> None:
     async with Watched().stage.served() as address, browser.get(f"{address}events?nodes=few") as response:
         assert response.status == 400
         assert await response.text() == "nodes: Invalid value: 'few': expected a whole number, such as 0"
 
 
-async def test_a_replica_that_stands_by_tells_who_leads_and_nothing_else(
-    browser: aiohttp.ClientSession,
-) -> None:
+async def test_a_standby_shows_only_the_leader(browser: aiohttp.ClientSession) -> None:
     core = Watched(node("node-a"))
     core.stage.standing = STANDING_BY
     async with core.stage.served() as address, browser.get(f"{address}events") as response:
@@ -156,7 +152,7 @@ async def test_a_replica_that_stands_by_tells_who_leads_and_nothing_else(
     assert second["page"]["nodes"][0]["name"] == "node-a"
 
 
-async def test_events_are_for_those_who_show_the_token(browser: aiohttp.ClientSession, file: Path) -> None:
+async def test_events_need_the_token_and_files_do_not(browser: aiohttp.ClientSession, file: Path) -> None:
     statuses = {}
     async with Watched().stage.served(file) as address:
         for name, headers in {"none": {}, "wrong": {"Authorization": "Bearer x"}, "right": TOKEN}.items():
@@ -176,13 +172,13 @@ async def client_at(address: str) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def status(browser: aiohttp.ClientSession, url: str) -> tuple[int, str]:
-    """Ask for a stream, and give it up at once; gives the text of a refusal."""
+    """Request a stream, close it at once, and return the status and the text of a refusal."""
     async with browser.get(url) as response:
         return response.status, "" if response.status == 200 else await response.text()
 
 
-async def test_one_client_leaves_streams_to_others() -> None:
-    """One client took all streams, so everybody else was refused."""
+async def test_one_client_cannot_use_all_streams() -> None:
+    """One client could once use all streams, so all others were refused."""
     async with Watched().stage.served() as address, AsyncExitStack() as clients:
         url = f"{address}events"
         first, second, third = [
@@ -197,7 +193,7 @@ async def test_one_client_leaves_streams_to_others() -> None:
         assert await status(third, url) == (503, f"{MOST_STREAMS} browsers are already connected")
         streams.pop().close()
         async with asyncio.timeout(PATIENCE):
-            while (await status(third, url))[0] != 200:  # noqa: ASYNC110 -- nothing tells of it
+            while (await status(third, url))[0] != 200:  # noqa: ASYNC110 -- no event is set
                 await asyncio.sleep(0.01)
         for stream in streams:
             stream.close()
@@ -214,11 +210,11 @@ async def test_streams_end_with_the_server(browser: aiohttp.ClientSession) -> No
     async with asyncio.timeout(PATIENCE):
         async with followed() as response:
             pass
-        await response.read()  # to its end, which is none by a broken connection
+        await response.read()  # to a proper end, not a broken connection
     assert response.content.at_eof()
 
 
-def test_all_browsers_together_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_browsers_together_use_at_most_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "_PAUSE", 1.0)
     assert [pause_after(spent, 1) for spent in (0.001, 0.1, 0.2)] == [1.0, 1.0, 2.0]
     assert [pause_after(spent, 10) for spent in (0.001, 0.1, 0.2)] == [1.0, 10.0, 20.0]

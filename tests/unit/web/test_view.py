@@ -1,4 +1,4 @@
-"""What the page of the web view says, over a scheduler that is driven by hand."""
+"""The contents of the web view's page, for a scheduler that is driven by hand."""
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ from unit.web.watched import Watched
 GI = 2**30
 
 
-def test_a_node_shows_what_it_has_and_who_has_it() -> None:
+def test_a_node_shows_its_capacity_requests_and_reservations() -> None:
     core = Watched(node("node-a", cpu="4", memory="16Gi"))
     core.add(pod("web-0", requests={"cpu": "1500m", "memory": "2Gi"}, node_name="node-a"))
     core.reservation(resources={"cpu": "500m", "memory": "1Gi"}, owner="web-1")
@@ -34,7 +34,7 @@ def test_a_node_shows_what_it_has_and_who_has_it() -> None:
     assert page.totals == row.amounts
 
 
-def test_totals_are_of_all_nodes_also_of_those_that_are_not_shown() -> None:
+def test_totals_cover_all_nodes_including_those_on_other_pages() -> None:
     core = Watched(*(node(f"node-{number:03}", cpu="2", memory="1Gi") for number in range(ROWS + 1)))
     page = core.page()
 
@@ -42,12 +42,12 @@ def test_totals_are_of_all_nodes_also_of_those_that_are_not_shown() -> None:
     assert (len(page.nodes), page.nodes_part) == (ROWS, ListPart(ROWS + 1, ROWS + 1, 0))
 
 
-def test_a_state_tells_what_is_wrong_with_a_node() -> None:
+def test_the_state_of_a_node_shows_its_problem() -> None:
     core = Watched(node("a", cordoned=True), node("b", ready=False), node("c", ready=True))
     assert [row.state for row in core.page().nodes] == ["Cordoned", "NotReady", ""]
 
 
-def test_devices_have_a_column_if_any_node_has_some() -> None:
+def test_devices_have_a_column_if_any_node_has_them() -> None:
     core = Watched(
         node("a", **{"x.io/gpu": "8"}),
         node("b", **{"x.io/fpga": "2", "x.io/nic": "1", "hugepages-2Mi": "1Gi"}),
@@ -63,15 +63,15 @@ def test_devices_have_a_column_if_any_node_has_some() -> None:
     [
         ({}, ["a", "b", "c"]),
         ({"reverse": True}, ["c", "b", "a"]),
-        ({"sort": "cpu"}, ["c", "b", "a"]),  # what is locked is taken, too
+        ({"sort": "cpu"}, ["c", "b", "a"]),  # reserved capacity counts as used
         ({"sort": "cpu", "reverse": True}, ["a", "b", "c"]),
         ({"sort": "memory"}, ["a", "b", "c"]),
         ({"sort": "water"}, ["b", "a", "c"]),
-        ({"sort": "x.io/gpu"}, ["b", "a", "c"]),  # a has some and b has none left
+        ({"sort": "x.io/gpu"}, ["b", "a", "c"]),  # a has free ones and b has none
         ({"sort": "no such thing"}, ["a", "b", "c"]),
     ],
 )
-def test_nodes_are_sorted_by_name_by_what_is_taken_and_by_water(
+def test_nodes_are_sorted_by_name_by_used_amounts_and_by_measured_use(
     query: dict[str, object], names: list[str]
 ) -> None:
     core = Watched(
@@ -85,7 +85,7 @@ def test_nodes_are_sorted_by_name_by_what_is_taken_and_by_water(
     assert [row.name for row in core.page(**query).nodes] == names
 
 
-def test_water_is_told_with_its_time_and_its_worth() -> None:
+def test_measured_use_is_shown_with_its_time_and_quality() -> None:
     def at(seconds: float) -> dict[str, str]:
         return {"tidelock.dev/water-level": level(61.04, 48, at=seconds)}
 
@@ -107,7 +107,7 @@ def test_water_is_told_with_its_time_and_its_worth() -> None:
     assert (page.measured, page.water) == (1, [WaterRow(61.0, 61.0, 61.0), WaterRow(48.0, 48.0, 48.0)])
 
 
-def test_a_water_level_says_when_its_nodes_are_stale() -> None:
+def test_a_water_level_defines_when_its_nodes_are_stale() -> None:
     slow = node("a", annotations={"tidelock.dev/water-level": level(10, 10, at=NOW - 500)})
     core = Watched(slow)
     core.decider.objects.water_levels.upsert(None, water_level(stalenessSeconds=600, refreshSeconds=60))
@@ -115,7 +115,7 @@ def test_a_water_level_says_when_its_nodes_are_stale() -> None:
     assert core.page().nodes[0].quality is Quality.FRESH
 
 
-def test_the_water_of_all_nodes_is_of_those_that_are_measured() -> None:
+def test_the_measured_use_of_the_cluster_covers_only_measured_nodes() -> None:
     core = Watched(
         node("a", annotations={"tidelock.dev/water-level": level(10, 0)}),
         node("b", annotations={"tidelock.dev/water-level": level(40, 0)}),
@@ -126,7 +126,7 @@ def test_the_water_of_all_nodes_is_of_those_that_are_measured() -> None:
     assert Watched(node("a")).page().water == [None, None]
 
 
-def test_a_lock_shows_who_it_is_for_where_it_is_and_how_long() -> None:
+def test_a_reservation_shows_its_owner_node_amounts_and_end() -> None:
     core = Watched(node("node-a"))
     core.reservation("lock", resources={"cpu": "2", "memory": "4Gi"}, ttlSeconds=600)
     core.step()
@@ -138,7 +138,7 @@ def test_a_lock_shows_who_it_is_for_where_it_is_and_how_long() -> None:
     assert (row.why, row.trouble, page.phases) == ("", False, {"Active": 1})
 
 
-def test_a_lock_that_waits_says_why_and_until_when() -> None:
+def test_a_waiting_reservation_shows_its_reason_and_deadline() -> None:
     core = Watched(node("node-a", cpu="1"))
     core.reservation("lock", resources={"cpu": "2"}, pendingDeadlineSeconds=60)
     core.step()
@@ -148,7 +148,7 @@ def test_a_lock_that_waits_says_why_and_until_when() -> None:
     assert row.why.startswith("InsufficientCapacity: 0/1 nodes are available: 1 Insufficient cpu.")
 
 
-def test_trouble_with_a_lock_is_told() -> None:
+def test_problems_of_reservations_are_marked() -> None:
     core = Watched(node("a", cpu="1"), node("b", cpu="1"), node("d", cpu="1"))
     for name in ("a", "b", "d"):
         core.reservation(f"on-{name}", nodeName=name, owner="nobody")
@@ -172,7 +172,7 @@ def test_trouble_with_a_lock_is_told() -> None:
     }
 
 
-def test_who_waits_comes_first_then_what_ends_next_then_what_is_over() -> None:
+def test_waiting_reservations_come_first_then_those_that_end_next_then_finished_ones() -> None:
     core = Watched(node("node-a", cpu="4"))
     core.reservation("over", owner="nobody", ttlSeconds=1, retention="Retain")
     core.reservation("late", owner="nobody", ttlSeconds=600)
@@ -200,7 +200,7 @@ def test_who_waits_comes_first_then_what_ends_next_then_what_is_over() -> None:
         ("scheduled", [], [], ["shop/web-7"]),
     ],
 )
-def test_a_text_chooses_nodes_locks_and_decisions_alike(
+def test_a_text_filters_nodes_reservations_and_decisions(
     text: str, nodes: list[str], reservations: list[str], decisions: list[str]
 ) -> None:
     core = Watched(node("node-a"), node("node-b"))
@@ -217,7 +217,7 @@ def test_a_text_chooses_nodes_locks_and_decisions_alike(
     assert page.reservations_part == ListPart(2, len(reservations), 0)
 
 
-def test_pages_follow_each_other_and_the_last_is_the_last() -> None:
+def test_pages_follow_each_other_and_end_with_the_last() -> None:
     count = 2 * ROWS + 3
     core = Watched(*(node(f"node-{number:03}", pods="200") for number in range(count)))
     for number in range(count):
@@ -246,7 +246,7 @@ def test_an_empty_cluster_has_an_empty_page() -> None:
     assert page.nodes_part == page.reservations_part == ListPart(0, 0, 0)
 
 
-def test_what_happens_between_two_slices_does_no_harm() -> None:
+def test_changes_between_two_slices_are_harmless() -> None:
     core = Watched(node("node-a"))
     entry = core.reservation("gone", owner="nobody")
     core.reservation("stays", owner="nobody")
@@ -277,7 +277,7 @@ def test_the_newest_decisions_come_first_and_are_bounded() -> None:
     assert (newest.verdict, newest.node, newest.why) == ("Unschedulable", "", "full")
 
 
-def test_a_page_is_written_as_a_script_reads_it() -> None:
+def test_a_page_is_encoded_with_the_field_names_of_the_script() -> None:
     core = Watched(node("node-a"))
     written = msgspec.json.decode(msgspec.json.encode(core.page()))
 
@@ -304,7 +304,7 @@ def test_a_query_is_read_from_its_parameters() -> None:
         ({"colour": "red"}, "colour: unknown parameter: expected text, sort, nodes or locks"),
     ],
 )
-def test_a_bad_query_is_told(parameters: dict[str, str], problem: str) -> None:
+def test_an_invalid_query_is_an_error(parameters: dict[str, str], problem: str) -> None:
     with pytest.raises(BadQueryError) as error:
         read_query(parameters)
     assert str(error.value) == problem

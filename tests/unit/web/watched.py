@@ -1,4 +1,4 @@
-"""A scheduler that is driven by hand, and somebody who looks at it."""
+"""A scheduler that is driven by hand, with its web view."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Watched(Core):
         self.recent = self.stage.recent
 
     def page(self, **query: Any) -> ViewPage:
-        """Make a page at once."""
+        """Return a page that is computed at once."""
         slices = self.stage.view.look(ViewQuery(**query), self.clock.now())
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Reservation: which nodes are left to a pod, and what a refusal says."""
+"""Filter of the plugin Reservation: the nodes that fit, and the reasons and numbers of the others."""
 
 from builders import node, pod
 from tidelock.cluster.snapshot import Snapshot
@@ -11,13 +11,13 @@ REQUIRED = {REQUIRE_RESERVATION: "true"}
 
 
 def scene() -> Scene:
-    """Give two nodes of 4 cpu, on the first of which 2 are locked for web-0."""
+    """Return two nodes of 4 cpu, with 2 cpu of the first reserved for web-0."""
     two = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"))
     two.reservation("lock", resources={"cpu": "2"}, owner="web-0")
     return two
 
 
-def test_locked_room_is_free_for_its_owner_alone() -> None:
+def test_reserved_capacity_is_free_only_for_its_owner() -> None:
     assert scene().judge(ReservationPlugin, pod("db-0", requests={"cpu": "3"})).fitting == {"node-b"}
     assert scene().judge(ReservationPlugin, pod("web-0", requests={"cpu": "3"})).fitting == {
         "node-a",
@@ -25,7 +25,7 @@ def test_locked_room_is_free_for_its_owner_alone() -> None:
     }
 
 
-def test_what_is_neither_used_nor_locked_is_free_for_everybody() -> None:
+def test_capacity_that_is_neither_used_nor_reserved_is_free_for_every_pod() -> None:
     assert scene().judge(ReservationPlugin, pod("db-0", requests={"cpu": "2"})).fitting == {
         "node-a",
         "node-b",
@@ -37,13 +37,13 @@ def test_a_pod_of_another_namespace_is_no_owner() -> None:
     assert scene().judge(ReservationPlugin, stranger).fitting == {"node-b"}
 
 
-def test_a_pod_that_wants_nothing_of_what_is_locked_is_not_kept_out() -> None:
+def test_a_pod_that_requests_no_reserved_resource_fits() -> None:
     full = Scene(node("node-a", cpu="4"))
     full.reservation("lock", resources={"cpu": "4"})
     assert full.judge(ReservationPlugin, pod("db-0", requests={"memory": "1Gi"})).fitting == {"node-a"}
 
 
-def test_all_of_a_pods_own_locks_are_left_out() -> None:
+def test_the_reservations_of_a_pod_do_not_count_against_it() -> None:
     full = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"))
     full.reservation("first", "node-a", resources={"cpu": "1"}, owner="web-0")
     full.reservation("second", "node-a", resources={"cpu": "3"}, owner="web-0")
@@ -52,7 +52,7 @@ def test_all_of_a_pods_own_locks_are_left_out() -> None:
     assert full.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"})).fitting == {"node-a", "node-b"}
 
 
-def test_what_an_owner_wants_beyond_its_lock_must_be_free() -> None:
+def test_requests_of_an_owner_beyond_its_reservation_must_be_free() -> None:
     shared = scene()
     shared.reservation("other", resources={"cpu": "1"}, owner="db-0")
 
@@ -66,14 +66,14 @@ def test_what_an_owner_wants_beyond_its_lock_must_be_free() -> None:
     assert too_big.detail() == "cpu 4 needed, 3 free, 1 locked by shop/other"
 
 
-def test_an_owner_fits_where_others_took_too_much_of_what_it_does_not_want() -> None:
+def test_an_owner_fits_where_a_resource_that_it_does_not_request_is_overcommitted() -> None:
     overfull = Scene(node("node-a", cpu="4", memory="1Gi"))
     overfull.cache.assume(pod("other", requests={"memory": "2Gi"}), "node-a")
     overfull.reservation("lock", resources={"cpu": "4"}, owner="web-0")
     assert overfull.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"})).fitting == {"node-a"}
 
 
-def test_a_lock_that_is_being_placed_does_not_count_against_itself() -> None:
+def test_a_reservation_that_is_being_placed_does_not_count_against_itself() -> None:
     growing = scene()
     entry = growing.ledger.entries[next(iter(growing.ledger.entries))]
     reserve_pod = pod("no-owner", requests={"cpu": "4"})
@@ -85,7 +85,7 @@ def test_a_lock_that_is_being_placed_does_not_count_against_itself() -> None:
     assert growing.judge(ReservationPlugin, reserve_pod).fitting == {"node-b"}
 
 
-def test_a_pod_may_require_the_room_that_is_locked_for_it() -> None:
+def test_a_pod_that_requires_its_reservation_fits_only_on_its_node() -> None:
     picky = pod("web-0", annotations=REQUIRED, requests={"cpu": "1"})
     judgement = scene().judge(ReservationPlugin, picky)
 
@@ -94,12 +94,12 @@ def test_a_pod_may_require_the_room_that_is_locked_for_it() -> None:
     assert judgement.detail("node-b") == ""
 
 
-def test_a_pod_that_requires_a_lock_and_has_none_goes_nowhere() -> None:
+def test_a_pod_that_requires_a_reservation_and_has_none_fits_on_no_node() -> None:
     judgement = scene().judge(ReservationPlugin, pod("db-0", annotations=REQUIRED))
     assert judgement.fitting == set()
 
 
-def test_a_required_lock_that_is_too_small_is_told_with_its_numbers() -> None:
+def test_a_required_reservation_that_is_too_small_is_refused_as_insufficient() -> None:
     shared = scene()
     shared.reservation("other", resources={"cpu": "1"}, owner="db-0")
     judgement = shared.judge(ReservationPlugin, pod("web-0", annotations=REQUIRED, requests={"cpu": "4"}))
@@ -107,7 +107,7 @@ def test_a_required_lock_that_is_too_small_is_told_with_its_numbers() -> None:
     assert judgement.reasons("node-a") == ("Insufficient cpu beside reservations",)
 
 
-def test_a_lock_on_a_node_that_is_gone_helps_nobody() -> None:
+def test_a_reservation_on_a_removed_node_does_not_help_its_owner() -> None:
     shrunk = scene()
     shrunk.cache.drop_node("node-a")
     judgement = shrunk.judge(ReservationPlugin, pod("web-0", annotations=REQUIRED))
@@ -115,7 +115,7 @@ def test_a_lock_on_a_node_that_is_gone_helps_nobody() -> None:
     assert judgement.scores == {"node-b": 0}
 
 
-def test_a_refusal_names_every_resource_that_is_short_and_who_locks_it() -> None:
+def test_a_refusal_names_every_insufficient_resource_and_its_reservations() -> None:
     full = Scene(node("node-a", cpu="4", memory="8Gi", pods="2"))
     full.reservation("one", resources={"cpu": "1500m", "memory": "2Gi"}, owner="x")
     full.reservation("two", resources={"cpu": "1"}, owner="y")
@@ -134,7 +134,7 @@ def test_a_refusal_names_every_resource_that_is_short_and_who_locks_it() -> None
     )
 
 
-def test_of_many_locks_the_first_three_are_named() -> None:
+def test_the_first_three_of_many_reservations_are_named() -> None:
     full = Scene(node("node-a", cpu="4"))
     for index in range(5):
         full.reservation(f"lock-{index}", resources={"cpu": "500m"}, owner="x")
@@ -144,7 +144,7 @@ def test_of_many_locks_the_first_three_are_named() -> None:
     )
 
 
-def test_what_extenders_keep_count_of_is_not_counted() -> None:
+def test_resources_that_extenders_manage_are_ignored() -> None:
     one = Scene(node("node-a", cpu="2"))
     one.reservation("other", resources={"cpu": "1"}, owners=[{"pod": {"name": "other"}}])
     wanting = pod("web-0", requests={"cpu": "1", "example.com/foo": "1"})

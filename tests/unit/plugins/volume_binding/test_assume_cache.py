@@ -11,7 +11,7 @@ KEY = Key(NAMESPACE, "data")
 
 
 class Book:
-    """Nodes promised for the claim `data`, which is stored in version 5."""
+    """The assumed node of the claim `data`, which is stored in version 5."""
 
     def __init__(self) -> None:
         self.objects = Objects()
@@ -23,20 +23,20 @@ class Book:
         self.nodes.make(KEY, "node-a", "uid-p")
 
 
-def test_a_promise_is_kept_while_the_object_says_nothing_of_it() -> None:
+def test_an_assumption_stays_while_the_object_has_no_such_value() -> None:
     ledger = Book()
     put(ledger.objects, claim(version=6), claim("other", selected_node="node-b"))
     assert ledger.nodes.get(KEY) == "node-a"
     assert list(ledger.nodes.items()) == [(KEY, "node-a")]
 
 
-def test_a_promise_ends_when_the_object_shows_a_value_of_its_own() -> None:
+def test_an_assumption_ends_when_the_object_has_a_value_of_its_own() -> None:
     ledger = Book()
     put(ledger.objects, claim(version=6, selected_node="node-b"))
     assert ledger.nodes.get(KEY) is None
 
 
-def test_a_promise_ends_with_the_object_or_its_successor() -> None:
+def test_an_assumption_ends_when_the_object_is_deleted_or_replaced() -> None:
     ledger = Book()
     drop(ledger.objects, claim())
     assert ledger.nodes.get(KEY) is None
@@ -48,7 +48,7 @@ def test_a_promise_ends_with_the_object_or_its_successor() -> None:
     assert ledger.nodes.get(KEY) is None
 
 
-def test_what_is_written_is_kept_until_it_is_seen_even_if_nobody_wants_it() -> None:
+def test_a_written_value_stays_until_it_is_seen_even_after_its_release() -> None:
     ledger = Book()
     ledger.nodes.wrote(KEY, 7)
     ledger.nodes.release(KEY, "uid-p")
@@ -58,7 +58,7 @@ def test_what_is_written_is_kept_until_it_is_seen_even_if_nobody_wants_it() -> N
     assert ledger.nodes.get(KEY) is None
 
 
-def test_the_last_pod_ends_a_promise() -> None:
+def test_the_release_by_the_last_pod_ends_an_assumption() -> None:
     ledger = Book()
     ledger.nodes.make(KEY, "node-a", "uid-q")
     ledger.nodes.release(KEY, "uid-p")
@@ -68,7 +68,7 @@ def test_the_last_pod_ends_a_promise() -> None:
     assert ledger.nodes.get(KEY) is None
 
 
-def test_what_is_not_promised_is_not_noted_as_written() -> None:
+def test_a_value_that_is_not_assumed_is_not_noted_as_written() -> None:
     ledger = Book()
     ledger.nodes.wrote(Key(NAMESPACE, "other"), 7)
     assert ledger.nodes.get(Key(NAMESPACE, "other")) is None

@@ -31,7 +31,7 @@ TWO = pod("web-0", **using("data", "logs"))
 
 
 def world() -> Scene:
-    """Give three nodes in two zones, a class of ready volumes and one of which volumes are made."""
+    """Return three nodes in two zones, a class of ready volumes and one with a provisioner."""
     zones = {"node-a": "a", "node-b": "b", "node-c": "b"}
     scene = Scene(*(node(name, labels={HOST: name, ZONE: zone}) for name, zone in zones.items()))
     put(scene.objects, storage_class(), storage_class("fast", provisioner=DRIVER))
@@ -61,7 +61,7 @@ def exists(count: int) -> dict[str, Any]:
         (3, 200, "conditions in selectors of claims that are not bound: 600, at most 512 are supported"),
     ],
 )
-def test_more_claims_and_selectors_than_can_be_matched_in_a_decision_are_refused(
+def test_more_claims_or_conditions_than_one_decision_can_match_are_refused(
     claims: int, conditions: int, reason: str
 ) -> None:
     scene, names = world(), [f"data-{number}" for number in range(claims)]
@@ -76,7 +76,7 @@ def test_more_claims_and_selectors_than_can_be_matched_in_a_decision_are_refused
         assert judged.fitting == {"node-a"}
 
 
-def test_a_bound_claim_leads_to_where_its_volume_is() -> None:
+def test_a_pod_with_a_bound_claim_fits_where_its_volume_can_be_reached() -> None:
     scene = world()
     put(scene.objects, claim(volume="disk"), volume(affinity=on_nodes("node-b", "node-c")))
     judged = judge(scene)
@@ -112,8 +112,10 @@ NAMED = [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]
         (affine(matchExpressions=[{"key": ZONE, "operator": "NotIn", "values": ["no label value"]}]), set()),
     ],
 )
-def test_a_volume_is_held_against_labels_alone(affinity: dict[str, Any], fitting: set[str]) -> None:
-    """A volume that names nodes by a field was for no node: kube-scheduler does not look at fields here."""
+def test_the_affinity_of_a_volume_is_matched_by_labels_only(
+    affinity: dict[str, Any], fitting: set[str]
+) -> None:
+    """A volume that selected nodes by a field once fitted no node. kube-scheduler ignores fields here."""
     scene = world()
     put(scene.objects, claim(volume="disk"), volume(affinity=affinity))
 
@@ -128,13 +130,13 @@ def test_a_volume_is_held_against_labels_alone(affinity: dict[str, Any], fitting
 
 
 @pytest.mark.parametrize("affinity", [None, labelled(ZONE, "a", "b"), {"required": None}])
-def test_a_bound_claim_that_any_node_reaches_is_skipped(affinity: Any) -> None:
+def test_a_bound_claim_with_a_volume_for_all_nodes_is_skipped(affinity: Any) -> None:
     scene = world()
     put(scene.objects, claim(volume="disk"), volume(affinity=affinity))
     assert judge(scene).status.code is Code.SKIP
 
 
-def test_a_volume_that_is_gone_rules_out_the_nodes_that_are_left() -> None:
+def test_a_missing_volume_rules_out_the_nodes_that_otherwise_fit() -> None:
     scene = world()
     put(
         scene.objects, claim(volume="disk"), claim("logs", volume="gone"), volume(affinity=on_nodes("node-a"))
@@ -160,7 +162,7 @@ def test_a_volume_that_is_gone_rules_out_the_nodes_that_are_left() -> None:
         ({"volume": "disk", "completed": False}, "pod has unbound immediate PersistentVolumeClaims"),
     ],
 )
-def test_a_claim_that_cannot_be_used_is_told(fields: dict[str, Any], text: str) -> None:
+def test_a_claim_that_cannot_be_used_is_named(fields: dict[str, Any], text: str) -> None:
     scene = world()
     put(scene.objects, storage_class("slow", mode="Immediate"), claim(**fields))
     status = judge(scene).status
@@ -168,11 +170,11 @@ def test_a_claim_that_cannot_be_used_is_told(fields: dict[str, Any], text: str) 
     assert status.reasons == (text,)
 
 
-def test_a_missing_claim_is_told() -> None:
+def test_a_missing_claim_is_named() -> None:
     assert judge(world()).status.reasons == ('persistentvolumeclaim "data" not found',)
 
 
-def test_an_ephemeral_claim_is_waited_for_and_must_be_the_pods() -> None:
+def test_an_ephemeral_claim_is_waited_for_and_must_belong_to_the_pod() -> None:
     scene = world()
     wanting = pod("web-0", volumes=[{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {}}}])
     awaited = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "web-0-tmp"'
@@ -212,7 +214,7 @@ def test_an_ephemeral_claim_is_waited_for_and_must_be_the_pods() -> None:
         ({"size": "2Gi"}, {"claimed_by": "data"}, False),
     ],
 )
-def test_a_waiting_claim_takes_a_volume_that_suits_it(
+def test_a_waiting_claim_gets_only_a_suitable_volume(
     wanted: dict[str, Any], there: dict[str, Any], *, suits: bool
 ) -> None:
     scene = world()
@@ -239,7 +241,7 @@ def test_the_smallest_claim_takes_the_smallest_volume_that_the_larger_one_cannot
     assert judge(scene, TWO).fitting == {"node-a"}
 
 
-def test_volumes_are_made_in_the_topologies_of_their_class() -> None:
+def test_volumes_are_provisioned_in_the_topologies_of_their_class() -> None:
     scene = world()
     allowed = [{ZONE: ["a", "c"]}, {ZONE: ["b"], HOST: ["node-c"]}, {}]
     put(scene.objects, storage_class("fast", provisioner=DRIVER, topologies=allowed))
@@ -250,7 +252,7 @@ def test_volumes_are_made_in_the_topologies_of_their_class() -> None:
     assert judged.reasons("node-b") == (NO_VOLUME,)
 
 
-def test_volumes_are_made_where_their_driver_has_room() -> None:
+def test_volumes_are_provisioned_where_their_driver_has_enough_storage() -> None:
     scene = world()
     put(scene.objects, claim(storage_class="fast", size="5Gi"), csi_driver())
     put(
@@ -271,10 +273,10 @@ def test_volumes_are_made_where_their_driver_has_room() -> None:
     put(scene.objects, claim(storage_class="fast", size=None))
     assert judge(scene).fitting == {"node-a", "node-b", "node-c"}, "a claim of no size fits anywhere"
     put(scene.objects, claim(storage_class="fast", size="5Gi"), csi_driver(storage_capacity=False))
-    assert judge(scene).fitting == {"node-a", "node-b", "node-c"}, "the driver does not tell"
+    assert judge(scene).fitting == {"node-a", "node-b", "node-c"}, "the driver does not report its capacity"
 
 
-def test_a_claim_whose_volume_is_being_made_leads_to_its_node() -> None:
+def test_a_claim_with_a_selected_node_fits_only_on_that_node() -> None:
     scene = world()
     put(
         scene.objects,
@@ -291,7 +293,7 @@ def test_a_claim_whose_volume_is_being_made_leads_to_its_node() -> None:
     assert judge(scene, TWO).fitting == set()
 
 
-def test_a_node_is_told_all_that_is_wrong_with_it() -> None:
+def test_a_node_has_all_its_reasons() -> None:
     scene = world()
     disk = volume(affinity=on_nodes("node-b"), claimed_by="data")
     put(scene.objects, claim(volume="disk"), disk, claim("logs"))
@@ -300,7 +302,7 @@ def test_a_node_is_told_all_that_is_wrong_with_it() -> None:
     assert judged.reasons("node-b") == (NO_VOLUME,)
 
 
-def test_nodes_and_volumes_that_change_are_seen() -> None:
+def test_changed_nodes_and_volumes_change_the_result() -> None:
     scene = world()
     plugin = VolumeBinding(scene.handle, {})
     put(scene.objects, claim(), volume(affinity=on_nodes("node-b")))

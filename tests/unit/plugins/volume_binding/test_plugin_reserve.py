@@ -15,7 +15,7 @@ HOST = "kubernetes.io/hostname"
 
 
 class Api:
-    """Answers patches as an API server does, and notes them; every write is of a newer version."""
+    """Answers and records patches as an API server does. Every write has a newer version."""
 
     def __init__(self) -> None:
         self.patches: list[tuple[str, Json]] = []
@@ -43,7 +43,7 @@ class Api:
 
 
 class Binding:
-    """One VolumeBinding over a small cluster with an API, and pods that it is asked about."""
+    """One VolumeBinding over a small cluster with an API."""
 
     def __init__(self, **args: Any) -> None:
         self.scene = Scene(*(node(name, labels={HOST: name}) for name in ("node-a", "node-b")))
@@ -71,7 +71,7 @@ class Binding:
         return asyncio.create_task(self.plugin.pre_bind(judged.state, judged.pod, node_name))
 
     async def until_written(self, count: int = 1) -> None:
-        """Wait until so many patches have been answered, and what follows them has been seen."""
+        """Wait until this many patches have been answered and the writer has continued."""
         for _ in range(count):
             await self.api.progress.get()
         await asyncio.sleep(0)
@@ -98,7 +98,7 @@ def test_two_pods_decided_in_a_row_never_take_the_same_volume() -> None:
     assert binding.judge(wanting("r", "three")).fitting == set()
 
 
-def test_unreserve_gives_back_what_was_promised() -> None:
+def test_unreserve_undoes_the_assumption() -> None:
     binding = Binding()
     put(binding.objects, claim("one"), claim("two"), local("a-1", "node-a"))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -109,12 +109,12 @@ def test_unreserve_gives_back_what_was_promised() -> None:
     assert binding.judge(wanting("q", "two")).fitting == {"node-a"}
 
 
-def test_pods_that_share_a_claim_share_the_promise_until_the_last_one_gives_it_back() -> None:
+def test_pods_that_share_a_claim_share_the_assumption_until_the_last_unreserve() -> None:
     binding = Binding()
     put(binding.objects, claim("shared"), claim("other"))
     put(binding.objects, local("a-1", "node-a"), local("b-1", "node-b"))
     first = binding.reserve(wanting("p", "shared"), "node-a")
-    assert binding.judge(wanting("q", "shared")).fitting == {"node-a"}, "where its claim will be met"
+    assert binding.judge(wanting("q", "shared")).fitting == {"node-a"}, "only where the claim will be bound"
     second = binding.reserve(wanting("q", "shared"), "node-a")
 
     binding.unreserve(first, "node-a")
@@ -123,7 +123,7 @@ def test_pods_that_share_a_claim_share_the_promise_until_the_last_one_gives_it_b
     assert binding.judge(wanting("r", "other")).fitting == {"node-a", "node-b"}
 
 
-def test_a_volume_that_is_to_be_made_ties_its_claim_to_the_node() -> None:
+def test_a_claim_with_a_volume_to_provision_is_assumed_on_the_node() -> None:
     binding = Binding()
     put(binding.objects, claim("shared", storage_class="fast"))
     judged = binding.reserve(wanting("p", "shared"), "node-b")
@@ -133,20 +133,20 @@ def test_a_volume_that_is_to_be_made_ties_its_claim_to_the_node() -> None:
     assert binding.judge(wanting("q", "shared")).fitting == {"node-a", "node-b"}
 
 
-def test_what_the_api_server_says_goes_before_a_promise() -> None:
+def test_values_from_the_api_server_take_precedence_over_an_assumption() -> None:
     binding = Binding()
     put(binding.objects, claim("one"), claim("two"), local("a-1", "node-a"))
     binding.reserve(wanting("p", "one"), "node-a")
     put(binding.objects, local("a-1", "node-a", version=2, labels={"touched": "yes"}))
-    assert binding.judge(wanting("q", "two")).fitting == set(), "another change does not end it"
+    assert binding.judge(wanting("q", "two")).fitting == set(), "an unrelated change ends no assumption"
 
     put(binding.objects, local("a-1", "node-a", version=3, claimed_by="two"))
     assert binding.judge(wanting("q", "two")).fitting == {"node-a"}
     put(binding.objects, local("a-1", "node-a", version=4))
-    assert binding.judge(wanting("q", "one")).fitting == {"node-a"}, "it ended for good"
+    assert binding.judge(wanting("q", "one")).fitting == {"node-a"}, "the assumption is not made again"
 
 
-def test_a_promise_ends_with_its_object() -> None:
+def test_an_assumption_ends_with_its_object() -> None:
     binding = Binding()
     put(binding.objects, claim("one"), claim("two"), local("a-1", "node-a"))
     binding.reserve(wanting("p", "one"), "node-a")
@@ -155,7 +155,7 @@ def test_a_promise_ends_with_its_object() -> None:
     assert binding.judge(wanting("q", "two")).fitting == {"node-a"}
 
 
-async def test_a_volume_is_set_aside_and_its_claim_waited_for() -> None:
+async def test_pre_bind_sets_a_volume_aside_and_waits_for_its_claim() -> None:
     binding = Binding()
     put(binding.objects, claim("one", version=7), local("a-1", "node-a", version=9))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -192,7 +192,7 @@ async def test_a_volume_is_set_aside_and_its_claim_waited_for() -> None:
     assert (await task).ok
 
 
-async def test_a_volume_is_asked_for_and_waited_for() -> None:
+async def test_pre_bind_requests_a_volume_and_waits_for_it() -> None:
     binding = Binding()
     put(binding.objects, claim("one", storage_class="fast", version=7))
     judged = binding.reserve(wanting("p", "one"), "node-b")
@@ -207,12 +207,12 @@ async def test_a_volume_is_asked_for_and_waited_for() -> None:
     fields: Json = {"storage_class": "fast", "selected_node": "node-b", "volume": "made"}
     put(binding.objects, claim("one", version=102, **fields))
     await asyncio.sleep(0)
-    assert not task.done(), "its volume is not known yet"
+    assert not task.done(), "the volume is not known yet"
     put(binding.objects, local("made", "node-b", claimed_by="one", storage_class="fast"))
     assert (await task).ok
 
 
-async def test_what_is_written_already_is_not_written_again() -> None:
+async def test_values_that_are_written_already_are_not_written_again() -> None:
     binding = Binding()
     put(binding.objects, claim("one"), local("a-1", "node-a", claimed_by="one"))
     put(binding.objects, claim("two", storage_class="fast", selected_node="node-a"))
@@ -229,7 +229,7 @@ async def test_what_is_written_already_is_not_written_again() -> None:
     assert binding.api.patches == []
 
 
-async def test_a_volume_that_a_user_set_aside_stays_the_users_doing() -> None:
+async def test_a_volume_that_a_user_set_aside_gets_no_annotation_of_the_controller() -> None:
     binding = Binding()
     put(binding.objects, claim("one"), local("a-1", "node-a", claimed_by="one", claim_uid=""))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -260,7 +260,7 @@ async def test_a_volume_that_a_user_set_aside_stays_the_users_doing() -> None:
         ),
     ],
 )
-async def test_a_static_binding_that_goes_wrong_is_told(happens: Any, text: str) -> None:
+async def test_a_failed_static_binding_is_reported(happens: Any, text: str) -> None:
     binding = Binding()
     put(binding.objects, claim("one"), local("a-1", "node-a"))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -283,7 +283,7 @@ async def test_a_static_binding_that_goes_wrong_is_told(happens: Any, text: str)
         (None, 'failed to check provisioning pvc: persistentvolumeclaim "shop/one" not found'),
     ],
 )
-async def test_a_volume_that_is_not_made_is_told(fields: Json | None, text: str) -> None:
+async def test_a_failed_provisioning_is_reported(fields: Json | None, text: str) -> None:
     binding = Binding()
     put(binding.objects, claim("one", storage_class="fast"), local("made", "node-a", claimed_by="one"))
     judged = binding.reserve(wanting("p", "one"), "node-b")
@@ -296,7 +296,7 @@ async def test_a_volume_that_is_not_made_is_told(fields: Json | None, text: str)
     assert await task == failure(text)
 
 
-async def test_news_from_before_the_write_decide_nothing() -> None:
+async def test_updates_from_before_the_write_are_ignored() -> None:
     binding = Binding()
     put(binding.objects, claim("one", storage_class="fast"))
     judged = binding.reserve(wanting("p", "one"), "node-b")
@@ -310,7 +310,7 @@ async def test_news_from_before_the_write_decide_nothing() -> None:
     assert not binding.plugin._binder._waiting
 
 
-async def test_a_pod_or_node_that_is_gone_ends_the_wait() -> None:
+async def test_the_removal_of_the_pod_or_node_ends_the_wait() -> None:
     binding = Binding()
     put(binding.objects, claim("one", storage_class="fast"), claim("two", storage_class="fast"))
     first = binding.reserve(wanting("p", "one"), "node-a")
@@ -328,7 +328,7 @@ async def test_a_pod_or_node_that_is_gone_ends_the_wait() -> None:
     ]
 
 
-async def test_the_wait_has_an_end() -> None:
+async def test_the_wait_has_a_timeout() -> None:
     binding = Binding(bindTimeoutSeconds=0)
     put(binding.objects, claim("one", storage_class="fast"))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -337,7 +337,7 @@ async def test_the_wait_has_an_end() -> None:
     assert not binding.plugin._binder._waiting
 
 
-async def test_what_was_written_is_not_given_to_others_before_it_is_seen() -> None:
+async def test_a_written_volume_is_not_given_to_other_pods_before_the_write_is_seen() -> None:
     binding = Binding(bindTimeoutSeconds=0)
     put(binding.objects, claim("one"), claim("two"), local("a-1", "node-a"))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -346,7 +346,7 @@ async def test_what_was_written_is_not_given_to_others_before_it_is_seen() -> No
     assert binding.judge(wanting("q", "two")).fitting == set()
 
     put(binding.objects, local("a-1", "node-a", version=102))
-    assert binding.judge(wanting("q", "two")).fitting == {"node-a"}, "somebody has given it back since"
+    assert binding.judge(wanting("q", "two")).fitting == {"node-a"}, "the volume has been released since"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ async def test_what_was_written_is_not_given_to_others_before_it_is_seen() -> No
         (lambda o: drop(o, claim("two")), 'persistentvolumeclaim "two" not found'),
     ],
 )
-async def test_what_changed_since_the_decision_is_not_written_over(happens: Any, text: str) -> None:
+async def test_objects_that_changed_since_the_decision_are_not_overwritten(happens: Any, text: str) -> None:
     binding = Binding()
     put(binding.objects, claim("one"), local("a-1", "node-a"), claim("two", storage_class="fast"))
     judged = binding.reserve(wanting("p", "one", "two"), "node-a")
@@ -369,7 +369,7 @@ async def test_what_changed_since_the_decision_is_not_written_over(happens: Any,
     assert status == failure(text)
 
 
-async def test_pods_whose_claims_are_bound_need_no_writes() -> None:
+async def test_pods_with_bound_claims_need_no_writes() -> None:
     binding = Binding()
     put(binding.objects, claim("one", volume="a-1"), local("a-1", "node-a"))
     judged = binding.reserve(wanting("p", "one"), "node-a")
@@ -378,12 +378,12 @@ async def test_pods_whose_claims_are_bound_need_no_writes() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, "10m", True, None])
-def test_a_timeout_that_is_no_number_of_seconds_is_refused(seconds: Any) -> None:
+def test_an_invalid_timeout_is_refused(seconds: Any) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of VolumeBinding: Expected .*bindTimeoutSeconds"):
         VolumeBinding(Scene().handle, {"bindTimeoutSeconds": seconds})
 
 
-async def test_nothing_is_bound_where_decisions_are_only_tried_out() -> None:
+async def test_nothing_is_bound_without_an_api_client() -> None:
     binding = Binding()
     put(binding.objects, claim("one"), local("a-1", "node-a"))
     binding.plugin = VolumeBinding(binding.scene.handle, {})

@@ -13,7 +13,7 @@ SIZE = 30
 
 
 class Store:
-    """A shelf beside thirty nodes in two zones."""
+    """Unbound volumes beside thirty nodes in two zones."""
 
     def __init__(self, *volumes: PersistentVolume) -> None:
         self.columns = Columns()
@@ -27,7 +27,7 @@ class Store:
     def names(
         self, wanting: PersistentVolumeClaim, *promised: str, taken: tuple[list[str], ...] = ()
     ) -> list[str]:
-        """Name the volume that each row would give to a claim."""
+        """Return the name of the volume that a claim would get on each row."""
         places = {each.meta.name: place for place, each in enumerate(self.shelf.volumes)} | {"": -1}
         others = [np.array([places[name] for name in names], np.intp) for names in taken]
         everywhere = np.ones(SIZE, np.bool_)
@@ -35,7 +35,7 @@ class Store:
         return ["" if place < 0 else self.shelf.volumes[place].meta.name for place in chosen]
 
 
-def test_each_node_gives_its_smallest_volume_however_many_others_reach_it() -> None:
+def test_a_claim_gets_the_smallest_volume_that_each_node_reaches() -> None:
     store = Store(
         volume("everywhere", capacity="5Gi"),
         volume("zone", capacity="3Gi", affinity=labelled(ZONE, "b")),
@@ -48,7 +48,7 @@ def test_each_node_gives_its_smallest_volume_however_many_others_reach_it() -> N
     assert set(names[4:]) == {"everywhere", "zone"}
 
 
-def test_what_another_claim_would_get_on_a_node_is_left_out_there() -> None:
+def test_a_volume_for_another_claim_is_left_out_on_that_node() -> None:
     store = Store(volume("one"), volume("two"), volume("zone", affinity=labelled(ZONE, "a")))
     first = store.names(claim())
     assert first == ["one"] * SIZE
@@ -58,12 +58,12 @@ def test_what_another_claim_would_get_on_a_node_is_left_out_there() -> None:
     assert third == ["zone", ""] * (SIZE // 2)
 
 
-def test_promised_volumes_are_left_out_everywhere() -> None:
+def test_assumed_volumes_are_left_out_on_all_nodes() -> None:
     store = Store(volume("one"), volume("own", affinity=on_nodes("n0")))
     assert store.names(claim(), "one", "unheard-of") == ["own"] + [""] * (SIZE - 1)
 
 
-def test_volumes_that_go_come_and_change_are_seen() -> None:
+def test_removed_added_and_changed_volumes_change_the_choice() -> None:
     store = Store(volume("one", capacity="1Gi"), volume("two", capacity="2Gi"))
     assert store.names(claim())[0] == "one"
     store.shelf.drop("one")
@@ -80,7 +80,7 @@ def test_volumes_that_go_come_and_change_are_seen() -> None:
     assert len(store.shelf) == 1
 
 
-def test_nodes_that_change_are_seen() -> None:
+def test_changed_nodes_change_the_choice() -> None:
     store = Store(volume("own", affinity=on_nodes("n3")))
     assert store.names(claim()).index("own") == 3
     store.columns.put(node("n3", labels={}))
@@ -89,11 +89,11 @@ def test_nodes_that_change_are_seen() -> None:
 
 
 @pytest.mark.parametrize("wanting", [claim(), claim(selector={"matchLabels": {"disk": "ssd"}})])
-def test_an_empty_shelf_gives_nothing(wanting: PersistentVolumeClaim) -> None:
+def test_without_volumes_nothing_is_chosen(wanting: PersistentVolumeClaim) -> None:
     assert Store().names(wanting) == [""] * SIZE
 
 
-def test_a_selector_looks_at_each_volume() -> None:
+def test_a_selector_is_compared_with_each_volume() -> None:
     store = Store(
         volume("hdd", labels={"disk": "hdd"}), volume("ssd", labels={"disk": "ssd"}, capacity="5Gi")
     )
