@@ -20,7 +20,7 @@ from soak.__main__ import install
 
 @pytest.fixture(scope="session")
 def attacked_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """An API server with all of manifests/base: tests play controllers and kubelets."""
+    """Start an API server with all of manifests/base. The tests act as its controllers and kubelets."""
     with start_cluster(tmp_path_factory.mktemp("attacked"), controller_manager=False, kwok=False) as cluster:
         install(cluster)
         yield cluster
@@ -28,7 +28,7 @@ def attacked_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local
 
 @pytest.fixture(scope="session")
 def operator_identity(attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig with the token of the operator's ServiceAccount."""
+    """Return a kubeconfig with the token of the operator's ServiceAccount."""
     return operator_kubeconfig(attacked_cluster, tmp_path_factory.mktemp("identity"))
 
 
@@ -36,7 +36,10 @@ def operator_identity(attacked_cluster: LocalCluster, tmp_path_factory: pytest.T
 def operator(
     attacked_cluster: LocalCluster, operator_identity: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator, which leads: `port` answers /healthz and /metrics. It must outlive the module's tests."""
+    """Start the operator as the leader, which must outlive the module's tests.
+
+    Its `port` answers /healthz and /metrics.
+    """
     with OperatorProcess(operator_identity, tmp_path_factory.mktemp("operator"), *AS_INSTALLED) as process:
         until_led(process)
         begun = process.pid
@@ -52,7 +55,7 @@ def operator(
 def reviewing_operator(
     attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator with extender and webhook, which the API server asks about bindings of others."""
+    """Start the operator with extender and webhook, so that it reviews bindings of other schedulers."""
     (port,) = free_ports(1)
     api = Api(attacked_cluster.kubeconfig)
     folder = tmp_path_factory.mktemp("reviewing")
@@ -61,7 +64,7 @@ def reviewing_operator(
         webhooks(attacked_cluster, api, port),
     ):
         tenant = Tenant(attacked_cluster, folder)
-        tenant.api = tenant.admin  # it names the node of a pod that it tries
+        tenant.api = tenant.admin  # only an administrator may set the node of a pod
         with closing(tenant):
             until_reviewed(tenant)
         yield process
@@ -70,9 +73,9 @@ def reviewing_operator(
 
 @pytest.fixture
 def replica(attacked_cluster: LocalCluster, operator_identity: Path, tmp_path: Path) -> Iterator[Replica]:
-    """Start operators of the test's own: the first leads, the next stands by. At the end all must live.
+    """Return a function that starts operators for one test. The first leads, the next are standbys.
 
-    `operator` must not be used in the same module: it would lead.
+    All of them must be alive at the end. A module that uses this can't use `operator`, which would lead.
     """
     with ExitStack() as running:
         running.callback(forget_lease, Api(attacked_cluster.kubeconfig))
@@ -92,20 +95,20 @@ def replica(attacked_cluster: LocalCluster, operator_identity: Path, tmp_path: P
 
 @pytest.fixture
 def tenant_a(attacked_cluster: LocalCluster, tmp_path: Path) -> Iterator[Tenant]:
-    """A tenant: namespace, manager, pod author."""
+    """Create a tenant with a namespace, a manager and a pod author."""
     with closing(Tenant(attacked_cluster, tmp_path)) as made:
         yield made
 
 
 @pytest.fixture
 def tenant_b(attacked_cluster: LocalCluster, tmp_path: Path) -> Iterator[Tenant]:
-    """Another tenant, with rights in its own namespace alone."""
+    """Create a second tenant, which has rights in its own namespace only."""
     with closing(Tenant(attacked_cluster, tmp_path)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def canary(attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
-    """A third tenant, whose small Reservations must go on being answered."""
+    """Create a third tenant. Its small Reservations must still be answered."""
     with closing(Tenant(attacked_cluster, tmp_path_factory.mktemp("canary"))) as tenant:
         yield Canary(tenant)

@@ -17,7 +17,7 @@ _AT = {
 
 
 def of_reservation(node: Node) -> Mapping[str, Manifest]:
-    """Write statuses by which a Reservation would hold a node's four cores, or be read with difficulty."""
+    """Return statuses that would hold a node's four cores, or that are difficult to read."""
     held = {"phase": "Active", "nodeName": node.name, "nodeUID": node.uid, "resources": {"cpu": "4"}}
     active = held | {"activatedAt": LONG_AGO, "conditions": [_AT], "observedGeneration": 1, "epoch": 1}
     lease = {"renewedAt": LONG_AGO, "renewBy": NEVER, "renewTime": NEVER, "lostAt": NEVER}
@@ -39,12 +39,12 @@ def of_reservation(node: Node) -> Mapping[str, Manifest]:
 
 
 def forge(api: Api, live: Live, status: Manifest) -> None:
-    """Write over a status."""
+    """Overwrite a status."""
     api.merge(f"{live.path}/status", {"status": status})
 
 
 def attack(tenant: Tenant, node: Node) -> list[Lock]:
-    """Have Reservations wait for a full node, and forge a status of each as an administrator."""
+    """Create Reservations that wait for a full node, and forge a status of each as an administrator."""
     forger = tenant.admin
     reservations = []
     for number, status in enumerate(of_reservation(node).values()):

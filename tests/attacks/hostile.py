@@ -1,4 +1,4 @@
-"""Objects that a tenant may make whose instants, amounts and names lie at the end of what the API takes."""
+"""Objects that a tenant may create with instants, amounts and names at the limits of the API."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,14 +7,14 @@ from cluster.live import Node
 from tidelock.model.pods import RUN_SECONDS
 
 Attack = Callable[[Tenant, Node], None]
-"""Makes objects on or for a node of four cores, and waits for what the operator makes of them."""
+"""Creates objects on or for a node of four cores, and waits for the operator's reaction to them."""
 
 LAST = "9999-12-31T23:59:59.9999999Z"
 """Rounded to milliseconds it is in the year 10000."""
 FIRST = "0001-01-01T00:00:00Z"
-"""The first instant that RFC 3339 and the API can say."""
+"""The first instant that RFC 3339 and the API can express."""
 LONG = "x" * 100
-"""The end of a pod's name, which has up to 253 characters; a label's value, and a Service's name, has 63."""
+"""The end of a pod's name, which has up to 253 characters. A label's value, and a Service's name, has 63."""
 
 _FOR_EVER = 2**63 - 1
 
@@ -32,7 +32,7 @@ def _expiring(tenant: Tenant, node: Node) -> None:
 
 
 def _runs(seconds: str) -> Attack:
-    """Ask when room is free beside a pod that says how long it runs."""
+    """Build an attack that asks when capacity is free beside a pod with a declared run time."""
 
     def attack(tenant: Tenant, node: Node) -> None:
         metadata = {"annotations": {RUN_SECONDS: seconds}}
@@ -43,7 +43,7 @@ def _runs(seconds: str) -> Attack:
 
 
 def _ends(grace: int, deadline: int) -> Attack:
-    """Ask when room is free beside a pod that has a deadline, and long to end after it."""
+    """Build an attack that asks when capacity is free beside a pod with a deadline and a grace period."""
 
     def attack(tenant: Tenant, node: Node) -> None:
         tenant.pod(
@@ -59,12 +59,12 @@ def _ends(grace: int, deadline: int) -> Attack:
 
 
 def _on(node: Node) -> dict[str, dict[str, str]]:
-    """Select the node among those of other attacks."""
+    """Return a selector of the node, which sets it apart from those of other attacks."""
     return {"nodeSelector": {"attacked": node.name}}
 
 
 def _ask_when(tenant: Tenant, node: Node) -> None:
-    """Have a Reservation wait, and a quote answered, for room that a pod has."""
+    """Create a Reservation and a quote for the capacity of a pod, and wait until both are answered."""
     waiting = tenant.reservation(f"{node.name}-waiting", "2", node, pendingDeadlineSeconds=86_400)
     waiting.until_condition("Active", "False", "InsufficientCapacity")
     tenant.quote(f"{node.name}-when", resources={"cpu": "2"}, ttlSeconds=3600, **_on(node)).until(
@@ -104,5 +104,5 @@ ATTACKS: Mapping[str, Attack] = {
 
 
 def attacked(tenant: Tenant, name: str) -> Node:
-    """Make a node of four cores that an attack selects."""
+    """Create a node of four cores that an attack selects."""
     return tenant.node(name, labels={"attacked": tenant.node_name(name)})

@@ -1,4 +1,4 @@
-"""Operators as manifests/base installs them, and whether they live."""
+"""Operators as manifests/base installs them, and assertions that they are alive."""
 
 import signal
 from collections.abc import Callable
@@ -14,13 +14,13 @@ Replica = Callable[..., OperatorProcess]
 
 
 def until_led(process: OperatorProcess) -> None:
-    """Wait until an operator decides."""
+    """Wait until an operator leads."""
     wait_for(lambda: "leading" in process.log or not process.running, what="the operator to lead")
     assert process.running, f"the operator ended:\n{process.log[-4000:]}"
 
 
 def lives(process: OperatorProcess) -> None:
-    """Assert that an operator has not ended by itself, and that nothing went wrong inside of it."""
+    """Assert that an operator has not ended by itself, answers /healthz and has logged no traceback."""
     assert process.exit_status in {None, 0, -signal.SIGKILL}, f"the operator ended:\n{process.log[-4000:]}"
     assert not process.running or process.healthy(), "the operator does not answer /healthz"
     assert "Traceback" not in process.log, process.log[process.log.index("Traceback") :][:4000]

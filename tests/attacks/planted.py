@@ -1,7 +1,7 @@
 """Faults that are planted in an operator's process: a step fails for each object that is named after it.
 
 `offer` installs a plugin as users do (docs/writing-a-plugin.md). The plugin fails at its extension points for
-pods that are named `fails-…`. When it is made it also plants faults in steps to which no plugin comes.
+pods that are named `fails-…`. Its constructor also plants faults in steps that no plugin reaches.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.controllers.schedules import ScheduleController
 
-# Which method fails for the objects that have a word in their names.
+# Each method fails for the objects that have the word in their names.
 STEPS: tuple[tuple[Any, str, str], ...] = (
     (Ledger, "upsert", "event"),
     (Ledger, "remove", "removal"),
@@ -62,13 +62,13 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
 )
 
 
-# How often a step fails, where that is not for ever.
+# How often a step fails, if it does not fail every time.
 _TIMES: Mapping[str, int] = MappingProxyType({"removal": 2})
 _failed: Counter[tuple[str, str]] = Counter()
 
 
 class Planted(Filter, PreEnqueue, EnqueueExtensions, Reserve, PreBind):
-    """Fails for pods, and reserve pods, that are named after the point at which it is to fail."""
+    """Fails for pods, and reserve pods, that are named after the extension point."""
 
     name = "Planted"
 
@@ -84,28 +84,28 @@ class Planted(Filter, PreEnqueue, EnqueueExtensions, Reserve, PreBind):
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Fail for `fails-decision`; rule out all nodes for `fails-hint`, or its hint would not be asked."""
+        """Fail for `fails-decision`, and rule out all nodes for `fails-hint` so that its hint is called."""
         del state
         _fail("decision", pod)
         fits: Mask = np.full(len(snapshot), "fails-hint" not in pod.meta.name)
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that it was this plugin."""
+        """Return that a test ruled the node out."""
         del state, pod, snapshot, row
         return ("node(s) that were ruled out by a test",)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hear of everything, and fail for `fails-hint`."""
+        """Register for all events, with a hint that fails for `fails-hint`."""
         return (replace(ANY_EVENT, hint=_hint),)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
-        """Take what comes."""
+        """Accept every pod."""
         del state, pod, node_name, now
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
-        """Fail for `fails-binding`, whose binding failed before."""
+        """Fail for `fails-binding`, after its binding has failed."""
         del state, node_name, now
         _fail("binding", pod)
 
@@ -136,7 +136,7 @@ def _plant(owner: Any, method: str, word: str) -> None:
 
 
 def _fail(word: str, about: Any) -> None:
-    """Raise for an object that is named after a step, other than for what stands for it as unusable."""
+    """Raise an error for an object that is named after a step, unless it stands for an unusable one."""
     for part in ("reservation", "pod", "meta"):
         about = getattr(about, part, about)
     name = getattr(about, "name", None)

@@ -1,4 +1,4 @@
-"""A tenant of the cluster as RBAC sees it, and a canary that shows whether tenants are still served."""
+"""A tenant of the cluster as RBAC sees it, and a canary that shows whether other tenants are still served."""
 
 import itertools
 import time
@@ -12,7 +12,7 @@ from devcluster.tenants import AUTHOR, MANAGER, Rule, tenant_account
 from tidelock.kube.client import ApiResource
 
 ANSWERED_WITHIN = 2.0
-"""Seconds in which a small Reservation is answered, whatever other tenants do."""
+"""Seconds in which a small Reservation must be answered, regardless of other tenants."""
 
 _RULES = ApiResource(
     "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False
@@ -23,17 +23,18 @@ _OF_EVERYBODY = {"authorization.k8s.io", "authentication.k8s.io"}
 class Tenant(World):
     """A namespace with clients that have tokens of its ServiceAccounts.
 
-    Nodes, quotas and priority classes are made by `admin`, a cluster's administrator; all else by `api`.
+    `admin`, an administrator of the cluster, creates nodes, quotas and priority classes. `api` creates all
+    other objects.
 
     Attributes:
         manager: has the ClusterRole tidelock-manager in this namespace.
-        author: has `devcluster.tenants.AUTHOR` in this namespace: pods and what belongs to them.
-        api: has both, as a team whose one account makes pods and Reservations.
+        author: has `devcluster.tenants.AUTHOR` in this namespace: pods and objects that belong to pods.
+        api: has both, as a team with one account for pods and Reservations.
 
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
-        """Make the namespace, the accounts and their clients; returns when the rights are effective."""
+        """Create the namespace, the accounts and their clients, and wait until the rights are effective."""
         super().__init__(Api(cluster.kubeconfig))
         self._cluster, self._directory = cluster, directory
         self.manager = self.account("manager", MANAGER)
@@ -41,20 +42,20 @@ class Tenant(World):
         self.api = self.account("team", MANAGER, AUTHOR)
 
     def account(self, name: str, *roles: str | Sequence[Rule]) -> Api:
-        """Make another account of this tenant: a role is a ClusterRole's name, or the rules of a Role."""
+        """Create another account of this tenant. A role is a ClusterRole's name, or the rules of a Role."""
         client = Api(tenant_account(self._cluster, self.namespace, name, roles, self._directory))
         wait_for(lambda: self._roles_count(client, len(roles)), what=f"the rights of {name} to count")
         return client
 
     def _roles_count(self, client: Api, least: int) -> bool:
-        """Whether the API server knows so many rules of an account beside everybody's."""
+        """Return whether the API server knows enough rules of an account beyond those of all accounts."""
         review = client.create(_RULES.collection(), {"spec": {"namespace": self.namespace}})
         rules = review["status"]["resourceRules"]
         return sum(not _OF_EVERYBODY.intersection(rule["apiGroups"]) for rule in rules) >= least
 
 
 class Canary:
-    """A tenant beside the attacked: makes small Reservations on a node of its own."""
+    """A tenant that is not attacked and creates small Reservations on a node of its own."""
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
@@ -62,7 +63,7 @@ class Canary:
         self._numbers = itertools.count()
 
     def __call__(self) -> float:
-        """Make a Reservation, return how many seconds it took to become Active, and delete it."""
+        """Create a Reservation, return how many seconds it took to become Active, and delete it."""
         begin = time.monotonic()
         reservation = self.tenant.reservation(f"canary-{next(self._numbers)}", "100m", self.node)
         reservation.until_phase("Active")

@@ -1,4 +1,4 @@
-"""Borrowers that would keep what they borrowed: grace periods of hours, finalizers, foreign namespaces."""
+"""Borrowers that try to keep borrowed capacity: grace periods of hours, finalizers, foreign namespaces."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ MOST = 30  # seconds that a borrower gets to end
 
 @pytest.fixture
 def node(tenant_a: Tenant, operator: OperatorProcess) -> Node:
-    """A node of the lender, which its lock fills."""
+    """Create a node of the lender, which its reservation fills."""
     del operator
     return tenant_a.node(cpu="2")
 
@@ -26,7 +26,7 @@ def lent(lender: Tenant, node: Node, **spec: Any) -> Lock:
 
 
 def borrower(tenant: Tenant, lender: Tenant, **metadata: Any) -> Pod:
-    """A pod with a grace period of hours that may run on the lender's nodes."""
+    """Create a pod with a grace period of hours that may run on the lender's nodes."""
     return tenant.pod(
         "batch",
         "2",
@@ -45,13 +45,13 @@ def until_it_ends_soon(pod: Pod) -> None:
 
 
 def not_ready(reservation: Lock, pod: Pod) -> None:
-    """Wait until a lock says that a borrower is ending in it."""
+    """Wait until a reservation reports that a borrower is ending."""
     told = reservation.until_condition("Ready", "False", "BorrowersEnding")
     assert f"{pod.namespace}/batch, whose grace period ends at 20" in told["message"]
     assert (condition(reservation.status(), "Active") or {})["status"] == "True"
 
 
-def test_a_borrower_does_not_choose_for_how_long_an_owner_waits(
+def test_an_eviction_limits_the_grace_period_of_a_borrower(
     tenant_a: Tenant, tenant_b: Tenant, node: Node
 ) -> None:
     reservation = lent(tenant_a, node)
@@ -65,7 +65,7 @@ def test_a_borrower_does_not_choose_for_how_long_an_owner_waits(
 def test_a_borrower_that_deletes_itself_with_a_grace_period_of_hours_is_cut_short(
     tenant_a: Tenant, tenant_b: Tenant, node: Node
 ) -> None:
-    """Nothing evicted a borrower that was ending, so its own grace period counted."""
+    """The operator did not evict a borrower that was ending already, so its own grace period applied."""
     reservation = lent(tenant_a, node)
     batch = borrower(tenant_b, tenant_a)
     assert batch.until_bound() == node.name
@@ -75,7 +75,7 @@ def test_a_borrower_that_deletes_itself_with_a_grace_period_of_hours_is_cut_shor
     until_it_ends_soon(batch)
 
 
-def test_a_finalizer_is_told_of_and_goes_with_the_pods_end(
+def test_a_borrower_with_a_finalizer_frees_its_capacity_when_its_containers_have_ended(
     tenant_a: Tenant, tenant_b: Tenant, node: Node
 ) -> None:
     reservation = lent(tenant_a, node)
@@ -91,7 +91,9 @@ def test_a_finalizer_is_told_of_and_goes_with_the_pods_end(
     batch.merge({"metadata": {"finalizers": None}})
 
 
-def test_a_lender_names_who_borrows(tenant_a: Tenant, tenant_b: Tenant, node: Node) -> None:
+def test_a_lender_limits_the_namespaces_of_its_borrowers(
+    tenant_a: Tenant, tenant_b: Tenant, node: Node
+) -> None:
     reservation = lent(tenant_a, node, borrowerNamespaces=[tenant_a.namespace])
     borrower(tenant_b, tenant_a).until_refused("Insufficient cpu beside reservations")
     assert borrower(tenant_a, tenant_a).until_bound() == node.name

@@ -1,4 +1,4 @@
-"""One object that is as large as the API server takes: it is refused with the number, and others go on."""
+"""Objects as large as the API server accepts. The operator refuses them and serves all others."""
 
 import secrets
 
@@ -12,7 +12,7 @@ POD_TERMS = "terms of spec.affinity.podAffinity and podAntiAffinity"
 
 
 def asking(tenant: Tenant, count: int) -> Manifest:
-    """Write a container that asks for so many resources that no node has."""
+    """Build a container that requests this many resources, which no node has."""
     names = [f"{secrets.token_hex(4)}.example.com/r-{number}" for number in range(count)]
     resources = dict.fromkeys(names, "1")
     container: Manifest = dict(tenant.pod_spec("1")["containers"][0])
@@ -20,7 +20,7 @@ def asking(tenant: Tenant, count: int) -> Manifest:
 
 
 def shunning(count: int) -> Manifest:
-    """Write affinity that shuns nearly all pods of all namespaces, in so many words."""
+    """Build an anti-affinity with this many terms, each of which matches nearly all pods of the cluster."""
     terms = [
         {
             "topologyKey": "kubernetes.io/hostname",
@@ -37,7 +37,7 @@ def shunning(count: int) -> Manifest:
 def test_a_pod_that_asks_for_thousands_of_resources_is_refused(
     operator: OperatorProcess, tenant_a: Tenant, canary: Canary
 ) -> None:
-    """It held the loop up for half a minute, and left as many columns behind."""
+    """Such a pod blocked the event loop for half a minute, and left thousands of columns behind."""
     tenant_a.node()
     greedy = tenant_a.pod("greedy", containers=[asking(tenant_a, 4_000)])
     canary.answered()
@@ -48,17 +48,17 @@ def test_a_pod_that_asks_for_thousands_of_resources_is_refused(
     canary.answered()
 
 
-def test_a_pod_with_thousands_of_terms_is_refused_and_one_that_is_bound_counts(
+def test_a_pod_with_thousands_of_affinity_terms_is_refused_and_counted_if_bound(
     operator: OperatorProcess, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
 ) -> None:
-    """Each term was held against all pods; a bound pod's took a second of every other pod's decision."""
+    """Each term was compared with all pods. The terms of a bound pod added a second to each decision."""
     node = tenant_a.node(cpu="4")
     node.merge({"metadata": {"labels": {"kubernetes.io/hostname": node.name}}})
     tenant_a.pod("large", affinity=shunning(2_000)).until_refused(
         f"pod is too large: {POD_TERMS}: 2000, at most 100"
     )
 
-    tenant_a.api = tenant_a.admin  # who names a node is a scheduler
+    tenant_a.api = tenant_a.admin  # a client that names a node is a scheduler
     tenant_a.bound_pod(node, "placed", cpu="3", affinity=shunning(2_000))
     canary.answered()
     mine = {"nodeSelector": tenant_a.selector}
@@ -69,10 +69,10 @@ def test_a_pod_with_thousands_of_terms_is_refused_and_one_that_is_bound_counts(
     canary.answered()
 
 
-def test_a_template_with_hundreds_of_resources_is_told_what_is_wrong(
+def test_a_template_that_requests_hundreds_of_resources_is_rejected_with_the_limit(
     operator: OperatorProcess, tenant_a: Tenant, canary: Canary
 ) -> None:
-    """Sixteen of them took ten seconds of one step."""
+    """Sixteen such reservations took ten seconds of one step."""
     tenant_a.node()
     containers = [asking(tenant_a, 16) | {"name": f"c-{number}"} for number in range(32)]
     template = {"spec": {"containers": containers}}

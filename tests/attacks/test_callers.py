@@ -1,4 +1,4 @@
-"""Callers that are not who may ask: any pod of a cluster can reach the port for other binders."""
+"""Unauthorised callers: every pod of a cluster can reach the port for other binders."""
 
 import asyncio
 import ssl
@@ -43,38 +43,40 @@ async def scene(schedulers: Keys) -> AsyncIterator[DoorScene]:
 
 @pytest.mark.parametrize("path", ["/admission", "/admission/", "/admission/" + 64 * "0", "/admission/\xe9"])
 async def test_a_review_without_the_token_is_not_read(scene: DoorScene, path: str) -> None:
-    """Any pod could make up a review: forty of them filled five nodes for as long as they were repeated."""
+    """Any pod could forge a review. Forty of them filled five nodes for as long as they were repeated."""
     assert await scene.ask(path, REVIEW, scene.tls()) == (404, "")
     assert scene.core.used("a") == 0
 
 
-async def test_a_scheduler_without_a_certificate_is_told_nothing(scene: DoorScene) -> None:
-    """Any pod could ask who holds what, and have room kept for a pod that was made up."""
+async def test_the_extender_answers_404_to_a_scheduler_without_a_certificate(scene: DoorScene) -> None:
+    """Any pod could ask which reservations exist, and get capacity reserved for a pod that does not exist."""
     for verb in ("filter", "prioritize", "preempt", "none"):
         assert await scene.ask(f"/extender/{verb}", FILTER, scene.tls()) == (404, "")
     assert (await scene.post("/extender/filter", FILTER))[0] == 200
 
 
-async def test_the_token_of_the_webhooks_is_none_for_the_extender(scene: DoorScene) -> None:
+async def test_the_token_of_the_webhooks_does_not_authorise_extender_calls(scene: DoorScene) -> None:
     (path,) = scene.api.paths
     token = path.rpartition("/")[2]
     for other in (f"/extender/{token}/filter", f"/extender/filter/{token}", f"/extender/{token}"):
         assert (await scene.ask(other, FILTER, scene.tls()))[0] == 404
 
 
-async def test_a_known_scheduler_reviews_nothing(scene: DoorScene, schedulers: Keys) -> None:
+async def test_a_certificate_of_a_scheduler_does_not_authorise_reviews(
+    scene: DoorScene, schedulers: Keys
+) -> None:
     assert (await scene.ask("/admission", REVIEW, scene.tls(schedulers)))[0] == 404
     assert scene.core.used("a") == 0
 
 
-async def test_a_certificate_of_a_stranger_is_refused(scene: DoorScene, strangers: Keys) -> None:
+async def test_a_certificate_of_an_unknown_authority_is_refused(scene: DoorScene, strangers: Keys) -> None:
     with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
         await scene.ask("/extender/filter", FILTER, scene.tls(strangers))
     assert scene.core.used("a") == 0
 
 
 async def test_a_caller_without_the_token_is_refused_before_its_body_comes(scene: DoorScene) -> None:
-    """Six unfinished bodies of 512 MiB took 950 MiB, and one pod with 20,000 resources 115 s."""
+    """Six unfinished bodies of 512 MiB took 950 MiB, and one pod with 20,000 resources took 115 s."""
     tls = scene.tls()
     reader, writer = await asyncio.open_connection(HOST, scene.port, ssl=tls, server_hostname=HOST)
     writer.write(b"POST /admission HTTP/1.1\r\nHost: tidelock\r\nContent-Length: 4000000\r\n\r\n{")
@@ -84,7 +86,7 @@ async def test_a_caller_without_the_token_is_refused_before_its_body_comes(scene
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
-async def test_no_answer_tells_which_paths_there_are(scene: DoorScene, method: str) -> None:
+async def test_no_answer_reveals_which_paths_exist(scene: DoorScene, method: str) -> None:
     answers = set()
     async with aiohttp.ClientSession() as session:
         for path in ("admission/x", "extender/filter", "nothing/there"):
@@ -94,8 +96,8 @@ async def test_no_answer_tells_which_paths_there_are(scene: DoorScene, method: s
     assert answers == {(404, "")}
 
 
-async def test_a_forged_review_by_the_token_of_a_waiting_pod_keeps_it_in_the_queue(scene: DoorScene) -> None:
-    """A review with the uid of a pod that waits took that pod out of the queue for good."""
+async def test_a_forged_review_with_the_uid_of_a_waiting_pod_leaves_it_in_the_queue(scene: DoorScene) -> None:
+    """A review with the uid of a waiting pod removed that pod from the queue permanently."""
     waiting = pod("web-0")
     scene.arrivals.upsert(None, waiting)
     request = REVIEW["request"] | {"object": pod_json("forged", uid=waiting.uid, node_name="a")}

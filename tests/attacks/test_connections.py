@@ -1,4 +1,4 @@
-"""Anybody on the network: connections that ask nothing, and more probes than anybody needs."""
+"""Connections from anywhere in the network: connections without requests, and floods of probes."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from devcluster.loopback import HOST
 CONNECTIONS = 1_500
 HALF_A_REQUEST = "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Pad: "
 
-# A process of its own: one that has more than 1,024 descriptors can't run other tests after that.
+# A process of its own. A process with more than 1,024 open descriptors can't run other tests afterwards.
 _CLIENT = """
 import socket, sys
 host, port, count, first = sys.argv[1:]
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @contextmanager
 def connected(port: int, first: str) -> Iterator[None]:
-    """Hold connections open that have sent so much."""
+    """Hold connections open, each of which has sent only these first bytes."""
     command = [sys.executable, "-c", _CLIENT, HOST, str(port), str(CONNECTIONS), first]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
@@ -38,7 +38,7 @@ def connected(port: int, first: str) -> Iterator[None]:
         client.communicate()
 
 
-def test_idle_connections_keep_no_probe_out(operator: OperatorProcess, canary: Canary) -> None:
+def test_idle_connections_do_not_block_probes(operator: OperatorProcess, canary: Canary) -> None:
     with connected(operator.port, ""):
         for _ in range(20):
             assert operator.healthy()
@@ -46,16 +46,14 @@ def test_idle_connections_keep_no_probe_out(operator: OperatorProcess, canary: C
     canary.answered()
 
 
-def test_half_requests_keep_no_probe_out(operator: OperatorProcess, canary: Canary) -> None:
+def test_unfinished_requests_do_not_block_probes(operator: OperatorProcess, canary: Canary) -> None:
     with connected(operator.port, HALF_A_REQUEST):
         for _ in range(20):
             assert operator.healthy()
         canary.answered()
 
 
-def test_more_probes_than_anybody_needs_hold_up_no_decision(
-    operator: OperatorProcess, canary: Canary
-) -> None:
+def test_a_flood_of_probes_does_not_delay_decisions(operator: OperatorProcess, canary: Canary) -> None:
     with ThreadPoolExecutor(32) as clients:
         probes = [clients.submit(operator.healthy) for _ in range(CONNECTIONS)]
         canary.answered()

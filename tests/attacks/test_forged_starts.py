@@ -1,11 +1,11 @@
-"""Forged statuses that an operator finds at its start: none leads while they are written."""
+"""Forged statuses that an operator finds at its start, as no operator leads when they are written."""
 
 from attacks.forged import forge, of_reservation
 from attacks.operators import Replica, until_led
 from attacks.tenant import Canary, Tenant
 
 
-def test_a_start_beside_forged_statuses_serves_others(
+def test_an_operator_that_starts_beside_forged_statuses_serves_other_tenants(
     replica: Replica, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
 ) -> None:
     first = replica("first")

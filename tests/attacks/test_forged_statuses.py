@@ -1,14 +1,14 @@
-"""A forged status, whoever may write it, neither takes capacity nor ends the operator."""
+"""A forged status, from any account, neither takes capacity nor ends the operator."""
 
 from attacks.forged import attack
 from attacks.tenant import Canary, Tenant
 from cluster.operator_process import OperatorProcess
 
 
-def test_a_forged_status_takes_no_room_and_is_put_right(
+def test_a_forged_status_takes_no_capacity_and_is_corrected(
     operator: OperatorProcess, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
 ) -> None:
-    """A group whose status had an instant with a small t ended the operator."""
+    """A group ended the operator if its status had an instant with a lower-case t."""
     node = tenant_b.node(cpu="4")
     held = tenant_b.active_reservation("web-0", "3", node)
     reservations = attack(tenant_a, node)

@@ -1,4 +1,4 @@
-"""The fuzzer, played for a moment: each seed draws other objects, `make fuzz` plays many more."""
+"""A short run of the fuzzer. Each seed draws other objects, and `make fuzz` plays many more."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from fuzz.__main__ import play
 from fuzz.run import Plan
 
 OURS = ("Reservation", "ReservationGroup", "ReservationSchedule", "ReservationQuote", "ReservationQuota")
-"""Kinds of which at least half of the objects must reach the operator."""
+"""Kinds with at least half of their objects accepted, so that these reach the operator."""
 
 
 def test_500_hostile_objects_end_with_a_status_or_a_refusal_that_names_their_field(

@@ -1,4 +1,4 @@
-"""Objects at the end of what the API takes, at an operator that runs."""
+"""Objects at the limits of the API, with an operator that is running."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from cluster.operator_process import OperatorProcess
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_others_are_served_beside(
+def test_other_tenants_are_served_beside_a_hostile_object(
     operator: OperatorProcess, tenant_a: Tenant, canary: Canary, attack: str
 ) -> None:
     """An instant beyond the year 9999 ended the operator, whether it was written down or computed."""

@@ -1,4 +1,4 @@
-"""Objects at the end of what the API takes, when an operator starts or takes over: none leads before."""
+"""Objects at the limits of the API that exist before an operator starts or takes over."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +15,7 @@ _AT_A_TIME = 8
 
 
 def shunning(number: int) -> list[Manifest]:
-    """Write owners that pods with `app=web` are not, as the last of each term's expressions tells."""
+    """Build owners that do not match pods with `app=web`, because of the last expression of each term."""
     return [
         {
             "selector": {
@@ -29,10 +29,10 @@ def shunning(number: int) -> list[Manifest]:
     ]
 
 
-def test_others_are_served_after_a_start_and_a_take_over_beside_all_of_them(
+def test_other_tenants_are_served_after_a_start_and_a_takeover_beside_all_hostile_objects(
     replica: Replica, tenant_a: Tenant, canary: Canary
 ) -> None:
-    """Where an object ended the operator, it ended each next one too, and each that stood by."""
+    """An object that ended the operator also ended each later start, and each standby that took over."""
     first, second = replica("first"), replica("second")
     until_led(first)
     for number, attack in enumerate(ATTACKS.values()):
@@ -50,12 +50,13 @@ def test_others_are_served_after_a_start_and_a_take_over_beside_all_of_them(
     assert first.running
 
 
-def test_others_are_served_after_a_start_beside_many_selectors_and_pods(
+def test_other_tenants_are_served_after_a_start_beside_many_selectors_and_pods(
     replica: Replica, tenant_a: Tenant, canary: Canary
 ) -> None:
-    """Each bound pod was compared with each selector before anything was decided, in one step of minutes: the
-    operator was taken for stuck and ended, at each start. Pods that require a Reservation were compared, too,
-    up to 1,000 in one step.
+    """The operator was considered stuck and was ended at each start.
+
+    Before its first decision it compared each bound pod with each selector, in one step of minutes. It also
+    compared up to 1,000 pods that require a Reservation in one step.
     """
     node = tenant_a.node(cpu="1")
     web = {"labels": {"app": "web"}}

@@ -1,4 +1,4 @@
-"""Reservations nested so deeply that decoders of Python give up: each is refused, and costs nobody else."""
+"""Reservations nested too deeply for Python's decoders. Each is refused, and all others are served."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _UNUSABLE = 'tidelock_unreadable_objects{consequence="unusable",resource="reserv
 
 @pytest.fixture(autouse=True)
 def _recursive() -> Iterator[None]:
-    """Have the test's own JSON codec write and read such objects."""
+    """Raise the recursion limit, so that the test's own JSON codec can write and read such objects."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(20 * DEEP)
     yield
@@ -34,10 +34,13 @@ def deep_template(tenant: Tenant) -> dict[str, Any]:
     return {"spec": {**tenant.pod_spec("1"), "unknown": nested()}}
 
 
-def test_a_reservation_that_is_nested_too_deeply_says_so_and_others_are_served(
+def test_a_reservation_that_is_nested_too_deeply_is_stalled_and_others_are_served(
     operator: OperatorProcess, tenant_a: Tenant, canary: Canary
 ) -> None:
-    """One of 9 kB ended the operator, which hung for 40 s, ready, and each next one in a second."""
+    """A Reservation of 9 kB ended the operator.
+
+    The first operator hung for 40 s while it reported ready. Each next one ended within a second.
+    """
     bad = tenant_a.reservation("bad", node=tenant_a.node(), resources=None, template=deep_template(tenant_a))
     told = bad.until_condition("Stalled", "True", "InvalidSpec")
     assert "spec.template.spec.unknown: is nested more than 100 levels deep" in told["message"]
@@ -48,7 +51,7 @@ def test_a_reservation_that_is_nested_too_deeply_says_so_and_others_are_served(
     canary.answered()
 
 
-def test_the_next_operator_reads_the_cluster_with_it(
+def test_a_restarted_operator_keeps_a_reservation_that_was_edited_to_nest_too_deeply(
     replica: Replica, tenant_a: Tenant, canary: Canary
 ) -> None:
     node = tenant_a.node()
@@ -58,7 +61,7 @@ def test_the_next_operator_reads_the_cluster_with_it(
     bad.until_condition("Stalled", "True", "InvalidSpec")
     held.edit(resources=None, template=deep_template(tenant_a))
     held.until_condition("Stalled", "True", "InvalidSpec")
-    assert held.status()["phase"] == "Active"  # what was given is kept
+    assert held.status()["phase"] == "Active"  # its capacity is kept
 
     first.kill()
     first.start()

@@ -1,6 +1,6 @@
-"""Faults of the operator's own code that befall one object of a kind: it says so, and all others are served.
+"""Faults of the operator's own code that affect one object. It reports them, and all others are served.
 
-They are planted in the operator's process by a plugin, each for objects of a name (`attacks/planted.py`).
+A plugin plants the faults in the operator's process, each for objects of a name (`attacks/planted.py`).
 """
 
 import json
@@ -39,9 +39,9 @@ _CONFIGURATION = {
 
 
 class Case(NamedTuple):
-    """A step that fails, the object for which it does, and what this has in its status.
+    """A step that fails, the object for which it fails, and the condition that this object gets.
 
-    `told` is a condition's type, status and reason. Where `again` is set the step is tried again by itself.
+    The condition is given by type, status and reason. If `again` is set the step is retried automatically.
     """
 
     step: str
@@ -59,7 +59,7 @@ _ROOMY: dict[str, Any] = {"pendingDeadlineSeconds": 3600}
 def _bound_by_others(tenant: Tenant) -> Live:
     node = tenant.node("look-up")
     tenant.active_reservation("fails-look-up", "1", node)
-    tenant.api = tenant.admin  # it names its node
+    tenant.api = tenant.admin  # only an administrator may set the node of a pod
     return tenant.pod("fails-look-up", nodeName=node.name)
 
 
@@ -168,7 +168,7 @@ CASES = {
 
 
 class Befallen(NamedTuple):
-    """An object for which a step fails, in its tenant."""
+    """An object for which a step fails, with its tenant."""
 
     tenant: Tenant
     about: Live
@@ -178,7 +178,7 @@ class Failing(OperatorProcess):
     """An operator in which faults are planted."""
 
     def faults(self, step: str, about: str) -> list[dict[str, Any]]:
-        """List the lines about faults of an object in a step."""
+        """Return the log's lines about faults of an object in a step."""
         return [line for line in self.lines if (line.get("step"), line.get("object")) == (step, about)]
 
     @property
@@ -191,7 +191,7 @@ class Failing(OperatorProcess):
 def failing(
     attacked_cluster: LocalCluster, operator_identity: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Failing]:
-    """Start an operator as it is installed, with the plugin that plants faults; it must outlive the tests."""
+    """Start an operator as installed, with the plugin that plants faults. It must outlive the tests."""
     folder, site = tmp_path_factory.mktemp("failing"), tmp_path_factory.mktemp("site")
     offer(site)
     config = folder / "scheduler.yaml"
@@ -215,7 +215,7 @@ def failing(
 def befallen(
     failing: Failing, attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Befallen]]:
-    """Make the objects of all cases, each in a namespace of its own with room for it."""
+    """Create the objects of all cases, each in a namespace of its own with enough capacity."""
     made: dict[str, Befallen] = {}
     with ExitStack() as tenants:
         for name, case in CASES.items():
@@ -227,7 +227,7 @@ def befallen(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_costs_its_object_alone(
+def test_a_fault_affects_only_its_object(
     failing: Failing, befallen: dict[str, Befallen], canary: Canary, name: str
 ) -> None:
     case, (tenant, about) = CASES[name], befallen[name]
@@ -254,12 +254,16 @@ def test_it_costs_its_object_alone(
     canary.answered()
 
 
-def test_the_room_of_a_lock_whose_removal_failed_is_free_later(befallen: dict[str, Befallen]) -> None:
+def test_the_capacity_of_a_reservation_is_freed_although_its_removal_failed(
+    befallen: dict[str, Befallen],
+) -> None:
     tenant, _ = befallen["a lock's removal"]
     tenant.active_reservation("next", "1", tenant.node_name("removal"), pendingDeadlineSeconds=600)
 
 
-def test_each_place_has_one_traceback(failing: Failing, befallen: dict[str, Befallen]) -> None:
+def test_each_step_and_type_of_error_has_one_traceback(
+    failing: Failing, befallen: dict[str, Befallen]
+) -> None:
     assert befallen
     faults = [line for line in failing.lines if line["message"] == "a step failed"]
     places = {(line["step"], line["error"].partition(":")[0]) for line in faults}
@@ -273,7 +277,7 @@ def test_each_place_has_one_traceback(failing: Failing, befallen: dict[str, Befa
 
 
 def event_reasons(tenant: Tenant, about: Live) -> set[str]:
-    """List the reasons of the events about an object, be it of no namespace."""
+    """Return the reasons of the events about an object, which may have no namespace."""
     path = f"{EVENTS.collection()}?fieldSelector=regarding.name={about.name}"
     events = tenant.admin.get(path)["items"]
     return {event["reason"] for event in events if event["regarding"].get("uid") == about.uid}

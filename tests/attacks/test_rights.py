@@ -1,4 +1,4 @@
-"""A manager of one namespace who wants the room of others: every way to a priority, and to preemption."""
+"""A manager of one namespace tries to get the capacity of others by a priority and by preemption."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +18,14 @@ BOLD: dict[str, Any] = {"priority": HIGHEST, "preemptionPolicy": "PreemptLowerPr
 
 @pytest.fixture
 def victim(tenant_b: Tenant, operator: OperatorProcess) -> tuple[Node, Pod]:
-    """A full node, with a pod of another tenant."""
+    """Create a full node, with a pod of another tenant."""
     del operator
     node = tenant_b.node(cpu="2")
     return node, tenant_b.bound_pod(node, "resident", "2")
 
 
 def stays(pod: Pod) -> None:
-    """Nothing has asked the pod to end."""
+    """Assert that no client has asked the pod to end."""
     found = pod.read()
     assert found is not None
     assert "deletionTimestamp" not in found["metadata"]
@@ -34,7 +34,7 @@ def stays(pod: Pod) -> None:
 
 
 def refused(reservation: Lock) -> str:
-    """Wait until a lock is told that it needs a quota."""
+    """Wait until a reservation reports that it needs a quota, and return the message."""
     told: str = reservation.until_condition("Active", "False", "QuotaExceeded")["message"]
     return told
 
@@ -56,7 +56,7 @@ def edited_into_it(tenant: Tenant, node: Node) -> Lock:
 
 
 def grown_from_an_active_one(tenant: Tenant, node: Node) -> Lock:
-    """Move to the victim's node by an edit of a lock that was given elsewhere."""
+    """Build a reservation that is active on another node, and edit it to move to the victim's node."""
     del node
     own = tenant.node("own", cpu="1")
     reservation = tenant.active_reservation("bold", "1", own, pendingDeadlineSeconds=600)
@@ -69,7 +69,7 @@ def alternative(tenant: Tenant, node: Node) -> Lock:
 
 
 def by_its_template(tenant: Tenant, node: Node) -> Lock:
-    """Have a template name a class of the system; it counts for nothing."""
+    """Build a reservation with a system priority class in its template, which has no effect."""
     template = {
         "spec": {
             "priorityClassName": "system-node-critical",
@@ -93,16 +93,18 @@ Attack = Callable[[Tenant, Node], Lock]
         by_its_template,
     ],
 )
-def test_a_manager_evicts_nobody_without_a_quota(
+def test_a_manager_without_a_quota_cannot_evict_pods(
     attack: Attack, victim: tuple[Node, Pod], tenant_a: Tenant
 ) -> None:
-    """A lock with priority 1,000,000,000 that might preempt had another tenant's pod deleted."""
+    """A reservation with priority 1,000,000,000 and preemption evicted another tenant's pod."""
     node, resident = victim
     assert "needs a ReservationQuota with preemptionPolicy" in refused(attack(tenant_a, node))
     stays(resident)
 
 
-def test_an_active_lock_does_not_grow_beyond_its_rights(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
+def test_an_active_reservation_does_not_grow_beyond_the_rights_of_its_namespace(
+    tenant_a: Tenant, victim: tuple[Node, Pod]
+) -> None:
     node, resident = victim
     reservation = grown_from_an_active_one(tenant_a, node)
     waits = reservation.until_condition("Reconciling", "True", "ResizePending")
@@ -113,7 +115,7 @@ def test_an_active_lock_does_not_grow_beyond_its_rights(tenant_a: Tenant, victim
 def test_members_of_a_group_have_no_more_rights_than_its_author(
     tenant_a: Tenant, victim: tuple[Node, Pod]
 ) -> None:
-    """The operator makes the members, in the namespace of the group, whose quotas count."""
+    """The operator creates the members in the namespace of the group, and its quotas apply."""
     node, resident = victim
     member = {
         "name": "part",
@@ -129,13 +131,13 @@ def test_members_of_a_group_have_no_more_rights_than_its_author(
     stays(resident)
 
 
-def test_a_manager_writes_no_quota(tenant_a: Tenant) -> None:
+def test_a_manager_cannot_create_a_quota(tenant_a: Tenant) -> None:
     manifest = {"metadata": {"name": "mine"}, "spec": {"maxPriority": HIGHEST}}
     with pytest.raises(RefusedError, match="forbidden"):
         tenant_a.manager.create(RESERVATIONQUOTAS.collection(tenant_a.namespace), manifest)
 
 
-def test_a_lock_of_another_tenant_is_not_broken_by_a_priority(
+def test_a_high_priority_does_not_preempt_a_reservation_of_another_tenant(
     tenant_a: Tenant, tenant_b: Tenant, operator: OperatorProcess
 ) -> None:
     del operator
@@ -145,7 +147,7 @@ def test_a_lock_of_another_tenant_is_not_broken_by_a_priority(
     assert held.status()["phase"] == "Active"
 
 
-def test_what_the_administrator_allows_is_done(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
+def test_a_quota_of_the_administrator_allows_preemption(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
     node, resident = victim
     reservation = bold_at_once(tenant_a, node)
     refused(reservation)
@@ -155,11 +157,11 @@ def test_what_the_administrator_allows_is_done(tenant_a: Tenant, victim: tuple[N
 
 
 def allowing(tenant: Tenant) -> None:
-    """Have the cluster's administrator allow it."""
+    """Create a quota, as an administrator of the cluster, that allows priorities and preemption."""
     tenant.quota("ranks")
 
 
-def test_a_quota_that_says_never_has_the_api_server_refuse_it(
+def test_the_api_server_refuses_preemption_under_a_quota_with_policy_never(
     tenant_a: Tenant, operator: OperatorProcess
 ) -> None:
     del operator

@@ -1,4 +1,4 @@
-"""The policy by which nobody but the operator writes a status of Tidelock, except to restore a backup.
+"""The policy by which only the operator writes statuses of Tidelock, except to restore a backup.
 
 A status that was forged while no operator ran took capacity from other tenants at the next start.
 """
@@ -26,7 +26,7 @@ ALL: Sequence[Rule] = ({"apiGroups": ["tidelock.dev"], "resources": ["*"], "verb
 
 @pytest.fixture
 def targets(tenant_a: Tenant) -> list[Live]:
-    """Objects of each kind that has a status, which no operator looks at."""
+    """Create an object of each kind that has a status. No operator is running."""
     admin, namespace = tenant_a.admin, tenant_a.namespace
     node = tenant_a.node(cpu="4")
     quota, level = [
@@ -53,7 +53,7 @@ def _manifest(resource: ApiResource, name: str, spec: Mapping[str, object]) -> M
 
 
 def answer(api: Api, live: Live) -> str:
-    """Try to write a status, which is not stored; return why it is forbidden, or nothing."""
+    """Try to write a status in a dry run, and return why it is forbidden, or an empty text."""
     try:
         api.merge(f"{live.path}/status?dryRun=All", {"status": {"observedGeneration": 1}})
     except RefusedError as refused:
@@ -64,14 +64,14 @@ def answer(api: Api, live: Live) -> str:
 
 
 @pytest.mark.parametrize("rights", [STATUSES, ALL], ids=["statuses", "all"])
-def test_a_right_to_statuses_in_a_namespace_forges_none(
+def test_rights_to_statuses_in_a_namespace_do_not_allow_a_client_to_write_them(
     tenant_a: Tenant, targets: list[Live], rights: Sequence[Rule]
 ) -> None:
     forger = tenant_a.account("forger", rights)
     told = "status: the operator alone writes it"
     *of_the_namespace, _level = targets
     for live in of_the_namespace:
-        # The API server takes a moment to enforce a policy that is new.
+        # The API server takes a moment to enforce a new policy.
         wait_for(
             lambda live=live: answer(forger, live),  # type: ignore[misc]
             until=lambda text: told in text,
@@ -79,7 +79,7 @@ def test_a_right_to_statuses_in_a_namespace_forges_none(
         )
 
 
-def test_forged_room_is_not_stored(tenant_a: Tenant, targets: list[Live]) -> None:
+def test_a_forged_status_is_not_stored(tenant_a: Tenant, targets: list[Live]) -> None:
     forger, reservation = tenant_a.account("forger", STATUSES), targets[0]
     wait_for(lambda: answer(forger, reservation), what="the policy to be enforced")
     before = tenant_a.api.get(reservation.path)["status"]
@@ -89,8 +89,8 @@ def test_forged_room_is_not_stored(tenant_a: Tenant, targets: list[Live]) -> Non
     assert tenant_a.api.get(reservation.path)["status"] == before
 
 
-def test_a_backup_is_restored_by_those_who_may(tenant_a: Tenant, targets: list[Live]) -> None:
-    """The rights are those that docs/security.md names, and those of an administrator."""
+def test_a_backup_can_be_restored_with_the_documented_rights(tenant_a: Tenant, targets: list[Live]) -> None:
+    """These are the rights that docs/security.md names, and those of an administrator."""
     name = f"restorer-{tenant_a.namespace}"
     tool = tenant_a.account("tool", ALL)
     wait_for(lambda: answer(tool, targets[0]), what="the policy to be enforced")

@@ -1,4 +1,4 @@
-"""Tenants have the rights of their roles in their own namespace alone: other tests rely on it."""
+"""Tenants have the rights of their roles in their own namespace only. Other tests rely on it."""
 
 from http import HTTPStatus
 
@@ -12,7 +12,7 @@ LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
 def refused(api: Api, method: str, resource: ApiResource, namespace: str, name: str = "web-0") -> bool:
-    """Whether RBAC refuses a request, whatever its body."""
+    """Return whether RBAC refuses a request, regardless of its body."""
     collection, item = resource.collection(namespace), resource.item(name, namespace)
     try:
         match method:

@@ -1,11 +1,11 @@
-"""Proves over the API's history that the operator kept its promises, knowing nothing of how it works.
+"""Proof that the operator kept its promises, from the API's history and with no knowledge of its code.
 
-I1: no node is overcommitted by bound pods and Active locks that are not the pods' own, at any version.
-I2: a lock has one holder: it is consumed by one pod that is bound, given once, and its end is an end.
-I3: nothing is locked for longer than its expiry, or beside its bound owner, once all has come to rest.
-I4 (memory equals the API) and I5 (it converges) need the operator at rest: see `rest`.
+I1: no node is overcommitted, at any version, by bound pods and Active reservations that these do not own.
+I2: a reservation has one holder. It becomes active once, one bound pod consumes it, and its end is final.
+I3: at rest, no reservation is Active after its expiry or beside its bound owner.
+I4 (memory equals the API) and I5 (the operator converges) need the operator at rest, see `rest`.
 
-What a lock may be beside a plain one has rules of its own, which refine these.
+Each kind of reservation has rules of its own, which refine these.
 """
 
 from collections.abc import Iterable
@@ -38,25 +38,25 @@ _TROUBLED = {"Overcommitted", "Violated", "NodeLost"}
 
 
 class Rule(Protocol):
-    """What must hold of one kind of objects."""
+    """Conditions that must hold for one kind of objects."""
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Check one version, beside the one before it."""
+        """Check one version against the version before it."""
 
     def see_rest(self, now: float) -> None:
-        """Check what must hold when the operator has nothing left to do."""
+        """Check the state of an operator that has nothing left to do."""
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Whether the history knows why a lock is active no more, as it says, or why it was "Deleted"."""
+        """Return whether the history explains the end of Active by a reason, or a deletion by "Deleted"."""
 
 
 class Checker:
-    """Plays a history, and finds what must not be in it."""
+    """Replays a history and collects the violations in it."""
 
     def __init__(self, circumstances: Circumstances) -> None:
         self._world = World(circumstances)
         self._activated: dict[str, str] = {}
-        self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
+        self._overcommitted: set[tuple[str, ...]] = set()  # each is reported once, at its first version
         self._rules: list[Rule] = [
             rule(self._world)
             for rule in (
@@ -66,7 +66,7 @@ class Checker:
         ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:
-        """Check every version; returns what is wrong."""
+        """Check every version, and return the violations."""
         for each in happenings:
             before = self._world.take(each)
             if each.kind == "reservations":
@@ -77,7 +77,7 @@ class Checker:
         return self._world.found
 
     def check_rest(self, happenings: Iterable[Happening], now: float) -> list[str]:
-        """Check the state that a history ends with, given that the operator has nothing left to do."""
+        """Check the last state of a history, given that the operator has nothing left to do."""
         self.play(happenings)
         world = self._world
         for name, reservation in world.reservations.items():
@@ -100,13 +100,13 @@ class Checker:
                 if holds(reservation) and is_on(reservation, world.nodes[name])
             ]
             over = excess(world, name, held)
-            by_reservations = over != excess(world, name, [])  # a lock that is in use takes nothing
+            by_reservations = over != excess(world, name, [])  # one in use takes no capacity
             world.expect(not by_reservations, f"I1: {name} is overcommitted at rest by {over}")
         for rule in self._rules:
             rule.see_rest(now)
         return world.found
 
-    # Locks.
+    # Reservations.
 
     def _check_reservation(self, each: Happening, before: Json | None) -> None:
         world = self._world
@@ -147,7 +147,7 @@ class Checker:
         self._world.expect(over, f"I2: {each}: deleted by the operator while it was {phase_of(last)}")
 
     def _explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Whether the history knows of a plain lock why it is active no more."""
+        """Return whether the history explains why a plain reservation is no longer active."""
         world = self._world
         disturbed = before["status"].get("nodeName") in world.disturbed
         if reason == "Expired":
@@ -156,7 +156,7 @@ class Checker:
             return bool(world.owners[each.uid])
         return reason in _TROUBLED | ROOMLESS and disturbed
 
-    # Room.
+    # Capacity.
 
     def _check_room(self, each: Happening) -> None:
         world = self._world

@@ -1,4 +1,4 @@
-"""What must hold of pods that may take one of several locks, as these are for any pod of a workload."""
+"""Rules for pods that may take one of several reservations, which match any pod of a workload."""
 
 from decimal import Decimal
 
@@ -8,14 +8,14 @@ from faults.world import World
 
 
 class Choices:
-    """The rules of locks for workloads: a pod says once which it took, and takes none in vain."""
+    """Rules of reservations for workloads: a pod declares once which it took, and takes none without need."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._said: dict[str, frozenset[str]] = {}
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Check what a pod says."""
+        """Check the reservations that a pod declares."""
         del before
         if each.kind != "pods" or each.gone or (said := claims(each.state)) is None:
             return
@@ -25,17 +25,17 @@ class Choices:
             self._check_needed(each, said)
 
     def see_rest(self, now: float) -> None:
-        """Nothing more: what a pod says it took has ended, as that of any owner."""
+        """Check nothing: a reservation that a pod declares ends as that of any owner does."""
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """These end as any lock does."""
+        """Return False: these reservations end as any other does."""
         del reason, before, each
         return False
 
     def _check_needed(self, each: Happening, said: frozenset[str]) -> None:
         pod, node_name = each.state, each.state["spec"]["nodeName"]
         if node_name in self._world.disturbed:
-            return  # what locks there are told to have they may have lost
+            return  # reservations there may have lost the capacity that their statuses report
         reservations = [
             reservation
             for reservation in self._world.reservations.values()
@@ -48,13 +48,13 @@ class Choices:
         ]
         for reservation in taken:
             status = reservation.get("status", {})
-            # One whose node was disturbed may have moved, and not been told of it yet.
+            # A reservation on a disturbed node may have moved, and its status may not say so yet.
             there = status.get("nodeName", node_name) in {node_name, *self._world.disturbed}
             self._world.expect(there, f"I2: {each}: it took a lock on {status.get('nodeName')}")
             others = total(
                 room_of(other) for other in taken if other is not reservation and "status" in other
             )
-            # What one has lent may move to another, so that a pod may need both.
+            # The loan of one reservation may move to another, so that a pod may need both.
             lent = any(other["spec"].get("borrowable") for other in taken)
             needless = _covers(others, requests(pod)) and not lent
             self._world.expect(not needless, f"I2: {each}: it took {reservation['metadata']['name']} in vain")

@@ -10,7 +10,7 @@ from devcluster.identity import operator_kubeconfig
 
 @pytest.fixture(scope="session")
 def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """An API server alone: whatever happens, the plan or the operator has done it."""
+    """Start an API server without controllers, so that every change comes from the plan or the operator."""
     directory = tmp_path_factory.mktemp("faults")
     with start_cluster(directory, controller_manager=False, kwok=False) as cluster:
         install_crds(cluster)
@@ -19,5 +19,5 @@ def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
 
 @pytest.fixture(scope="session")
 def operator_identity(bare_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig with the operator's rights and no others."""
+    """Return a kubeconfig with exactly the operator's rights."""
     return operator_kubeconfig(bare_cluster, tmp_path_factory.mktemp("identity"))

@@ -1,4 +1,4 @@
-"""What must hold of deadlines: a lock that waits is given by its own, or never."""
+"""Rules of deadlines: a waiting reservation becomes active by its deadline, or never."""
 
 from faults.history import Happening, Json
 from faults.reading import condition, phase_of
@@ -11,17 +11,18 @@ _ROUNDED = 0.01
 class Deadlines:
     """The rule of `pendingDeadlineSeconds`.
 
-    "Now or never" may take as long as the decision does. A rejected lock that is edited waits from the edit.
+    A deadline of 0 is not checked, as it allows for one decision of any length. A rejected reservation that
+    is edited waits from the time of the edit.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._since: dict[str, float] = {}  # when a lock began to wait, by its uid and the operator's clock
-        self._made_at: dict[str, float] = {}  # of those that no status tells of yet, by the loop's time
-        self._told_at: dict[str, float] = {}  # when a status first told since when a lock waits
+        self._since: dict[str, float] = {}  # start of the wait, by uid and the operator's clock
+        self._made_at: dict[str, float] = {}  # creation by the loop's time, until a status reports the wait
+        self._told_at: dict[str, float] = {}  # when a status first reported the start of the wait
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Check a lock that is told to be active for the first time, and was not rejected before."""
+        """Check a reservation that is active for the first time, and was not rejected before."""
         if each.kind != "reservations" or each.gone:
             return
         status, phase = each.state.get("status", {}), phase_of(each.state)
@@ -44,18 +45,18 @@ class Deadlines:
             self._world.expect(in_time, f"I2: {each}: given after its deadline, which was at {late}")
 
     def _revives(self, each: Happening, before: Json, late: float) -> bool:
-        """Whether an edit comes when a lock is rejected already, though its status may not say so yet."""
+        """Return whether an edit came after the deadline, even if the status is not Rejected yet."""
         edited = before["metadata"].get("generation") != each.state["metadata"].get("generation")
         return edited and each.clock >= late
 
     def _was_told_late(self, each: Happening) -> bool:
-        """Whether the clock jumped before the operator was told of a lock, whose age it then can't know."""
+        """Return whether the clock jumped before the operator received a reservation, which hides its age."""
         made_at = self._made_at.get(each.uid)
         jumps = (at for at, _ in self._world.circumstances.peaks)
         return made_at is not None and any(made_at < at <= each.at for at in jumps)
 
     def _may_have_been_planned(self, each: Happening, seconds: float) -> bool:
-        """Whether a window was planned by its deadline, and no status could say so until it had begun."""
+        """Return whether a window may have been planned by its deadline, with no status before it began."""
         told_at = self._told_at.get(each.uid)
         if told_at is None or "startAt" not in each.state["spec"]:
             return False
@@ -64,7 +65,7 @@ class Deadlines:
         return any(told_at < at <= told_at + seconds + 1 for at in tried)
 
     def see_rest(self, now: float) -> None:
-        """Nothing waits at rest for longer than its deadline."""
+        """Check that nothing waits at rest for longer than its deadline."""
         for name, reservation in self._world.reservations.items():
             seconds = reservation["spec"].get("pendingDeadlineSeconds")
             if phase_of(reservation) == "Pending" and seconds:
@@ -72,6 +73,6 @@ class Deadlines:
                 self._world.expect(now < late, f"I5: {name} waits after its deadline, which was at {late}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Explain nothing: a lock that waits is not active."""
+        """Return False: a reservation that waits is not active."""
         del reason, before, each
         return False

@@ -1,4 +1,4 @@
-"""What is drawn in any run: what users do to plain locks and pods, and what becomes of nodes and clocks."""
+"""Actions that any run may draw: of users on plain reservations and pods, and changes of nodes and clocks."""
 
 from collections.abc import Callable
 from random import Random
@@ -6,20 +6,20 @@ from typing import Any
 
 NODES = ("a", "b")
 NUMBERS = 4
-"""How many locks there are at most, and pods for them."""
+"""The largest number of reservations, and of pods for them."""
 CODES = (401, 403, 429, 429, 500, 503)
 SIZES = ("3", "4")
 """Cores of a node, unless a kind needs more of them."""
 CPUS = ("1", "1500m", "2", "3")
 
 Action = tuple[str, dict[str, Any]]
-"""What is done, and the arguments."""
+"""The name of an action, and its arguments."""
 
 Draw = Callable[[Random], Action]
 
 
 def reservation(rng: Random, number: int | None = None) -> Action:
-    """Draw a lock that is like any other; what it is beside that stands under `also`, as in its spec."""
+    """Draw a plain reservation. A kind adds further fields of the spec under `also`."""
     ends = rng.choice(({"ttl": 600}, {"ttl": 600}, {"ttl": 5}, {"expires_in": 8}, {"expires_in": 900}))
     return "lock", {
         "number": rng.randrange(NUMBERS) if number is None else number,

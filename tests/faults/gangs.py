@@ -1,4 +1,4 @@
-"""What must hold of groups: nobody is told of a lock before as many as its group needs are stored."""
+"""Rules of groups: no member is reported active before as many as its group needs are stored."""
 
 from collections import Counter, defaultdict
 
@@ -14,7 +14,7 @@ class Gangs:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        # Where each member was, by uids: it does not say so any more once it has lost its room there.
+        # Nodes of each member, by uid. A member that has lost its capacity does not report its node any more.
         self._members: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._whole_at: dict[str, float] = {}
         self._whole: set[str] = set()
@@ -46,7 +46,7 @@ class Gangs:
             self._check_whole(each, asked["uid"], "status")
 
     def _note_whole(self, group_uid: str, at: float) -> None:
-        """Note when a group had as many as it needs: until now, if it had when a member changed last."""
+        """Note the time if a group has enough members, or had enough until this change."""
         served = sum(map(_has_room, self._world.members(group_uid)))
         enough = group_uid in self._least and served >= self._least[group_uid]
         if enough or group_uid in self._whole:
@@ -54,13 +54,13 @@ class Gangs:
         (self._whole.add if enough else self._whole.discard)(group_uid)
 
     def _check_whole(self, each: Happening, group_uid: str, point: str) -> None:
-        """Nobody is told of room before as many as the group needs are stored."""
+        """Check that as many members as a group needs were stored before one is reported active."""
         whole_at = self._whole_at.get(group_uid, float("-inf"))
         whole = whole_at >= self._world.sent_at(point, each) - SLACK
         self._world.expect(whole, f"I1: {each}: it is active, and too few of its group are stored")
 
     def see_rest(self, now: float) -> None:
-        """A group has as many as it needs or none, in its members as in its own status."""
+        """Check that each group has enough members or none, and that its own status agrees."""
         del now
         groups = {
             state["metadata"]["uid"]: state for state in self._world.objects["reservationgroups"].values()
@@ -87,14 +87,17 @@ class Gangs:
                 self._world.expect(not names, f"I3: {reservation['metadata']['name']} is held beside {names}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """A member gives its room back if another has lost its own, and others may have it at once."""
+        """Return whether a member gave its capacity back because another member lost its own.
+
+        Others may take that capacity at once.
+        """
         del each
         group = before["spec"].get("group")
         known = reason in ROOMLESS | _OF_GROUPS | {"Overcommitted"}
         return group is not None and known and self._is_troubled(group["uid"])
 
     def _is_troubled(self, uid: str) -> bool:
-        """Whether anything is known for which a member may have lost its room."""
+        """Return whether an event is known by which a member may have lost its capacity."""
         disturbed, deleted = self._world.disturbed, self._world.circumstances.deleted
         return any(nodes & disturbed or member in deleted for member, nodes in self._members[uid].items())
 

@@ -1,4 +1,4 @@
-"""An event loop whose time runs fast while all wait, so that nobody waits for the product's own pauses."""
+"""An event loop with time that runs fast while all tasks wait, so that the product's pauses are short."""
 
 import asyncio
 import selectors
@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Seconds of the loop in one of the machine's, for waiting. Computing takes as long as it does, and so does a
-# server that owes an answer, or time-outs that nobody planned would take its slowness for a fault.
+# Speed of waiting, in seconds of the loop per second of the machine. Computing runs at normal speed. So does
+# waiting for a server that owes an answer, as its slowness would otherwise cause time-outs outside the plan.
 _LISTENING = 5.0
 _QUIET = 50.0
-# Seconds of the machine after which nothing more is expected to come of what was done.
+# Seconds of the machine without events after which no more effects are expected.
 _LULL = 0.02
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits as long as the loop means it, by the loop's time.
+    """Waits for the loop's timeouts in the loop's time.
 
     Attributes:
-        skipped: seconds of the loop that have passed without any of the machine's.
-        awaited: answers that a server owes.
+        skipped: seconds of the loop beyond those of the machine.
+        awaited: number of answers that a server owes.
 
     """
 
@@ -50,7 +50,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class HastyLoop(asyncio.SelectorEventLoop):
-    """The event loop."""
+    """An event loop with fast time."""
 
     def __init__(self) -> None:
         self.selector = _Selector()
@@ -62,7 +62,7 @@ class HastyLoop(asyncio.SelectorEventLoop):
 
 @contextmanager
 def awaiting_answer() -> Iterator[None]:
-    """Have time run as it does while a server owes an answer, in a loop of ours."""
+    """Run time at normal speed while a server owes an answer, if the loop is a HastyLoop."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, HastyLoop):
         yield
@@ -75,7 +75,7 @@ def awaiting_answer() -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end in a loop of its own."""
+    """Run a coroutine to the end in a loop of its own."""
 
     async def to_the_end() -> T:
         try:
@@ -88,10 +88,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class JumpingClock:
-    """The operator's clock: it goes with the loop, and jumps when it is told to.
+    """The operator's clock, which advances with the loop and jumps on request.
 
     Attributes:
-        peaks: what it showed at its latest before each jump, with the loop's time.
+        peaks: its highest reading before each jump, with the loop's time.
 
     """
 
@@ -108,10 +108,10 @@ class JumpingClock:
 
     @property
     def behind(self) -> float:
-        """Seconds by which it shows less than it has shown, as after it was set back."""
+        """Seconds by which it is behind its highest reading, after it was set back."""
         return max([self.now(), *(shown for _, shown in self.peaks)]) - self.now()
 
     def jump(self, seconds: float) -> None:
-        """Go forward, or back."""
+        """Move the clock forward, or back."""
         self.peaks.append((self._loop.time(), self.now()))
         self._offset += seconds

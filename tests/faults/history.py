@@ -1,4 +1,4 @@
-"""The API's history as a watch of the checker's own tells it, past all proxies."""
+"""The API's history, recorded by watches of the checker's own past all proxies."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ RESOURCES = (
     *(NODES, PODS, RESERVATIONS, RESERVATIONGROUPS),
     *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES, BUDGETS, WATERLEVELS),
 )
-"""What the operator watches or writes."""
+"""Resources that the operator watches or writes."""
 
-_SILENCE = 36000.0  # seconds of the loop: nothing is planned to go wrong here
+_SILENCE = 36000.0  # seconds of the loop, as no fault is planned for these watches
 
 _PAUSE = 1.0
 
@@ -42,10 +42,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An object came to a state, or went with it.
+    """A version of an object, or its removal.
 
-    `clock` is what the operator's showed when the event came, and `at` the loop's time. Versions are etcd's
-    revisions: one order for all resources.
+    `clock` is the operator's clock when the event came, and `at` the loop's time. Versions are etcd's
+    revisions, which give all resources one order.
     """
 
     version: int
@@ -72,11 +72,11 @@ class Happening:
 
 @dataclass(slots=True)
 class Record:
-    """What happened in one world, in the order of the versions once all watches have told of it.
+    """The events of one world, in the order of their versions once all watches have delivered them.
 
     Attributes:
-        failures: why the record is not whole; empty if it is.
-        followed: kinds of which a watch is open.
+        failures: reasons why the record is incomplete, or empty.
+        followed: kinds with an open watch.
 
     """
 
@@ -96,7 +96,7 @@ class Record:
         self.news.set()
 
     def note_list(self, kind: str, listed: Json) -> None:
-        """Note how what there is differs from what has been told: what was between that is lost."""
+        """Note the differences between a list and the record. The versions in between are lost."""
         known = {name: state for (of, name), state in self.current().items() if of == kind}
         for state in listed["items"]:
             meta, before = state["metadata"], known.pop(state["metadata"]["name"], None)
@@ -113,11 +113,11 @@ class Record:
         self.note(kind, {"type": "DELETED", "object": last | {"metadata": meta}})
 
     def ordered(self) -> list[Happening]:
-        """List everything in the order in which it happened."""
+        """Return all events in the order of their versions."""
         return sorted(self.happenings, key=lambda each: each.version)
 
     def current(self) -> dict[tuple[str, str], Json]:
-        """Give the objects that there are, by kind and name."""
+        """Return the current objects, by kind and name."""
         found: dict[tuple[str, str], Json] = {}
         for each in self.ordered():
             if each.gone:
@@ -131,9 +131,9 @@ class Record:
 async def recording(
     client: KubeClient, world: str, clock: Callable[[], float], *, lasting: bool = False
 ) -> AsyncIterator[Record]:
-    """Record what happens in a world while the context lasts; the clock is its operator's.
+    """Record the events of a world while the context lasts, with the clock of its operator.
 
-    A record that is lasting goes on when the API server has been away.
+    A lasting record continues when the API server has been away.
     """
     record = Record(clock)
     followers = []
@@ -175,7 +175,7 @@ async def _follow(
 async def _outlast(
     client: KubeClient, kind: str, path: str, selector: Params, version: str, record: Record
 ) -> NoReturn:
-    """Follow a kind, and list it again whenever that has ended."""
+    """Follow a kind, and list it again whenever the watch has ended."""
     while True:
         with suppress(ApiError, ConnectionError):
             await _follow(client, kind, path, selector, version, record)
@@ -219,10 +219,10 @@ def _gist(kind: str, state: Json) -> str:
 
 
 def told(state: Json) -> dict[str, str]:
-    """Give the conditions of an object."""
+    """Return the status of each condition of an object."""
     return {each["type"]: each["status"] for each in state.get("status", {}).get("conditions", [])}
 
 
-# What a lock may be beside a plain one, by the fields of its spec.
+# Features of a reservation beyond a plain one, by the fields of its spec.
 _KEPT_UP = ("lease", "commit")
 _SHARED = ("reuse", "borrowable", "anyOf", "startAt", "runSeconds", "mayMove")

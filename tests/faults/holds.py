@@ -1,4 +1,4 @@
-"""What must hold of locks in two phases, and of sets of alternatives."""
+"""Rules of reservations in two phases, and of sets of alternatives."""
 
 from collections import defaultdict
 
@@ -14,12 +14,12 @@ class Holds:
     def __init__(self, world: World) -> None:
         self._world = world
         self._commits: dict[tuple[str, str], Happening] = {}
-        self._set_of: dict[str, dict[str, str]] = defaultdict(dict)  # names of a set's locks by uid
-        self._chosen: set[str] = set()  # uids of locks that were ever told as chosen
+        self._set_of: dict[str, dict[str, str]] = defaultdict(dict)  # names of a set's reservations, by uid
+        self._chosen: set[str] = set()  # uids of reservations that a status has reported as chosen
         self._outdone: list[tuple[Happening, str]] = []
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Check a version of a lock in two phases, or of a set."""
+        """Check a version of a reservation in two phases, or of a set."""
         if each.kind != "reservations" or each.gone:
             return
         if "commit" in each.state["spec"]:
@@ -54,7 +54,7 @@ class Holds:
             self._check_abort(each, before)
 
     def _check_abort(self, each: Happening, before: Json) -> None:
-        """Nobody loses what was committed, or might be yet."""
+        """Check that a reservation ended as uncommitted only if it was due, and was not committed in time."""
         told, finished = _commit(each.state), parse_instant(each.state["status"]["finishedAt"])
         due = parse_instant(told["dueAt"])
         self._world.expect(finished >= due, f"I2: {each}: over at {finished}, due at {due}")
@@ -73,7 +73,7 @@ class Holds:
     # Sets.
 
     def _check_choice(self, each: Happening, before: Json | None) -> None:
-        """Of a set one is told as chosen, and who ends as another was is told of one that might be."""
+        """Check that at most one of a set is chosen, and note a reservation that ended because of another."""
         names, name = self._set_of[each.state["spec"]["anyOf"]], each.state["spec"]["anyOf"]
         names[each.uid] = each.name
         if _is_chosen(each.state):
@@ -99,12 +99,12 @@ class Holds:
         return not disturbed and not any(self._world.bound_owners(reservation))
 
     def _may_have_been_chosen(self, uid: str) -> bool:
-        """Whether a lock was told as chosen, or may have been so and be over before that was told."""
+        """Return whether a reservation was chosen, or may have been before a status could report it."""
         known = self._world.owners.get(uid) or uid in self._world.circumstances.deleted
         return uid in self._chosen or bool(known) or bool(self._world.circumstances.crashes)
 
     def see_rest(self, now: float) -> None:
-        """What is to be committed may be yet; who was chosen is alone."""
+        """Check that commits were processed in time, and that a chosen reservation is the only open one."""
         sets: defaultdict[str, list[Json]] = defaultdict(list)
         for name, reservation in self._world.reservations.items():
             if "anyOf" in reservation["spec"]:
@@ -116,7 +116,7 @@ class Holds:
             open_ = [reservation for reservation in reservations if phase_of(reservation) not in SETTLED]
             chosen = [reservation for reservation in open_ if _is_chosen(reservation)]
             decided = bool(chosen) or "Consumed" in phases.values()
-            # One whose owner was being bound at that moment is consumed beside the choice.
+            # An alternative with an owner that was being bound at that moment is consumed beside the choice.
             alone = len(open_) == len(chosen) <= 1
             self._world.expect(not decided or alone, f"I5: of the set {name} one is chosen: {phases}")
         for each, name in self._outdone:
@@ -132,7 +132,7 @@ class Holds:
         self._world.expect(token != told["token"], f"I5: the commit of {name} is not heard")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Who is not committed in time ends, and so does who is not chosen."""
+        """Return whether a reservation ended without a commit in time, or because another was chosen."""
         if reason == "NotCommitted":
             return not says(before, "Committed") and self._world.is_due(each.state, each)
         return reason == "AnotherChosen" and "anyOf" in each.state["spec"]

@@ -1,8 +1,7 @@
-"""What the controllers of a cluster and its kubelets do, as none of them runs here.
+"""Simulation of a cluster's controllers and kubelets, as none of them runs here.
 
-Locks go with the group or the schedule that made them; a pod that was evicted ends, and so does one that has
-run for as long as it said.
-Who is of the StatefulSet is made anew, and budgets say how many of them may be evicted.
+It deletes reservations with the group or schedule that made them. It ends pods that were evicted, or that
+have run for their declared time. It replaces pods of the StatefulSet, and it updates the statuses of budgets.
 """
 
 import asyncio
@@ -18,16 +17,16 @@ from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.instants import parse_instant
 
-# Seconds of the loop that they take.
+# Pauses in seconds of the loop.
 _PAUSE = 0.3
 _LOOK = 1.0
 
 
 class Household:
-    """Looks after the objects of a run.
+    """Does the work of controllers and kubelets for the objects of a run.
 
     Attributes:
-        done: how many things it has done so far.
+        done: number of actions so far.
 
     """
 
@@ -35,10 +34,10 @@ class Household:
         self._story = story
         self._record = record
         self.done = 0
-        self._gone_by: dict[str, float] = {}  # pods of the set that are leaving, by uid and the loop's time
+        self._gone_by: dict[str, float] = {}  # loop times at which leaving pods of the set are gone, by uid
 
     async def keep(self) -> NoReturn:
-        """Do what there is to do, for ever."""
+        """Do all pending work, for ever."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
@@ -52,13 +51,13 @@ class Household:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do yet."""
+        """Whether work is pending."""
         current = self._record.current().items()
         leaving = any(kind == "pods" and _is_to_be_replaced(state) for (kind, _), state in current)
         return leaving or next(self._work(), None) is not None
 
     def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Give all that there is to do now, as far as is known."""
+        """Yield all work that is known to be pending now."""
         current, now = self._record.current(), self._story.clock.now()
         owners = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind in _OWNERS}
         for (kind, name), state in current.items():
@@ -77,12 +76,12 @@ class Household:
                 yield partial(self._story.start_pod, name)
 
     def _has_ended(self, pod: Json) -> bool:
-        """Whether a pod that is leaving has taken its time."""
+        """Return whether the grace period of a leaving pod is over."""
         now, grace = asyncio.get_running_loop().time(), pod["spec"]["terminationGracePeriodSeconds"]
         return now >= self._gone_by.setdefault(pod["metadata"]["uid"], now + grace)
 
     async def _delete_orphan(self, meta: Json) -> None:
-        """Delete a lock unless its owner is there after all, as the garbage collector would."""
+        """Delete a reservation unless its owner exists after all, as the garbage collector would."""
         (owner,) = meta["ownerReferences"]
         try:
             stored = await self._story.stored(_KINDS[owner["kind"]].item(owner["name"], self._story.world))
@@ -97,7 +96,7 @@ _OWNERS = {resource.plural for resource in _KINDS.values()}
 
 
 def _is_over(pod: Json, now: float) -> bool:
-    """Whether a pod was evicted, or has run for as long as it said."""
+    """Return whether a pod was evicted, or has run for its declared time."""
     annotations, started = pod["metadata"].get("annotations", {}), pod["status"].get("startTime")
     if "deletionTimestamp" in pod["metadata"]:
         return "tidelock.dev/borrows" in annotations or RUN_SECONDS in annotations
@@ -115,7 +114,7 @@ def _is_to_start(pod: Json) -> bool:
 
 
 def _news(budget: Json, current: Mapping[tuple[str, str], Json]) -> Json:
-    """Tell how the status of a budget is to change, as the disruption controller has it; {} if not at all."""
+    """Return the changes that the disruption controller would make to the status of a budget."""
     told = budget.get("status", {})
     pods = [state for (kind, _), state in current.items() if kind == "pods" and selects(budget, state)]
     going = {name for pod in pods if (name := _granted(pod, told.get("disruptedPods", {})))}
@@ -136,7 +135,7 @@ def _news(budget: Json, current: Mapping[tuple[str, str], Json]) -> Json:
 
 
 def _granted(pod: Json, disrupted: Json) -> str:
-    """Give the name of a pod whose eviction was granted, and that is not leaving yet; else nothing."""
+    """Return the name of a pod with a granted eviction that is not leaving yet, or an empty text."""
     meta = pod["metadata"]
     at = disrupted.get(meta["name"])
     return meta["name"] if at and not is_leaving(pod) and meta["creationTimestamp"] < at else ""

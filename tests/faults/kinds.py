@@ -1,4 +1,4 @@
-"""Kinds of objects that a run may have beside plain locks and pods, and what is done to them."""
+"""Kinds of objects that a run may have beside plain reservations and pods, with the actions on them."""
 
 from dataclasses import dataclass
 from random import Random
@@ -14,16 +14,16 @@ _EXPRESSIONS = ("* * * * *", "* * * * *", "*/2 * * * *", "*/3 * * * *")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What runs with objects of a kind draw.
+    """Actions and faults that a run with objects of a kind may draw.
 
     Attributes:
-        name: for people.
-        opening: what is there from the beginning.
-        actions: what is done later, each as often as it is named.
-        watched: resources that the operator watches for its sake.
-        writes: points of its requests that only this kind makes.
+        name: a name for people.
+        opening: actions at the beginning.
+        actions: later actions, each as often as it should be drawn.
+        watched: resources that the operator watches for this kind.
+        writes: points of the operator's requests that only this kind causes.
         steady: whether the operator's clock must not be set back.
-        sizes: how many cores nodes have.
+        sizes: possible numbers of cores of a node.
 
     """
 
@@ -37,7 +37,7 @@ class Kind:
 
 
 def _also(draw: Action, **fields: Any) -> Action:
-    """Give a lock that is drawn fields of its spec beside."""
+    """Add fields of the spec to a drawn reservation."""
     action, arguments = draw
     return action, arguments | {"also": arguments.get("also", {}) | fields}
 
@@ -48,7 +48,7 @@ def _leased(rng: Random, number: int | None = None) -> Action:
 
 
 def _hold_lease(rng: Random) -> Action:
-    """Renew a lease now and some times more, and then abandon it."""
+    """Draw a lease that is renewed several times and then abandoned."""
     number, every = rng.randrange(NUMBERS), rng.choice((0.5, 1.0, 2.0, 4.0))
     return "hold lease", {"number": number, "every": every, "times": rng.choice((1, 3, 10, 30))}
 
@@ -105,7 +105,7 @@ def _borrower(rng: Random) -> Action:
 
 
 def _owner(rng: Random) -> Action:
-    """Draw a pod that goes nowhere but to its lock."""
+    """Draw a pod that runs only in its reservation."""
     action, arguments = pod(rng)
     return action, arguments | {"requires": True}
 
@@ -141,7 +141,7 @@ def _limits(rng: Random) -> dict[str, Any]:
 
 
 def _planned(rng: Random, number: int | None = None) -> Action:
-    """Draw a lock whose window begins soon, by the operator's clock."""
+    """Draw a reservation with a window that begins soon, by the operator's clock."""
     action, arguments = _also(
         reservation(rng, number), **rng.choice(({}, {"runSeconds": rng.choice((1, 20))}))
     )
@@ -157,7 +157,7 @@ def _schedule(rng: Random) -> Action:
 
 
 def _begins(rng: Random) -> dict[str, Any]:
-    """Draw when windows begin: every minute or some, by the operator's clock."""
+    """Draw the starts of windows, every minute or every few minutes by the operator's clock."""
     return {
         "schedule": rng.choice(_EXPRESSIONS),
         "durationSeconds": rng.choice((10, 50, 90, 200)),
@@ -175,7 +175,7 @@ def _window(rng: Random) -> dict[str, Any]:
         "retention": rng.choice(("Delete", "Delete", "Retain")),
         "priority": rng.choice(
             (0, 1, 1)
-        ),  # as every quota allows: what is refused is asked for again for ever
+        ),  # every quota allows these, as a refused window would be requested again for ever
         "pendingDeadlineSeconds": rng.choice((0, 5, 600)),
         **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})),
     }
@@ -206,7 +206,7 @@ def _time(rng: Random) -> Action:
 
 
 def _passing(rng: Random) -> Action:
-    """Draw a pod that says for how long it runs."""
+    """Draw a pod with a declared run time."""
     return "passing pod", {
         "number": rng.randrange(NUMBERS),
         "cpu": rng.choice(CPUS),
@@ -216,7 +216,7 @@ def _passing(rng: Random) -> Action:
 
 
 def _moving(rng: Random, number: int | None = None) -> Action:
-    """Draw a lock for which pods may be moved."""
+    """Draw a reservation that allows pods to be moved."""
     action, arguments = reservation(rng, number)
     at_once: dict[str, Any] = {"automatically": True} if rng.random() < _AT_ONCE else {}
     wanted = {
@@ -273,7 +273,7 @@ LEVELS = Kind(
     watched=("waterlevels", "waterlevels"),
     writes=("level status", "level status"),
 )
-"""WaterLevels, of which Kopf tells: a share of the runs has them beside all else."""
+"""WaterLevels, which Kopf watches. A share of the runs has them in addition to all other kinds."""
 
 KINDS = {
     kind.name: kind

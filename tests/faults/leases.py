@@ -1,4 +1,4 @@
-"""What must hold of leases: one that is renewed lasts, one that is not ends as announced."""
+"""Rules of leases: a renewed lease lasts, and one that is not renewed ends as announced."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _ROUNDED = 0.01
 
 @dataclass(slots=True)
 class _Renewal:
-    """When a lease was renewed last."""
+    """The last renewal of a lease."""
 
     mark: str
     seen: Happening
@@ -26,7 +26,7 @@ class Leases:
         self._renewals: dict[str, _Renewal] = {}
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Follow renewals; a lock that is lost was not renewed for as long as that takes."""
+        """Follow renewals, and check that a reservation ends only after its full time without a renewal."""
         if each.kind != "reservations" or each.gone or "lease" not in each.state["spec"]:
             return
         mark = each.state["spec"]["lease"].get("renewTime", "")
@@ -54,7 +54,7 @@ class Leases:
             self._world.expect(kept, f"I2: {each}: lost {finished - heard:g} s after it was renewed")
 
     def see_rest(self, now: float) -> None:
-        """The status tells how each lease stands, and none is over."""
+        """Check that each status reports the state of its lease, and that no lease is over."""
         for name, reservation in self._world.reservations.items():
             asked, lease = reservation["spec"].get("lease"), reservation.get("status", {}).get("lease")
             if asked is None or phase_of(reservation) in SETTLED:
@@ -71,6 +71,6 @@ class Leases:
             self._world.expect(lapsed, f"I5: {name} does not tell that its lease lapsed, or has not: {lease}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """A lease that was not renewed ends its lock."""
+        """Return whether a reservation ended because its lease was not renewed."""
         del before
         return reason == "LeaseExpired" and self._world.is_due(each.state, each)

@@ -1,7 +1,7 @@
-"""One life of the operator, wired as `main.operate` does it.
+"""One life of the operator, wired as in `main.operate`.
 
-What it lacks: the Lease, which `tests/model` and `tests/cluster/test_lease.py` look after; measurements, as
-no source answers; watches of what only some plugins read; and Kopf, unless there are WaterLevels.
+The Lease is missing, as `tests/model` and `tests/cluster/test_lease.py` cover it. So are measurements, as no
+source answers, and watches of resources that only some plugins read. Kopf runs only with WaterLevels.
 """
 
 import asyncio
@@ -68,13 +68,13 @@ from tidelock.telemetry import Telemetry
 
 SCHEDULER = "tidelock-scheduler"
 
-# Small pages, so that lists can break between them, and less patience, as nobody needs to wait for bookmarks.
+# Small pages let lists break between two pages. The operator waits less for bookmarks than in production.
 _WATCHES = WatchSettings(page_limit=2, silence=15.0)
 
-# Runs are short, so a lock waits for long sooner than elsewhere.
+# Runs are short, so a wait counts as long sooner than in production.
 EARMARK_AFTER = 5.0
 _LOOK = 0.05
-# Conditions tell whole seconds, so another operator might do what is due that much earlier.
+# Conditions have whole seconds, so another operator might act that much earlier.
 _ROUNDED = 1.0
 _QUOTAS = "reservation_quotas"
 _BUDGETS = "pod_disruption_budgets"
@@ -93,7 +93,7 @@ class Life:
         *,
         levels: bool = False,
     ) -> None:
-        """Put the parts together, what serves WaterLevels among them if there are `levels`."""
+        """Wire the parts, with those for WaterLevels if there are `levels`."""
         self.clock = clock
         configuration = default_configuration(SCHEDULER, BUILTINS)
         self._client = KubeClient(
@@ -185,7 +185,7 @@ class Life:
         self._kopf = [SupervisedOperator(WATERLEVELS, registry, telemetry, rng)] if levels else []
 
     async def live(self) -> None:
-        """Run until cancelled, which is a crash: nothing that is under way comes to an end."""
+        """Run until cancelled. A cancellation is a crash, so no unfinished work is completed."""
         kopf_runs = running(self._kopf, self._loop.started, asyncio.Event())
         async with kopf_runs, self._client, self._extenders:
             await self._recorder.__aenter__()
@@ -218,7 +218,7 @@ class Life:
                 raise error
 
     def next_due(self) -> float | None:
-        """Instant at which it has something to do without any event."""
+        """Return the instant at which the operator has something to do without any event."""
         kept = (self.groups, self.schedules)
         ahead = self.clock.now() - self.clock.monotonic()
         awake = [instant + ahead for keeper in kept if (instant := keeper._awake.next()) is not None]
@@ -227,7 +227,7 @@ class Life:
         return min((instant for instant in due if instant is not None), default=None)
 
     def unrest(self, now: float) -> str:
-        """Tell what keeps the operator from having nothing to do; empty if it is at rest."""
+        """Return why the operator is not at rest, or an empty text."""
         decider = self.decider
         due, monotonic = self.next_due(), self.clock.monotonic()
         lagging = [
@@ -269,20 +269,20 @@ class Life:
         return "; ".join(text for text, holds in reasons.items() if holds)
 
     def _is_moving(self, entry: ReservationInfo) -> bool:
-        """Whether a plan is under way for a lock, and nobody is leaving its node for whom it may wait."""
+        """Return whether a reservation has a plan under way that does not wait for a leaving pod."""
         if entry.plan is None or not entry.plan.under_way:
             return False
         return not any(each.pod.leaving for each in self.decider.cache.pods_on(entry.plan.node))
 
     def _lag(self, entry: ReservationInfo) -> str:
-        """Tell how a lock's object is not as it ought to be."""
+        """Return how a reservation's object differs from its intended status."""
         wanted, stored = render_reservation(entry, self.clock.now()), entry.reservation.status
         fields = [name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)]
         version, due = entry.reservation.meta.resource_version, deadlines.removable_at(entry)
         return f"{entry.key} at {version}, to be removed at {due}, differs in {fields}"
 
     def knows(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Give uid and version of each object in its copies, by kind and name."""
+        """Return uid and version of each object in the operator's caches, by kind and name."""
         levels = ((name, group.body["metadata"]) for name, group in self._load._groups.items())
         return {
             (kind, key.name): (stored.meta.uid, stored.meta.resource_version)

@@ -1,5 +1,7 @@
-"""What must hold of moves: who is evicted is in a plan that was shown, approved and begun, as few as may be,
-and the room that comes free is for the lock."""
+"""Rules of migration plans: an evicted pod is in a plan that was shown, approved and begun.
+
+No more pods are evicted than allowed, and the capacity that comes free is kept for the reservation.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -35,7 +37,7 @@ _MOST = 3
 
 @dataclass
 class _Versions:
-    """States of an object, each until the operator was told of the next; None while there is none."""
+    """States of an object, each valid until the operator received the next one."""
 
     seen: list[Happening] = field(default_factory=list)
 
@@ -43,7 +45,7 @@ class _Versions:
         self.seen.append(each)
 
     def known(self, world: World, at: float) -> Iterator[Json | None]:
-        """Give those that the operator may have taken for the newest at a time of the loop, or later."""
+        """Yield the states that the operator may have used at a loop time or later. None is no object."""
         over_at = inf
         for each in reversed(self.seen):
             if over_at > at - SLACK:
@@ -68,19 +70,19 @@ class _Course:
 
 
 class Moves:
-    """The rules of locks for which pods may be moved."""
+    """The rules of reservations that allow pods to be moved."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._asked: defaultdict[str, _Versions] = defaultdict(_Versions)  # locks, by uid
-        self._pods: defaultdict[str, _Versions] = defaultdict(_Versions)  # those with a controller, by uid
+        self._asked: defaultdict[str, _Versions] = defaultdict(_Versions)  # reservations, by uid
+        self._pods: defaultdict[str, _Versions] = defaultdict(_Versions)  # pods with a controller, by uid
         self._budgets: defaultdict[str, _Versions] = defaultdict(_Versions)
         self._courses: dict[tuple[str, str, str], _Course] = {}
-        self._evicted: defaultdict[str, set[str]] = defaultdict(set)  # pods by lock, all by uid
+        self._evicted: defaultdict[str, set[str]] = defaultdict(set)  # pods by reservation, all by uid
         self._came_at: dict[str, float] = {}
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Follow plans, and check each eviction, and who comes to the node of a plan."""
+        """Follow plans, and check each eviction and each newcomer on the node of a plan."""
         if each.kind == "reservations":
             self._see_reservation(each, before)
         elif each.kind == BUDGETS.plural:
@@ -120,7 +122,7 @@ class Moves:
             self._check_rival(each, before)
 
     def _check_plan(self, each: Happening, plan: Json) -> None:
-        """A plan is of few pods of its node, that may be moved, and that budgets let go."""
+        """Check that a plan has few enough pods, all movable, and that budgets allow their eviction."""
         world, sent = self._world, self._world.sent_at("status", each) - _LOOKS_EVERY
         world.expect(phase_of(each.state) == "Pending", f"I2: {each}: it has a plan, and waits for no room")
         moved = each.state["status"].get("moved", 0)
@@ -145,7 +147,7 @@ class Moves:
             world.expect(twice <= 1, f"I2: {each}: its plan is of a pod of two budgets")
 
     def _check_end(self, timer: _Course, each: Happening, new: Json) -> None:
-        """A lock that still waits, and may have pods moved, says why that has ended."""
+        """Check that a reservation reports why its plan has ended, if it still waits and allows moves."""
         waits = not each.gone and phase_of(each.state) == "Pending" and "mayMove" in each.state["spec"]
         waits = waits and not self._world.owner_was_tried(each.state, each.at)
         if waits and not new:
@@ -155,13 +157,13 @@ class Moves:
             self._world.expect(why, f"I5: {each}: it does not say why its plan was given up: {told}")
 
     def _may_be_approved(self, uid: str, token: str, at: float) -> bool:
-        """Whether the operator may have thought at a time of the loop that a plan was approved."""
+        """Return whether the operator may have considered a plan approved at a loop time."""
         known = self._asked[uid].known(self._world, at)
         asks = (state["spec"].get("mayMove", {}) for state in known if state is not None)
         return any(each.get("approve") == token or each.get("automatically") for each in asks)
 
     def _most(self, uid: str, at: float) -> int:
-        """Tell how many pods may be moved for a lock, as the operator may have thought."""
+        """Return the most pods that a reservation may move, as the operator may have known its spec."""
         known = self._asked[uid].known(self._world, at)
         asks = (state["spec"].get("mayMove") for state in known if state is not None)
         return max((each.get("maxPods", _MOST) for each in asks if each is not None), default=0)
@@ -175,7 +177,7 @@ class Moves:
     # Evictions.
 
     def _check_eviction(self, each: Happening) -> None:
-        """Who is evicted is in a plan that is under way and approved."""
+        """Check that an evicted pod is in a plan that is under way and approved."""
         world, sent = self._world, self._world.sent_at("evict", each)
         courses = [timer for timer in self._courses.values() if each.uid in timer.pods]
         world.expect(bool(courses), f"I2: {each}: it is in no plan that is under way")
@@ -195,12 +197,12 @@ class Moves:
                 len(evicted) <= most, f"I2: {each}: {len(evicted)} went for {timer.reservation.name}"
             )
 
-    # Room.
+    # Capacity.
 
     def _check_pod(self, each: Happening) -> None:
-        """A pod that comes to the node of a plan under way leaves the lock its room.
+        """Check that a pod that comes to the node of a plan under way leaves the capacity to the reservation.
 
-        One that comes into its own lock takes none of it.
+        A pod that uses a reservation of its own takes none of that capacity.
         """
         node_name = each.state["spec"]["nodeName"]
         if self._has_own_room(each.state, node_name):
@@ -215,7 +217,7 @@ class Moves:
         self._check_guest(each, node_name, decided)
 
     def _has_own_room(self, pod: Json, node_name: str) -> bool:
-        """Whether locks that a pod owns held what it takes on its node."""
+        """Return whether the reservations that a pod owns held its requests on its node."""
         node = self._world.nodes.get(node_name)
         if node is None:
             return False
@@ -228,7 +230,7 @@ class Moves:
         return all(units <= room.get(name, 0) for name, units in requests(pod).items())
 
     def _check_rival(self, each: Happening, before: Json | None) -> None:
-        """A lock that is given there, and is of no higher priority, does so too."""
+        """Check that a reservation of no higher priority that becomes active there does so, too."""
         spec, status = each.state["spec"], each.state["status"]
         ahead = "group" in spec or "startAt" in spec
         if ahead or before is None or "activatedAt" in before.get("status", {}):
@@ -258,7 +260,7 @@ class Moves:
             world.expect(not over, f"I1: {each}: {name} lacks {over} of what is being made free for it")
 
     def _waiting_for(self, node_name: str, each: Happening, decided: float) -> Iterator[Json]:
-        """Give locks for which room was surely being made when something was decided."""
+        """Yield the reservations for which capacity was certainly being freed at the time of a decision."""
         for timer in self._courses.values():
             begun, name = timer.reservation, timer.reservation.name
             reservation = self._world.reservations.get(name)
@@ -268,16 +270,16 @@ class Moves:
             if not same or decided <= begun.at or not self._world.went_on(begun.at, each.at):
                 continue
             if self._world.owner_was_tried(reservation, each.at):
-                continue  # it is for its owner, and gone with that
+                continue  # the capacity is for its owner, and the reservation ends with the binding
             if not self._was_news_written(timer, decided):
                 yield reservation
 
     def _was_news_written(self, timer: _Course, decided: float) -> bool:
-        """Whether the operator had begun to write of a lock again: its plan may have been over already."""
+        """Return whether the operator had begun to write the status again, as its plan may have been over."""
         return any(self._writes_of(timer, until=decided + SLACK))
 
     def _writes_of(self, timer: _Course, until: float) -> Iterator[Passed]:
-        """Give the requests that wrote, or were to write, of a lock since its plan was begun."""
+        """Yield the requests that tried to write the status of a reservation since its plan began."""
         begun = timer.reservation
         for asked in self._world.circumstances.asked:
             news = asked.start > begun.at or asked.end > begun.at + SLACK
@@ -287,7 +289,7 @@ class Moves:
     # Rest.
 
     def see_rest(self, now: float) -> None:
-        """Nothing is under way for nothing; who waits knows how it stands, and who approved is heard."""
+        """Check that plans and approvals have been processed, and that statuses report them."""
         del now
         for name, reservation in self._world.reservations.items():
             plan, asked = _plan(reservation), reservation["spec"].get("mayMove")
@@ -317,7 +319,7 @@ class Moves:
             self._world.expect(counted, f"I5: {evicted} were evicted for {name}, which tells of {moved}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Moves end no lock."""
+        """Return False: moves end no reservation."""
         del reason, before, each
         return False
 
@@ -336,7 +338,7 @@ def _timer(uid: str, plan: Json) -> tuple[str, str, str]:
 
 
 def _left(budget: Json | None, pods: Iterable[Json]) -> float:
-    """Tell how many more a budget lets go, once these pods have gone."""
+    """Return how many more evictions a budget allows after those of these pods."""
     if budget is None:
         return inf
     taken, status = sum(selects(budget, pod) for pod in pods), budget.get("status", {})

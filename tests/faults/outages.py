@@ -1,4 +1,4 @@
-"""Outages of an API server as a whole. All runs on a cluster suffer them, so they have it for themselves."""
+"""Outages of an API server as a whole. They affect all runs on a cluster, so each run has it to itself."""
 
 import asyncio
 import base64
@@ -51,7 +51,7 @@ _RIGHTS = (
 
 
 class ApiOutages:
-    """Breaks a cluster, and mends it.
+    """Breaks a cluster, and repairs it.
 
     Attributes:
         actions: the outages, and their ends, by the names of steps.
@@ -81,7 +81,7 @@ class ApiOutages:
         self.actions = {name: _without_story(action) for name, action in own.items()}
 
     async def elect(self) -> int:
-        """Begin another leadership, and return its number in the Lease; outlasts outages."""
+        """Begin another leadership, through outages if necessary, and return its number in the Lease."""
         admin = self._story.site.admin
         while True:
             with suppress(ApiError):
@@ -105,7 +105,7 @@ class ApiOutages:
     # The process, and its store.
 
     async def _die(self, down: float) -> None:
-        """Kill the API server and start it again; the operator gets to it once the record is up to date."""
+        """Kill the API server and start it again. The operator reaches it once the record is up to date."""
         self._story.proxy.away = True
         with awaiting_answer():
             await asyncio.to_thread(self._cluster.apiserver.kill)
@@ -122,7 +122,7 @@ class ApiOutages:
                 await asyncio.sleep(_LOOK)
 
     async def _compact(self) -> None:
-        """Compact etcd: all versions but the newest are forgotten."""
+        """Compact etcd, which removes all versions except the newest."""
         asked = await self._ask_etcd("range", {"key": base64.b64encode(b"/").decode()})
         await self._ask_etcd("compaction", {"revision": asked["header"]["revision"]})
 
@@ -165,7 +165,7 @@ class ApiOutages:
             self._fenced = True
 
     async def _put_webhook(self) -> None:
-        """Have the API server ask about the bindings of others, at a port where no operator listens."""
+        """Make the API server ask about bindings of other schedulers, at a port where no operator listens."""
         if not self._asks:
             self._asks = True
             configuration = await asyncio.to_thread(webhook_configuration, self._cluster, free_ports(1)[0])
@@ -179,7 +179,7 @@ class ApiOutages:
     # CRDs.
 
     async def _remove_kind(self, plural: str) -> None:
-        """Remove a CRD: all objects of its kind go with it, and the operator did not delete them."""
+        """Remove a CRD with all objects of its kind, which the operator did not delete."""
         self._removed.add(plural)
         await self._kubectl("delete", "--filename", str(_CRDS / f"{plural}.yaml"), "--ignore-not-found")
         self._story.deleted.update(each.uid for each in self._record.happenings if each.kind == plural)
@@ -196,7 +196,7 @@ class ApiOutages:
 
 
 def _without_story(action: Action) -> Action:
-    """Return an action that ignores the story which a step passes."""
+    """Return an action that ignores the story that a step passes."""
     return lambda _, **arguments: action(**arguments)
 
 
@@ -215,7 +215,7 @@ def without(rules: Sequence[Json], group: str, resource: str, verb: str) -> Iter
 
 
 def with_outages(plan: Plan) -> Plan:
-    """Return a plan with outages that are drawn from its seed; most of them end some steps later."""
+    """Return a plan with outages that are drawn from its seed. Most of them end some steps later."""
     rng = Random(f"{plan.seed}/outages")  # noqa: S311 -- to be repeated
     steps = list(plan.steps)
     for _ in range(rng.randint(2, 4)):
@@ -244,4 +244,4 @@ _OUTAGES: tuple[tuple[Draw, str], ...] = (
     (lambda _: ("webhook unanswered", {}), "webhook removed"),
     *((lambda rng: ("crd removed", {"plural": rng.choice(_REMOVABLE)}), "crds restored"),) * 2,
 )
-"""Outages and the step that ends each, as often as they are drawn."""
+"""Outages, each with the step that ends it, as often as they should be drawn."""

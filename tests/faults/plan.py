@@ -1,7 +1,7 @@
-"""What happens in a run, and what goes wrong, all from one seed.
+"""The plan of a run with its faults, made from one seed.
 
-Faults are addressed by what they befall, as in "the second binding": so a seed means the same however its
-requests and events interleave.
+A fault is addressed by the request or event that it affects, as in "the second binding". So a seed means the
+same, however its requests and events interleave.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump,
 from faults.kinds import KINDS, LEVELS, Kind
 
 WATCHED = ("nodes", "pods", "reservations")
-"""What is watched in every run."""
+"""Resources that every run watches."""
 
 _PAUSES = (None, None, None, 0.0, 0.0, 0.05, 0.2, 1.0)
 
-# Part of the runs in which Kopf runs too: it takes as long as all else to start.
+# Share of the runs with Kopf, which takes as long to start as all other parts together.
 _LEVELS = 0.2
 
-# Each kind of fault as often as it is named.
+# Each kind of fault, as often as it should be drawn.
 _OF_WRITES = (
     *("lost", "lost", "lost", "late", "late", "hang", "reset", "slow", "refused", "refused", "broken"),
     *("crash before", "crash before", "crash after", "crash after", "crash after"),
@@ -35,7 +35,7 @@ _OF_LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, for how many seconds if it lasts, with which HTTP status if it is an answer."""
+    """A fault, with its duration in seconds if it lasts, and its HTTP status if it is an answer."""
 
     what: str
     seconds: float = 0.0
@@ -47,7 +47,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What somebody does after a pause in seconds; None: when the operator has nothing more to do."""
+    """An action after a pause in seconds. With None it waits until the operator has nothing left to do."""
 
     pause: float | None
     action: str
@@ -60,17 +60,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run.
+    """The plan of a run.
 
     Attributes:
-        seed: what it was made of.
+        seed: the seed of the plan.
         sizes: cores of each node.
-        disturbed: whether nodes shrink or vanish, and others than the operator bind pods.
-        steps: what is done, in order.
-        faults: by point and number, from 1: `("bind", 2)` befalls the second binding that is posted, and
+        disturbed: whether nodes shrink or vanish, and other clients than the operator bind pods.
+        steps: actions, in order.
+        faults: by point and number, from 1. `("bind", 2)` affects the second binding that is posted, and
             `("line pods", 3)` the third event that watches of pods deliver.
-        kinds: what there is beside plain locks and pods.
-        outages: whether it has outages of the API server as a whole.
+        kinds: kinds of objects beside plain reservations and pods.
+        outages: whether the API server as a whole has outages.
 
     """
 
@@ -90,7 +90,7 @@ class Plan:
 
 
 def make_plan(seed: int, levels: float = _LEVELS) -> Plan:
-    """Make the plan of a seed; `levels` is the share of plans that have WaterLevels."""
+    """Make the plan of a seed. `levels` is the share of plans that have WaterLevels."""
     rng = Random(seed)  # noqa: S311 -- to be repeated
     kinds = _kinds(Random(f"{seed}/kinds"))  # noqa: S311 -- to be repeated
     if Random(f"{seed}/levels").random() < levels:  # noqa: S311 -- to be repeated
@@ -108,12 +108,12 @@ def make_plan(seed: int, levels: float = _LEVELS) -> Plan:
 
 
 def _kinds(rng: Random) -> list[Kind]:
-    """Draw what there is beside plain locks and pods: few kinds, so that what happened can be told."""
+    """Draw kinds beside plain reservations and pods. They are few, so that a run can be understood."""
     return rng.sample(list(KINDS.values()), rng.choice((0, 1, 1, 1, 2, 2)))
 
 
 def _actions(kinds: Sequence[Kind], *, disturbed: bool) -> tuple[Draw, ...]:
-    """Give what may be drawn, each as often as it is there: of kinds about as much as of all else."""
+    """Return the actions to draw from, with about as many of the kinds as of all others."""
     plain = ACTIONS + DISTURBANCES * disturbed
     steady = any(kind.steady for kind in kinds)
     special = [draw for kind in kinds for draw in kind.actions]

@@ -1,7 +1,7 @@
-"""A proxy between one operator and the API server. It knows watches line by line, and fails as planned.
+"""A proxy between one operator and the API server. It parses watches line by line, and fails as planned.
 
-It shows its operator one namespace, and the nodes and WaterLevels of one label, alone: so many runs share a
-server.
+It shows its operator only one namespace, and only the nodes and WaterLevels with one label. So many runs
+share a server.
 """
 
 import asyncio
@@ -75,14 +75,14 @@ _REFUSALS = {
     503: "ServiceUnavailable",
 }
 _OF_ONE_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
-# After so many more events, or seconds, the server admits that some have been left out.
+# After this many further events, or the seconds of the fault, the server admits that events are missing.
 _LINES_IN_A_GAP = 3
 _HUNG_UP = web.RequestKey("hung up", asyncio.Event)
 
 
 @dataclass(slots=True)
 class Passed:
-    """A request that came to the proxy; times are the loop's."""
+    """A request that came to the proxy. Times are the loop's."""
 
     point: str
     name: str
@@ -91,7 +91,10 @@ class Passed:
 
 
 class Told(NamedTuple):
-    """What the operator has been told: an event of this version, or all until then; times are the loop's."""
+    """An event of this version that the operator received, or all events until it if `listed`.
+
+    `at` is the loop's time.
+    """
 
     kind: str
     version: int
@@ -102,16 +105,16 @@ class Told(NamedTuple):
 # Turns of the loop in which an accepted connection comes to be known to the server, which then closes it. A
 # listener that is closed within them leaves it open for ever (CPython's gh-109564).
 _TURNS = 3
-# Seconds that requests have to end when the door is shut.
+# Seconds that requests get to end when the listener is closed.
 _PARTING = 60.0
-# Objects whose deadlines count from their creation.
+# Kinds with deadlines that count from their creation.
 _DATED = frozenset({"Reservation", "ReservationGroup"})
 
 
 class Stamps:
-    """When pods were bound, and locks and groups made, by the operator's clock.
+    """Times of bindings, and of the creation of reservations and groups, by the operator's clock.
 
-    The API server's clock goes otherwise than the loop.
+    The API server's clock differs from the loop's time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -124,16 +127,16 @@ class Stamps:
         self._bound.setdefault(uid, self._clock())
 
     def note_made(self, uid: str) -> None:
-        """Note that a lock or a group has been made now, unless it was seen before."""
+        """Note that a reservation or a group was created now, unless it is known already."""
         self._made.setdefault(uid, self._clock())
 
     def corrected(self, told: Any) -> Any:
-        """Have a pod say when it was bound, and a lock or a group when it was made."""
+        """Correct the time of a pod's binding, or of the creation of a reservation or a group."""
         uid = told["metadata"].get("uid", "")
         if told.get("kind") in _DATED:
             self.note_made(uid)
             told["metadata"]["creationTimestamp"] = format_instant(int(self._made[uid]))
-            told["metadata"].pop("managedFields", None)  # which have the times of all writes
+            told["metadata"].pop("managedFields", None)  # these have the times of all writes
             return told
         bound_at = self._bound.get(uid)
         for condition in told.get("status", {}).get("conditions", ()):
@@ -142,18 +145,18 @@ class Stamps:
         return told
 
     def rewritten(self, text: bytes) -> bytes:
-        """Correct the JSON of such an object, of a list of them, or of an event of one."""
+        """Return the JSON of such an object, of a list of them, or of an event, with corrected times."""
         if b"PodScheduled" not in text and b'"kind":"Reservation' not in text:
             return text
         told = json.loads(text)
         for each in told["items"] if "items" in told else [told.get("object", told)]:
-            if "metadata" in each:  # discovery names kinds too
+            if "metadata" in each:  # discovery has kinds without metadata
                 self.corrected(each)
         return json.dumps(told, separators=(",", ":")).encode() + (b"\n" if text.endswith(b"\n") else b"")
 
 
 class _Answer(NamedTuple):
-    """What the server said."""
+    """An answer of the server."""
 
     status: int
     kind: str
@@ -161,14 +164,13 @@ class _Answer(NamedTuple):
 
 
 class Proxy:
-    """What stands between an operator and its API server, over all lives of the operator.
+    """Stands between an operator and its API server, over all lives of the operator.
 
     Attributes:
         log: requests, in the order in which they came.
-        told: events and lists that the operator got.
-        stamps: when pods were bound, and locks and groups made.
-        fired: the faults that have befallen something, for people.
-        crash: set when the operator is to be killed.
+        stamps: times of bindings, and of the creation of reservations and groups.
+        fired: the faults that have taken effect, for people.
+        crash: set when the operator must be killed.
         away: whether all connections are refused.
 
     """
@@ -198,20 +200,20 @@ class Proxy:
         self._listener: asyncio.Server | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
-        self.told: list[Told] = []
+        self.told: list[Told] = []  # events and lists that the operator received
         self.fired: list[str] = []
         self.crash = asyncio.Event()
         self.away = False
 
     async def open(self) -> str:
-        """Open a door for one life of the operator; returns its URL."""
+        """Open a listener for one life of the operator, and return its URL."""
         self._door = web.Server(self._handle, handler_cancellation=True)
         self._listener = await asyncio.get_running_loop().create_server(self._door, HOST, 0)
         _, port = self._listener.sockets[0].getsockname()
         return f"http://{HOST}:{port}"
 
     async def shut(self) -> None:
-        """Cut all connections of the operator, and let end what has reached the server."""
+        """Cut all connections of the operator, and wait for the requests that have reached the server."""
         listener, self._listener = self._listener, None
         for task in self._handlers:
             task.cancel()
@@ -230,28 +232,28 @@ class Proxy:
             await asyncio.wait(self._forwards)
 
     def storm(self, code: int, seconds: float) -> None:
-        """Refuse everything for a while."""
+        """Refuse all requests for some seconds."""
         self._storm = (asyncio.get_running_loop().time() + seconds, code)
 
     def calm(self) -> None:
-        """Let nothing more go wrong; a gap or a silence that is there goes on until it is noticed."""
+        """Stop all faults. A gap or a silence that has begun lasts until the operator notices it."""
         self._faults.clear()
         self._storm = (0.0, 0)
         self._calm.set()
 
     async def pause(self, seconds: float) -> None:
-        """Sleep so long, or until calm comes."""
+        """Sleep for some seconds, or until all faults stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._calm.wait()
 
     @property
     def writes(self) -> int:
-        """Requests so far that would change something."""
+        """Number of requests so far that would change something."""
         return sum(each.point in _WRITES for each in self.log)
 
     def note_told(self, kind: str, text: bytes, *, listed: bool = False) -> None:
-        """Note what the operator is told; of a list the last page alone, as it is told by then."""
+        """Note an event or a list that the operator receives. A list counts with its last page."""
         found = _VERSION.search(text)
         if found and not (listed and _CONTINUED.match(text)):
             self.told.append(Told(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
@@ -266,9 +268,9 @@ class Proxy:
     # Requests.
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request. If the operator hangs up, a question ends, and a write goes its way."""
+        """Answer a request. If the operator hangs up, a read ends, and a write continues."""
         if self._listener is None or self.away:
-            return _abort(request)  # sent by the dead, or to them
+            return _abort(request)  # the operator is dead, or the server away
         request[_HUNG_UP] = asyncio.Event()
         task = asyncio.create_task(self._pass(request))
         self._handlers.add(task)
@@ -291,7 +293,7 @@ class Proxy:
         try:
             if passed.start < until:
                 return _diagnosis(code)
-            with suppress(ConnectionError, aiohttp.ClientError):  # either side hangs up when it likes
+            with suppress(ConnectionError, aiohttp.ClientError):  # either side may hang up at any time
                 if point.startswith("watch "):
                     return await self._watch(request, point.removeprefix("watch "))
                 if point.startswith("list "):
@@ -314,7 +316,7 @@ class Proxy:
         return await self._spoil(request, fault, await self._forward(request, body))
 
     async def _befall(self, request: web.BaseRequest, fault: Fault) -> web.Response | None:
-        """Let a request suffer a fault before the server has it; gives the answer if it never will."""
+        """Apply a fault before the server has the request. Return an answer if the server never gets it."""
         match fault.what:
             case "refused" | "gone":
                 return _diagnosis(fault.code)
@@ -323,14 +325,14 @@ class Proxy:
             case "hang":
                 await _while_listening(request)
                 return _abort(request)
-            case "late":  # and the operator may not wait for so long
+            case "late":  # the operator may stop waiting earlier
                 await self.pause(fault.seconds)
             case "crash before":
                 await self._crash()
         return None
 
     async def _spoil(self, request: web.BaseRequest, fault: Fault, answer: _Answer) -> web.Response:
-        """Let an answer suffer a fault: what was asked has been done."""
+        """Apply a fault to an answer, when the server has already carried out the request."""
         match fault.what:
             case "lost":
                 return _abort(request)
@@ -346,7 +348,7 @@ class Proxy:
         return _response(answer)
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> _Answer:
-        """Have the server do what was asked, even if the operator does not live to hear of it."""
+        """Send a request to the server, even if the operator dies before the answer."""
         if request.path.endswith("/binding"):
             self.stamps.note(json.loads(body).get("metadata", {}).get("uid", ""))
         task = asyncio.create_task(self._send(request.method, self._target(request), _headers(request), body))
@@ -365,7 +367,7 @@ class Proxy:
         return read._replace(body=self.stamps.rewritten(read.body)) if good else read
 
     def _target(self, request: web.BaseRequest) -> URL:
-        """Give the URL at the server, narrowed to what this operator is to see."""
+        """Return the URL at the server, narrowed to the objects that this operator may see."""
         path, query = request.path, dict(parse_qsl(request.query_string, keep_blank_values=True))
         found = _COLLECTION.fullmatch(path)
         if found and found[2] in _CLUSTER_WIDE:
@@ -381,15 +383,15 @@ class Proxy:
     # Watches.
 
     def open_gap(self, resource: str) -> None:
-        """Have the server know nothing of any version before now: who watches must list first."""
+        """Answer each watch of a resource with 410 from now on, so that the operator must list first."""
         self._gaps.add(resource)
 
     def close_gap(self, resource: str) -> None:
-        """Have a list tell what was left out."""
+        """End a gap, as a list reports all that was left out."""
         self._gaps.discard(resource)
 
     async def _watch(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
-        if resource in self._gaps:  # the operator hung up before it could be told
+        if resource in self._gaps:  # the operator hung up before it got the error
             return _diagnosis(410)
         fault = self._next_fault(f"watch {resource}")
         if fault is not None:
@@ -427,7 +429,7 @@ class _Lines:
         self._resource = resource
 
     async def pass_on(self) -> None:
-        """Hand the events on until the stream ends, or something ends it."""
+        """Pass the events on until the stream ends, or a fault ends it."""
         while line := self._proxy.stamps.rewritten(await self._next()):
             marked = b'"type":"BOOKMARK"' in line[:40]
             fault = None if marked else self._proxy._next_fault(f"line {self._resource}")
@@ -443,18 +445,18 @@ class _Lines:
                 self._proxy.note_told(self._resource, line)
 
     async def _end(self, line: bytes, fault: Fault) -> None:
-        """End the stream as the fault of a line says; "end" is how servers do it now and then."""
+        """End the stream by the fault of an event. Servers also cause the fault "end" now and then."""
         match fault.what:
             case "cut":
                 await self._response.write(line[: len(line) // 2])
                 _abort(self._request)
             case "error":
                 await self._response.write(_error_event(500))
-            case "swap":  # what is older than what was told before is news to nobody, so this is a gap too
+            case "swap":  # clients drop an event that is older than one before, so this is a gap too
                 await self._admit_gap(fault.seconds, late=line)
             case "drop":
                 await self._admit_gap(fault.seconds)
-            case "gap":  # what happens meanwhile is never told
+            case "gap":  # the operator never receives the events of this time
                 self._proxy.open_gap(self._resource)
                 await self._proxy.pause(fault.seconds)
                 await self._response.write(_error_event(410))
@@ -464,7 +466,7 @@ class _Lines:
                 await self._proxy._crash()
 
     async def _admit_gap(self, seconds: float, late: bytes = b"") -> None:
-        """Leave a line out, or tell it after the next, and some time later say that the version is gone."""
+        """Drop an event, or deliver it after the next one, and answer 410 some time later."""
         self._proxy.open_gap(self._resource)
         with suppress(TimeoutError):
             async with asyncio.timeout(0.0 if self._proxy._calm.is_set() else seconds):
@@ -511,7 +513,7 @@ def _response(answer: _Answer) -> web.Response:
 
 
 def _abort(request: web.BaseRequest) -> web.Response:
-    """Cut the connection as it is."""
+    """Cut the connection without any further bytes."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
@@ -525,7 +527,7 @@ async def _write_half(request: web.BaseRequest, answer: _Answer) -> None:
 
 
 async def _while_listening(request: web.BaseRequest) -> None:
-    """Say nothing for as long as the operator holds the connection."""
+    """Send nothing for as long as the operator holds the connection."""
     await request[_HUNG_UP].wait()
 
 

@@ -1,4 +1,4 @@
-"""What must hold of quotes: each is answered once, by what might be, and goes when its time is over."""
+"""Rules of quotes: each gets one answer that can be true, and is deleted when its time is over."""
 
 from faults.history import Happening, Json
 from faults.reading import amounts, says, total
@@ -13,7 +13,7 @@ class Quoting:
         self._world = world
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """An answer is not taken back, and tells of no more than there is."""
+        """Check that an answer does not change, and promises no more than the capacity of the nodes."""
         if each.kind != "reservationquotes" or each.gone:
             return
         status, earlier = each.state.get("status", {}), (before or {}).get("status", {})
@@ -30,7 +30,7 @@ class Quoting:
             self._world.expect(fits, f"I2: {each}: {status['count']} times that is more than there is")
 
     def see_rest(self, now: float) -> None:
-        """All are answered, and gone when they should be."""
+        """Check that all quotes are answered, and that those past their time are gone."""
         for name, quote in self._world.objects["reservationquotes"].items():
             answered = quote.get("status", {}).get("answeredAt")
             self._world.expect(answered is not None, f"I5: {name} is not answered")
@@ -39,6 +39,6 @@ class Quoting:
                 self._world.expect(until > now, f"I5: {name} was to go at {until}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Quotes do nothing to locks."""
+        """Return False: quotes have no effect on reservations."""
         del reason, before, each
         return False

@@ -1,4 +1,4 @@
-"""What objects say, read from their JSON by the checker, which shares no code with the operator."""
+"""Readers of objects' JSON for the checker, which share only the parser of instants with the operator."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -15,7 +15,7 @@ _DONE = {"Succeeded", "Failed"}
 
 
 def owns(reservation: Json, pod: Json) -> bool:
-    """Tell whether a pod is an owner of a lock, by name or labels."""
+    """Return whether a pod is an owner of a reservation, by name or labels."""
     labels = pod["metadata"].get("labels", {})
     for term in reservation["spec"]["owners"]:
         named = "pod" not in term or term["pod"]["name"] == pod["metadata"]["name"]
@@ -26,12 +26,12 @@ def owns(reservation: Json, pod: Json) -> bool:
 
 
 def may_be_owned_by(reservation: Json, name: str) -> bool:
-    """Whether a pod of a name, which may be gone by now, may have been an owner."""
+    """Return whether a pod of this name, which may be gone by now, may have been an owner."""
     return any(term.get("pod", {"name": name})["name"] == name for term in reservation["spec"]["owners"])
 
 
 def is_for_any(reservation: Json, pod: Json) -> bool:
-    """Whether a lock that a pod is an owner of is as much for others of its workload."""
+    """Return whether a reservation is for any pod of the workload, and not for this owner in particular."""
     named = (
         {**reservation, "spec": {"owners": [term]}} for term in reservation["spec"]["owners"] if "pod" in term
     )
@@ -40,57 +40,57 @@ def is_for_any(reservation: Json, pod: Json) -> bool:
 
 
 def claims(pod: Json) -> frozenset[str] | None:
-    """Give the uids of the locks that a bound pod says it took; None if it says nothing."""
+    """Return the uids of the reservations that a bound pod declares as taken, or None if it declares none."""
     said = pod["metadata"].get("annotations", {}).get("tidelock.dev/claimed-locks")
     return None if said is None or not pod["spec"].get("nodeName") else frozenset(said.split(","))
 
 
 def has_taken(reservation: Json, pod: Json) -> bool:
-    """Whether an owner that is bound ends a lock: of those for any pod of a workload what it says it took."""
+    """Return whether a bound owner ends a reservation. For one of a workload, the pod must declare it."""
     return not is_for_any(reservation, pod) or reservation["metadata"]["uid"] in (claims(pod) or ())
 
 
 def condition(state: Json, kind: str) -> Json:
-    """Give a condition of an object; an empty one if it has none."""
+    """Return a condition of an object, or an empty one."""
     conditions: list[Json] = state.get("status", {}).get("conditions", [])
     return next((each for each in conditions if each["type"] == kind), {})
 
 
 def says(state: Json, kind: str) -> bool:
-    """Whether a condition of an object is true."""
+    """Return whether a condition of an object is true."""
     return condition(state, kind).get("status") == "True"
 
 
 def reason_of(state: Json) -> str:
-    """Give the reason why a lock is active, or why it is not."""
+    """Return the reason why a reservation is active, or why it is not."""
     return str(condition(state, "Active").get("reason", ""))
 
 
 def phase_of(reservation: Json) -> str:
-    """Give the phase of a lock; empty if nobody has looked at it."""
+    """Return the phase of a reservation, or an empty text if it has no status yet."""
     return str(reservation.get("status", {}).get("phase", ""))
 
 
 def holds(reservation: Json) -> bool:
-    """Whether a lock says that it holds room."""
+    """Return whether a reservation reports that it holds capacity."""
     return says(reservation, "Active") and "deletionTimestamp" not in reservation["metadata"]
 
 
 def is_on(reservation: Json, node: Json) -> bool:
-    """Whether a lock says that it is on this very node."""
+    """Return whether a reservation reports that it is on exactly this node."""
     status, meta = reservation["status"], node["metadata"]
     return (status.get("nodeName"), status.get("nodeUID")) == (meta["name"], meta["uid"])
 
 
 def room_of(reservation: Json) -> Amounts:
-    """Give what a lock has at least, as an edit that makes it smaller counts at once."""
+    """Return the least capacity that a reservation has, as an edit that makes it smaller counts at once."""
     has = amounts(reservation["status"].get("resources", {}))
     asks = amounts(reservation["spec"].get("resources", {}))
     return {name: min(units, asks.get(name, Decimal(0))) for name, units in has.items()}
 
 
 def expiry(reservation: Json) -> float:
-    """Tell when a lock ends at the latest, by its status or an edit that came after it."""
+    """Return when a reservation ends at the latest, by its status or a later edit."""
     spec, status = reservation["spec"], reservation.get("status", {})
     ends = [parse_instant(text) for text in (status.get("expiresAt"), spec.get("expireAt")) if text]
     if "activatedAt" in status and "ttlSeconds" in spec:
@@ -99,7 +99,7 @@ def expiry(reservation: Json) -> float:
 
 
 def due(reservation: Json) -> float:
-    """Tell when a lock ends unless its holder does something: its expiry, or a renewal or commit missed."""
+    """Return when a reservation ends by itself: at its expiry, or without a renewal or commit in time."""
     status, ends = reservation.get("status", {}), [expiry(reservation)]
     if "lease" in status and "lease" in reservation["spec"]:
         ends.append(parse_instant(status["lease"]["renewBy"]) + reservation["spec"]["lease"]["graceSeconds"])
@@ -113,67 +113,67 @@ def due(reservation: Json) -> float:
 
 
 def is_leaving(pod: Json) -> bool:
-    """Whether a pod has been asked to end, or has ended."""
+    """Return whether a pod has been asked to end, or has ended."""
     return "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in _DONE
 
 
 def is_bound(pod: Json) -> bool:
-    """Whether a pod is on a node and neither done nor leaving."""
+    """Return whether a pod is on a node and neither done nor leaving."""
     return bool(pod["spec"].get("nodeName")) and not is_leaving(pod)
 
 
 def borrows(pod: Json) -> bool:
-    """Whether a pod may use room of borrowable locks."""
+    """Return whether a pod may borrow from borrowable reservations."""
     return bool(pod["metadata"].get("annotations", {}).get("tidelock.dev/borrows") == "true")
 
 
 def controller_of(pod: Json) -> Json:
-    """Give the owner of a pod that makes another one when it is gone; an empty one if it has none."""
+    """Return the owner of a pod that replaces it when it is gone, or an empty one."""
     owners: list[Json] = pod["metadata"].get("ownerReferences", [])
     return next((each for each in owners if each.get("controller")), {})
 
 
 def is_evicted(pod: Json) -> bool:
-    """Whether a pod is leaving by an eviction."""
+    """Return whether a pod is leaving because of an eviction."""
     reason = str(condition(pod, "DisruptionTarget").get("reason"))
     return reason == "EvictionByEvictionAPI" and "deletionTimestamp" in pod["metadata"]
 
 
 def selects(budget: Json, pod: Json) -> bool:
-    """Whether evicting a pod takes a disruption of a budget."""
+    """Return whether an eviction of a pod counts as a disruption of a budget."""
     wanted: Json = budget["spec"]["selector"]["matchLabels"]
     return bool(wanted.items() <= pod["metadata"].get("labels", {}).items())
 
 
 def uses_room_of(pod: Json, node_name: str) -> bool:
-    """Whether a pod takes room of a node, leaving or not."""
+    """Return whether a pod uses capacity of a node, leaving or not."""
     return pod["spec"].get("nodeName") == node_name and pod["status"].get("phase") not in _DONE
 
 
 def requests(pod: Json) -> Amounts:
-    """Give what a pod asks for."""
+    """Return the requests of a pod."""
     return amounts(pod["spec"]["containers"][0]["resources"].get("requests", {}))
 
 
 def is_sound(node: Json) -> bool:
-    """Whether a node is ready and takes pods."""
+    """Return whether a node is ready and schedulable."""
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
     return ready and not node["spec"].get("unschedulable")
 
 
 def shrank(before: Json, after: Json) -> bool:
-    """Whether a node has less to give than before."""
+    """Return whether a node has less capacity than before."""
     old, new = amounts(before["status"]["allocatable"]), amounts(after["status"]["allocatable"])
     return any(new.get(name, Decimal(0)) < units for name, units in old.items())
 
 
 def amounts(resources: Json) -> Amounts:
-    """Read quantities."""
+    """Parse quantities."""
     return dict(zip(resources, map(parse_quantity, resources.values()), strict=True))
 
 
 def total(many: Iterable[Amounts]) -> Amounts:
-    """Add amounts up."""
+    """Add amounts."""
     summed: Amounts = {}
     for each in many:
         for name, units in each.items():

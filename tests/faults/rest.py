@@ -1,4 +1,4 @@
-"""What must hold of an operator that has nothing to do: memory equals the API, and nobody waits in vain."""
+"""Conditions of an operator at rest: memory equals the API, and no pod or reservation waits in vain."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -37,11 +37,11 @@ _SCHEDULES = "reservationschedules"
 
 
 def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
-    """I4 and I5: another operator would make the same of the stored objects, and finds nothing to do."""
+    """Check I4 and I5: another operator has the same state for the objects, and finds nothing to do."""
     rebuilt = _rebuild(stored, now)
     found = _differences("I4: memory and the API", _standing(decider), _standing(rebuilt))
     found += _differences("I4: plans of moves in memory and the API", _plans(decider), _plans(rebuilt))
-    rebuilt.ledger.advance(now)  # then it knows which groups are whole
+    rebuilt.ledger.advance(now)  # it now knows which groups are complete
     for differences in (_group_differences, _quota_differences, _schedule_differences):
         found += differences(rebuilt, stored, now)
     migrations: list[MigrationTask] = []
@@ -67,7 +67,7 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
 
 
 def _group_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
-    """I4: another operator would tell the same of groups."""
+    """Check I4: another operator would report the same of groups."""
     groups = [
         decode_group(json.dumps(each).encode()) for (kind, _), each in stored.items() if kind == _GROUPS
     ]
@@ -80,7 +80,7 @@ def _group_differences(decider: Decider, stored: Mapping[tuple[str, str], Json],
 
 
 def _quota_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
-    """I4: another operator would tell the same of quotas."""
+    """Check I4: another operator would report the same of quotas."""
     found = []
     quotas, raw = decider.ledger.quotas, (each for (kind, _), each in stored.items() if kind == _QUOTAS)
     for quota in (decode_reservation_quota(json.dumps(state).encode()) for state in raw):
@@ -90,7 +90,7 @@ def _quota_differences(decider: Decider, stored: Mapping[tuple[str, str], Json],
 
 
 def _schedule_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
-    """I4 and I5: another operator would tell the same of schedules, and make and remove no windows."""
+    """Check I4 and I5: another operator would report the same of schedules, and change no windows."""
     found = []
     raw = (each for (kind, _), each in stored.items() if kind == _SCHEDULES)
     for schedule in (decode_schedule(json.dumps(state).encode()) for state in raw):
@@ -106,7 +106,7 @@ def _schedule_differences(decider: Decider, stored: Mapping[tuple[str, str], Jso
 
 
 def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json]) -> list[str]:
-    """When all locks are over, only tombstones are left, and nothing of what they held."""
+    """Check that after the end of all reservations only tombstones are left, and no capacity is held."""
     left = [
         f"I5: {name} is {state['status'].get('phase')} after all ends"
         for (kind, name), state in stored.items()
@@ -129,7 +129,7 @@ _TOMBSTONES = {"Consumed", "Expired", "Lost", "Rejected"}
 
 
 def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
-    """Start another operator over the same objects."""
+    """Build another operator over the same objects."""
     decider = Decider(default_configuration(SCHEDULER, BUILTINS), earmark_after=EARMARK_AFTER)
     event_handlers = EventHandlers(
         decider.cache,
@@ -191,7 +191,10 @@ def _standing(decider: Decider) -> dict[str, Any]:
 
 
 def _plans(decider: Decider) -> dict[str, Any]:
-    """Tell of moves; locks are looked at now and then, so another operator may find a plan at once."""
+    """Return the migration plans.
+
+    Reservations are examined now and then, so another operator may find a plan at once.
+    """
     entries = decider.ledger.entries.items()
     plans = {key: (entry.plan, entry.moved) for key, entry in entries if entry.phase not in SETTLED}
     return {

@@ -1,4 +1,4 @@
-"""What must hold of schedules: each window is made once, in its turn, and goes with its schedule."""
+"""Rules of schedules: each window is created once, in its turn, and is deleted with its schedule."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ from tidelock.model.instants import parse_instant
 
 _MINUTE = 60
 _STEPS = {"* * * * *": 1, "*/2 * * * *": 2, "*/3 * * * *": 3}
-"""What schedules there are that can be read, and at which minutes of an hour they begin."""
+"""Schedules that can be read, with the number of minutes between two starts."""
 
 Window = tuple[str, float]
-"""Uid of the schedule, and when it begins."""
+"""Uid of the schedule, and start of the window."""
 
 
 @dataclass(slots=True)
 class _Version:
-    """What a schedule asks for, and until when that counted, by the loop's time; nothing once it is gone."""
+    """The spec of a schedule, or an empty one once it is gone, and the loop time until which it was valid."""
 
     spec: Json
     until: float = inf
 
     @property
     def readable(self) -> bool:
-        """Whether the operator knows what to do."""
+        """Whether the operator can read the schedule."""
         return not self.spec or self.spec["schedule"] in _STEPS
 
     def after(self, clock: float) -> Iterator[float]:
-        """Give the starts of windows later than an instant, in order, without end."""
+        """Yield the starts of windows after an instant, in order, without end."""
         step = _STEPS[self.spec["schedule"]] * _MINUTE  # hours are a multiple of each
         start = clock // step * step
         while True:
@@ -40,24 +40,24 @@ class _Version:
             yield start
 
     def to_come(self, clock: float) -> list[float]:
-        """Give the starts of the windows that are to be planned."""
+        """Return the starts of the windows that must be planned."""
         if not self.spec or not self.readable or self.spec["suspend"]:
             return []
         return list(islice(self.after(clock), self.spec["ahead"]))
 
     def latest(self, clock: float) -> float:
-        """Give the start of the last window that has begun."""
+        """Return the start of the last window that has begun."""
         return next(self.after(clock)) - _STEPS[self.spec["schedule"]] * _MINUTE
 
     def may_begin_late(self, start: float, clock: float) -> bool:
-        """Whether a window that was missed may be made yet: the last one, if it is not over or too late."""
+        """Return whether a missed window may still be created: the last one, if neither over nor late."""
         if not self.spec or not self.readable or self.spec["suspend"]:
             return False
         late = min(self.spec["durationSeconds"], self.spec.get("startingDeadlineSeconds", inf))
         return self.latest(start) == start == self.latest(clock) and clock < start + late
 
     def is_made_into(self, reservation: Json) -> bool:
-        """Whether a lock is what a window of it is to be."""
+        """Return whether a reservation is as a window of this version must be."""
         if not self.spec:
             return False
         begin, end = (parse_instant(reservation["spec"][name]) for name in ("startAt", "expireAt"))
@@ -72,10 +72,10 @@ class Schedules:
         self._world = world
         self._versions: defaultdict[str, list[_Version]] = defaultdict(list)  # by uid
         self._made: set[Window] = set()
-        self._over: dict[Window, Happening] = {}  # how windows went that had begun
+        self._over: dict[Window, Happening] = {}  # removals of windows that had begun
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Follow the schedules, and check what is made and what goes."""
+        """Follow the schedules, and check which windows are created and deleted."""
         if each.kind == "reservationschedules":
             self._follow(each, before)
         elif each.kind == "reservations" and (window := _window(each.state)) is not None:
@@ -94,11 +94,11 @@ class Schedules:
         versions.append(_Version(spec))
 
     def _valid(self, uid: str, since: float) -> list[_Version]:
-        """Give the versions by which the operator may have gone at a time of the loop, or later."""
+        """Return the versions that the operator may have used at a loop time or later."""
         return [version for version in self._versions[uid] if version.until >= since]
 
     def _check_made(self, window: Window, each: Happening) -> None:
-        """A window is made once, as one of those whose turn it is."""
+        """Check that a window is created once, in its turn."""
         uid, start = window
         self._made.add(window)
         sent = self._world.sent_at("member", each)
@@ -109,7 +109,7 @@ class Schedules:
         self._world.expect(named, f"I2: {each}: it has not the name of its window")
         if self._world.was_set_back(each.clock, each.at):
             return
-        shown = (self._world.clock_at(sent, each), each.clock)  # it may have been set forward in between
+        shown = (self._world.clock_at(sent, each), each.clock)  # the clock may have jumped in between
         has_turn = any(
             start in version.to_come(clock) or version.may_begin_late(start, clock)
             for version in valid
@@ -121,11 +121,14 @@ class Schedules:
         self._world.expect(not again, f"I2: {each}: it was made before, and went as {over}")
 
     def _may_be_late(self, over: Happening, each: Happening) -> bool:
-        """Whether a window was asked for before it went, and is made by that."""
+        """Return whether the request that created a window came before the window was deleted."""
         return self._world.sent_at("member", each) <= over.at
 
     def _note_gone(self, window: Window, each: Happening) -> None:
-        """Note who can't come again: who has begun, unless others deleted it before the status could tell."""
+        """Note the end of a window that has begun, which must not be created again.
+
+        A window that another client deleted before a status could report its start may come again.
+        """
         uid, start = window
         sent = self._world.clock_at(self._world.sent_at("delete", each), each)
         if sent < start + SLACK and phase_of(each.state) not in {"Active", "Consumed"}:
@@ -143,7 +146,7 @@ class Schedules:
         return True
 
     def see_rest(self, now: float) -> None:
-        """All windows that are to come are there, and no others; what is under way was made."""
+        """Check that all windows to come exist, and no others, and that the one under way was created."""
         schedules = {
             state["metadata"]["uid"]: state for state in self._world.objects["reservationschedules"].values()
         }
@@ -172,7 +175,7 @@ class Schedules:
             self._world.expect(made, f"I5: the window of {name} at {latest} was not made")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """A window that has not begun goes if it is none of its schedule any more."""
+        """Return whether a window that has not begun was deleted because it left its schedule."""
         window = _window(before)
         if reason != "Deleted" or window is None:
             return False
@@ -187,7 +190,7 @@ class Schedules:
 
 
 def _window(reservation: Json) -> Window | None:
-    """Tell of which schedule a lock is a window, and of when, if it is one."""
+    """Return the schedule's uid and the start of a reservation that is a window, or None."""
     for owner in reservation["metadata"].get("ownerReferences", ()):
         if owner["kind"] == "ReservationSchedule":
             return owner["uid"], parse_instant(reservation["spec"]["startAt"])

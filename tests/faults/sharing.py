@@ -1,4 +1,4 @@
-"""What must hold of locks that are shared: their room counts once, as theirs or as that of who is in it."""
+"""Rules of shared reservations: their capacity counts once, as reserved or as used by pods."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -24,19 +24,19 @@ from faults.world import World
 
 
 class Sharing:
-    """The rules of locks for reuse, and of those that are borrowable."""
+    """The rules of reusable and borrowable reservations."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """No owner ends a lock for reuse."""
+        """Check that no owner ends a reusable reservation."""
         del before
         if each.kind == "reservations" and _is_for_reuse(each.state):
             self._world.expect(phase_of(each.state) != "Consumed", f"I2: {each}: it is for reuse")
 
     def see_rest(self, now: float) -> None:
-        """What locks say of those who are in them is so, and they are used as far as that goes."""
+        """Check that reservations report their use correctly, and are used as far as possible."""
         del now
         for node_name in self._world.nodes:
             here = [
@@ -57,12 +57,12 @@ class Sharing:
                 self._check_owners(reservation)
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Nothing but what ends any lock ends one that is shared."""
+        """Return False: a shared reservation ends only for the reasons of any reservation."""
         del reason, before, each
         return False
 
     def _check_holder(self, reservation: Json, pods: Iterable[Json]) -> None:
-        """Who is told to be in a lock for reuse is there."""
+        """Check that the pod that uses a reusable reservation, by its status, is there."""
         name, holder = reservation["metadata"]["name"], reservation["status"].get("boundPod", {}).get("uid")
         if _is_for_reuse(reservation):
             inside = {pod["metadata"]["uid"] for pod in pods if owns(reservation, pod)}
@@ -71,7 +71,7 @@ class Sharing:
             self._world.expect(not holder or holder in inside, f"I5: {holder} is not in {name}")
 
     def _check_owners(self, reservation: Json) -> None:
-        """An owner that fits into a borrowable lock is not kept waiting by who borrows of it."""
+        """Check that an owner that fits into a borrowable reservation does not wait for its borrowers."""
         node = self._world.nodes[_node_of(reservation)]
         if (
             not reservation["spec"].get("borrowable")
@@ -87,10 +87,10 @@ class Sharing:
 
 
 def room_in_use(reservations: Sequence[Json], pods: Sequence[Json]) -> Amounts:
-    """Tell what of the room of locks on a node its pods use without ending them, at the most.
+    """Return the largest part of the reservations' capacity on a node that pods use without ending them.
 
-    An owner of several may use them all: as much flows from pods to locks as the smallest cut lets through.
-    Borrowers use any that are borrowable.
+    An owner of several may use them all. So the use is a maximum flow from pods to reservations, which is as
+    large as the smallest cut. Borrowers use any borrowable reservation.
     """
     reused = [reservation for reservation in reservations if _is_for_reuse(reservation)]
     lent = total(
@@ -107,7 +107,7 @@ def room_in_use(reservations: Sequence[Json], pods: Sequence[Json]) -> Amounts:
 
 
 def excess(world: World, node_name: str, held: Iterable[Json]) -> Amounts:
-    """Tell by how much bound pods and these locks exceed what a node has to give."""
+    """Return by how much bound pods and these reservations exceed the capacity of a node."""
     reservations, pods = list(held), [each for each in world.pods.values() if uses_room_of(each, node_name)]
     taken = total([*map(requests, pods), *map(room_of, reservations)])
     used = room_in_use(reservations, pods)

@@ -1,4 +1,4 @@
-"""A run: users, nodes and foreign schedulers do as planned while the operator lives, crashes and returns."""
+"""A run: users, nodes and foreign schedulers act as planned while the operator lives, crashes and returns."""
 
 import asyncio
 import json
@@ -40,21 +40,21 @@ _MOVABLE = "tidelock.dev/movable"
 
 _SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "part", "uid": "part", "controller": True}
 
-# Seconds in which a pod that is over is gone for certain.
+# Seconds after which a pod that has run for its time is certainly gone.
 _GRACE = 2
 # Seconds of the loop.
 _DEAD_FOR = 0.5
 _LONGEST_WAIT = 20.0
 _LOOK = 0.1
-_RANKS = 9  # number of the quota that allows the priorities which are drawn; no other is drawn with it
+_RANKS = 9  # number of the quota that allows the drawn priorities, which no drawn quota has
 
 
 Action = Callable[..., Awaitable[object]]
-"""What is done with a story and the arguments of a step."""
+"""An action on a story, with the arguments of a step."""
 
 
 class UnfitError(Exception):
-    """What is to be done can't be done to the object of this number: another may do."""
+    """The action is impossible for the object of this number, but may be possible for another one."""
 
 
 class Outages(Protocol):
@@ -73,7 +73,7 @@ class Outages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a run takes place: an API server, who may do everything there, and who the operator is."""
+    """The place of a run: an API server, a client with all rights there, and the operator's connection."""
 
     admin: KubeClient
     session: aiohttp.ClientSession
@@ -101,7 +101,7 @@ class Story:
     # The operator.
 
     async def keep_alive(self) -> None:
-        """Let the operator live, and live again after each crash; ends if it fails on its own."""
+        """Run the operator, and start it again after each crash. End if the operator fails on its own."""
         while True:
             url = await self.proxy.open()
             self.lives += 1
@@ -133,7 +133,7 @@ class Story:
     # Steps.
 
     async def play(self) -> None:
-        """Do all that is planned; what the API server refuses is not done."""
+        """Play all planned steps. A step that the API server refuses has no effect."""
         await self.create_quota(_RANKS, {"maxPriority": 9, "preemptionPolicy": "PreemptLowerPriority"})
         for name, cpu in self.plan.sizes.items():
             await self.put_node(name, cpu)
@@ -146,12 +146,12 @@ class Story:
             await self.outages.mend()
         for holder in self.holders:
             holder.cancel()
-        for number in range(NUMBERS):  # else an eviction might wait for ever
+        for number in range(NUMBERS):  # otherwise an eviction might wait for ever
             with suppress(NotFound):
                 await self.delete_budget(number)
 
     async def _do(self, action: Action, arguments: Mapping[str, Any]) -> None:
-        """Do something to the first of its number for whom it can be done."""
+        """Apply an action to the first object, from its number on, for which it is possible."""
         for shift in range(NUMBERS):
             number = {"number": (arguments["number"] + shift) % NUMBERS} if "number" in arguments else {}
             try:
@@ -165,7 +165,7 @@ class Story:
                 return
 
     async def _until_idle(self) -> None:
-        """Wait until the operator has nothing to do, as far as it knows; not for long, as it may not live."""
+        """Wait until the operator reports that it has nothing to do, but not for long, as it may be dead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_WAIT):
                 while self.life is None or self.life.unrest(self.clock.now()):  # noqa: ASYNC110
@@ -188,7 +188,7 @@ class Story:
             },
         }
         await self.site.admin.create(NODES.collection(), body)
-        # Admission taints every new node, for controllers that are not there to untaint.
+        # Admission taints every new node, and the controllers that remove the taint do not run here.
         await self.site.admin.patch(NODES.item(self.name_of(node)), {"spec": {"taints": None}})
 
     async def resize_node(self, node: str, cpu: str) -> None:
@@ -237,7 +237,7 @@ class Story:
         await self.site.admin.patch(self._reservation(number), {"spec": dict(spec)})
 
     async def touch_reservation(self, number: int) -> None:
-        """Write something that does not matter, so that whoever writes next has an old version."""
+        """Write an irrelevant annotation, so that the next writer has an outdated version."""
         stamp = str(asyncio.get_running_loop().time())
         await self.site.admin.patch(
             self._reservation(number), {"metadata": {"annotations": {"touched": stamp}}}
@@ -251,12 +251,12 @@ class Story:
         return stored
 
     async def replace_reservation(self, number: int) -> None:
-        """Delete a lock and create it anew, as GitOps tools do at times."""
+        """Delete a reservation and create it again, as GitOps tools sometimes do."""
         stored = await self.delete_lock(number)
         await self._create(RESERVATIONS, f"lock-{number}", stored["spec"])
 
     async def hold_lease(self, number: int, every: float, times: int) -> None:
-        """Begin to renew a lock's lease now and then; it is abandoned after some times, or with the calm."""
+        """Begin to renew a reservation's lease regularly, for a number of times or until the faults stop."""
         stored = await self.stored(self._reservation(number))
         if "lease" not in stored["spec"]:
             raise UnfitError(f"lock-{number} has no lease")
@@ -266,19 +266,19 @@ class Story:
         holder.add_done_callback(self.holders.discard)
 
     async def _keep_renewing(self, number: int, uid: str, every: float, times: int) -> None:
-        with suppress(ApiError):  # it is over, or gone
+        with suppress(ApiError):  # the reservation is over, or gone
             for _ in range(times):
                 await asyncio.sleep(every)
                 await self._renew(number, uid)
 
     async def _renew(self, number: int, uid: str) -> None:
-        """Renew a lease; its holder's clock is wrong by years."""
+        """Renew a lease with the clock of its holder, which is wrong by years."""
         mark = format_instant(round(asyncio.get_running_loop().time(), 3))
         body = {"metadata": {"uid": uid}, "spec": {"lease": {"renewTime": mark}}}
         await self.site.admin.patch(self._reservation(number), body)
 
     async def commit_reservation(self, number: int, *, stale: bool) -> None:
-        """Commit a lock with the token that its status has, or with an older one."""
+        """Commit a reservation with the token of its status, or with an older one."""
         stored = await self.stored(self._reservation(number))
         told = stored.get("status", {}).get("commit", {})
         if "token" not in told:
@@ -290,7 +290,7 @@ class Story:
     # Groups.
 
     async def create_group(self, number: int, members: list[Json], **wanted: Any) -> None:
-        """Ask for a group; its pods are those that have its name as their label."""
+        """Create a group for the pods that have its name as their label."""
         name = f"gang-{number}"
         owners = [{"selector": {"matchLabels": {"app": name}}}]
         kinds = [
@@ -317,7 +317,7 @@ class Story:
         await self.site.admin.delete(RESERVATIONGROUPS.item(f"gang-{number}", self.world))
 
     async def delete_member(self, number: int, which: int) -> None:
-        """Delete one of the locks of a group by hand."""
+        """Delete one of the reservations of a group by hand."""
         await self._delete_made(f"gang-{number}", which)
 
     async def _delete_made(self, maker: str, which: int) -> None:
@@ -328,12 +328,12 @@ class Story:
         await self.delete_unwanted(made[which % len(made)]["metadata"])
 
     async def delete_unwanted(self, meta: Json) -> None:
-        """Delete a lock that is known by its metadata."""
+        """Delete a reservation that is known by its metadata."""
         self.deleted.add(meta["uid"])
         await self.site.admin.delete(RESERVATIONS.item(meta["name"], self.world), uid=meta["uid"])
 
     async def create_gang(self, number: int, count: int, cpu: str) -> None:
-        """Send pods for a group's locks, as many as are not there yet."""
+        """Create the pods for a group's reservations, as far as they do not exist yet."""
         for which in range(count):
             with suppress(AlreadyExists):
                 await self._create_pod(_of_gang(number, which), cpu, {"app": f"gang-{number}"}, {})
@@ -341,10 +341,10 @@ class Story:
     async def end_gang_pod(self, number: int, which: int) -> None:
         await self._end_pod(_of_gang(number, which))
 
-    # Moves.
+    # Migrations.
 
     async def create_part(self, number: int, cpu: str, grace: int, *, stays: bool) -> None:
-        """Send a pod of a StatefulSet, of which another one is made when it is gone."""
+        """Create a pod of a StatefulSet, which is replaced when it is gone."""
         annotations = {_MOVABLE: "false"} if stays else {}
         await self._create_pod(
             f"part-{number}",
@@ -356,7 +356,7 @@ class Story:
         )
 
     async def tell_part(self, number: int, *, stays: bool) -> None:
-        """Have a pod of the set stay where it is, or not."""
+        """Set whether a pod of the StatefulSet must stay on its node."""
         annotations = {_MOVABLE: "false" if stays else None}
         path = PODS.item(f"part-{number}", self.world)
         await self.site.admin.patch(path, {"metadata": {"annotations": annotations}})
@@ -365,7 +365,7 @@ class Story:
         await self._end_pod(f"part-{number}")
 
     async def restart_pod(self, state: Json) -> None:
-        """Have a pod that is leaving be gone, and make another one of its name."""
+        """Remove a leaving pod, and create another one of its name."""
         meta, spec = state["metadata"], state["spec"]
         await self.delete_pod(PODS.item(meta["name"], self.world), 0, meta["uid"])
         kept = {field: spec[field] for field in ("containers", "terminationGracePeriodSeconds")}
@@ -374,7 +374,7 @@ class Story:
         )
 
     async def approve_moves(self, number: int, *, stale: bool) -> None:
-        """Approve the plan that a lock's status shows, or another one."""
+        """Approve the plan that a reservation's status shows, or an outdated one."""
         stored = await self.stored(self._reservation(number))
         plan = stored.get("status", {}).get("plan")
         if plan is None or "mayMove" not in stored["spec"]:
@@ -382,7 +382,7 @@ class Story:
         await self._answer_plan(stored, "outdated" if stale else plan["token"])
 
     async def withdraw_approval(self, number: int) -> None:
-        """Take an approval back."""
+        """Withdraw an approval."""
         stored = await self.stored(self._reservation(number))
         if "approve" not in stored["spec"].get("mayMove", {}):
             raise UnfitError(f"lock-{number} has no approval")
@@ -394,7 +394,7 @@ class Story:
         await self.site.admin.patch(RESERVATIONS.item(meta["name"], self.world), body)
 
     async def create_budget(self, number: int, least: int) -> None:
-        """Have so many pods of the set be spared at least."""
+        """Create a budget that keeps at least this many pods of the StatefulSet."""
         spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "part"}}}
         await self._create(BUDGETS, f"budget-{number}", spec)
 
@@ -405,7 +405,7 @@ class Story:
         await self.site.admin.delete(self._budget(number))
 
     async def settle_budget(self, meta: Json, status: Json) -> None:
-        """Have a budget say what it allows, as its controller does, unless it was changed since."""
+        """Write the status of a budget as its controller does, unless the budget has changed since."""
         body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": status}
         await self.site.admin.patch(BUDGETS.item(meta["name"], self.world, "status"), body)
 
@@ -425,11 +425,11 @@ class Story:
         await self.site.admin.delete(RESERVATIONSCHEDULES.item(f"daily-{number}", self.world))
 
     async def delete_window(self, number: int, which: int) -> None:
-        """Delete one of the locks of a schedule by hand."""
+        """Delete one of the reservations of a schedule by hand."""
         await self._delete_made(f"daily-{number}", which)
 
     async def end_schedules(self) -> None:
-        """Delete all schedules, which would go on for ever."""
+        """Delete all schedules, which would otherwise continue for ever."""
         for number in range(NUMBERS):
             with suppress(NotFound):
                 await self.delete_schedule(number)
@@ -438,13 +438,13 @@ class Story:
         await asyncio.sleep(seconds)
 
     async def await_minute(self, offset: float) -> None:
-        """Wait until so many seconds after the next minute begins, by the operator's clock, or before."""
+        """Wait until the start of the next minute by the operator's clock, plus an offset in seconds."""
         await asyncio.sleep(60 - self.clock.now() % 60 + offset)
 
     # Water levels.
 
     async def create_level(self, number: int, refresh: int) -> None:
-        """Have nodes be measured by a source that is not there."""
+        """Create a WaterLevel with a source that does not exist."""
         body = {
             "apiVersion": WATERLEVELS.api_version,
             "kind": WATERLEVELS.kind,
@@ -481,7 +481,7 @@ class Story:
         await self._create(RESERVATIONQUOTAS, f"quota-{number}", spec)
 
     async def edit_quota(self, number: int, spec: Json) -> None:
-        """Have a quota limit something else, or more, or less."""
+        """Replace the limits of a quota."""
         path = RESERVATIONQUOTAS.item(f"quota-{number}", self.world)
         stored = await self.stored(path)
         none = dict.fromkeys(stored["spec"])
@@ -503,18 +503,18 @@ class Story:
     # Pods.
 
     async def create_borrower(self, number: int, cpu: str) -> None:
-        """Send a pod that uses locked room until it is evicted."""
+        """Create a pod that borrows reserved capacity until it is evicted."""
         await self._create_pod(f"batch-{number}", cpu, {}, {"tidelock.dev/borrows": "true"})
 
     async def create_passing(self, number: int, cpu: str, run: int, app: str) -> None:
-        """Send a pod that is gone from its node some seconds after it has started there."""
+        """Create a pod that leaves its node some seconds after it has started there."""
         annotations = {RUN_SECONDS: str(run)}
         await self._create_pod(
             f"web-{number}", cpu, {"app": app}, annotations, terminationGracePeriodSeconds=_GRACE
         )
 
     async def start_pod(self, name: str) -> None:
-        """Have a pod begin to run, as its kubelet would; by the operator's clock."""
+        """Start a pod as its kubelet would, by the operator's clock."""
         ready = [{"type": "Ready", "status": "True"}]
         status = {"phase": "Running", "startTime": format_instant(int(self.clock.now())), "conditions": ready}
         path = PODS.item(name, self.world, "status")
@@ -528,7 +528,7 @@ class Story:
         await self._create_pod(f"web-{number}", cpu, {"app": app}, annotations)
 
     async def stranger(self, node: str, cpu: str) -> None:
-        """Somebody runs a pod without asking."""
+        """Create a pod that is bound without a scheduler."""
         await self._create_pod(f"stranger-{len(self.log)}", cpu, {}, {}, nodeName=self.name_of(node))
 
     async def _create_pod(
@@ -551,14 +551,14 @@ class Story:
         await self._end_pod(f"web-{number}")
 
     async def _end_pod(self, name: str) -> None:
-        """Ask a pod to end, as its kubelet is not there to let it; one that is asked again ends."""
+        """Ask a pod to end, as its kubelet would not end it here. A pod that is asked again is removed."""
         path = PODS.item(name, self.world)
         stored = await self.stored(path)
         leaving = "deletionTimestamp" in stored["metadata"]
         await self.delete_pod(path, 0 if leaving else 30)
 
     async def replace_pod(self, number: int) -> None:
-        """End a pod at once, and create one of its name."""
+        """Delete a pod at once, and create another one of its name."""
         path = PODS.item(f"web-{number}", self.world)
         stored = await self.stored(path)
         await self.delete_pod(path, 0)
@@ -566,7 +566,7 @@ class Story:
         await self._create_pod(f"web-{number}", cpu, stored["metadata"].get("labels", {}), {})
 
     async def delete_pod(self, path: str, grace: int, uid: str | None = None) -> None:
-        """Ask a pod to end, or, with no grace, have it be gone; only the one of the uid, if that is given."""
+        """Delete a pod, at once if there is no grace period, and only with this uid if one is given."""
         options = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -604,7 +604,7 @@ class Story:
         self.proxy.crash.set()
 
     async def stored(self, path: str) -> Json:
-        """Ask the API server for an object, or a list of them."""
+        """Return an object, or a list of objects, as the API server has it."""
         found: Json = json.loads(await self.site.admin.get(path))
         return found
 

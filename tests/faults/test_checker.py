@@ -44,9 +44,9 @@ class Tale:
         also: Mapping[str, Any] | None = None,
         **status: Any,
     ) -> None:
-        """Tell of a lock that has the phase of its reason; `also` is what its spec says beside.
+        """Add a reservation with the phase of its reason. `also` has further fields of its spec.
 
-        What is None in its status is not told.
+        Fields of its status that are None are left out.
         """
         active = {"type": "Active", "status": str(reason == "Admitted"), "reason": reason}
         told = {
@@ -70,7 +70,7 @@ class Tale:
         )
 
     def gone(self) -> None:
-        """Have the object go of which was told last."""
+        """Remove the object of the last event."""
         last = self.happenings[-1]
         self.tell(last.kind, last.state, gone=True)
 
@@ -97,7 +97,7 @@ def _only(found: Sequence[str], *words: str) -> bool:
     return len(found) == 1 and all(word in found[0] for word in words)
 
 
-def test_the_life_of_a_lock_is_as_promised(tale: Tale) -> None:
+def test_the_regular_life_of_a_reservation_has_no_violation(tale: Tale) -> None:
     tale.reservation()
     tale.bound("web")
     tale.reservation(reason="Consumed", boundPod={"name": "web", "uid": "web"})
@@ -105,25 +105,25 @@ def test_the_life_of_a_lock_is_as_promised(tale: Tale) -> None:
     assert tale.judged() == tale.judged_at_rest() == []
 
 
-def test_two_locks_in_the_room_of_one(tale: Tale) -> None:
+def test_two_reservations_in_the_capacity_of_one_are_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.reservation("other", owner="db")
     assert _only(tale.judged(), "I1", "'cpu': Decimal('2')", "other")
 
 
-def test_a_pod_in_locked_room(tale: Tale) -> None:
+def test_another_pod_in_reserved_capacity_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.bound("db")
     assert _only(tale.judged(), "I1", "pod db")
 
 
-def test_pods_in_the_room_of_one(tale: Tale) -> None:
+def test_two_pods_in_the_capacity_of_one_are_a_violation(tale: Tale) -> None:
     tale.bound("web")
     tale.bound("db")
     assert _only(tale.judged(), "I1", "pod db")
 
 
-def test_an_expired_lock_holds_nothing_whether_or_not_its_status_says_so(tale: Tale) -> None:
+def test_an_expired_reservation_holds_no_capacity_even_if_its_status_is_active(tale: Tale) -> None:
     tale.reservation()
     tale.clock = START + 601
     tale.bound("db")
@@ -131,31 +131,33 @@ def test_an_expired_lock_holds_nothing_whether_or_not_its_status_says_so(tale: T
     assert any("I3: lock is Active after its expiry" in each for each in tale.judged_at_rest())
 
 
-def test_a_lock_has_expired_when_the_clock_has_shown_its_end_even_if_it_was_set_back(tale: Tale) -> None:
+def test_a_reservation_has_expired_once_the_clock_has_shown_its_end_even_if_set_back_later(
+    tale: Tale,
+) -> None:
     tale.reservation()
     tale.bound("db")
     assert tale.judged(peaks=[(tale.clock, START + 601)]) == []
-    assert tale.judged(peaks=[(START - 100, START + 601)]), "that was before the lock"
+    assert tale.judged(peaks=[(START - 100, START + 601)]), "the clock jumped before the reservation existed"
 
 
-def test_a_lock_has_its_room_until_its_owner_is_bound(tale: Tale) -> None:
+def test_a_reservation_keeps_its_capacity_until_its_owner_is_bound(tale: Tale) -> None:
     tale.reservation()
     tale.bound("db")
     under_way = Passed("bind", "web", start=tale.clock - 1)
     assert tale.judged(asked=[under_way])
 
 
-def test_a_lock_that_was_smaller_for_a_moment_has_given_room_on(tale: Tale) -> None:
+def test_a_reservation_that_was_smaller_for_a_moment_may_have_lost_capacity(tale: Tale) -> None:
     tale.reservation()
     tale.reservation(also={"resources": {"cpu": "1"}})
     tale.reservation(also={"resources": {"cpu": "3"}})
     tale.bound("db")
     assert tale.judged() == []
     tale.reservation(also={"resources": {"cpu": "3"}}, resources={"cpu": "2"})
-    assert tale.judged(), "that is what it has"
+    assert tale.judged(), "its status reports 2 cores"
 
 
-def test_a_lock_for_reuse_in_use_takes_nothing_beside_a_stranger(tale: Tale) -> None:
+def test_a_reusable_reservation_in_use_takes_no_capacity_beside_a_foreign_pod(tale: Tale) -> None:
     tale.bound("web")
     tale.reservation(also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
     tale.pod("static", "a", cpu="2")
@@ -164,14 +166,14 @@ def test_a_lock_for_reuse_in_use_takes_nothing_beside_a_stranger(tale: Tale) -> 
     assert any("overcommitted at rest" in each for each in tale.judged_at_rest())
 
 
-def test_a_node_that_others_disturb_is_judged_at_rest(tale: Tale) -> None:
+def test_a_node_with_a_pod_of_another_binder_is_checked_only_at_rest(tale: Tale) -> None:
     tale.reservation()
     tale.pod("static", "a")
     assert tale.judged() == []
     assert _only(tale.judged_at_rest(), "I1", "overcommitted at rest")
 
 
-def test_a_node_that_shrinks_is_judged_at_rest(tale: Tale) -> None:
+def test_a_node_that_shrinks_is_checked_only_at_rest(tale: Tale) -> None:
     tale.reservation()
     tale.node("2")
     assert tale.judged() == []
@@ -179,26 +181,26 @@ def test_a_node_that_shrinks_is_judged_at_rest(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
 
 
-def test_active_ends_without_a_reason(tale: Tale) -> None:
+def test_an_end_of_active_without_a_known_reason_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.reservation(reason="Overcommitted", phase="Pending")
     assert _only(tale.judged(), "I1", "no reason")
 
 
-def test_active_ends_before_its_expiry(tale: Tale) -> None:
+def test_an_end_before_the_expiry_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.reservation(reason="Expired")
     assert _only(tale.judged(), "I1", "no reason")
 
 
-def test_the_operator_deletes_a_lock_in_use(tale: Tale) -> None:
+def test_a_deletion_of_an_active_reservation_by_the_operator_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.gone()
     assert _only(tale.judged(), "I2", "deleted by the operator")
     assert tale.judged(deleted={"lock"}) == []
 
 
-def test_a_lock_is_consumed_by_a_namesake_that_was_gone_before(tale: Tale) -> None:
+def test_a_reservation_consumed_by_a_former_pod_of_the_same_name_is_a_violation(tale: Tale) -> None:
     tale.bound("web", uid="old")
     tale.gone()
     tale.reservation()
@@ -206,7 +208,7 @@ def test_a_lock_is_consumed_by_a_namesake_that_was_gone_before(tale: Tale) -> No
     assert any("I2" in each and "not been bound" in each for each in tale.judged())
 
 
-def test_a_lock_is_consumed_twice(tale: Tale) -> None:
+def test_a_reservation_consumed_twice_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     for uid in ("one", "two"):
         tale.bound("web", cpu="1", uid=uid)
@@ -215,7 +217,7 @@ def test_a_lock_is_consumed_twice(tale: Tale) -> None:
     assert any("consumed by" in each and "and then by" in each for each in tale.judged())
 
 
-def test_an_end_that_is_none(tale: Tale) -> None:
+def test_a_return_from_expired_to_active_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.clock = START + 601
     tale.reservation(reason="Expired")
@@ -223,19 +225,19 @@ def test_an_end_that_is_none(tale: Tale) -> None:
     assert any("I2" in each and "from Expired to Active" in each for each in tale.judged())
 
 
-def test_a_lock_is_given_twice(tale: Tale) -> None:
+def test_a_second_activation_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.reservation(activatedAt=format_instant(START + 5))
     assert any("I2" in each and "was given at" in each for each in tale.judged())
 
 
-def test_a_lock_beside_its_bound_owner(tale: Tale) -> None:
+def test_a_reservation_active_beside_its_bound_owner_at_rest_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.bound("web", cpu="1")
     assert any("I3: lock is Active beside its bound owner" in each for each in tale.judged_at_rest())
 
 
-def test_a_lock_on_a_node_that_was_replaced(tale: Tale) -> None:
+def test_a_reservation_on_a_node_that_was_replaced_is_a_violation(tale: Tale) -> None:
     tale.reservation()
     tale.tell("nodes", tale.happenings[0].state, gone=True)
     tale.node(uid="another")

@@ -1,4 +1,4 @@
-"""What the operator does wrong is found: one that has a fault planted in it does not pass."""
+"""Faults that are planted in the operator, each of which the checker must find."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from tidelock.scheduler.defrag import controller
 from tidelock.scheduler.defrag.controller import DefragmentationController
 from tidelock.scheduler.informers.event_handlers import ReservationEventHandler
 
-# Seconds of the loop in which an operator with a fault is given up that does not come to rest.
+# Seconds of the loop after which a faulty operator that does not come to rest is given up.
 _PATIENCE = 100.0
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -230,7 +230,7 @@ _RIVALS = (
             _deletions_in_a_gap_are_missed,
             "I5",
             (_OWNER, _ASKED_TO_END, _ENDED),
-            {("line pods", 3): Fault("gap", 10_000.0)},  # it ends with the calm
+            {("line pods", 3): Fault("gap", 10_000.0)},  # it ends when the faults stop
         ),
         (_statuses_are_written_once, "I5", (_LOCK,), {}),
         (_groups_are_given_at_once, "I1", (_GROUP,), {}),

@@ -1,8 +1,8 @@
-"""The real operator behind a faulty proxy in front of a real API server keeps I1 to I5, whatever goes wrong.
+"""The real operator, behind a faulty proxy in front of a real API server, keeps I1 to I5 under all faults.
 
-All that is known of a run that fails is in a file, which the message names.
+All evidence of a failed run is in a file, which the message names.
 
-TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 400.
+TIDELOCK_FAULT_SEEDS selects the runs, as `0-4999`, or a single one such as `17`. The default is 400 runs.
 """
 
 import os
@@ -22,13 +22,13 @@ _FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-399").partition("-"
 _SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
 _SEEDS_A_TEST = 20
 _SHOWN = 3
-# Runs at once, which wait for half of their time.
+# Runs at once, as each waits for half of its time.
 _PLAYERS = 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(scope="module")
 def players() -> Iterator[ProcessPoolExecutor]:
-    """Processes to play in, as each run has an event loop, and its time, of its own."""
+    """Start processes to play in, as each run has an event loop with a time of its own."""
     with ProcessPoolExecutor(_PLAYERS, get_context("spawn")) as pool:
         yield pool
 
@@ -39,7 +39,7 @@ def players() -> Iterator[ProcessPoolExecutor]:
     [_SEEDS[start : start + _SEEDS_A_TEST] for start in range(0, len(_SEEDS), _SEEDS_A_TEST)],
     ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
-def test_promises_are_kept_whatever_goes_wrong(
+def test_promises_are_kept_under_all_faults(
     bare_cluster: LocalCluster, operator_identity: Path, players: ProcessPoolExecutor, seeds: range
 ) -> None:
     play_one = partial(play, bare_cluster.kubeconfig, operator_identity)
@@ -51,4 +51,6 @@ def test_promises_are_kept_whatever_goes_wrong(
     files = [f"  {each.keep()}: {each.violations[0]}" for each in failed]
     told = "\n\n".join(map(str, failed[:_SHOWN]))
     tale = failed[0].tale if failed else []
-    assert not failed, "\n".join([f"{len(failed)} of {len(seeds)} runs, each whole in:", *files, told, *tale])
+    assert not failed, "\n".join(
+        [f"{len(failed)} of {len(seeds)} runs failed, with their evidence in:", *files, told, *tale]
+    )

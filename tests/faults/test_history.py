@@ -5,7 +5,7 @@ def _pod(name: str, uid: str, version: int) -> Json:
     return {"metadata": {"name": name, "uid": uid, "resourceVersion": str(version)}}
 
 
-async def test_a_list_tells_of_all_that_changed_during_an_outage() -> None:
+async def test_a_list_adds_all_changes_during_an_outage_to_the_record() -> None:
     record = Record(lambda: 0.0)
     before = [_pod("same", "s", 1), _pod("changed", "c", 2), _pod("replaced", "r", 3), _pod("gone", "g", 4)]
     for state in before:

@@ -3,9 +3,9 @@
 The API server is killed and started again, and etcd is compacted. A right of the operator is taken and
 given back. The fence against former leaders, or a CRD with all its objects, is removed and restored. The
 webhook for other binders is installed, and no operator answers. These runs must keep the same promises as all
-others. Only locks that went with their CRD may be gone without a reason.
+others. Only reservations that were removed with their CRD may be gone without a reason.
 
-TIDELOCK_OUTAGE_SEEDS says which runs to play, as `0-99`, or a single one such as `17`; by default 16.
+TIDELOCK_OUTAGE_SEEDS selects the runs, as `0-99`, or a single one such as `17`. The default is 16 runs.
 """
 
 import os
@@ -26,7 +26,7 @@ _FIRST, _, _LAST = os.environ.get("TIDELOCK_OUTAGE_SEEDS", "0-15").partition("-"
 
 @pytest.fixture(scope="module")
 def breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of no other test."""
+    """Start a cluster that no other test uses."""
     directory = tmp_path_factory.mktemp("outages")
     with start_cluster(directory, controller_manager=False, kwok=False) as cluster:
         install_crds(cluster)
@@ -43,7 +43,7 @@ def test_promises_are_kept_through_outages(breakable: LocalCluster, identity: Pa
     plan = with_outages(make_plan(seed, levels=1.0))
     filter_result = play(breakable.kubeconfig, identity, plan, breakable=breakable)
     assert not filter_result.violations, "\n".join(
-        [f"whole in {filter_result.keep()}", str(filter_result), *filter_result.tale]
+        [f"all evidence is in {filter_result.keep()}", str(filter_result), *filter_result.tale]
     )
 
 

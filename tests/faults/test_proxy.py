@@ -18,7 +18,7 @@ _PATIENCE = 60.0
 
 
 class Upstream:
-    """An API server that notes what reaches it; each of its watches tells of six pods, and ends or not."""
+    """An API server that records its requests. Its watches deliver six pods, and end or stay open."""
 
     def __init__(self) -> None:
         self.reached: list[str] = []
@@ -39,7 +39,7 @@ class Upstream:
 
 
 class Operator:
-    """What asks the proxy."""
+    """A client of the proxy in the place of the operator."""
 
     def __init__(self, upstream: Upstream, proxy: Proxy, session: aiohttp.ClientSession, url: str) -> None:
         self.upstream = upstream
@@ -48,7 +48,7 @@ class Operator:
         self.url = url
 
     async def bind(self) -> int:
-        """Bind a pod; gives the status of the answer, 0 if there is none."""
+        """Bind a pod, and return the status of the answer, or 0 if there is none."""
         try:
             async with self.session.post(self.url + _BINDING, json={}) as answer:
                 await answer.read()
@@ -57,9 +57,9 @@ class Operator:
             return 0
 
     async def watch(self, most: int = 100) -> list[int]:
-        """Watch pods to the end; gives the numbers of those told of, negative for codes of errors.
+        """Watch pods to the end, and return their numbers, or negative codes of errors.
 
-        After so many events the operator hangs up.
+        After `most` events the operator hangs up.
         """
         told: list[int] = []
         with suppress(aiohttp.ClientError):
@@ -110,9 +110,7 @@ async def _behind(faults: Mapping[tuple[str, int], Fault]) -> AsyncIterator[Oper
     ],
     ids=str,
 )
-async def test_a_write_suffers_its_fault_and_the_next_does_not(
-    fault: Fault, status: int, applied: bool
-) -> None:
+async def test_a_fault_affects_its_write_and_not_the_next(fault: Fault, status: int, applied: bool) -> None:
     async with _behind({("bind", 1): fault}) as operator:
         assert await operator.bind() == status
         assert operator.upstream.reached == [f"POST {_BINDING}"] * applied
@@ -120,7 +118,7 @@ async def test_a_write_suffers_its_fault_and_the_next_does_not(
 
 
 @pytest.mark.parametrize(("when", "applied"), [("crash before", False), ("crash after", True)])
-async def test_a_write_at_which_the_operator_crashes(when: str, applied: bool) -> None:
+async def test_a_crash_before_or_after_a_write_leaves_it_without_an_answer(when: str, applied: bool) -> None:
     async with _behind({("bind", 1): Fault(when)}) as operator:
         binding = asyncio.create_task(operator.bind())
         await asyncio.wait_for(operator.proxy.crash.wait(), _PATIENCE)
@@ -144,7 +142,7 @@ async def test_a_write_at_which_the_operator_crashes(when: str, applied: bool) -
     ],
     ids=str,
 )
-async def test_a_line_of_a_watch_suffers_its_fault(fault: Fault, told: list[int]) -> None:
+async def test_a_fault_affects_its_event_and_not_the_next_watch(fault: Fault, told: list[int]) -> None:
     async with _behind({("line pods", 2): fault}) as operator:
         assert await operator.watch() == told
         await operator.list()
@@ -152,13 +150,13 @@ async def test_a_line_of_a_watch_suffers_its_fault(fault: Fault, told: list[int]
 
 
 @pytest.mark.parametrize("what", ["swap", "drop", "gap"])
-async def test_a_gap_is_admitted_to_an_operator_that_hung_up_in_it(what: str) -> None:
-    """What had been left out was never told where the operator lost patience first: it could not know."""
+async def test_an_operator_that_hung_up_during_a_gap_gets_410_at_its_next_watch(what: str) -> None:
+    """An operator that hung up before the end of a gap was never informed that events were missing."""
     async with _behind({("line pods", 1): Fault(what, _PATIENCE)}) as operator:
         operator.upstream.ends = False
         watching = asyncio.create_task(operator.watch())
         async with asyncio.timeout(_PATIENCE):
-            while not operator.proxy.fired:  # noqa: ASYNC110 -- nothing tells
+            while not operator.proxy.fired:  # noqa: ASYNC110 -- there is no event for it
                 await asyncio.sleep(0.01)
         watching.cancel()
         assert await operator.watch() == [-410]
@@ -174,7 +172,7 @@ async def test_a_silent_watch_stays_open_until_the_operator_hangs_up() -> None:
         assert operator.proxy.fired == ["line pods 1: silence 0 s"]
 
 
-async def test_a_storm_refuses_everything_until_calm_comes() -> None:
+async def test_a_storm_refuses_all_requests_until_the_faults_stop() -> None:
     async with _behind({}) as operator:
         operator.proxy.storm(429, _PATIENCE)
         assert await operator.bind() == 429
@@ -182,7 +180,7 @@ async def test_a_storm_refuses_everything_until_calm_comes() -> None:
         assert await operator.bind() == 201
 
 
-async def test_an_operator_sees_its_own_world_alone() -> None:
+async def test_an_operator_sees_only_its_own_namespace_and_nodes() -> None:
     async with _behind({}) as operator:
         for path in ("/api/v1/nodes?limit=2", "/api/v1/pods", "/apis/tidelock.dev/v1alpha1/reservations"):
             async with operator.session.get(operator.url + path) as answer:
@@ -194,13 +192,13 @@ async def test_an_operator_sees_its_own_world_alone() -> None:
         ]
 
 
-def test_a_seed_means_the_same_plan_each_time() -> None:
+def test_a_seed_makes_the_same_plan_each_time() -> None:
     assert [str(make_plan(seed)) for seed in range(50)] == [str(make_plan(seed)) for seed in range(50)]
     assert len({str(make_plan(seed)) for seed in range(50)}) == 50
 
 
-def test_discovery_is_told_as_it_is() -> None:
-    """It names the kind of locks, and the proxy looked for the metadata of one."""
+def test_a_discovery_answer_is_passed_on_unchanged() -> None:
+    """The answer names the kind of reservations, and the proxy looked for the metadata of one."""
     resources = {"kind": "APIResourceList", "resources": [{"name": "reservations", "kind": "Reservation"}]}
     text = json.dumps(resources, separators=(",", ":")).encode()
     assert Stamps(lambda: 0.0).rewritten(text) == text

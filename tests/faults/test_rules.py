@@ -1,4 +1,4 @@
-"""Histories that break what is promised of leases, groups and so on, and histories that do not."""
+"""Histories that break the rules of leases, groups and other kinds, and histories that keep them."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ def at(seconds: float) -> str:
 
 
 def broken(found: list[str], *words: str) -> bool:
-    """Whether anything is found, and all of it says so."""
+    """Return whether there are violations, and each of them contains one of the words."""
     return bool(found) and all(any(word in each for word in words) for each in found)
 
 
 # Edits of owners.
 
 
-def test_a_lock_ends_by_a_former_owner(tale: Tale) -> None:
+def test_a_reservation_ended_by_a_former_owner_is_a_violation(tale: Tale) -> None:
     tale.reservation(reason="InsufficientCapacity", phase="Pending")
     tale.reservation(reason="InsufficientCapacity", phase="Pending", owner="other")
     known = tale.clock
@@ -44,7 +44,7 @@ def test_a_lock_ends_by_a_former_owner(tale: Tale) -> None:
     tale.gone()
     heard, late = (Told("reservations", 3, listed=False, at=at) for at in (known, tale.clock))
     assert broken(tale.judged(told=[heard]), "deleted by the operator")
-    assert tale.judged(told=[late]) == [], "nobody had told the operator of the edit"
+    assert tale.judged(told=[late]) == [], "the operator had not received the edit"
 
 
 # Leases.
@@ -55,7 +55,7 @@ def leased(renew_by: float, lost_at: float | None = None) -> Json:
     return {"renewedAt": at(renew_by - 5), "renewBy": at(renew_by), **lost}
 
 
-def test_a_lease_that_is_not_renewed_ends_its_lock(tale: Tale) -> None:
+def test_a_lease_that_is_not_renewed_ends_its_reservation(tale: Tale) -> None:
     tale.reservation(also={"lease": LEASE}, lease=leased(7))
     tale.clock = START + 10
     tale.reservation(
@@ -64,7 +64,7 @@ def test_a_lease_that_is_not_renewed_ends_its_lock(tale: Tale) -> None:
     assert tale.judged() == []
 
 
-def test_a_lease_is_lost_before_its_grace_is_over(tale: Tale) -> None:
+def test_a_lease_lost_before_the_end_of_its_grace_period_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"lease": LEASE}, lease=leased(7))
     tale.clock = START + 10
     tale.reservation(
@@ -73,7 +73,7 @@ def test_a_lease_is_lost_before_its_grace_is_over(tale: Tale) -> None:
     assert broken(tale.judged(), "lost before its time")
 
 
-def test_a_lease_is_lost_though_it_was_renewed(tale: Tale) -> None:
+def test_a_lease_lost_after_a_renewal_is_a_violation(tale: Tale) -> None:
     long, renewed = LEASE | {"durationSeconds": 30}, LEASE | {"durationSeconds": 30, "renewTime": at(0)}
     told = {"renewedAt": at(2), "renewBy": at(32)}
     tale.reservation(also={"lease": long}, lease=told)
@@ -86,16 +86,16 @@ def test_a_lease_is_lost_though_it_was_renewed(tale: Tale) -> None:
     )
     assert broken(tale.judged(told=[heard]), "after it was renewed")
     assert tale.judged(told=[heard], crashes=[tale.clock - 1]) == []
-    assert tale.judged() == [], "nobody has told the operator"
+    assert tale.judged() == [], "the operator had not received the renewal"
 
 
-def test_a_lease_that_is_over_is_kept(tale: Tale) -> None:
+def test_a_lease_kept_after_its_end_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"lease": LEASE}, lease=leased(7))
     tale.clock = START + 20
     assert broken(tale.judged_at_rest(), "the lease of lock was due")
 
 
-def test_a_renewal_is_not_heard(tale: Tale) -> None:
+def test_an_ignored_renewal_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"lease": LEASE | {"renewTime": at(1)}}, lease=leased(50))
     assert broken(tale.judged_at_rest(), "nobody has heard")
 
@@ -104,7 +104,7 @@ def test_a_renewal_is_not_heard(tale: Tale) -> None:
 
 
 def committed(*, number: int = 1, by: float | None = None) -> dict[str, Any]:
-    """Give fields of a status that tells how a hold stands, which is due after 5 s."""
+    """Return fields of a status with the state of a hold that is due after 5 s."""
     told = {"holds": number, "token": f"lock.{number}", "dueAt": at(5)}
     if by is not None:
         told["committedAt"] = at(by)
@@ -115,7 +115,7 @@ def _told(kind: str, holds: bool, reason: str = "Admitted") -> Json:
     return {"type": kind, "status": str(holds), "reason": reason}
 
 
-def test_a_hold_is_committed(tale: Tale) -> None:
+def test_a_hold_committed_in_time_has_no_violation(tale: Tale) -> None:
     tale.reservation(also={"commit": COMMIT}, **committed())
     tale.reservation(also={"commit": COMMIT | {"token": "lock.1"}}, **committed())
     tale.reservation(also={"commit": COMMIT | {"token": "lock.1"}}, **committed(by=3))
@@ -124,12 +124,14 @@ def test_a_hold_is_committed(tale: Tale) -> None:
 
 
 @pytest.mark.parametrize(("token", "by"), [("lock.0", 3), ("lock.1", 6)])
-def test_a_hold_is_committed_that_was_not(tale: Tale, token: str, by: float) -> None:
+def test_a_hold_committed_with_an_old_token_or_too_late_is_a_violation(
+    tale: Tale, token: str, by: float
+) -> None:
     tale.reservation(also={"commit": COMMIT | {"token": token}}, **committed(by=by))
     assert broken(tale.judged(), "it was not committed in time")
 
 
-def test_a_commit_is_taken_back(tale: Tale) -> None:
+def test_a_commit_taken_back_is_a_violation_unless_its_node_has_shrunk(tale: Tale) -> None:
     spec = {"commit": COMMIT | {"token": "lock.1"}}
     tale.reservation(also=spec, **committed(by=3))
     tale.reservation(also=spec, **committed(number=2))
@@ -140,7 +142,7 @@ def test_a_commit_is_taken_back(tale: Tale) -> None:
     assert tale.judged() == [], "its node has shrunk"
 
 
-def test_a_lock_that_was_committed_ends_as_if_it_were_not(tale: Tale) -> None:
+def test_a_committed_reservation_that_ends_as_uncommitted_is_a_violation(tale: Tale) -> None:
     spec = {"commit": COMMIT | {"token": "lock.1"}}
     tale.reservation(also=spec, **committed(by=3))
     tale.clock = START + 10
@@ -149,7 +151,7 @@ def test_a_lock_that_was_committed_ends_as_if_it_were_not(tale: Tale) -> None:
     assert broken(tale.judged(), "it was told to be committed", "its hold was", "no reason")
 
 
-def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
+def test_an_ignored_commit_in_time_is_a_violation(tale: Tale) -> None:
     due: dict[str, Any] = {"commit": {"holds": 1, "token": "lock.1", "dueAt": at(60)}}
     active: dict[str, Any] = {"conditions": [_told("Active", True), _told("Committed", False)]}
     tale.reservation(also={"commit": COMMIT}, **due, **active)
@@ -166,7 +168,7 @@ def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
     assert broken(tale.judged(told=[heard]), "before it was due")
 
 
-def test_nobody_commits_a_lock_and_it_stays(tale: Tale) -> None:
+def test_an_uncommitted_reservation_that_stays_active_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"commit": COMMIT}, **committed())
     tale.clock = START + 60
     assert broken(tale.judged_at_rest(), "was not committed in time")
@@ -175,19 +177,19 @@ def test_nobody_commits_a_lock_and_it_stays(tale: Tale) -> None:
 # Alternatives.
 
 
-def test_two_of_a_set_are_chosen(tale: Tale) -> None:
+def test_two_chosen_alternatives_of_a_set_are_a_violation(tale: Tale) -> None:
     for name in ("one", "other"):
         tale.reservation(name, owner=name, also={"anyOf": "set"}, resources={"cpu": "1"})
     assert broken(tale.judged(), "['one', 'other'] of one set are chosen")
 
 
-def test_an_alternative_waits_beside_the_choice(tale: Tale) -> None:
+def test_an_alternative_that_waits_beside_the_choice_is_a_violation(tale: Tale) -> None:
     tale.reservation("one", also={"anyOf": "set"})
     tale.reservation("other", "InsufficientCapacity", owner="db", also={"anyOf": "set"}, phase="Pending")
     assert broken(tale.judged_at_rest(), "of the set set one is chosen")
 
 
-def test_an_alternative_ends_for_no_other(tale: Tale) -> None:
+def test_an_alternative_that_ends_without_a_choice_is_a_violation(tale: Tale) -> None:
     tale.reservation("one", "InsufficientCapacity", also={"anyOf": "set"}, phase="Pending")
     tale.reservation("other", "AnotherChosen", owner="db", also={"anyOf": "set"}, phase="Expired")
     assert broken(tale.judged_at_rest(), "no other of its set was chosen")
@@ -201,7 +203,7 @@ def member(tale: Tale, name: str, reason: str = "Admitted", **status: Any) -> No
 
 
 def stored(tale: Tale, name: str) -> None:
-    """Tell of a member that has its room, which nobody is told of yet."""
+    """Add a member that has its capacity, which no status reports as active yet."""
     member(tale, name, "GroupIncomplete", phase="Pending")
 
 
@@ -210,14 +212,14 @@ def group(tale: Tale, *, active: bool) -> None:
     tale.tell("reservationgroups", state | {"status": {"conditions": [_told("Active", active)]}})
 
 
-def test_a_group_is_given_once_it_is_stored(tale: Tale) -> None:
+def test_a_group_reported_active_once_its_members_are_stored_has_no_violation(tale: Tale) -> None:
     for tell in (stored, stored, member, member):
         tell(tale, f"gang-{len(tale.happenings) % 2}")
     group(tale, active=True)
     assert tale.judged_at_rest() == []
 
 
-def test_a_group_that_is_stored_may_be_told_long_after_that(tale: Tale) -> None:
+def test_a_stored_group_may_be_reported_active_long_afterwards(tale: Tale) -> None:
     for tell in (stored, stored):
         tell(tale, f"gang-{len(tale.happenings) % 2}")
     tale.clock += 60
@@ -225,34 +227,34 @@ def test_a_group_that_is_stored_may_be_told_long_after_that(tale: Tale) -> None:
     assert tale.judged() == []
 
 
-def test_a_member_is_told_before_the_others_are_stored(tale: Tale) -> None:
+def test_a_member_reported_active_before_the_others_are_stored_is_a_violation(tale: Tale) -> None:
     stored(tale, "gang-0")
     member(tale, "gang-0")
     assert broken(tale.judged(), "too few of its group are stored")
 
 
-def test_a_member_is_held_though_its_group_is_short(tale: Tale) -> None:
+def test_an_active_member_of_an_incomplete_group_is_a_violation_at_rest(tale: Tale) -> None:
     for tell in (stored, stored, member):
         tell(tale, f"gang-{len(tale.happenings) % 2}")
     group(tale, active=True)
     assert broken(tale.judged_at_rest(), "too few of a group are left")
 
 
-def test_a_member_gives_up_its_room_for_nothing(tale: Tale) -> None:
+def test_a_member_that_gives_up_its_capacity_without_a_reason_is_a_violation(tale: Tale) -> None:
     for tell in (stored, stored, member, stored):
         tell(tale, f"gang-{len(tale.happenings) % 2}")
     stored(tale, "gang-1")
     assert broken(tale.judged(), "no reason for an end of Active (GroupIncomplete)")
 
 
-def test_a_pod_takes_two_members(tale: Tale) -> None:
+def test_a_pod_that_takes_two_members_is_a_violation(tale: Tale) -> None:
     tale.bound("web", cpu="1")
     for name in ("gang-0", "gang-1"):
         member(tale, name, "Consumed", boundPod={"name": "web", "uid": "web"})
     assert broken(tale.judged(), "took two of its group", "")
 
 
-def test_a_group_of_which_enough_are_taken_is_active_while_others_wait(tale: Tale) -> None:
+def test_a_group_with_enough_consumed_members_is_active_while_others_wait(tale: Tale) -> None:
     for name in ("gang-0", "gang-1"):
         tale.bound(name, cpu="1")
         tale.reservation(
@@ -266,12 +268,12 @@ def test_a_group_of_which_enough_are_taken_is_active_while_others_wait(tale: Tal
     assert broken(tale.judged_at_rest(), "says Active=False")
 
 
-def test_members_outlive_their_group(tale: Tale) -> None:
+def test_members_that_outlive_their_group_are_a_violation(tale: Tale) -> None:
     member(tale, "gang-0", "Rejected")
     assert broken(tale.judged_at_rest(), "is gone")
 
 
-def test_a_member_is_held_beside_a_pod_that_has_taken_none(tale: Tale) -> None:
+def test_an_active_member_beside_a_pod_that_has_taken_none_is_a_violation(tale: Tale) -> None:
     for tell in (stored, stored, member, member):
         tell(tale, f"gang-{len(tale.happenings) % 2}")
     group(tale, active=True)
@@ -279,10 +281,10 @@ def test_a_member_is_held_beside_a_pod_that_has_taken_none(tale: Tale) -> None:
     assert broken(tale.judged_at_rest(), "is held beside ['web']")
 
 
-# Locks that are shared.
+# Shared reservations.
 
 
-def test_a_lock_for_reuse_counts_once_and_goes_on(tale: Tale) -> None:
+def test_a_reusable_reservation_counts_once_and_stays_active(tale: Tale) -> None:
     tale.reservation(also={"reuse": "Always"})
     tale.bound("web")
     inside: dict[str, Any] = {"boundPod": {"name": "web", "uid": "web"}, "used": {"cpu": "3"}}
@@ -291,20 +293,20 @@ def test_a_lock_for_reuse_counts_once_and_goes_on(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
 
 
-def test_a_pod_in_the_room_between_two_owners(tale: Tale) -> None:
+def test_another_pod_in_an_unused_reusable_reservation_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"reuse": "Always"})
     tale.bound("db")
     assert broken(tale.judged(), "I1: a is overcommitted")
 
 
-def test_an_owner_ends_a_lock_for_reuse(tale: Tale) -> None:
+def test_a_reusable_reservation_consumed_by_an_owner_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"reuse": "Always"})
     tale.bound("web")
     tale.reservation(reason="Consumed", also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
     assert broken(tale.judged(), "it is for reuse")
 
 
-def test_a_lock_for_reuse_does_not_say_who_is_in_it(tale: Tale) -> None:
+def test_a_reusable_reservation_that_misreports_its_user_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"reuse": "Always"})
     tale.bound("web")
     assert broken(tale.judged_at_rest(), "of locks on a is used, and {} told")
@@ -321,7 +323,7 @@ def borrower(tale: Tale, cpu: str = "3") -> None:
         tale.tell("pods", state | {"spec": state["spec"] | {"nodeName": node}})
 
 
-def test_room_is_lent_once(tale: Tale) -> None:
+def test_lent_capacity_counts_once(tale: Tale) -> None:
     tale.reservation(also={"borrowable": True})
     borrower(tale)
     tale.reservation(also={"borrowable": True}, lent={"cpu": "3"})
@@ -332,7 +334,7 @@ def test_room_is_lent_once(tale: Tale) -> None:
     assert broken(tale.judged(), "I1: a is overcommitted")
 
 
-def test_an_owner_waits_for_who_borrows_of_its_lock(tale: Tale) -> None:
+def test_an_owner_that_waits_for_a_borrower_at_rest_is_a_violation(tale: Tale) -> None:
     tale.reservation(also={"borrowable": True})
     borrower(tale)
     tale.reservation(also={"borrowable": True}, lent={"cpu": "3"})
@@ -350,7 +352,7 @@ def quota(tale: Tale, **spec: Any) -> None:
 @pytest.mark.parametrize(
     "limits", [{"hard": {"cpu": "2"}}, {"hard": {"pods": "1"}}, {"hardSeconds": {"cpu": "900"}}]
 )
-def test_locks_have_more_than_a_quota_allows(tale: Tale, limits: Json) -> None:
+def test_reservations_beyond_a_quota_are_a_violation(tale: Tale, limits: Json) -> None:
     quota(tale, **limits)
     told = [Told("reservationquotas", 2, listed=False, at=START)]
     tale.clock = START + 60
@@ -358,10 +360,10 @@ def test_locks_have_more_than_a_quota_allows(tale: Tale, limits: Json) -> None:
         given: dict[str, Any] = {"activatedAt": at(60), "resources": {"cpu": "1"}}
         tale.reservation(f"lock-{number}", owner=f"web-{number}", **given)
     assert broken(tale.judged(told=told), "more than team allows")
-    assert tale.judged() == [], "nobody has told the operator of it"
+    assert tale.judged() == [], "the operator had not received the quota"
 
 
-def test_locks_that_are_older_than_a_quota_stay(tale: Tale) -> None:
+def test_reservations_that_are_older_than_a_quota_stay(tale: Tale) -> None:
     tale.reservation()
     quota(tale, hard={"cpu": "1"})
     told = [Told("reservationquotas", 3, listed=False, at=tale.clock)]
@@ -377,7 +379,7 @@ def quote(tale: Tale, **status: Any) -> None:
     )
 
 
-def test_a_quote_is_answered_once_and_goes(tale: Tale) -> None:
+def test_a_quote_is_answered_once_and_deleted_after_its_time(tale: Tale) -> None:
     quote(tale)
     assert broken(tale.judged_at_rest(), "quote is not answered")
     quote(tale, answeredAt=at(3))
@@ -388,7 +390,7 @@ def test_a_quote_is_answered_once_and_goes(tale: Tale) -> None:
     assert any("was to go" in each for each in tale.judged_at_rest())
 
 
-def test_a_quote_promises_more_than_there_is(tale: Tale) -> None:
+def test_a_quote_beyond_the_capacity_of_the_nodes_is_a_violation(tale: Tale) -> None:
     quote(tale, answeredAt=at(3), count=5, conditions=[_told("Feasible", True)])
     assert broken(tale.judged(), "more than there is")
 
@@ -403,14 +405,14 @@ def waiting(tale: Tale, generation: int = 1, **spec: Any) -> None:
     tale.happenings[-1].state["metadata"]["generation"] = generation
 
 
-def test_a_lock_is_given_after_its_deadline(tale: Tale) -> None:
+def test_a_reservation_active_after_its_deadline_is_a_violation(tale: Tale) -> None:
     waiting(tale)
     tale.clock = START + 9
     tale.reservation(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9))
     assert broken(tale.judged(), "lock", "given after its deadline")
 
 
-def test_a_window_that_was_planned_in_time_may_be_told_to_be_active_first(tale: Tale) -> None:
+def test_the_first_status_of_a_window_planned_in_time_may_be_active(tale: Tale) -> None:
     waiting(tale, startAt=at(8))
     tried = Passed("status", "lock", start=tale.clock + 3)
     tale.clock = START + 9
@@ -421,7 +423,9 @@ def test_a_window_that_was_planned_in_time_may_be_told_to_be_active_first(tale: 
 
 
 @pytest.mark.parametrize(("edited", "late"), [(3, True), (8, False)])
-def test_an_edit_revives_a_lock_whose_deadline_has_passed(tale: Tale, edited: float, late: bool) -> None:
+def test_an_edit_after_the_deadline_lets_a_reservation_wait_again(
+    tale: Tale, edited: float, late: bool
+) -> None:
     waiting(tale)
     tale.clock = START + edited
     waiting(tale, generation=2)
@@ -436,7 +440,7 @@ def planned(tale: Tale, starts: float = 60, phase: str = "Planned", **status: An
     tale.reservation(reason=phase, also=also, phase=phase, observedGeneration=1, activatedAt=None, **status)
 
 
-def test_a_window_begins_when_it_should(tale: Tale) -> None:
+def test_a_window_begins_at_its_start(tale: Tale) -> None:
     planned(tale)
     assert tale.judged_at_rest() == []
     tale.clock = START + 60
@@ -445,7 +449,7 @@ def test_a_window_begins_when_it_should(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
 
 
-def test_a_window_begins_at_another_time(tale: Tale) -> None:
+def test_a_window_that_begins_at_another_time_is_a_violation(tale: Tale) -> None:
     planned(tale)
     tale.reservation(also={"startAt": at(60)}, activatedAt=at(70))
     assert broken(tale.judged(), "active before its window", "it began at")
@@ -461,7 +465,7 @@ def test_an_edited_window_begins_when_it_is_placed_again(tale: Tale) -> None:
     assert tale.judged() == []
 
 
-def test_planned_room_is_given_to_a_pod_that_may_stay(tale: Tale) -> None:
+def test_a_lasting_pod_in_planned_capacity_is_a_violation(tale: Tale) -> None:
     planned(tale)
     tale.bound("db", cpu="1")
     assert tale.judged() == []
@@ -469,7 +473,7 @@ def test_planned_room_is_given_to_a_pod_that_may_stay(tale: Tale) -> None:
     assert broken(tale.judged(), "lock planned on a, which will lack")
 
 
-def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
+def test_a_window_given_up_without_a_reason_is_a_violation(tale: Tale) -> None:
     planned(tale)
     planned(tale, phase="Pending")
     assert broken(tale.judged(), "no reason is known")
@@ -479,7 +483,7 @@ def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
 
 
 def schedule(tale: Tale, **spec: Any) -> None:
-    """Tell of a schedule that has a window of 50 s each minute."""
+    """Add a schedule that has a window of 50 s each minute."""
     asked = {"schedule": "* * * * *", "durationSeconds": 50, "ahead": 1, "suspend": False}
     template = {"spec": {"resources": {"cpu": "3"}}}
     meta = {"name": "daily", "uid": "s", "creationTimestamp": at(0)}
@@ -487,7 +491,7 @@ def schedule(tale: Tale, **spec: Any) -> None:
 
 
 def window(tale: Tale, minute: int = 1, phase: str = "Planned", length: float = 50, **status: Any) -> None:
-    """Tell of the lock of the window that begins at a minute, in its schedule."""
+    """Add the reservation of the schedule's window that begins at a minute."""
     begin = START + 60 * minute
     also = {"startAt": at(60 * minute), "expireAt": at(60 * minute + length)}
     told = {"activatedAt": None, "expiresAt": also["expireAt"], "observedGeneration": 1} | status
@@ -497,7 +501,7 @@ def window(tale: Tale, minute: int = 1, phase: str = "Planned", length: float = 
     tale.tell("reservations", state | {"metadata": state["metadata"] | {"ownerReferences": [owner]}})
 
 
-def test_windows_are_made_one_after_the_other(tale: Tale) -> None:
+def test_windows_created_one_after_the_other_have_no_violation(tale: Tale) -> None:
     schedule(tale)
     window(tale)
     assert tale.judged_at_rest() == []
@@ -511,7 +515,7 @@ def test_windows_are_made_one_after_the_other(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
 
 
-def test_a_window_is_made_twice(tale: Tale) -> None:
+def test_a_window_created_twice_is_a_violation(tale: Tale) -> None:
     schedule(tale)
     window(tale)
     tale.clock = START + 70
@@ -523,21 +527,21 @@ def test_a_window_is_made_twice(tale: Tale) -> None:
 
 
 @pytest.mark.parametrize(("minute", "clock"), [(2, 0), (1, 115), (1, 125)], ids=["early", "over", "missed"])
-def test_a_window_is_made_out_of_its_turn(tale: Tale, minute: int, clock: float) -> None:
+def test_a_window_created_out_of_its_turn_is_a_violation(tale: Tale, minute: int, clock: float) -> None:
     schedule(tale, durationSeconds=50 if clock < 120 else 90)
     tale.clock = START + clock
     window(tale, minute, length=50 if clock < 120 else 90)
     assert broken(tale.judged(), "it is not its turn")
 
 
-def test_a_window_is_made_late(tale: Tale) -> None:
+def test_a_window_may_be_created_late(tale: Tale) -> None:
     schedule(tale)
     tale.clock = START + 90
     window(tale)
     assert tale.judged() == []
 
 
-def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -> None:
+def test_a_window_may_be_created_by_the_clock_before_or_after_a_jump(tale: Tale) -> None:
     schedule(tale)
     tale.clock = START + 1000
     window(tale)
@@ -550,24 +554,24 @@ def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -
     assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
 
 
-def test_a_window_is_not_what_was_asked_for(tale: Tale) -> None:
+def test_a_window_that_differs_from_its_schedule_is_a_violation(tale: Tale) -> None:
     schedule(tale, durationSeconds=60)
     window(tale)
     assert broken(tale.judged(), "not what its schedule asks for")
 
 
-def test_a_window_of_a_schedule_that_is_suspended(tale: Tale) -> None:
+def test_a_window_of_a_suspended_schedule_is_a_violation(tale: Tale) -> None:
     schedule(tale)
     schedule(tale, suspend=True)
     told = Told("reservationschedules", 3, listed=False, at=tale.clock)
     tale.clock += 20
     window(tale)
     assert broken(tale.judged(told=[told]), "it is not its turn")
-    assert tale.judged() == [], "nobody has told the operator"
+    assert tale.judged() == [], "the operator had not received the suspension"
     assert broken(tale.judged_at_rest(), "are to come, and ought to be []")
 
 
-def test_a_window_goes_that_is_not_on_the_schedule_any_more(tale: Tale) -> None:
+def test_only_a_window_that_has_left_the_schedule_may_be_deleted(tale: Tale) -> None:
     schedule(tale)
     window(tale)
     tale.gone()
@@ -577,7 +581,7 @@ def test_a_window_goes_that_is_not_on_the_schedule_any_more(tale: Tale) -> None:
     assert tale.judged() == []
 
 
-def test_a_window_that_has_begun_stays_when_its_schedule_is_edited(tale: Tale) -> None:
+def test_a_deletion_of_a_begun_window_after_an_edit_of_its_schedule_is_a_violation(tale: Tale) -> None:
     schedule(tale)
     window(tale)
     tale.clock = START + 60
@@ -588,7 +592,7 @@ def test_a_window_that_has_begun_stays_when_its_schedule_is_edited(tale: Tale) -
     assert broken(tale.judged(), "deleted by the operator while it was Active")
 
 
-def test_a_window_that_is_due_is_not_there(tale: Tale) -> None:
+def test_a_missing_window_is_a_violation(tale: Tale) -> None:
     schedule(tale)
     assert broken(tale.judged_at_rest(), "[] are to come, and ought to be")
     tale.clock = START + 70
@@ -596,7 +600,7 @@ def test_a_window_that_is_due_is_not_there(tale: Tale) -> None:
     assert broken(tale.judged_at_rest(), "was not made")
 
 
-def test_a_schedule_goes_without_its_windows(tale: Tale) -> None:
+def test_windows_that_outlive_their_schedule_are_a_violation(tale: Tale) -> None:
     schedule(tale)
     window(tale)
     tale.tell("reservationschedules", tale.happenings[1].state, gone=True)
@@ -604,8 +608,10 @@ def test_a_schedule_goes_without_its_windows(tale: Tale) -> None:
 
 
 @pytest.mark.parametrize("shrinks", [False, True])
-def test_a_pod_takes_a_lock_for_its_workload_on_another_node(tale: Tale, shrinks: bool) -> None:
-    """It may if that node shrank: the lock has moved, and its status could not be written yet."""
+def test_a_pod_takes_a_reservation_on_another_node_only_if_that_node_shrank(
+    tale: Tale, shrinks: bool
+) -> None:
+    """The reservation may have moved from a node that shrank, before its status could be written."""
     for cpu in ("4", "2" if shrinks else "4"):
         status = {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}
         tale.tell("nodes", {"metadata": {"name": "b", "uid": "m"}, "spec": {}, "status": status})

@@ -1,4 +1,4 @@
-"""Plays a plan and judges what came of it."""
+"""Playing of a plan, and judgement of the run."""
 
 import asyncio
 import json
@@ -32,11 +32,11 @@ from tidelock.kube.config import load_connection
 from tidelock.kube.errors import TooManyRequests
 from tidelock.logs import TextFormatter
 
-# Seconds of the loop. An operator that converges needs a few; the patience is for machines that stall.
+# Seconds of the loop. An operator that converges needs a few. Machines that stall need more.
 _PATIENCE = 1200.0
 _STAYS_FOR = 3.0
 _LOOK = 0.2
-# Longer than any lock lives, and than what is Rejected stays.
+# Longer than the life of any reservation, and than Rejected ones stay.
 _FAR_FUTURE = 5000.0
 
 _NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -53,9 +53,9 @@ def play(
     patience: float = _PATIENCE,
     breakable: LocalCluster | None = None,
 ) -> Verdict:
-    """Play a plan in a world of its own, as whoever the kubeconfigs name; `patience` by its loop.
+    """Play a plan in a world of its own, with the identities of two kubeconfigs.
 
-    A plan with outages breaks a cluster, which must be its own.
+    `patience` is in seconds of the loop. A plan with outages breaks a cluster, which no other run may use.
     """
     return run(_try(admin, operator, plan, patience, breakable))
 
@@ -97,7 +97,7 @@ async def _try(
 
 
 class _Admin(KubeClient):
-    """Whoever may do everything; it does not wait in haste, and has patience while a CRD is new."""
+    """A client with all rights. It waits at normal speed, and has patience while a CRD is new."""
 
     async def request(self, *what: Any, **how: Any) -> bytes:
         while True:
@@ -109,7 +109,7 @@ class _Admin(KubeClient):
 
 
 async def _judged(story: Story, record: Record, patience: float) -> list[str]:
-    """Play to the end and tell what is wrong; a run that fails on its own is evidence as well."""
+    """Play to the end and return the violations. A run that fails on its own is evidence as well."""
     try:
         return await _with_operator(story, record, patience)
     except Exception:  # noqa: BLE001 -- whatever it is
@@ -136,7 +136,7 @@ async def _with_operator(story: Story, record: Record, patience: float) -> list[
 
 
 async def _tell(story: Story, record: Record, household: Household, patience: float) -> list[str]:
-    """Play the plan; when calm has come, check what must then hold, and that nothing is left in the end."""
+    """Play the plan, check the state after the faults, and check that nothing is left in the end."""
     await story.play()
     story.note("calm")
     story.proxy.calm()
@@ -150,7 +150,7 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
         if story.proxy.writes > writes and idle:
             violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
         await story.end_schedules()
-        for _ in range(2):  # what waited is rejected by the first, and goes with the second
+        for _ in range(2):  # the first jump rejects the waiting reservations, and the second removes them
             story.clock.jump(_FAR_FUTURE + story.clock.behind)
             await asyncio.sleep(_STAYS_FOR)
             life, now = await _rest(story, record, household, patience)
@@ -165,14 +165,14 @@ class RestlessError(Exception):
 
 
 async def _rest(story: Story, record: Record, household: Household, patience: float) -> tuple[Life, float]:
-    """Wait until the operator has nothing to do and knows all; gives its present life, and its clock then."""
+    """Wait until the operator has nothing to do and knows all objects, and return its life and its clock."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
         unrest = _unrest(story, record, household)
-        if not unrest:  # all are of one mind, which may be an old one
+        if not unrest:  # operator and record agree, but may both be outdated
             writes, stored = story.proxy.writes, await _stored(story)
             unrest = _unrest(story, record, household)
-            quiet = story.proxy.writes == writes  # else what is stored may be newer by now than what all know
+            quiet = story.proxy.writes == writes  # otherwise the stored objects may be newer by now
             if story.life is not None and quiet and not unrest and story.life.knows() == stored:
                 return story.life, story.clock.now()
         if asyncio.get_running_loop().time() > deadline:
@@ -181,7 +181,7 @@ async def _rest(story: Story, record: Record, household: Household, patience: fl
 
 
 def _unrest(story: Story, record: Record, household: Household) -> str:
-    """Tell what keeps a run from its rest; empty if nothing does, as far as watches have told."""
+    """Return why a run is not at rest, as far as watches have delivered, or an empty text."""
     life, told = story.life, _identities(record.current())
     if life is None:
         return "it is dead"
@@ -193,7 +193,7 @@ def _unrest(story: Story, record: Record, household: Household) -> str:
 
 
 async def _stored(story: Story) -> Identities:
-    """Ask the API server what there is."""
+    """Return uid and version of each object in the API server."""
     selector = {"labelSelector": f"{WORLD_LABEL}={story.world}"}
     found: dict[tuple[str, str], Json] = {}
     for resource in RESOURCES:
@@ -209,7 +209,7 @@ def _identities(objects: Mapping[tuple[str, str], Json]) -> Identities:
 
 
 def _as_told(story: Story, record: Record) -> dict[tuple[str, str], Json]:
-    """Give what there is as any operator would be told of it."""
+    """Return the objects as any operator would receive them."""
     correct, current = story.proxy.stamps.corrected, record.current()
     return {key: correct(deepcopy(state)) for key, state in current.items()}
 
@@ -231,11 +231,11 @@ def _traceback(task: asyncio.Task[None]) -> str:
 
 
 class _Log(logging.Handler):
-    """Keeps what the operator logs, and Kopf in it, by the loop's time.
+    """Keeps the log of the operator, and of Kopf in it, by the loop's time.
 
     Attributes:
-        lines: everything.
-        errors: what the operator logs as an error; Kopf does that whenever the API server fails.
+        lines: all lines.
+        errors: the operator's own errors, without those that Kopf logs whenever the API server fails.
 
     """
 
@@ -254,7 +254,7 @@ class _Log(logging.Handler):
 
 @contextmanager
 def logged() -> Iterator[_Log]:
-    """Collect what the operator logs: nothing that is planned to go wrong is an error."""
+    """Collect the operator's log. No planned fault may be logged as an error."""
     handler, loggers = _Log(), [logging.getLogger(name) for name in ("tidelock", "kopf")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""What must hold of quotas: locks have no more than was allowed since they were given."""
+"""Rules of quotas: reservations hold no more than the quotas have allowed since they became active."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _UNLIMITED = Decimal("Infinity")
 
 @dataclass(slots=True)
 class _Version:
-    """What a quota allows, and until when that counted, by the loop's time: as the next was told then."""
+    """The limits of a quota, and the loop time at which the operator received the next ones."""
 
     hard: Amounts
     hard_seconds: Amounts
@@ -29,11 +29,11 @@ class Usage:
     def __init__(self, world: World) -> None:
         self._world = world
         self._versions: defaultdict[str, list[_Version]] = defaultdict(lambda: [_Version({}, {})])
-        self._earliest: dict[str, float] = {}  # when a lock may have been given, by its uid
+        self._earliest: dict[str, float] = {}  # earliest activation of a reservation, by its uid
         self._told: set[tuple[str, ...]] = set()
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Follow the quotas, and add up whenever a lock changes."""
+        """Follow the quotas, and add up the reservations whenever one changes."""
         if each.kind == "reservationquotas":
             self._follow(each, before)
         elif each.kind == "reservations":
@@ -51,14 +51,14 @@ class Usage:
         )
 
     def _note_given(self, each: Happening) -> None:
-        """Note when a lock was given at the earliest: its status is written later, and clocks jump."""
+        """Note the earliest time of an activation, as its status is written later and clocks jump."""
         activated = each.state.get("status", {}).get("activatedAt")
         if activated is not None and each.uid not in self._earliest:
             ago = each.clock - parse_instant(activated)
             self._earliest[each.uid] = each.at - ago if ago >= 0 else -inf
 
     def _add_up(self, each: Happening) -> None:
-        """Compare what is held surely with the most that was allowed since the first of it was given."""
+        """Compare the amounts that are certainly held with the highest limit since the first activation."""
         reservations = [
             reservation
             for reservation in self._world.reservations.values()
@@ -90,10 +90,10 @@ class Usage:
         return reservation["status"]["nodeName"] in self._world.disturbed
 
     def see_rest(self, now: float) -> None:
-        """What quotas say at rest is compared in `rest` with what another operator would say."""
+        """Check nothing: `rest` compares the quotas' statuses with those of another operator."""
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Who has lost its room is held to the quota like a new lock."""
+        """Return whether a reservation has lost its capacity, and is subject to the quota as a new one is."""
         del each
         if reason != "QuotaExceeded" or not self._versions:
             return False
@@ -101,7 +101,7 @@ class Usage:
 
 
 def _beyond(held: Amounts, limits: Iterable[Amounts], unit: str = "") -> Iterator[str]:
-    """Tell what is held beyond the highest limit."""
+    """Yield the amounts that exceed the highest limit."""
     allowed = list(limits)
     for name, units in held.items():
         most = max(limit.get(name, _UNLIMITED) for limit in allowed)
@@ -110,7 +110,7 @@ def _beyond(held: Amounts, limits: Iterable[Amounts], unit: str = "") -> Iterato
 
 
 def _seconds(reservation: Json) -> Amounts:
-    """Give the room of a lock times its life, at the least."""
+    """Return the capacity of a reservation times the shortest life that it may have."""
     status, spec = reservation["status"], reservation["spec"]
     life = ceil(round(parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"]), 3))
     life = min(life, spec.get("ttlSeconds", life))

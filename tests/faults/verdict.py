@@ -1,6 +1,6 @@
 """The verdict on a run, and the file that keeps all evidence of a run that failed.
 
-`python -m faults.verdict build/faults/seed-17-<time>.json` has the checker judge such a file again.
+`python -m faults.verdict build/faults/seed-17-<time>.json` makes the checker judge such a file again.
 """
 
 import json
@@ -18,7 +18,7 @@ from faults.proxy import Passed, Told
 from faults.world import Circumstances
 
 FOLDER = Path(__file__).parents[2] / "build" / "faults"
-"""Where the files of failed runs are kept."""
+"""The folder for the files of failed runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Evidence:
     log: Sequence[str]
 
     def judged(self) -> list[str]:
-        """Have the checker play the history, and return its findings."""
+        """Replay the history in the checker, and return its findings."""
         return Checker(self.circumstances).play(self.happenings)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The violations of a run, empty if it kept all promises. `tale` tells people about the run."""
+    """The violations of a run, empty if it kept all promises. `tale` describes the run for people."""
 
     plan: Plan
     violations: list[str]

@@ -1,4 +1,4 @@
-"""What must hold of locks that begin later: nobody who may stay for ever has their room when they begin."""
+"""Rules of windows: when they begin, no pod that may stay for ever uses their capacity."""
 
 from faults.history import Happening, Json
 from faults.reading import (
@@ -23,11 +23,11 @@ class Windows:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._passed: set[str] = set()  # nodes of which somebody said that he would be gone
-        self._ending: set[str] = set()  # nodes of locks whose pods are to be gone some time
+        self._passed: set[str] = set()  # nodes of pods with a declared run time
+        self._ending: set[str] = set()  # nodes of reservations with a declared run time of their pods
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """A window begins at its start, and its room is not given to who may be there for longer."""
+        """Check that a window begins at its start, and that no lasting pod uses its capacity."""
         if each.gone:
             return
         if each.kind == "pods" and _passes(each.state):
@@ -50,7 +50,7 @@ class Windows:
         edited = before["status"].get("observedGeneration") != each.state["metadata"]["generation"]
         if phase == "Active":
             activated = parse_instant(each.state["status"]["activatedAt"])
-            # An edited lock is placed again, which may be after the begin of its window.
+            # An edited reservation is placed again, which may be after the start of its window.
             anew = edited or each.state["status"]["nodeName"] != node
             self._world.expect(anew or activated == begins, f"I2: {each}: it began at {activated}")
         elif phase == "Pending":
@@ -60,7 +60,7 @@ class Windows:
             self._world.expect(known, f"I1: {each}: it was planned, and no reason is known why it is not")
 
     def _check_room(self, name: str, each: Happening) -> None:
-        """Who is on a node for ever, and a window there, fit in; who took a lock that ends is not counted."""
+        """Check that lasting pods and a window fit on a node, unless it has reservations with a run time."""
         world, node = self._world, self._world.nodes[name]
         reservations = [
             reservation
@@ -81,7 +81,7 @@ class Windows:
             world.expect(not over, text)
 
     def _is_surely_planned(self, reservation: Json, each: Happening) -> bool:
-        """Whether a lock says that it is planned, and has neither begun nor been edited nor ended since."""
+        """Return whether a reservation is certainly planned, without a start, an edit or an end since."""
         current = reservation["metadata"]["generation"] == reservation.get("status", {}).get(
             "observedGeneration"
         )
@@ -90,7 +90,7 @@ class Windows:
         return parse_instant(reservation["spec"]["startAt"]) > self._world.latest_shown(reservation, each)
 
     def see_rest(self, now: float) -> None:
-        """A lock is planned as long as its window has not begun."""
+        """Check that a reservation is planned exactly until its window begins."""
         for name, reservation in self._world.reservations.items():
             if "startAt" in reservation["spec"] and phase_of(reservation) not in SETTLED | {"Pending"}:
                 ahead = parse_instant(reservation["spec"]["startAt"]) > now
@@ -99,11 +99,11 @@ class Windows:
                 )
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Who ought to be gone may be there yet, or may be taken to be."""
+        """Return whether pods that should be gone may still be there, or may be counted as there."""
         del each
         return reason in _OVERSTAYED and before["status"].get("nodeName", "") in self._passed | self._ending
 
 
 def _passes(pod: Json) -> bool:
-    """Whether a pod says for how long it runs."""
+    """Return whether a pod declares its run time."""
     return "tidelock.dev/run-seconds" in pod["metadata"].get("annotations", {})

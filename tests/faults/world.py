@@ -1,4 +1,4 @@
-"""The state of a run at one point of its history, and what the history knows of how it came about."""
+"""The state of a run at one version of its history, and facts from the versions before."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -24,48 +24,40 @@ from faults.reading import (
 from tidelock.model.instants import parse_instant
 
 SLACK = 5.0
-"""Seconds of the loop that the checker's watch, or the operator's next question, may come later than what it
-tells of: a claim of a lock, which is no write, is seen by the requests about its owner."""
+"""Seconds of the loop by which the checker's watch, or the operator's next request, may be late.
+
+A claim on a reservation is no write, so it shows only in the requests about the owner.
+"""
 
 ROOMLESS = frozenset({"InsufficientCapacity", "NoMatchingNode", "NodeNotFound", "DeadlineExceeded"})
-"""A lock that has lost its place waits anew, and may be told why before anybody sees that it has."""
+"""Reasons of a reservation that has lost its place and waits again, before any status reports the loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the checker is told beside the history.
+    """Facts for the checker beside the history."""
 
-    Attributes:
-        asked: requests that came to the proxy.
-        foreign: uids of pods that somebody else has bound.
-        deleted: uids of locks that somebody else has deleted.
-        peaks: what the operator's clock showed before each jump, with the loop's time.
-        told: events and lists that the operator got.
-        crashes: when it crashed, by the loop's time.
-
-    """
-
-    asked: Sequence[Passed] = ()
-    foreign: Collection[str] = ()
-    deleted: Collection[str] = ()
-    peaks: Sequence[tuple[float, float]] = ()
-    told: Sequence[Told] = ()
-    crashes: Sequence[float] = ()
+    asked: Sequence[Passed] = ()  # requests that came to the proxy
+    foreign: Collection[str] = ()  # uids of pods that others have bound
+    deleted: Collection[str] = ()  # uids of reservations that others have deleted
+    peaks: Sequence[tuple[float, float]] = ()  # the operator's clock before each jump, by loop time
+    told: Sequence[Told] = ()  # events and lists that the operator received
+    crashes: Sequence[float] = ()  # loop times of the operator's crashes
 
 
 @dataclass
 class World:
-    """All objects by kind and name, and what has become of them so far.
+    """All objects by kind and name, and facts about their past.
 
     Attributes:
-        objects: the newest state of each that is there.
-        found: what is wrong.
-        disturbed: nodes that shrank, went, or were used by others.
-        unsound: nodes that locks for any node may have left.
-        owners: uids of the owners that have been bound and end a lock, by the lock's uid; also of those that
-            are owners no more, if the operator had not heard of that.
-        given_at: when a lock was first active, by its uid and the loop's time.
-        bound_at: when a pod was seen bound first, by its uid and the operator's clock.
+        objects: the newest state of each object that exists.
+        found: the violations.
+        disturbed: nodes that shrank, vanished, or were used by others.
+        unsound: nodes that reservations for any node may have left.
+        owners: uids of bound owners that end a reservation, by its uid. Former owners are included, if the
+            operator had not received the edit.
+        given_at: first activation of a reservation, by its uid and the loop's time.
+        bound_at: first time that a pod was seen bound, by its uid and the operator's clock.
 
     """
 
@@ -77,7 +69,7 @@ class World:
     owners: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     given_at: dict[str, float] = field(default_factory=dict)
     bound_at: dict[str, float] = field(default_factory=dict)
-    _gave_back: set[str] = field(default_factory=set)  # locks that asked for less, and then for more at once
+    _gave_back: set[str] = field(default_factory=set)  # those that shrank and grew again at once
     _edited: defaultdict[str, list[tuple[Happening, Json]]] = field(default_factory=lambda: defaultdict(list))
 
     @property
@@ -96,12 +88,12 @@ class World:
         return self.objects["reservations"]
 
     def expect(self, holds: bool, text: str) -> None:
-        """Note what is wrong, once."""
+        """Note a violation, once."""
         if not holds and text not in self.found:
             self.found.append(text)
 
     def take(self, each: Happening) -> Json | None:
-        """Go on by one version; gives the state of the object before that."""
+        """Advance by one version, and return the object's state before it."""
         known = self.objects[each.kind]
         before = known.pop(each.name, None)
         if not each.gone:
@@ -123,7 +115,7 @@ class World:
         return before
 
     def _heard_of(self, uid: str, at: float) -> Iterator[Json]:
-        """Give earlier versions of a lock, with other owners, after which the operator had heard of none."""
+        """Yield versions of a reservation with former owners, if the operator had not received the edit."""
         for edit, before in self._edited[uid]:
             told = self.told_at(edit)
             if told is None or told > at - SLACK:
@@ -153,22 +145,22 @@ class World:
             self.disturbed.add(node_name)
 
     def bound_owners(self, reservation: Json) -> Iterator[Json]:
-        """Give the owners of a lock that are bound and not leaving."""
+        """Return the owners of a reservation that are bound and not leaving."""
         return (pod for pod in self.pods.values() if is_bound(pod) and owns(reservation, pod))
 
     def ending_owner(self, reservation: Json) -> Json | None:
-        """Give an owner that is bound and ends a lock: not one that may have been there before its window."""
+        """Return a bound owner that ends a reservation, unless it was bound before its window."""
         begins = reservation["spec"].get("startAt")
         came = float("-inf") if begins is None else parse_instant(begins) + SLACK
         owners = (pod for pod in self.bound_owners(reservation) if has_taken(reservation, pod))
         return next((pod for pod in owners if self.bound_at[pod["metadata"]["uid"]] >= came), None)
 
     def is_due(self, reservation: Json, each: Happening) -> bool:
-        """Whether the operator's clock has shown an end of a lock since that was given."""
+        """Return whether the operator's clock has shown the end of a reservation since its activation."""
         return due(reservation) <= self.latest_shown(reservation, each)
 
     def surely_has_room(self, reservation: Json, each: Happening) -> bool:
-        """Whether a lock that says Active has its room: not if it is known to be over, or to have moved."""
+        """Return whether an Active reservation certainly has its capacity, is not over and has not moved."""
         if (
             not holds(reservation)
             or self.is_due(reservation, each)
@@ -178,11 +170,11 @@ class World:
         if reservation["status"]["nodeName"] in self.unsound and "nodeName" not in reservation["spec"]:
             return False
         if "group" in reservation["spec"] and self._falls_short(reservation["spec"]["group"]):
-            return False  # what is left of a group that falls short is given back at once
+            return False  # the rest of an incomplete group is given back at once
         if reservation["spec"].get("reuse") == "Always":
-            return True  # its owners use it, and it goes on
+            return True  # its owners use it, and it stays active
         if self._may_have_ended(reservation, each):
-            return False  # it is told as soon as that can be written
+            return False  # the status reports it as soon as it can be written
         taken = any(
             not self._took_another(pod, reservation)
             for pod in self.bound_owners(reservation)
@@ -191,9 +183,9 @@ class World:
         return not taken
 
     def _may_have_ended(self, reservation: Json, each: Happening) -> bool:
-        """Whether an owner was bound that may not have been there before the lock's window.
+        """Return whether an owner was bound that may have come after the start of the window.
 
-        Of a group it may have taken another lock, of which is told soon.
+        An owner of a group may have taken another member, which a status reports soon.
         """
         begins = reservation["spec"].get("startAt")
         came = float("-inf") if begins is None else parse_instant(begins) - SLACK
@@ -202,7 +194,7 @@ class World:
         return any(self.bound_at[uid] >= came for uid in self.owners[reservation["metadata"]["uid"]])
 
     def members(self, group_uid: str) -> list[Json]:
-        """Give the locks of a group."""
+        """Return the reservations of a group."""
         return [
             reservation
             for reservation in self.reservations.values()
@@ -210,7 +202,7 @@ class World:
         ]
 
     def _falls_short(self, group: Json) -> bool:
-        """Whether fewer locks of a group than it needs surely have room, or have been taken."""
+        """Return whether fewer members than a group needs certainly have capacity, or were taken."""
         whole = 0
         for reservation in self.members(group["uid"]):
             name = reservation.get("status", {}).get("nodeName", "")
@@ -225,7 +217,7 @@ class World:
         return whole < int(group["minMembers"])
 
     def _took_another(self, pod: Json, reservation: Json) -> bool:
-        """Whether a pod that is an owner of a lock has taken another one of its group."""
+        """Return whether an owner of a reservation has taken another member of its group."""
         others = self.members(reservation["spec"]["group"]["uid"]) if "group" in reservation["spec"] else []
         took = (
             other.get("status", {}).get("boundPod", {}).get("uid")
@@ -235,13 +227,13 @@ class World:
         return pod["metadata"]["uid"] in took
 
     def latest_shown(self, reservation: Json, each: Happening) -> float:
-        """Tell what the operator's clock has shown at its latest since a lock was given."""
+        """Return the highest reading of the operator's clock since a reservation became active."""
         given_at = self.given_at.get(reservation["metadata"]["uid"], each.at)
         shown = [clock for at, clock in self.circumstances.peaks if given_at - SLACK < at <= each.at]
         return max([each.clock, *shown])
 
     def owner_was_tried(self, reservation: Json, at: float) -> bool:
-        """Whether the operator has begun to bind an owner, or to ask whether it is bound, by a time."""
+        """Return whether the operator had begun to bind an owner, or to ask about it, by a loop time."""
         return any(
             each.point in {"bind", "read"} and may_be_owned_by(reservation, each.name)
             for each in self.circumstances.asked
@@ -249,16 +241,16 @@ class World:
         )
 
     def sent_at(self, point: str, each: Happening) -> float:
-        """Tell when the request was sent at the earliest that wrote a version, by the loop's time.
+        """Return the earliest loop time at which the request that wrote a version may have been sent.
 
-        One that creates something does not name it.
+        A request that creates an object does not name it.
         """
         requests = (asked for asked in self.circumstances.asked if asked.point == point)
         about = (asked for asked in requests if asked.name in ("", each.name) and asked.start <= each.at)
         return min((asked.start for asked in about if asked.end >= each.at - SLACK), default=each.at)
 
     def told_at(self, each: Happening) -> float | None:
-        """Tell when the operator got to know of a version for the first time; None if it never did."""
+        """Return when the operator first received a version or a later list, or None if it never did."""
         return next(
             (
                 told.at
@@ -270,21 +262,21 @@ class World:
         )
 
     def clock_at(self, at: float, each: Happening) -> float:
-        """Tell what the operator's clock showed at a time of the loop before an event."""
+        """Return the reading of the operator's clock at a loop time before an event."""
         jumps = ((then, clock) for then, clock in self.circumstances.peaks if at <= then <= each.at)
         then, clock = next(jumps, (each.at, each.clock))
         return clock - (then - at)
 
     def was_set_back(self, now: float, at: float = inf) -> bool:
-        """Whether the operator's clock has shown more than it does now, at a time of the loop or before."""
+        """Return whether the operator's clock had shown a later time than now, at a loop time or before."""
         return any(clock > now and then <= at for then, clock in self.circumstances.peaks)
 
     def went_on(self, start: float, end: float) -> bool:
-        """Whether neither a jump of the clock nor a crash was between two times of the loop."""
+        """Return whether there was neither a jump of the clock nor a crash between two loop times."""
         jumps = (at for at, _ in self.circumstances.peaks)
         return not any(start - SLACK < at <= end for at in (*jumps, *self.circumstances.crashes))
 
 
 def _may_take(reservation: Json, pod: Json) -> bool:
-    """Whether an owner has taken a lock, or may yet have, as it does not say which it took."""
+    """Return whether an owner took a reservation, or may have, as it does not declare any."""
     return claims(pod) is None or has_taken(reservation, pod)
