@@ -134,7 +134,7 @@ class Observer:
         process.effects.transitions.clear()
 
     def _check_what_was_held(self) -> None:
-        """Check that none becomes held after its expiry, and that overcommitment displaces the right ones."""
+        """Check that no expired reservation becomes held, and which ones overcommitment displaces."""
         process, before = self._process, self._held
         self._held = {e.uid: _Held(e, e.node, e.held) for e in process.ledger.entries.values() if e.held}
         for uid in self._held.keys() - before.keys():
