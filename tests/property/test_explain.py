@@ -94,7 +94,7 @@ def judge_pod(core: Core, profile: Profile, wanting: Pod) -> None:
     fitting = {each.node.name for each in reports if not each.rejections}
     feasible = {each.name for each in cycle.feasible(profile, wanting, core.clock.now())}
     outcome = cycle.schedule(profile, wanting, core.clock.now())
-    assert fitting == feasible or not feasible  # otherwise some may fit for a limited time
+    assert fitting == feasible or not feasible  # if none is feasible, some may fit for a limited time
     if isinstance(outcome, AssumedPod):
         assert reports[0].node.name == outcome.node_name
         assert outcome.node_name in fitting

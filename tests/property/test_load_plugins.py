@@ -1,4 +1,4 @@
-"""The plugins of Trimaran, crane and Koordinator for all nodes at once, against their rules for one."""
+"""The plugins modelled on Trimaran, crane and Koordinator, against their rules for one node."""
 
 from math import floor
 from typing import Any, NamedTuple
