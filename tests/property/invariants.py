@@ -535,7 +535,7 @@ def _rank(entry: ReservationInfo) -> tuple[int, float]:
 
 
 def _is_taken_by(entry: ReservationInfo, claim: Claim) -> bool:
-    """Return whether a pod still claims a reservation. A question may concern one that no longer does."""
+    """Return whether a pod still claims a reservation, as a question may concern a pod that does not."""
     taker = entry.bound_pod if entry.phase is Phase.BOUND else None
     return taker is not None and taker.uid == claim.pod.uid
 

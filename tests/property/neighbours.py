@@ -1,4 +1,4 @@
-"""Small clusters with pods that concern each other. They have few labels, so that many terms match."""
+"""Small clusters with pods that concern each other, and with so few labels that many terms match."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ class World:
 
 
 class Dice:
-    """A source of random parts of such a cluster. Shrinking tends to the first of several choices."""
+    """A source of random parts of a cluster, which shrinks to the first of several choices."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -57,8 +57,8 @@ class Process:
     """The decider and its event handlers, with all requests under way.
 
     `go_on` calls `check` after each move, with the outcome of the move. `accidents` are moves that go wrong,
-    each once: a request that never arrives ("bind", "evict"), an answer that is lost ("written", "move"), or
-    an event that comes twice ("nodes", "pods", "reservations").
+    each once: a request that never arrives ("bind", "evict"), a lost answer ("written", "move"), or an event
+    that comes twice ("nodes", "pods", "reservations").
     """
 
     def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
@@ -133,9 +133,9 @@ class Process:
             yield "write", self._write
 
     def go_on(self, check: Callable[[], None], order: Sequence[str] = KINDS, most: int | None = None) -> None:
-        """Make the possible moves in the given order of kinds. Kinds that the order lacks have to wait.
+        """Make the possible moves in the given order of kinds.
 
-        The moves must come to an end, unless `most` limits their number.
+        Kinds that the order lacks have to wait. The moves must come to an end, unless `most` limits them.
         """
         for _ in range(_MOST_MOVES if most is None else most):
             moves = self.moves()
@@ -257,7 +257,7 @@ class Process:
     # Reservations.
 
     def _write(self) -> None:
-        """Write the wanted status of an object, or delete it. After a refusal, it waits for the watch."""
+        """Write the wanted status of an object, or delete it, where a refusal leaves it to the watch."""
         key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
         entry = self.ledger.records.find(key)

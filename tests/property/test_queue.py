@@ -129,7 +129,7 @@ def made_profile() -> Profile:
 
 @dataclass
 class Record:
-    """A pod in the model. `missed` has the events since it is in flight, if they still count."""
+    """A pod in the model, with the events that it `missed` in flight, if they still count."""
 
     name: str
     priority: int
