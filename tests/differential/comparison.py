@@ -1,4 +1,4 @@
-"""What differs between two verdicts on the same pod."""
+"""Differences between two decisions about the same pod."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from differential.upstream import Decision
 
 
 def differences(upstream: Decision, ours: Judgement) -> Iterator[str]:
-    """Tell in which way Tidelock's verdict is another; nothing if it is the same."""
+    """Yield the differences between both decisions, or nothing if they agree."""
     if ours.feasible != upstream.feasible:
         missing, more = upstream.feasible - ours.feasible, ours.feasible - upstream.feasible
         yield f"feasible: missing {sorted(missing)}, too many {sorted(more)}"
@@ -36,5 +36,5 @@ def _of_scores(upstream: Decision, ours: Judgement) -> Iterator[str]:
 
 
 def _decides_nothing(points: Mapping[str, int] | None) -> bool:
-    """Whether a plugin did not score, or all nodes alike: to skip is to score nothing."""
+    """Return whether a plugin was skipped or gave all nodes the same score, which has the same effect."""
     return not points or len(set(points.values())) == 1

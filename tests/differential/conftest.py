@@ -9,7 +9,7 @@ from differential.upstream import FLAGS, SETTINGS
 
 @pytest.fixture(scope="session")
 def scheduled_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """An API server and kube-scheduler, and nothing else: no kubelets, no controllers."""
+    """Start an API server and kube-scheduler, without kubelets and controllers."""
     with start_cluster(
         tmp_path_factory.mktemp("differential"),
         scheduler=True,

@@ -6,7 +6,7 @@ import yaml
 
 from differential.scenario import UPSTREAM
 
-# Tidelock's refuses what kube-scheduler's allocates, which says something of every pod that it sees.
+# Tidelock's plugin refuses the claims that kube-scheduler's allocates. The latter reports on every pod.
 DISABLED = ("DynamicResources",)
 
 _WEIGHTS = [
@@ -38,11 +38,11 @@ _ARGS: dict[str, dict[str, Any]] = {
 }
 
 NAMES = tuple(_ARGS)
-"""Their schedulerNames, the first of which is the default profile."""
+"""The schedulerNames of the profiles. The first one is the default profile."""
 
 
 def profiles() -> list[dict[str, Any]]:
-    """Write `profiles` of a KubeSchedulerConfiguration for kube-scheduler."""
+    """Return the `profiles` of a KubeSchedulerConfiguration for kube-scheduler."""
     disabled = [{"name": name} for name in DISABLED]
     return [
         {
@@ -55,7 +55,7 @@ def profiles() -> list[dict[str, Any]]:
 
 
 def configuration() -> str:
-    """Write the KubeSchedulerConfiguration for Tidelock."""
+    """Return the KubeSchedulerConfiguration for Tidelock."""
     mine = [{key: value for key, value in each.items() if key != "plugins"} for each in profiles()]
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     return yaml.safe_dump({**kind, "profiles": mine})

@@ -1,4 +1,4 @@
-"""Residents in the midst of a resize in place: what their kubelets would report of them."""
+"""Statuses of residents during an in-place resize, as their kubelets would report them."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ _PENDING = ("Deferred", "Infeasible", "Infeasible")
 
 
 def add_resizes(scenario: Scenario) -> None:
-    """Give statuses to some residents, and requests as a whole to some of these, without changing others."""
+    """Add statuses to some residents, and pod-level requests to some of these, without other changes."""
     rng = Random(f"{scenario.seed} resizes")  # noqa: S311 -- to be repeatable
     for pod in scenario.residents:
         if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""What a scenario consists of."""
+"""The objects of a scenario."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 Json = dict[str, Any]
 
 SCENARIO = "scenario"
-"""Label of everything that a scenario has."""
+"""The label of all objects of a scenario."""
 
 ZONE = "topology.kubernetes.io/zone"
 UPSTREAM = "default-scheduler"
@@ -15,10 +15,10 @@ FINALIZER = "tidelock.dev/test"
 
 @dataclass
 class Scenario:
-    """Objects to create in this order; the pods that are `wanting` are scheduled one after the other.
+    """Objects in the order of their creation.
 
-    Residents that have a finalizer are deleted, which leaves them there, and leaving. The status of a
-    resident is written as its kubelet would write it.
+    The pods in `wanting` are scheduled one after the other. Residents with a finalizer are deleted, so that
+    they stay and are leaving. The status of a resident is written as its kubelet would write it.
     """
 
     seed: int
@@ -33,5 +33,5 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """What all its objects bear."""
+        """The value of the label on all its objects."""
         return f"s{self.seed}"

@@ -1,7 +1,7 @@
-"""Small clusters and pods, made from a seed: what kube-scheduler and Tidelock are both asked about.
+"""Small clusters and pods, made from a seed, about which both kube-scheduler and Tidelock decide.
 
 Most nodes of a scenario differ from the others in one way only, so that each rule decides alone somewhere.
-Everything a scenario has bears its name, and its pods may only run on its own nodes, so that many of them can
+All objects of a scenario have its name, and its pods can run on its own nodes only. So many scenarios can
 share one API server.
 """
 
@@ -22,7 +22,7 @@ APPS = ("web", "db", "cache")
 
 
 def make_scenario(seed: int, plugins: frozenset[str], pods: int) -> Scenario:
-    """Make a scenario; what needs a plugin that is not among these is left out, all else stays the same."""
+    """Build a scenario, where features of other plugins are left out and all else stays the same."""
     rng = Random(seed)  # noqa: S311 -- to be repeatable
     scenario = Scenario(seed)
     name = scenario.name
@@ -149,7 +149,7 @@ _CHANGES: tuple[Callable[[Random, Json], None], ...] = (
 
 
 class _PodWriter:
-    """Writes pods; every choice is drawn whether or not what it decides is left out in the end."""
+    """A writer of pods, which draws every choice, even for a feature that is left out in the end."""
 
     def __init__(self, rng: Random, scenario: Scenario, plugins: frozenset[str]) -> None:
         self._rng = rng
@@ -169,7 +169,7 @@ class _PodWriter:
         return pod
 
     def wanting(self, index: int) -> Json:
-        """Write a pod that is to be scheduled."""
+        """Write a pod for the schedulers to decide."""
         rng = self._rng
         pod = self._pod(f"wanting-{index}", self._scenario.name, self._affinity(0.2))
         spec = pod["spec"]
@@ -199,7 +199,7 @@ class _PodWriter:
         if rng.random() < 0.05:
             spec["resources"] = {"requests": {"cpu": "3", "memory": "4Gi"}}
             for container in (*spec["containers"][1:], *spec["initContainers"]):
-                container["resources"] = {}  # the API wants the whole to cover the sum
+                container["resources"] = {}  # the API requires that pod-level requests cover the sum
         if rng.random() < 0.05:
             spec["volumes"] = [{"name": "model", "image": {"reference": rng.choice(sorted(IMAGES))}}]
         _make_ports_unique(spec)
@@ -279,7 +279,7 @@ class _PodWriter:
             names = [f"{self._scenario.name}-{letter}" for letter in rng.sample("abcz", rng.choice((1, 2)))]
             operator = rng.choice(("In", "In", "NotIn"))
             names = names if operator == "In" else names[:1]
-            names = names[:1]  # the API takes one name only
+            names = names[:1]  # the API accepts one name only
             return {"matchFields": [{"key": "metadata.name", "operator": operator, "values": names}]}
         return {"matchExpressions": [self._node_expression() for _ in range(rng.choice((1, 1, 2)))]}
 
@@ -338,7 +338,7 @@ class _PodWriter:
 
 
 def _make_ports_unique(spec: Json) -> None:
-    """Keep the first container's ports only: the API refuses a pod that is in its own way."""
+    """Keep the first container's ports only, because the API refuses a pod with conflicting ports."""
     containers = [*spec["containers"], *spec["initContainers"]]
     for container in containers[1:]:
         container.pop("ports", None)

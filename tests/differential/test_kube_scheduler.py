@@ -1,6 +1,6 @@
 """Tidelock decides as kube-scheduler does: the same nodes fit, for the same reasons, with the same scores.
 
-TIDELOCK_SEEDS says which scenarios to play: `0-511` by default, or a single one such as `17`.
+TIDELOCK_SEEDS selects the scenarios to play: `0-511` by default, or a single one such as `17`.
 """
 
 import json
@@ -33,7 +33,7 @@ def _batches() -> list[range]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seeds", _batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-async def test_every_verdict_is_kube_schedulers(
+async def test_every_decision_agrees_with_kube_scheduler(
     scheduled_cluster: LocalCluster, seeds: Sequence[int]
 ) -> None:
     scenarios = [make_scenario(seed, frozenset(REGISTRY), _PODS_A_SCENARIO) for seed in seeds]
@@ -59,4 +59,6 @@ async def test_every_verdict_is_kube_schedulers(
         finally:
             await kube_scheduler.clear(scenarios)
     assert not found, f"{len(found)} differences\n" + "\n\n".join(found[:_SHOWN])
-    assert min(bound, refused) > 0 or len(seeds) < _SCENARIOS_AT_ONCE, "the scenarios decide nothing"
+    assert min(bound, refused) > 0 or len(seeds) < _SCENARIOS_AT_ONCE, (
+        "all pods of the scenarios have the same outcome"
+    )

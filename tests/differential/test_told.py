@@ -1,4 +1,4 @@
-"""What Tidelock tells of pods, in metrics, events and conditions, is what kube-scheduler tells of its own."""
+"""Tidelock's metrics, events and conditions of pods agree with kube-scheduler's."""
 
 import re
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ from differential.scenario import UPSTREAM
 from differential.told import Exporter, Json, Side, exporter_of, play
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
-# Kept apart from what plugins say of a pod; and a pod that is gated is a Success in kube-scheduler's metrics.
+# Only kube-scheduler has the point PreBindPreFlight. Its metrics count a gated pod as a Success.
 THEIR_POINTS = {("PreBindPreFlight", "Skip")}
 OUR_POINTS = {("PreEnqueue", "UnschedulableAndUnresolvable")}
 OUR_PLUGINS = {("Reservation",), ("UnreadableObjects",), ("WaterLevelBalance",)} | {
     (name,) for name in DISABLED
 }
-# A tenth of all decisions are measured; it has a part in few, of which kube-scheduler may measure none.
+# A tenth of all decisions are measured. This plugin runs in few, and kube-scheduler may measure none of them.
 SELDOM = {("DefaultPreemption",)}
-# Whether a pod's backoff was over when something happened.
+# Events that depend on whether a pod's backoff was over at some instant.
 BY_THE_CLOCK = {("BackoffComplete",), ("PopFromBackoffQ",)}
 Sides = tuple[Side, Side]
 
 
 @pytest.fixture(scope="module")
 def sides(scheduled_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """kube-scheduler and Tidelock, after the same has happened to the pods of each."""
+    """Play the same story for pods of kube-scheduler and for pods of Tidelock."""
     install_crds(scheduled_cluster)
     folder = tmp_path_factory.mktemp("operator")
     api = Api(scheduled_cluster.kubeconfig)
@@ -53,7 +53,7 @@ def sides(scheduled_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFact
 
 
 def left_out() -> set[str]:
-    """Give the metrics of kube-scheduler that the documentation says Tidelock does not have."""
+    """Return the metrics of kube-scheduler that Tidelock lacks by its documentation."""
     section = DIFFERENCES.read_text().partition("\n## Metrics\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| (`scheduler_[^|]+) \|", section, re.MULTILINE)
     return {name.removesuffix("_total") for cell in cells for name in re.findall(r"`(\w+)`", cell)}
@@ -74,7 +74,7 @@ def test_every_metric_of_kube_scheduler_is_exported_or_its_absence_is_documented
     assert not missing & ours.families.keys()
 
 
-def test_every_metric_of_that_name_is_one_of_kube_scheduler(sides: Sides) -> None:
+def test_every_metric_with_the_prefix_scheduler_exists_in_kube_scheduler(sides: Sides) -> None:
     theirs, ours = sides
     assert {name for name, family in ours.families.items() if family.samples} <= theirs.families.keys()
 
@@ -93,7 +93,7 @@ def test_types_labels_and_buckets_are_equal(sides: Sides) -> None:
 
 
 def moved(side: Side, family: str, *names: str) -> set[tuple[str, ...]]:
-    """Give the labels of these names that series have which moved."""
+    """Return the values of these labels in the series that have changed."""
     return {tuple(dict(series)[name] for name in names) for series in side.moved[family]}
 
 
@@ -105,12 +105,12 @@ def moved(side: Side, family: str, *names: str) -> set[tuple[str, ...]]:
         ("scheduler_unschedulable_pods", "plugin"),
     ],
 )
-def test_the_same_labels_are_given_to_the_same_happenings(sides: Sides, family: str, label: str) -> None:
+def test_the_same_story_changes_series_with_the_same_labels(sides: Sides, family: str, label: str) -> None:
     theirs, ours = sides
     assert moved(ours, family, label) == moved(theirs, family, label)
 
 
-def test_queues_and_what_brings_pods_there_have_the_same_names(sides: Sides) -> None:
+def test_queues_and_the_events_that_move_pods_there_have_the_same_names(sides: Sides) -> None:
     theirs, ours = sides
     family = "scheduler_queue_incoming_pods"
     assert waiting_pods(ours) == waiting_pods(theirs)
@@ -144,7 +144,7 @@ def test_plugins_have_the_same_names(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("pod", ["small-0", "victim", "large", "gated", "urgent"])
-def test_every_event_is_told_in_the_same_words(sides: Sides, pod: str) -> None:
+def test_every_event_has_the_same_reason_and_text(sides: Sides, pod: str) -> None:
     theirs, ours = sides
     assert theirs.events[pod]
     for told in theirs.events[pod]:
@@ -153,7 +153,7 @@ def test_every_event_is_told_in_the_same_words(sides: Sides, pod: str) -> None:
 
 
 @pytest.mark.parametrize("pod", ["small-0", "victim", "large", "gated", "urgent"])
-def test_every_condition_is_written_in_the_same_words(sides: Sides, pod: str) -> None:
+def test_every_condition_has_the_same_status_and_text(sides: Sides, pod: str) -> None:
     theirs, ours = ({each["type"]: each for each in side.conditions[pod]} for side in sides)
     assert theirs.keys() == ours.keys() > set()
     for kind, condition in theirs.items():
@@ -161,7 +161,7 @@ def test_every_condition_is_written_in_the_same_words(sides: Sides, pod: str) ->
 
 
 def same(theirs: Json, ours: Json, text: str) -> bool:
-    """Whether both are equal, but for the numbers that Tidelock adds between reasons and preemption."""
+    """Return whether both are equal, except for Tidelock's numbers between reasons and preemption."""
     if theirs | {text: ""} != ours | {text: ""}:
         return False
     if theirs[text] == ours[text]:

@@ -1,4 +1,4 @@
-"""Tidelock's decisions over the same objects: the feed and the decider that serve a cluster."""
+"""Tidelock's decisions about the same objects, by the event handlers and the decider of a cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ _NOW = 1_800_000_000.0
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the plugins say of a pod, by node; `scores` are weighted, by plugin.
+    """The answers of the plugins about a pod, by node. `scores` are weighted, by plugin.
 
-    `beyond_help` counts the nodes where no eviction would make room.
+    `beyond_help` counts the nodes where no eviction would help.
     """
 
     node_name: str
@@ -31,7 +31,7 @@ class Judgement:
 
 
 class TidelockSide:
-    """A scheduler that knows what the API server has."""
+    """A scheduler that knows all objects of the API server."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class TidelockSide:
         nodes: Iterable[bytes],
         pods: Iterable[bytes],
     ) -> None:
-        """Take over a KubeSchedulerConfiguration and all objects; `others` by the names of OTHERS."""
+        """Load a KubeSchedulerConfiguration and all objects, with `others` by the names of OTHERS."""
         objects = {**others, "nodes": nodes, "pods": pods}
         picture = OfflineScheduler.of(
             read_configuration(configuration, BUILTINS, lambda _: {}), objects, _NOW
@@ -49,7 +49,7 @@ class TidelockSide:
         self._decider, self._event_handlers = picture.decider, picture.event_handlers
 
     def decide(self, raw: bytes, bound_to: str) -> Judgement:
-        """Decide a pod, and then go along with what kube-scheduler made of it."""
+        """Decide a pod, and then apply the decision of kube-scheduler."""
         seen = decode_pod(raw)
         unbound = msgspec.structs.replace(seen, spec=msgspec.structs.replace(seen.spec, node_name=""))
         judgement = self._judge(unbound)

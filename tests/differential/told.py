@@ -1,4 +1,4 @@
-"""The same happens to pods of kube-scheduler and to pods of Tidelock: what does each tell of it?"""
+"""One story for pods of kube-scheduler and pods of Tidelock, with the metrics and events of each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ Json = dict[str, Any]
 Series = frozenset[tuple[str, str]]
 """The labels of a series."""
 
-# Plugins are measured in a tenth of the decisions: of so many, some are.
+# Plugins are measured in a tenth of the decisions, so some of this many are.
 _MANY = 100
 _SMALL = {"size": "small"}
 _SCRAPE_SECONDS = 60.0
 _SCRAPER = "scraper"
-# What is kept of an event, and of a condition; the rest is of instants and of who wrote it.
+# The fields of events and conditions that are compared. The others are instants and authors.
 _EVENT = ("type", "reason", "action", "note")
 _CONDITION = ("type", "status", "reason", "message")
 
@@ -42,7 +42,7 @@ class Exporter:
         self._tls = tls
 
     def scrape(self) -> dict[str, Metric]:
-        """Give the families `scheduler_*` by name."""
+        """Return the families `scheduler_*` by name."""
         with urlopen(self._request, timeout=_SCRAPE_SECONDS, context=self._tls) as answer:  # noqa: S310
             families = list(text_string_to_metric_families(answer.read().decode()))
         return {family.name: family for family in families if family.name.startswith("scheduler_")}
@@ -50,15 +50,15 @@ class Exporter:
 
 @dataclass
 class Side:
-    """One scheduler, and what it tells of its pods.
+    """One scheduler, with the metrics, events and conditions of its pods.
 
     Attributes:
-        families: what it exports in the end.
-        moved: the series of each family that have moved meanwhile.
-        events: what was told of each pod, once each.
-        conditions: of each pod, while one waited for its room to come free.
+        families: the families that it exports in the end.
+        moved: the series of each family that have changed meanwhile.
+        events: the events of each pod, each once.
+        conditions: the conditions of each pod while one waited for its victim to leave.
 
-    Names that only one side has are written as one word in events and conditions.
+    In events and conditions, a name that only one side has is replaced by a common one.
 
     """
 
@@ -78,7 +78,7 @@ class Side:
         return made
 
     def read_conditions(self) -> None:
-        """Keep the conditions that pods have now."""
+        """Store the present conditions of the pods."""
         for name, pod in self.pods.items():
             found = pod.read() or {}
             self.conditions[name] = [
@@ -87,7 +87,7 @@ class Side:
             ]
 
     def read_events(self) -> dict[str, set[str]]:
-        """Keep all events; gives their reasons by pod."""
+        """Store all events, and return their reasons by pod."""
         self.events = {name: [] for name in self.pods}
         for event in self.world.api.get(EVENTS.collection(self.world.namespace))["items"]:
             told = self._plain({key: event.get(key) for key in _EVENT})
@@ -107,7 +107,7 @@ class Side:
 
 
 def exporter_of(cluster: LocalCluster, folder: Path) -> Exporter:
-    """Log in at kube-scheduler as Prometheus would."""
+    """Return the metrics of kube-scheduler, with a login like the one of Prometheus."""
     cluster.kubectl("create", "serviceaccount", _SCRAPER)
     cluster.kubectl(
         "create",
@@ -124,7 +124,7 @@ def exporter_of(cluster: LocalCluster, folder: Path) -> Exporter:
 
 
 def play(sides: Iterable[Side]) -> None:
-    """Have pods be bound, refused, gated and preempted for, on one side after the other."""
+    """Bind, refuse, gate and preempt pods, on one side after the other."""
     sides = list(sides)
     for side in sides:
         side.world.node("large", cpu="4")
@@ -142,7 +142,8 @@ def _play(side: Side) -> None:
     for pod in side.pods.values():
         pod.until_bound()
     side.pod("large", "8").until_refused()
-    chosen = {**side.world.selector, **_SMALL}  # the other node may be as good by then
+    # Without a selector, the other node may be as good when the gate is removed.
+    chosen = {**side.world.selector, **_SMALL}
     gated = side.pod("gated", schedulingGates=[{"name": "example.com/hold"}], nodeSelector=chosen)
     urgent = side.pod("urgent", "3", priorityClassName="urgent")
     victim.until(lambda pod: pod["metadata"].get("deletionTimestamp"), "be evicted")
@@ -151,7 +152,8 @@ def _play(side: Side) -> None:
     side.read_conditions()
     victim.merge({"metadata": {"finalizers": None}})
     urgent.until_bound()
-    gated.merge({"spec": {"schedulingGates": None}})  # not before: the large node is empty for a while
+    # The gate stays until now, because the large node was empty for a while.
+    gated.merge({"spec": {"schedulingGates": None}})
     gated.until_bound()
     wait_for(side.read_events, _all_told, what=f"all events of {side.name}", interval=0.5)
     measured = partial(_all_bound, before)
@@ -160,18 +162,21 @@ def _play(side: Side) -> None:
 
 
 def _all_told(reasons: dict[str, set[str]]) -> bool:
-    """Whether events have told what became of each pod; the victim's and the large one's are others."""
+    """Return whether each pod has the event of its outcome, which is another one for `victim` and `large`."""
     wanted = dict.fromkeys(reasons, "Scheduled") | {"victim": "Preempted", "large": "FailedScheduling"}
     return all(wanted[name] in told for name, told in reasons.items())
 
 
 def _all_bound(then: dict[str, Metric], now: dict[str, Metric]) -> bool:
-    """Whether all that was bound since then is measured, which kube-scheduler does once a second."""
+    """Return whether the metrics count all pods that were bound since then.
+
+    kube-scheduler updates them once a second.
+    """
     return _bound(now) - _bound(then) == _MANY + len(("victim", "urgent", "gated"))
 
 
 def _bound(families: dict[str, Metric]) -> float:
-    """Count the pods that have come to the last extension point."""
+    """Count the pods that have reached the last extension point."""
     family = families.get("scheduler_framework_extension_point_duration_seconds")
     return sum(
         sample.value
@@ -181,7 +186,7 @@ def _bound(families: dict[str, Metric]) -> float:
 
 
 def _moved(now: Metric, then: Metric | None) -> set[Series]:
-    """Give the labels, but for those of profiles and buckets, of the series that are not as they were."""
+    """Return the labels of the series that have changed, without the labels of profiles and buckets."""
     earlier = {(each.name, *sorted(each.labels.items())): each.value for each in then.samples} if then else {}
     return {
         frozenset((key, value) for key, value in each.labels.items() if key not in {"le", "profile"})

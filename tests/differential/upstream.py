@@ -1,4 +1,4 @@
-"""kube-scheduler behind a real API server: takes scenarios, tells what it decided."""
+"""A kube-scheduler that decides the pods of scenarios, with a real API server."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ _NAMESPACES, _SERVICES, _VOLUMES, _CLAIMS, _CSI_NODES = (
     for name in ("namespaces", "services", "persistent_volumes", "persistent_volume_claims", "csi_nodes")
 )
 
-# It scores every node, and its log tells each plugin's score. A pod that equals the one before it would be
-# placed by what was found for that one, which the log does not show.
+# It scores every node, and its log has each plugin's score. With batching, a pod that equals its predecessor
+# would be placed by the answers for that pod, and the log would not show them.
 SETTINGS: Mapping[str, Any] = {"percentageOfNodesToScore": 100}
 FLAGS = ("--vmodule=schedule_one=10", "--feature-gates=OpportunisticBatching=false")
 
-_ROUND = "round"  # a label that no scenario looks at
+_ROUND = "round"  # a label that no scenario selects
 _AT_ONCE = 16
 _POLL_SECONDS = 0.05
 _DECISION_SECONDS = 200.0
@@ -41,9 +41,9 @@ _UNHELPFUL = re.compile(r"(\d+) Preemption is not helpful for scheduling")
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of a pod: the node that it was bound to, or the message of the refusal.
+    """The outcome for a pod: the node to which it was bound, or the message of the refusal.
 
-    `scores` are weighted, by plugin and node; there are none if only one node was feasible.
+    `scores` are weighted, by plugin and node. There are none if only one node was feasible.
     """
 
     raw: bytes
@@ -59,12 +59,12 @@ class Decision:
 
     @property
     def reasons(self) -> str:
-        """The message without what is said of preemption."""
+        """The message without its part about preemption."""
         return self.message.partition(_PREEMPTION)[0]
 
     @property
     def beyond_help(self) -> int | None:
-        """How many nodes no preemption would help on; None if it was not tried."""
+        """The number of nodes where no preemption would help, or None if it was not tried."""
         if _PREEMPTION not in self.message:
             return None
         found = _UNHELPFUL.search(self.message.partition(_PREEMPTION)[2])
@@ -72,7 +72,7 @@ class Decision:
 
 
 class Upstream:
-    """One kube-scheduler; a batch of scenarios at a time."""
+    """One kube-scheduler, which gets a batch of scenarios at a time."""
 
     def __init__(self, client: KubeClient, scheduler: Component) -> None:
         self._client = client
@@ -87,7 +87,7 @@ class Upstream:
         return [bytes(item) for item in msgspec.json.decode(answer, type=_List).items]
 
     async def build(self, scenarios: Sequence[Scenario]) -> None:
-        """Create everything but the pods that are to be scheduled, and wait until the scheduler knows it."""
+        """Create everything except the pods in `wanting`, and wait until the scheduler knows it."""
         await self._all(self._create, _NAMESPACES, (each for s in scenarios for each in s.namespaces))
         await self._all(self._create, _SERVICES, (each for s in scenarios for each in s.services))
         await self._all(self._create, _VOLUMES, (each for s in scenarios for each in s.volumes))
@@ -100,7 +100,7 @@ class Upstream:
         await self._until_known(sum(len(each.nodes) for each in scenarios), scenarios[0].name)
 
     async def decide(self, pods: Iterable[Json]) -> dict[str, Decision]:
-        """Have pods scheduled, and give the decisions by "namespace/name"; a refused pod is deleted."""
+        """Create pods, return the decisions by "namespace/name", and delete the refused pods."""
         wanted = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
         self._rounds += 1
         for pod in wanted.values():
@@ -120,7 +120,7 @@ class Upstream:
         return {key: Decision(*filter_result, scores.get(key, {})) for key, filter_result in decided.items()}
 
     async def clear(self, scenarios: Sequence[Scenario]) -> None:
-        """Delete what would be in the way of the next batch."""
+        """Delete the objects that would disturb the next batch."""
         await self._all(self._release, PODS, _leaving(scenarios))
         names = [each["metadata"]["name"] for scenario in scenarios for each in scenario.namespaces]
         for resource in (PODS, _SERVICES):
@@ -132,7 +132,7 @@ class Upstream:
         await self._client.request("DELETE", path, timeout=_DECISION_SECONDS)
 
     async def _until_known(self, nodes: int, namespace: str) -> None:
-        """Ask for the impossible until the refusal counts all nodes, and none of the batch before."""
+        """Create impossible pods until a refusal counts all nodes, and none of the batch before."""
         async with asyncio.timeout(_DECISION_SECONDS):
             while True:
                 decision = (await self.decide([_probe(namespace)]))[f"{namespace}/probe"]
@@ -160,7 +160,7 @@ class Upstream:
         await self._client.patch(resource.item(each["metadata"]["name"]), taints)
 
     async def _report(self, resource: ApiResource, each: Json) -> None:
-        """Write the status of a pod as its kubelet would; creating the pod has dropped it."""
+        """Write the status of a pod as its kubelet would, because the creation has dropped it."""
         if "status" in each:
             metadata = each["metadata"]
             path = f"{resource.item(metadata['name'], metadata['namespace'])}/status"
@@ -176,7 +176,7 @@ class Upstream:
         await self._client.delete(resource.item(metadata["name"], metadata["namespace"]))
 
     def _scores(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Read on in the log: scores by pod, plugin and node."""
+        """Read the new part of the log, and return the scores by pod, plugin and node."""
         with self._log.open() as log:
             log.seek(self._read)
             text = log.read()
@@ -189,7 +189,7 @@ class Upstream:
 
 @asynccontextmanager
 async def upstream(cluster: LocalCluster) -> AsyncIterator[Upstream]:
-    """Talk to the scheduler of a cluster."""
+    """Connect to the scheduler of a cluster."""
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="differential") as client:
         yield Upstream(client, cluster.components["kube-scheduler"])
 

@@ -1,4 +1,4 @@
-"""Claims, volumes and disks for the pods of a scenario, without changing anything else of it."""
+"""Claims, volumes and disks for the pods of a scenario, without other changes."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ _KINDS = ("pinned", "zoned", "single", "attached", "attached", "missing", "unbou
 
 
 def add_volumes(scenario: Scenario) -> None:
-    """Give volumes to some pods; residents and wanting pods share some of them."""
+    """Add volumes to some pods, so that residents and wanting pods share some of them."""
     rng = Random(f"{scenario.seed} volumes")  # noqa: S311 -- to be repeatable
     name = scenario.name
     for node in scenario.nodes:
@@ -62,7 +62,7 @@ def _bind(
     mode: str = "ReadWriteOnce",
     labels: dict[str, str] | None = None,
 ) -> None:
-    """Add a volume and the claim that has it."""
+    """Add a volume and the claim that is bound to it."""
     name = f"{scenario.name}-{claim}"
     source = {} if "csi" in spec else {"nfs": {"server": "none", "path": "/"}}
     scenario.volumes.append(

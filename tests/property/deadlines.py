@@ -1,4 +1,4 @@
-"""What must hold of deadlines: no lock is given after its own, whatever the operator was doing until then."""
+"""Invariants of deadlines: no reservation gets capacity after its deadline, whatever happened before."""
 
 from property.process import Process
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -10,7 +10,7 @@ _HAS_ROOM = (Phase.ACTIVE, Phase.PLANNED)
 
 
 class DeadlineObserver:
-    """Follows which locks a process has seen, decided and given, and when."""
+    """An observer of the reservations that a process has seen, decided and granted, with the times."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -19,12 +19,15 @@ class DeadlineObserver:
         self._given: set[str] = set()
 
     def check(self) -> None:
-        """A lock that nobody was told has room is given by its deadline; "now" by a first look in time."""
+        """Check that a reservation gets capacity by its deadline, unless its status shows capacity already.
+
+        With a deadline of 0 the process must have seen it in time. Otherwise it must have decided it in time.
+        """
         now = self._process.clock.now()
         for entry in self._process.ledger.entries.values():
             self._seen.setdefault(entry.uid, now)
             if entry.phase is Phase.BOUND:
-                continue  # if the binding fails, it has what it was given before
+                continue  # if the binding fails, it keeps the capacity that it had before
             if entry.phase not in _HAS_ROOM:
                 self._decided.pop(entry.uid, None)
                 self._given.discard(entry.uid)
@@ -39,11 +42,11 @@ class DeadlineObserver:
         if stored is None or stored.meta.uid != entry.uid or spec is None:
             return
         if stored.status.get("phase", Phase.PENDING) != Phase.PENDING:
-            return  # it has been told to have room already, or is a rejected one that was edited just now
+            return  # its status shows capacity already, or it was rejected and edited just now
         seconds = spec.pending_deadline_seconds
         late = _waits_since(stored) + max(seconds, 1) + 1
         timely = self._seen[entry.uid] if not seconds else self._decided[entry.uid]
-        assert timely <= late, f"{entry.key} is given {timely - late:g} s after its deadline"
+        assert timely <= late, f"{entry.key} gets capacity {timely - late:g} s after its deadline"
 
 
 def _waits_since(stored: Reservation) -> float:

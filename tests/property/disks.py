@@ -1,4 +1,4 @@
-"""Small clusters with claims, volumes and what belongs to them, for the plugins that look at volumes."""
+"""Small clusters with claims, volumes, storage classes and drivers, for the volume plugins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class World:
     stored: Sequence[Stored]
 
     def scene(self) -> Scene:
-        """Build what plugins look at."""
+        """Build a scene of this cluster for plugins."""
         scene = Scene(*self.nodes)
         put(scene.objects, *self.stored)
         for each, node_name in self.placed:
@@ -125,7 +125,7 @@ AFFINITIES: list[Json | None] = [
 ]
 MODES = [["ReadWriteOncePod"], ["ReadOnlyMany", "ReadWriteOnce"], ["ReadOnlyMany"]]
 
-# In what ways a volume differs from others, and a claim; a third of them in none.
+# Fields in which a volume, or a claim, differs from the ordinary one. A third of them have none.
 WAYS_OF_VOLUMES: list[Json] = [
     {"storage_class": "fast"},
     {"storage_class": "slow"},
@@ -173,7 +173,7 @@ def ways(of: Sequence[Json]) -> st.SearchStrategy[Json]:
 
 @dataclass(frozen=True)
 class Flavour:
-    """Of what kind most volumes, claims and limits are."""
+    """The kinds of volumes, claims and limits that are drawn most often."""
 
     volumes: tuple[Json, ...] = ()
     claims: tuple[Json, ...] = ()
@@ -196,7 +196,7 @@ OF_A_DRIVER = Flavour(
     (None, 0, 1, 1, 2, 2, 3),
 )
 
-# Strategies are made once: Hypothesis spends more on each new one than on what is drawn from it.
+# Strategies are built once, because Hypothesis spends more on a new strategy than on its draws.
 ALL_LABELS = st.lists(st.sampled_from(LABELS), min_size=1, max_size=len(NODES))
 ALL_WAYS_OF_VOLUMES = ways(WAYS_OF_VOLUMES)
 ALL_SIZES = st.sampled_from(SIZES)
@@ -244,7 +244,7 @@ OTHERS = st.lists(st.one_of(ATTACHMENTS, CAPACITIES), max_size=3)
 
 @st.composite
 def stored(draw: st.DrawFn, flavour: Flavour) -> list[Stored]:
-    """Draw what is there beside nodes and pods; of anything something may be missing."""
+    """Draw the objects other than nodes and pods, where some volumes and claims may be missing."""
     there: list[Stored] = [
         storage_class("local"),
         storage_class("fast", provisioner=DRIVER, topologies=draw(TOPOLOGIES)),
@@ -313,7 +313,7 @@ def worlds(draw: st.DrawFn, sources: st.SearchStrategy[Json] = SOURCES, flavour:
 def moved(
     data: st.DataObject, judged: Judgement, world: World, sources: st.SearchStrategy[Json] = SOURCES
 ) -> World:
-    """Have pods leave, and one come, in the state of a decision alone; gives the world that has it so."""
+    """Remove pods and add one in the cycle state only, and return the world that has these changes."""
     plugin, placed = judged.plugin, list(world.placed)
     assert isinstance(plugin, PreFilter)
     leaving = data.draw(st.lists(st.sampled_from(world.placed), unique_by=id)) if placed else []

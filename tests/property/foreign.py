@@ -1,4 +1,4 @@
-"""Objects of every kind that is read, as JSON: some of what their structs have, and changes of that."""
+"""JSON objects of every kind that Tidelock reads, drawn from their structs, and changes of them."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,16 +22,16 @@ READERS: Mapping[str, Any] = {
     "pods": decode_pod,
     **{name: decode for name, (_, decode) in OTHERS.items()},
 }
-"""How objects of other authors are decoded, by resource."""
+"""Decoders of objects of other authors, by resource."""
 
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     name: decode.kind if isinstance(decode, Reader) else Node for name, decode in READERS.items()
 }
-"""The struct that an object of a resource becomes."""
+"""The struct to which an object is decoded, by resource."""
 
 RESOURCES = sorted(READERS)
 
-assert decode_resource_quota not in READERS.values()  # it becomes something else, and has tests of its own
+assert decode_resource_quota not in READERS.values()  # it is decoded to another type, and has its own tests
 
 _NAMES = st.sampled_from(["cpu", "memory", "storage", "a", "example.com/b"])
 _QUANTITIES = st.sampled_from(["0", "1", "500m", "4Gi", "1e3", 7])
@@ -46,7 +46,7 @@ _SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Draw JSON that a type is decoded from."""
+    """Draw JSON that decodes to a type."""
     alternatives = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
     if {str, int} <= set(alternatives):
         return _QUANTITIES
@@ -62,7 +62,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def structs(draw: st.DrawFn, kind: type[msgspec.Struct]) -> Json:
-    """Draw an object that a struct is decoded from: what is required, and some of the rest."""
+    """Draw a JSON object for a struct, with the required fields and some of the others."""
     fields = [
         field for field in msgspec.structs.fields(kind) if not field.encode_name.startswith("tidelock.dev")
     ]
@@ -82,7 +82,7 @@ def objects(draw: st.DrawFn, resource: str) -> Json:
 
 
 def locations(value: object, at: Location = ()) -> Iterator[Location]:
-    """Yield where the parts of a JSON value are, the value itself left out."""
+    """Yield the locations of the parts of a JSON value, without the value itself."""
     inside: Any = (
         value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     )
@@ -92,7 +92,7 @@ def locations(value: object, at: Location = ()) -> Iterator[Location]:
 
 
 def structs_in(value: Any, hint: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
-    """Yield where the objects with fields are in a JSON value, and what they are decoded to."""
+    """Yield the location and the struct of each object with fields in a JSON value."""
     for kind in get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,):
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             yield at, kind
@@ -105,7 +105,7 @@ def structs_in(value: Any, hint: Any, at: Location = ()) -> Iterator[tuple[Locat
 
 
 def part(value: Any, at: Location) -> Any:
-    """Find a part of a JSON value."""
+    """Return the part of a JSON value at a location."""
     for name in at:
         value = value[name]
     return value
@@ -119,7 +119,7 @@ def without(plain: Json, at: Location) -> Json:
 
 
 def changed(plain: Json, at: Location, new: object) -> Json:
-    """Copy a JSON value with another part."""
+    """Copy a JSON value with one part replaced."""
     copy: Json = msgspec.json.decode(msgspec.json.encode(plain))
     part(copy, at[:-1])[at[-1]] = new
     return copy

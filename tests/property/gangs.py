@@ -1,4 +1,4 @@
-"""What must hold of groups of locks: all or none have room, and a pod takes one member."""
+"""Invariants of groups: enough members have capacity, or none, and a pod takes one member."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ _SERVED = (Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED)
 
 
 def check_groups(process: Process) -> None:
-    """At every instant: who is told to be active is one of as many as the group needs; nobody takes two."""
+    """Check that members are active only if the group has enough of them, and that no pod takes two."""
     groups = process.ledger.groups
     for group in groups._groups.values():
         members = group.members.values()
@@ -26,7 +26,7 @@ def check_groups(process: Process) -> None:
         served = sum(entry.phase in _SERVED for entry in members)
         holding = [entry.key for entry in members if entry.phase is Phase.ACTIVE]
         assert served >= group.least or not holding, (
-            f"{holding} of {group.key} hold room, and {served} is too few"
+            f"{holding} of {group.key} hold capacity, and {served} is too few"
         )
     entries = {key for group in groups._groups.values() for key in group.members}
     assert entries == {
@@ -35,7 +35,7 @@ def check_groups(process: Process) -> None:
 
 
 def check_own(process: Process, pod: Pod, own: list[ReservationInfo], owned: list[ReservationInfo]) -> None:
-    """Of a group, a pod's own are some that it is an owner of, one for each node."""
+    """Check that a pod's own members of a group are some that it owns, at most one on each node."""
     members = [entry for entry in own if entry.reservation.membership is not None]
     assert all(entry in owned for entry in members), pod.key
     places = [(process.ledger.groups.of(entry.reservation), entry.node) for entry in members]
@@ -43,7 +43,7 @@ def check_own(process: Process, pod: Pod, own: list[ReservationInfo], owned: lis
 
 
 def served_by(group: Group, pod: Pod) -> bool:
-    """Whether a pod that is bound has had its member."""
+    """Return whether a bound pod has taken a member of the group."""
     took = any(
         each.bound_pod is not None and each.bound_pod.uid == pod.uid for each in group.members.values()
     )
@@ -51,16 +51,16 @@ def served_by(group: Group, pod: Pod) -> bool:
 
 
 def check_taken(process: Process, bound: list[Pod], doubtful: list[ReservationInfo]) -> None:
-    """Whoever is bound, and may take a member that holds room, has taken one."""
+    """Check that each bound owner of a member that holds capacity has taken a member of the group."""
     for group in process.ledger.groups._groups.values():
         for entry in group.members.values():
             if entry.reserved and entry not in doubtful:
                 waiting = [pod.key for pod in bound if is_owner(entry, pod) and not served_by(group, pod)]
-                assert not waiting, f"{entry.key} is held, and {waiting} have taken nothing"
+                assert not waiting, f"{entry.key} is held, and {waiting} have taken no member"
 
 
 def check_stored_groups(process: Process) -> None:
-    """At rest, the stored objects alone say of a group that all it needs have room, or none."""
+    """Check that by the stored objects alone enough members of a group have capacity, or none."""
     groups: dict[str, list[tuple[Key, str]]] = {}
     least: dict[str, int] = {}
     for reservation in process.api.reservations.decoded.values():

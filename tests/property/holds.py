@@ -1,4 +1,4 @@
-"""What must hold of locks in two phases, and of sets of alternatives."""
+"""Invariants of two-phase reservations, and of sets of alternatives."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -14,14 +14,14 @@ from tidelock.model.reservation import Reservation
 
 
 class HoldObserver:
-    """Counts by itself for how long each hold may be committed, and which sets have been decided."""
+    """An observer with its own record of commit deadlines, and of the sets that have been decided."""
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, int], float] = {}
         self._decided: set[str] = set()
 
     def check(self, process: Process) -> None:
-        """Nobody loses room before the time to commit is over, then all do; a set has one choice."""
+        """Check that a hold ends at its commit deadline, not before, and that a set has one choice."""
         for entry in process.ledger.entries.values():
             self._follow(process, entry)
         if process.event_handlers.ready:
@@ -29,7 +29,7 @@ class HoldObserver:
         for change in process.effects.transitions:
             spec = process.api.reservations.versions[change.meta.uid][-1].spec
             if change.event is Event.ADMIT and spec is not None and spec.any_of and spec.commit is None:
-                self._decided.add(spec.any_of)  # be it preempted in the same step
+                self._decided.add(spec.any_of)  # also if it is preempted in the same step
             if change.event is Event.ABORT and change.reason == reasons.NOT_COMMITTED:
                 begun = max(number for uid, number in self._until if uid == change.meta.uid)
                 assert change.at >= self._until[change.meta.uid, begun], change.meta.key
@@ -43,31 +43,33 @@ class HoldObserver:
         until = process.clock.now() + spec.commit.within_seconds
         self._until.setdefault((entry.uid, hold.number), until)
         if entry.phase is Phase.BOUND:
-            return  # it may have been claimed in the step in which it was given
+            return  # it may have been claimed in the step that granted it
         tokens = (v.spec.commit.token for v in _versions(process, entry) if v.spec and v.spec.commit)
-        assert hold.committed_at is None or hold.token in tokens, f"{entry.key} was committed by nobody"
+        assert hold.committed_at is None or hold.token in tokens, (
+            f"{entry.key} was committed with a token that its spec never had"
+        )
         if hold.committed_at is None and process.event_handlers.ready:
             assert hold.due is not None
-            assert hold.due > process.decided_at, f"{entry.key} is held beyond its time"
+            assert hold.due > process.decided_at, f"{entry.key} is held beyond its commit deadline"
 
     def _check_sets(self, process: Process) -> None:
         for name, members in _sets(process).items():
-            # A lock that was being claimed when another was chosen may still be taken after that.
+            # A reservation that was being claimed when another was chosen may still be consumed after that.
             chosen = sorted(filter(_is_chosen, members), key=lambda each: (each.chosen_at or 0.0, each.key))
-            # Who was chosen may have been claimed in the same step.
+            # The chosen reservation may have been claimed in the same step.
             if chosen or any(each.phase is Phase.BOUND and each.chosen_at is not None for each in members):
                 self._decided.add(name)
             if not chosen:
                 continue
             known = [each for each in members if each not in process.ledger._choices.undecided]
             held = [each.key for each in known if each.reserved and each is not chosen[0]]
-            assert not held, f"{held} hold room beside {chosen[0].key}"
+            assert not held, f"{held} hold capacity beside {chosen[0].key}"
             over = all(each in chosen or each.phase in (*SETTLED, Phase.BOUND) for each in known)
             assert over, f"{[(each.key, each.phase) for each in known]} beside {chosen[0].key}"
 
 
 def check_stored_holds(process: Process) -> None:
-    """The stored objects tell of each hold by themselves, and have never told otherwise of it."""
+    """Check that the stored objects alone show each hold, and that no version contradicts another."""
     now = process.clock.now()
     for reservation in process.api.reservations.decoded.values():
         told: list[Json] = [
@@ -76,7 +78,7 @@ def check_stored_holds(process: Process) -> None:
             if "commit" in version.status
         ]
         numbers = [each["holds"] for each in told]
-        assert numbers == sorted(numbers), f"{reservation.key} was told of holds {numbers}"
+        assert numbers == sorted(numbers), f"{reservation.key} had the holds {numbers}"
         for before, after in pairwise(told):
             if "token" in before and before["holds"] == after["holds"] and "token" in after:
                 assert before.items() <= after.items(), reservation.key
@@ -93,7 +95,7 @@ def check_stored_holds(process: Process) -> None:
             assert reservation.spec is not None
             assert reservation.spec.commit is not None
             assert reservation.spec.commit.token != commit["token"], (
-                f"the commit of {reservation.key} is not heard"
+                f"the commit of {reservation.key} was ignored"
             )
             assert parse_instant(commit["dueAt"]) > now, f"{reservation.key} was not committed in time"
 

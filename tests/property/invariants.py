@@ -1,4 +1,4 @@
-"""What must hold of the operator's state: after every move, and when it has come to rest."""
+"""Invariants of the operator's state, after every move and when there is nothing left to do."""
 
 import operator
 from collections import Counter
@@ -36,7 +36,7 @@ from tidelock.scheduler.core.queued_pod import QueueName
 
 
 class _Held(NamedTuple):
-    """What a lock has held."""
+    """The capacity that a reservation held at a check."""
 
     entry: ReservationInfo
     node: str
@@ -44,7 +44,7 @@ class _Held(NamedTuple):
 
 
 class Observer:
-    """Watches a process, and the API server that it works with."""
+    """An observer of a process, and of the API server that it works with."""
 
     def __init__(self, process: Process) -> None:
         self._activated: dict[str, str] = {}
@@ -55,18 +55,18 @@ class Observer:
         self.follow(process)
 
     def follow(self, process: Process) -> None:
-        """Turn to another process, which goes on with the same objects."""
+        """Follow another process, which continues with the same objects."""
         self._process = process
         self._held: dict[str, _Held] = {}
         self._usage = UsageObserver(process)
         self._deadlines = DeadlineObserver(process)
 
     def disturb(self, node_name: str) -> None:
-        """Learn that others take room of a node, or destroy it, until nothing of it is lacking again."""
+        """Note that capacity of a node is taken by others or removed, until the node has enough again."""
         self._disturbed.add(node_name)
 
     def check(self) -> None:
-        """Check what must hold at every instant."""
+        """Check the invariants that hold at every instant."""
         process = self._process
         check_sums(process)
         check_holders(process)
@@ -89,7 +89,7 @@ class Observer:
         self._usage.check()
 
     def check_rest(self) -> None:
-        """Check what must hold when there is nothing to do."""
+        """Check the invariants that hold when there is nothing left to do."""
         check_stored(self._process)
         check_stored_leases(self._process)
         check_stored_holds(self._process)
@@ -104,7 +104,7 @@ class Observer:
         self._disturbed = {name for name in self._disturbed if self._process.columns.shortfall(name)}
 
     def _check_decision(self) -> None:
-        """Nobody gets what a lock holds: not the owner's siblings, nor a preemptor that is not above it."""
+        """Check that the last decision respects reserved capacity, which only a higher priority preempts."""
         process, outcome = self._process, self._process.outcome
         if isinstance(outcome, AssumedPod):
             claim = process.ledger.claims.in_flight.get(outcome.pod.uid)
@@ -120,19 +120,21 @@ class Observer:
             ]
             named = [entry for entry in alone if names(entry.reservation.spec, outcome.pod)]
             still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
-            assert not still, f"{still} are held beside their owner {outcome.pod.key}"
+            assert not still, f"{still} are still held, and their owner {outcome.pod.key} is placed"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
         for change in process.effects.transitions:
             if change.event is Event.DISPLACE and change.reason == reasons.PREEMPTED:
                 entry = process.ledger.entries.get(change.meta.key)
-                assert entry is None or entry.priority < highest, f"{change.meta.key} was broken"
+                assert entry is None or entry.priority < highest, (
+                    f"{change.meta.key} was preempted by no higher priority"
+                )
             if change.event is Event.RETURN and change.reason == reasons.INSUFFICIENT_CAPACITY:
                 known = any(name in change.message for name in self._disturbed)
-                assert known, f"{change.meta.key} lost room beside its owner: {change.message}"
+                assert known, f"{change.meta.key} lost capacity on an undisturbed node: {change.message}"
         process.effects.transitions.clear()
 
     def _check_what_was_held(self) -> None:
-        """What comes to be held has not expired; where a node is overcommitted, the right locks go."""
+        """Check that no expired reservation becomes held, and which ones overcommitment displaces."""
         process, before = self._process, self._held
         self._held = {e.uid: _Held(e, e.node, e.held) for e in process.ledger.entries.values() if e.held}
         for uid in self._held.keys() - before.keys():
@@ -147,10 +149,10 @@ class Observer:
                 spans = [(rival, lifetime.span(rival)) for rival in rivals]
                 rivals = [rival for rival, span in spans if span is None or span.start == -inf]
                 spared = [rival.key for rival in rivals if _rank(rival) < _rank(loser)]
-                assert not spared, f"{loser.key} has lost its room, and {spared} have not"
+                assert not spared, f"{loser.key} has lost its capacity, and {spared} have not"
 
     def _check_activation(self) -> None:
-        """A lock is given once: neither a restart nor another node prolongs it."""
+        """Check that a reservation is activated once: neither a restart nor another node prolongs it."""
         for reservation in self._process.api.reservations.decoded.values():
             activated = reservation.status.get("activatedAt", "")
             assert self._activated.setdefault(reservation.meta.uid, activated) in ("", activated), (
@@ -160,7 +162,7 @@ class Observer:
 
 
 def check_sums(process: Process) -> None:
-    """I4: the columns are the sums of what the cache and the ledger list."""
+    """Check I4: the columns are the sums of the pods in the cache and the reservations in the ledger."""
     columns, placed_pods = process.columns, process.cache._placed.values()
     for name, row in columns.row_of.items():
         on_node = [placed for placed in placed_pods if placed.node_name == name]
@@ -176,7 +178,7 @@ def check_sums(process: Process) -> None:
 
 
 def check_holders(process: Process) -> None:
-    """I2: a lock is held, or claimed by one pod that may be bound by now, or neither."""
+    """Check I2: a reservation is held, or claimed by one pod that may be bound already, or neither."""
     ledger = process.ledger
     asked = [*process.effects.claims, *process.questions, *(claim for claim, _ in process.answers)]
     claims = Counter(
@@ -187,7 +189,7 @@ def check_holders(process: Process) -> None:
     )
     assert all(count == 1 for count in claims.values()), claims
     assert ledger.claims.in_flight.keys() <= process.in_flight.keys(), "a claim without a binding"
-    assert ledger.holdings.rests.keys() <= claims.keys(), "room is kept beside no binding"
+    assert ledger.holdings.rests.keys() <= claims.keys(), "capacity is kept without a binding"
     for entry in ledger.entries.values():
         assert bool(entry.reserved) == (entry.phase in (Phase.ACTIVE, Phase.PLANNED)), (
             entry.key,
@@ -200,7 +202,7 @@ def check_holders(process: Process) -> None:
 
 
 def check_index(process: Process) -> None:
-    """A pod's own locks are those that a look at all of them finds."""
+    """Check that a pod's own reservations are the ones that a scan of all reservations finds."""
     entries = process.ledger.entries
     for pod in process.api.pods.decoded.values():
         owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
@@ -211,7 +213,7 @@ def check_index(process: Process) -> None:
 
 
 def check_pods(process: Process) -> None:
-    """A pod waits, or is being bound, or is bound; only who waits is nominated; victims are evicted once."""
+    """Check that a pod is in one state, is nominated only while it waits, and is evicted once."""
     for uid, waiting in process.queue._pods.items():
         placed = process.cache.get(uid)
         assert placed is None or (placed.assumed and waiting.place is QueueName.IN_FLIGHT), uid
@@ -221,13 +223,15 @@ def check_pods(process: Process) -> None:
     assert not assumed & idle, "assumed without a binding"
     reservations = {entry.uid for entry in process.ledger.waiting_reservations.waiting.values()}
     for uid, node in process.nominator._node_of.items():
-        assert not node or uid in reservations or process.queue.get(uid) is not None, f"{uid} is nominated"
+        assert not node or uid in reservations or process.queue.get(uid) is not None, (
+            f"{uid} is nominated, and does not wait"
+        )
     victims = Counter(pod.uid for attempt in process.attempts for pod in attempt.victims)
     assert all(count == 1 for count in victims.values()), "evicted twice"
 
 
 def check_neighbours(process: Process) -> None:
-    """A lock with room is a neighbour as its pod is, until an owner is there, and nowhere else."""
+    """Check that a reservation with capacity is a neighbour on its node only, until an owner is there."""
     expected: dict[str, list[str]] = {}
     for entry in process.ledger.entries.values():
         template = entry.reservation.spec.template if entry.reservation.spec is not None else None
@@ -246,7 +250,7 @@ def check_neighbours(process: Process) -> None:
 
 
 def check_ends(process: Process) -> None:
-    """I3: nothing is held after its expiry, as of the last decision, or for an owner that is bound."""
+    """Check I3: by the last decision, nothing is held after its expiry or for an owner that is bound."""
     asked = (
         *process.effects.claims,
         *process.questions,
@@ -254,7 +258,7 @@ def check_ends(process: Process) -> None:
     )
     doubtful = [entry for claim in asked for entry in claim.entries]
     bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
-    # Who is being bound by us chooses once that is answered, also if another has bound it meanwhile.
+    # A pod in a binding of ours chooses after the answer, even if another binder has bound it meanwhile.
     choosing = (
         {claim.pod.uid for claim in asked}
         | process.ledger.claims.has_chosen
@@ -267,7 +271,9 @@ def check_ends(process: Process) -> None:
             begins_at, ends_at = lifetime.begins_at(entry), lifetime.ends_at(entry)
             assert ends_at is not None
             assert ends_at > process.decided_at, f"{entry.key} is held after its expiry"
-            assert begins_at is None or begins_at > process.decided_at, f"{entry.key} is ahead yet"
+            assert begins_at is None or begins_at > process.decided_at, (
+                f"{entry.key} has begun, and counts as ahead"
+            )
             if (
                 entry not in doubtful
                 and not entry.reservation.reusable
@@ -277,13 +283,14 @@ def check_ends(process: Process) -> None:
                 owners = [p for p in owners if p.uid not in choosing or names(entry.reservation.spec, p)]
                 assert not owners, f"{entry.key}: its owner {owners[0].key} is bound"
         if entry.phase is Phase.CONSUMED and entry.uid in stored:
-            assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
+            assert entry.uid in process.api.owned, f"{entry.key} was consumed without an owner"
 
 
 def check_choice(process: Process, outcome: AssumedPod, claim: Claim | None) -> None:
-    """Of the locks for any pod of its workload a pod takes those on its node that fit best, and no more.
+    """Check that a pod takes the best fitting of its workload's reservations on its node, and no more.
 
-    One alone if one is enough, and then none has a smaller excess; else none that the others make needless.
+    If one is enough, the pod takes only one, and no other has a smaller excess. Otherwise the pod takes none
+    that the others make unnecessary.
     """
     pod, entries = outcome.pod, process.ledger.entries.values()
     taken = (
@@ -294,7 +301,7 @@ def check_choice(process: Process, outcome: AssumedPod, claim: Claim | None) -> 
     left = [each for each in here if each.reserved and not each.ahead and is_for_any(each, pod)]
     simple = [entry for entry in (*left, *here, *(entry for entry, _ in taken)) if entry.shared]
     if simple or not (taken or left):
-        return  # what is lent, or used by others, counts otherwise
+        return  # capacity that is lent, or used by others, counts differently
     certain = (
         [
             held
@@ -306,11 +313,13 @@ def check_choice(process: Process, outcome: AssumedPod, claim: Claim | None) -> 
     )
     needed = beyond(pod.requests, _total(certain))
     wanted = at_most(needed, _total([*(held for _, held in taken), *(entry.held for entry in left)]))
-    assert covers(_total(held for _, held in taken), wanted), f"{pod.key} left room of its own unused"
+    assert covers(_total(held for _, held in taken), wanted), (
+        f"{pod.key} left reserved capacity of its own unused"
+    )
     for entry, _ in taken:
         others = _total(held for other, held in taken if other is not entry)
-        assert not wanted or not covers(others, wanted), f"{pod.key} took {entry.key} in vain"
-    assert wanted or not taken, f"{pod.key} took {taken} in vain"
+        assert not wanted or not covers(others, wanted), f"{pod.key} took {entry.key} without need"
+    assert wanted or not taken, f"{pod.key} took {taken} without need"
     capacity = process.columns.nodes[process.columns.row_of[outcome.node_name]].allocatable
     enough = [_excess(entry.held, wanted, capacity) for entry in left if covers(entry.held, wanted)]
     if taken and enough:
@@ -323,17 +332,19 @@ def _excess(held: Resources, wanted: Resources, capacity: Resources) -> float:
 
 
 def check_room(process: Process) -> None:
-    """I1 in the operator's eyes: no lock uses what its node has too little of, or is on another node."""
+    """Check I1 in the operator's state: reservations fit on their nodes, and no other node has the name."""
     for name, row in process.columns.row_of.items():
         assert not in_the_way(process, name), name
         for entry in process.ledger.holdings.held_on(name):
-            assert entry.node_uid == process.columns.nodes[row].meta.uid, f"{entry.key} is on another {name}"
+            assert entry.node_uid == process.columns.nodes[row].meta.uid, (
+                f"{entry.key} is on another node of the name {name}"
+            )
     gone = set(process.ledger.holdings.nodes_with_reservations()) - process.columns.row_of.keys()
-    assert not gone, f"locks on nodes that are gone: {gone}"
+    assert not gone, f"reservations on nodes that are gone: {gone}"
 
 
 def check_server(process: Process, disturbed: set[str]) -> None:
-    """I1 on the server: bound pods, bindings under way and locks fit, but where others took the room."""
+    """Check I1 on the server: bound pods, bindings under way and reservations fit on undisturbed nodes."""
     for key, node in process.api.nodes.decoded.items():
         if key.name not in disturbed:
             takers = [p.requests for p in process.api.pods.decoded.values() if _takes(process, p, key.name)]
@@ -344,7 +355,7 @@ def check_server(process: Process, disturbed: set[str]) -> None:
 
 
 def check_stored(process: Process) -> None:
-    """The stored objects say by themselves what each lock was promised, whatever the operator remembers."""
+    """Check that the stored objects show the state of each reservation without the operator's memory."""
     now = process.clock.now()
     pods = process.api.pods.decoded.values()
     assert {entry.uid for entry in process.ledger.entries.values()} == {
@@ -361,13 +372,15 @@ def check_stored(process: Process) -> None:
         shared = reservation.spec is not None and (
             reservation.spec.reuse == "Always" or reservation.spec.group is not None
         )
-        assert not owners or shared or phase in SETTLED, f"{reservation.key} is {phase} beside {owners}"
+        assert not owners or shared or phase in SETTLED, (
+            f"{reservation.key} is {phase}, and {owners} are bound"
+        )
         if reservation.spec is None or reservation.problem or phase in SETTLED:
             continue
         waits = any(each["type"] == "Reconciling" for each in status["conditions"])
         compare = operator.le if phase is Phase.ACTIVE and waits else operator.eq
         if reservation.expire_at is not None:
-            assert reservation.expire_at > now, f"{reservation.key} has not expired"
+            assert reservation.expire_at > now, f"{reservation.key} is past its expiry"
             assert compare(parse_instant(status["expiresAt"]), reservation.expire_at)
         elif "activatedAt" in status:
             ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
@@ -376,11 +389,14 @@ def check_stored(process: Process) -> None:
         if phase is Phase.PENDING and (seconds or not _waits_for_members(process, reservation)):
             since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
             waited = now - parse_instant(since)
-            assert waited < max(seconds, 1) + 1, f"{reservation.key} waits for ever"
+            assert waited < max(seconds, 1) + 1, f"{reservation.key} waits beyond its deadline"
 
 
 def check_nobody_waits_in_vain(process: Process) -> None:
-    """Who waits for an event has no room as things are; the owner of a lock that is large enough has it."""
+    """Check that no pod waits that fits somewhere, or that owns a large enough reservation.
+
+    A reservation on a node with a problem moves, now or later.
+    """
     api = process.api
     unbound = {p.uid: p for p in api.pods.decoded.values() if not p.node_name and not p.leaving}
     ours = {uid for uid, pod in unbound.items() if pod.spec.scheduler_name in process.decider.profiles}
@@ -392,7 +408,9 @@ def check_nobody_waits_in_vain(process: Process) -> None:
             assert not found, f"{waiting.pod.key} fits on {[node.name for node in found]}"
             nominated = process.nominator.node_of(uid)
             going = [p for p in process.cache.pods_on(nominated) if p.pod.leaving]
-            assert not nominated or going, f"{waiting.pod.key} waits for nobody to leave {nominated}"
+            assert not nominated or going, (
+                f"{waiting.pod.key} is nominated to {nominated}, and no pod leaves it"
+            )
         if (
             waiting.place in (QueueName.UNSCHEDULABLE, QueueName.GATED)
             and not waiting.pod.spec.scheduling_gates
@@ -403,9 +421,9 @@ def check_nobody_waits_in_vain(process: Process) -> None:
                 fits = sound and not waiting.pod.spec.node_selector
                 lent = entry.reservation.borrowable and not process.nominator.on(
                     entry.node
-                )  # unless they are leaving
+                )  # unless borrowers are leaving
                 kept = entry.reserved if lent else entry.held
-                shunned = waiting.plugins & {"InterPodAffinity", "NodePorts"}  # it is not as its template
+                shunned = waiting.plugins & {"InterPodAffinity", "NodePorts"}  # it differs from the template
                 assert not fits or shunned or not covers(kept, waiting.pod.requests), waiting.pod.key
     for entry in process.ledger.entries.values():
         if entry.node_problem is not None and not entry.reservation.pinned:
@@ -413,7 +431,7 @@ def check_nobody_waits_in_vain(process: Process) -> None:
 
 
 def check_places(process: Process) -> None:
-    """Who waits has been told its place, unless that is still to be done; nobody else has one."""
+    """Check that waiting reservations, and no others, have their queue positions, unless these are due."""
     ledger = process.ledger
     waiting = [e for e in ledger.entries.values() if e.phase is Phase.PENDING and e.tried and e.wanting]
     places = {entry.key: entry.place[:2] for entry in ledger.entries.values() if entry.place is not None}
@@ -425,9 +443,10 @@ def check_places(process: Process) -> None:
 
 
 def check_indexes(process: Process) -> None:
-    """Each index of the ledger equals one that is made anew from the records; this ends the ledger's use.
+    """Check that each index of the ledger equals one that is rebuilt from the records.
 
-    While an owner is being bound, its reservation counts in quotas as before, which the record doesn't have.
+    The ledger can't be used afterwards. Reservations in the phase Bound are left out. They count in quotas as
+    before, and their records lack these amounts.
     """
     ledger = process.ledger
     entries = [entry for entry in ledger.entries.values() if entry.phase is not Phase.BOUND]
@@ -446,8 +465,8 @@ def check_indexes(process: Process) -> None:
     for entry in entries:
         for index in indexes:
             index.remove(entry)
-    assert not any(index.contents() for index in indexes), "an index keeps what is gone"
-    assert not any(_held(process).values()), "capacity is held for what is gone"
+    assert not any(index.contents() for index in indexes), "an index keeps reservations that are gone"
+    assert not any(_held(process).values()), "capacity is held for reservations that are gone"
 
     for entry in entries:
         ledger.holdings.hold(entry, reserved[entry.key])
@@ -458,7 +477,7 @@ def check_indexes(process: Process) -> None:
 
 
 def check_rebuild(process: Process) -> None:
-    """I4: another operator would make the same of the stored objects, and find no room for what waits."""
+    """Check I4: another operator derives the same state from the stored objects, and places no more."""
     rebuilt = Process(process.api, process.clock, scheduler_name="nobody's")
     for watch in rebuilt.watches.values():
         while watch.behind:
@@ -476,10 +495,10 @@ def check_rebuild(process: Process) -> None:
     late = {reservation.key.name for reservation in stored_ones if _is_late(process, reservation)}
     for _ in process.ledger.entries:
         rebuilt.step()
-    if not process.nominator.nodes:  # what is kept for nominated pods is so by whoever decides them
+    if not process.nominator.nodes:  # only the process that decides the pods keeps capacity for them
         before, after = reservations(process), reservations(rebuilt)
         differing = {key.name: after[key]["phase"] for key in before if before[key] != after[key]}
-        assert not differing.keys() - late, f"what waits has room: {differing}"
+        assert not differing.keys() - late, f"waiting reservations fit: {differing}"
     due, due_then = _deadlines(process), _deadlines(rebuilt)
     assert all(
         due.get(key) == due_then.get(key) for key in due.keys() | due_then.keys() if key.name not in late
@@ -487,16 +506,16 @@ def check_rebuild(process: Process) -> None:
 
 
 def _is_late(process: Process, reservation: Reservation) -> bool:
-    """Whether a lock with no time to wait waits for its group's members: another operator gives it up.
+    """Return whether a reservation with a deadline of 0 waits for its group's members.
 
-    That one has not seen it in time.
+    Another operator, which has not seen the reservation in time, gives it up.
     """
     seconds = reservation.spec.pending_deadline_seconds if reservation.spec is not None else 0
     return _waits_for_members(process, reservation) and not seconds
 
 
 def _check_taker(process: Process, entry: ReservationInfo) -> None:
-    """A pod that took a lock for any of its workload says so."""
+    """Check that a pod names the reservation that it took, if that was for any pod of its workload."""
     assert entry.bound_pod is not None
     versions = process.api.pods.versions[entry.bound_pod.uid]
     says = any(entry.uid in (version.claimed_reservations or ()) for version in versions)
@@ -505,18 +524,18 @@ def _check_taker(process: Process, entry: ReservationInfo) -> None:
 
 
 def _waits_for_members(process: Process, reservation: Reservation) -> bool:
-    """Whether there are too few of a lock's group to try whether they fit."""
+    """Return whether too few members of a reservation's group are there to try the group."""
     group = process.ledger.groups.of(reservation)
     return group is not None and group.served + len(group.waiting) < group.least
 
 
 def _rank(entry: ReservationInfo) -> tuple[int, float]:
-    """Order locks by who keeps its room for longer: higher priority, then older."""
+    """Return a sort key: higher priorities, then older reservations, keep their capacity for longer."""
     return entry.priority, -inf if entry.activated_at is None else -entry.activated_at
 
 
 def _is_taken_by(entry: ReservationInfo, claim: Claim) -> bool:
-    """Whether a lock is still claimed by a pod; the API server may be asked about one that has let go."""
+    """Return whether a pod still claims a reservation, as a question may concern a pod that does not."""
     taker = entry.bound_pod if entry.phase is Phase.BOUND else None
     return taker is not None and taker.uid == claim.pod.uid
 
@@ -526,7 +545,7 @@ def _bound(pod: Pod) -> bool:
 
 
 def _takes(process: Process, pod: Pod, node_name: str) -> bool:
-    """Whether a pod is on a node, or will be if its binding arrives."""
+    """Return whether a pod is on a node, or will be if its binding arrives."""
     under_way = process.in_flight.get(pod.uid)
     target = pod.node_name or (under_way.node_name if under_way else "")
     return target == node_name and not pod.finished
@@ -540,7 +559,7 @@ def _total(lists: Iterable[Resources]) -> Resources:
 
 
 def reservations(process: Process) -> dict[Key, Json]:
-    """Describe what each lock has."""
+    """Return the state of each reservation."""
     return {
         key: {
             "phase": entry.phase,
@@ -573,7 +592,10 @@ def _neighbours(process: Process) -> dict[str, list[str]]:
 
 
 def _deadlines(process: Process) -> dict[Key, float | None]:
-    """When locks are next due; how long a node has had a problem is not stored."""
+    """Return when reservations are next due.
+
+    Reservations on nodes with a problem are left out, because the age of a problem is not stored.
+    """
     return {
         key: deadlines.next_due(entry)
         for key, entry in process.ledger.entries.items()

@@ -1,4 +1,4 @@
-"""What must hold of leases: none is lost too early, and none that is over is kept."""
+"""Invariants of leases: none is lost too early, and none is kept after its end."""
 
 from datetime import datetime
 
@@ -10,14 +10,14 @@ from tidelock.model.reservation import Reservation
 
 
 class LeaseObserver:
-    """Counts all leases by itself, from what the operator was told and when, whatever restarts."""
+    """An observer with its own record of leases, from the renewals that operators saw, across restarts."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[object, float]] = {}
         self._patience: dict[str, tuple[int, int]] = {}
 
     def check(self, process: Process) -> None:
-        """Nobody loses a lock before a whole lease and its grace have passed; then it is held no longer."""
+        """Check that a reservation is lost after its lease and grace period, neither sooner nor later."""
         now = process.clock.now()
         for entry in process.ledger.entries.values():
             self._follow(entry.reservation, now)
@@ -43,9 +43,9 @@ class LeaseObserver:
 
 
 def _told_since(reservation: Reservation, renew_time: datetime | None) -> float | None:
-    """Return since when the stored status counts a renewal, if it tells of this one.
+    """Return since when the stored status counts a renewal, if the status has this one.
 
-    A renewal that was taken back before it was stored is unknown to the next process.
+    The next process does not know a renewal that was reverted before it was stored.
     """
     told = reservation.status.get("lease")
     if told is None:
@@ -56,7 +56,7 @@ def _told_since(reservation: Reservation, renew_time: datetime | None) -> float 
 
 
 def check_stored_leases(process: Process) -> None:
-    """The stored objects say by themselves how each lease stands, and when it is due next."""
+    """Check that the stored objects alone show the state of each lease, and when it is due next."""
     for reservation in process.api.reservations.decoded.values():
         lease = reservation.status.get("lease")
         if Phase(reservation.status["phase"]) in SETTLED or reservation.spec is None:

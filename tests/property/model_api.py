@@ -1,9 +1,12 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
-It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, one that is evicted uses up what its budget has left, how a lock is shared is fixed, and its set,
-and its commit but for a token that is not the stored one; its owners and nodeName are so while its stored
-status says that it is held, and so is the whole spec once the lock has ended.
+It has the rules on which the ledger relies:
+
+- A write with an old version or another UID is refused.
+- A pod is bound once, and an eviction uses one of the disruptions that its budget allows.
+- The sharing, set and commit of a reservation are fixed, except for a token that is not the stored one.
+- Its owners and nodeName are fixed while its stored status says that it is held.
+- Its whole spec is fixed once it has ended.
 """
 
 import json
@@ -33,13 +36,13 @@ _FINAL = ("Consumed", "Expired", "Lost")
 
 
 class RefusedError(Exception):
-    """The server does not do what was asked."""
+    """A refusal of a request by the server."""
 
 
 class Collection(Generic[T]):
-    """One resource: its objects, as JSON and decoded, and all that has happened to them, for watches to tell.
+    """One resource: its objects as JSON and decoded, and their history for watches.
 
-    `versions` are those of each uid; `history` has None where something was deleted.
+    `versions` has the versions of each UID. `history` has None for a deletion.
     """
 
     def __init__(self, decode: Callable[[bytes], T]) -> None:
@@ -76,11 +79,11 @@ class Collection(Generic[T]):
 
 
 class ModelApi:
-    """The resources, and the writes that are made to them.
+    """The resources, and the writes to them.
 
     Attributes:
-        owned: uids of the locks of which an owner was there, bound and not leaving, since they were created;
-            what was edited just then counts as it was before too.
+        owned: UIDs of the reservations that have had an owner since their creation, bound and not leaving.
+            Every version of the spec and of the pod counts.
 
     """
 
@@ -94,20 +97,20 @@ class ModelApi:
         self.owned: set[str] = set()
 
     def bind(self, key: Key, uid: str, node_name: str, claims: Sequence[str] | None = None) -> None:
-        """Bind a pod, as its subresource does: once, and not while it is being deleted."""
+        """Bind a pod as its subresource does: once, and not while the pod is being deleted."""
         pod = self.pods.get(key, uid)
         if pod["spec"]["nodeName"] or "deletionTimestamp" in pod["metadata"]:
             raise RefusedError(f"{key} can't be bound any more")
         if claims is not None:
             pod["metadata"] |= {"annotations": pod["metadata"]["annotations"] | claims_annotation(claims)}
-        at = format_instant(int(self.now()))  # as metav1.Time is told
+        at = format_instant(int(self.now()))  # metav1.Time has whole seconds
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
         self.pods.change(key, "status", conditions=[scheduled])
         self.pods.change(key, "spec", nodeName=node_name)
         self.note_owned()
 
     def write_claims(self, key: Key, uid: str, claims: Sequence[str]) -> None:
-        """Have a pod that others have bound say which locks it took, unless it does."""
+        """Annotate a pod with the reservations that it took, if another binder has bound it without them."""
         pod = self.pods.get(key, uid)
         known = self.pods.decoded[key]
         if not known.node_name or known.leaving or known.claimed_reservations is not None:
@@ -116,7 +119,7 @@ class ModelApi:
         self.pods.change(key, "metadata", annotations=annotations)
 
     def end_pod(self, key: Key, now: float) -> None:
-        """Delete a pod: at once, or, if it runs on a node, when its kubelet has ended it."""
+        """Delete a pod, or mark one that runs as leaving, which a second call ends as its kubelet does."""
         pod = self.pods.objects[key]
         if pod["spec"]["nodeName"] and "deletionTimestamp" not in pod["metadata"]:
             self.pods.change(key, "metadata", deletionTimestamp=format_instant(now))
@@ -124,7 +127,7 @@ class ModelApi:
             self.pods.delete(key)
 
     def evict(self, key: Key, uid: str) -> None:
-        """Evict a pod as the Eviction API does: not beyond what the budget allows that selects it."""
+        """Evict a pod as the Eviction API does, if the budget that selects it allows a disruption."""
         self.pods.get(key, uid)
         asked = [name for name, each in self.budgets.decoded.items() if each.selects(self.pods.decoded[key])]
         for name in asked:
@@ -139,7 +142,7 @@ class ModelApi:
         self.pods.change(key, "status", nominatedNodeName=node_name)
 
     def edit_spec(self, key: Key, **changes: object) -> None:
-        """Change a Reservation's spec under the rules of its CRD; None takes a field away."""
+        """Change a Reservation's spec by the rules of its CRD, where None removes a field."""
         edited = self.reservations.objects[key]
         before, phase = edited["spec"], edited["status"].get("phase")
         after = {name: value for name, value in (before | changes).items() if value is not None}
@@ -187,7 +190,7 @@ class ModelApi:
         self.reservations.delete(key)
 
     def note_owned(self) -> None:
-        """Note which locks have an owner that is bound."""
+        """Note the reservations that have a bound owner."""
         bound = [pod for pod in self.pods.decoded.values() if pod.node_name and not pod.leaving]
         pods = [version for pod in bound for version in self.pods.versions[pod.uid]]
         for reservation in self.reservations.decoded.values():
@@ -199,10 +202,10 @@ class ModelApi:
 
 
 class Reflection(Generic[T]):
-    """What a reflector makes of one resource, one event or one listed object at a time.
+    """A reflector of one resource, which delivers one event or one listed object at a time.
 
-    The order of one resource is kept; between resources anything goes. A list that is broken off is begun
-    anew, and what vanished is only found out at the end of a whole one.
+    The events of one resource keep their order, and between resources any order is possible. An interrupted
+    list starts again. Objects that vanished are noticed only at the end of a whole list.
     """
 
     def __init__(self, collection: Collection[T], sink: EventHandler[T]) -> None:
@@ -239,7 +242,7 @@ class Reflection(Generic[T]):
                 self._upsert(changed)
 
     def repeat(self) -> None:
-        """Deliver the last event again, and before it, if the sink goes by versions, the one before that."""
+        """Deliver the last event again, after the event before it if the handler compares versions."""
         if self._last is not None:
             old, new = self._last
             if old is not None and isinstance(old, Reservation):
@@ -273,7 +276,7 @@ class Reflection(Generic[T]):
 
 
 class Delivering(Protocol):
-    """A reflection of anything."""
+    """A reflection of any resource."""
 
     @property
     def behind(self) -> bool: ...

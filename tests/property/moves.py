@@ -1,4 +1,4 @@
-"""What must hold of locks for which pods may be moved."""
+"""Invariants of reservations for which pods may be migrated."""
 
 from collections import Counter
 
@@ -10,38 +10,38 @@ from tidelock.model.api.reservation import Phase
 
 
 class MoveObserver:
-    """Counts by itself who was evicted for which lock."""
+    """An observer with its own count of the pods that were evicted for each reservation."""
 
     def __init__(self) -> None:
         self._evicted: Counter[str] = Counter()
         self._gone: set[tuple[str, str]] = set()
 
     def check(self, process: Process) -> None:
-        """Nobody is evicted but as a stored plan says that was approved, and not more than may be."""
+        """Check that pods are evicted only by a stored and approved plan, and no more than allowed."""
         for task, victim in process.moved:
             versions = process.api.reservations.versions[task.uid]
             plans = [version.status["plan"] for version in versions if "plan" in version.status]
             begun = [plan for plan in plans if plan["token"] == task.token and "begunAt" in plan]
-            assert begun, f"{victim.key} was evicted by a plan that was not stored to be under way"
+            assert begun, f"{victim.key} was evicted by a plan that was not stored as under way"
             nominated = process.nominator.node_of(task.uid)
-            assert nominated == begun[-1]["nodeName"], f"{victim.key} was evicted for room of others"
+            assert nominated == begun[-1]["nodeName"], f"{victim.key} was evicted on a node that is not kept"
             uids = {each["uid"] for each in begun[-1]["evictions"]}
             assert victim.uid in uids, f"{victim.key} was evicted, and is in no plan of {task.reservation}"
             asks = _asks(process, task.uid)
             approved = any(each.automatically or each.approve == task.token for each in asks)
-            assert approved, f"{victim.key} was evicted, which nobody has approved"
-            if (task.uid, victim.uid) not in self._gone:  # asked again, as the first answer was lost
+            assert approved, f"{victim.key} was evicted without an approval"
+            if (task.uid, victim.uid) not in self._gone:  # otherwise the first answer was lost
                 self._gone.add((task.uid, victim.uid))
                 self._evicted[task.uid] += 1
             assert self._evicted[task.uid] <= max(each.max_pods for each in asks), (
-                f"too many for {task.reservation}"
+                f"too many evictions for {task.reservation}"
             )
         for entry in process.ledger.entries.values():
             _check_plan(process, entry)
 
 
 def check_stored_moves(process: Process) -> None:
-    """The stored objects tell of plans while their locks wait, and of no others."""
+    """Check that the stored objects show migration plans only while their reservations wait."""
     for reservation in process.api.reservations.decoded.values():
         entry = process.ledger.entries[reservation.key]
         told = {each["type"] for each in reservation.status["conditions"]}
@@ -59,10 +59,10 @@ def _check_plan(process: Process, entry: ReservationInfo) -> None:
     if plan is None:
         return
     assert entry.phase is Phase.PENDING, f"{entry.key} is {entry.phase} with a plan"
-    assert not entry.reserved, f"{entry.key} has room already"
-    # Whoever is above the lock may have taken the room, and it may be over its quota by now.
-    assert nominated in (plan.node, ""), f"the room for {entry.key} is set aside on {nominated}"
-    assert plan.under_way or not nominated, f"{entry.key} is nominated for a plan that is only shown"
+    assert not entry.reserved, f"{entry.key} has capacity already"
+    # A higher priority may have taken the capacity, and the reservation may be over its quota by now.
+    assert nominated in (plan.node, ""), f"the capacity for {entry.key} is kept on {nominated}"
+    assert plan.under_way or not nominated, f"{entry.key} is nominated for a plan that is not under way"
     row = process.columns.row_of.get(plan.node)
     if row is not None and not plan.under_way:
         uids = {process.columns.nodes[row].meta.uid, *_uids_of(process, plan.node)}
@@ -71,7 +71,7 @@ def _check_plan(process: Process, entry: ReservationInfo) -> None:
 
 
 def _uids_of(process: Process, node_name: str) -> set[str]:
-    """Give the uids of all nodes that had a name."""
+    """Return the UIDs of all nodes that had a name."""
     versions = process.api.nodes.versions
     return {uid for uid, each in versions.items() if each[0].name == node_name}
 

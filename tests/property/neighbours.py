@@ -1,4 +1,4 @@
-"""Small clusters whose pods have something to do with each other: few labels, so that much coincides."""
+"""Small clusters with pods that concern each other, and with so few labels that many terms match."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class World:
-    """Nodes, pods with the names of their nodes, and the labels of the namespaces that are known."""
+    """Nodes, pods with the names of their nodes, and the labels of the known namespaces."""
 
     nodes: list[Node]
     placed: list[Placement]
@@ -35,7 +35,7 @@ class World:
         return next((each for each in self.nodes if each.name == name), None)
 
     def scene(self) -> Scene:
-        """Build what plugins look at."""
+        """Build a scene of this cluster for plugins."""
         scene = Scene(*self.nodes)
         for each, node_name in self.placed:
             if isinstance(each, ReservePod):
@@ -55,7 +55,7 @@ class World:
 
 
 class Dice:
-    """Draws all that makes up such a cluster; the first of several choices is the likeliest in shrinking."""
+    """A source of random parts of a cluster, which shrinks to the first of several choices."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -64,7 +64,7 @@ class Dice:
         return choices[self._random.randrange(len(choices))]
 
     def some(self, choices: Sequence[T], least: int, most: int) -> list[T]:
-        """Draw distinct ones."""
+        """Draw distinct choices."""
         left = list(choices)
         count = min(least + self._random.randrange(most - least + 1), len(left))
         return [left.pop(self._random.randrange(len(left))) for _ in range(count)]
@@ -135,12 +135,12 @@ class Dice:
         )
 
     def demanding_pod(self, name: str) -> Pod:
-        """Draw a pod with wishes and demands of its neighbours, or without."""
+        """Draw a pod with or without preferred and required affinity terms."""
         most = self.one(0, 1, 2)
         return self.pod(name, affinity=self.affinity(most)) if most else self.pod(name)
 
     def reserve_pod(self, of: Pod) -> Pod:
-        """Draw whether a pod is there, or expected by a lock."""
+        """Draw the pod itself, or a reserve pod that is like it."""
         return self.one(of, of, reserve_pod_of(of.metadata, of.spec, of.requests))
 
     def world(self, make: Callable[[str], Pod], *, most: int = 8) -> World:

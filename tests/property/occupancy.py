@@ -1,6 +1,6 @@
-"""What must hold of locks that are shared: their room counts once, and is used as far as that goes.
+"""Invariants of shared reservations: their capacity counts once, and is used as far as possible.
 
-Owners use those for reuse, borrowers those that are borrowable.
+Owners use reusable reservations, and borrowers use borrowable ones.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from tidelock.model.quantities import (
 
 
 def check_occupancy(process: Process) -> None:
-    """Each lock holds what its occupants leave, who are owners there; all of them use as much as can be."""
+    """Check that a reservation holds all that its occupants leave, and that they use as much as possible."""
     entries = [entry for entry in process.ledger.entries.values() if entry.reserved]
     for entry in entries:
         used: dict[str, int] = {}
         for uid, occupant in entry.occupants.items():
             placed = process.cache.get(uid)
-            assert placed is not None, f"{occupant.key} is not there"
+            assert placed is not None, f"{occupant.key} is not in the cache"
             assert placed.assumed == occupant.assumed, occupant.key
             assert placed.node_name == entry.node, occupant.key
             assert _uses(entry, placed.pod), f"{occupant.key} has no right to {entry.key}"
@@ -49,7 +49,7 @@ def check_occupancy(process: Process) -> None:
 
 
 def check_lent(process: Process) -> None:
-    """A borrowable lock's room is there for its owner, were all borrowers of its node gone."""
+    """Check that the owner of a borrowable reservation would fit if all borrowers left its node."""
     for name, row in process.columns.row_of.items():
         pods = [placed.pod for placed in process.cache.pods_on(name)]
         others = reduce(plus, (pod.requests for pod in pods if not pod.borrows), NOTHING)
@@ -73,7 +73,7 @@ def check_lent(process: Process) -> None:
 
 
 def check_stored_occupancy(process: Process) -> None:
-    """The stored objects say who is in each lock for reuse, and that it was never consumed."""
+    """Check that stored reusable reservations name an occupant, and that none was consumed."""
     bound = [pod for pod in process.api.pods.decoded.values() if pod.node_name and not pod.finished]
     for entry in process.ledger.entries.values():
         status = process.api.reservations.objects[entry.key]["status"]
@@ -92,11 +92,13 @@ def check_stored_occupancy(process: Process) -> None:
             uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
             assert parse_resources(status.get("used", {})) == uses, entry.key
             shared = [each for each in process.ledger.entries.values() if each.reserved and each.shared]
-            assert told is not None or not owners or len(shared) > 1, f"{owners} are in {entry.key}"
+            assert told is not None or not owners or len(shared) > 1, (
+                f"{owners} are in {entry.key}, which names no occupant"
+            )
 
 
 def most_used(entries: Sequence[ReservationInfo], pods: Sequence[Pod], resource: str) -> int:
-    """Tell how much of a resource pods can use of locks that are shared, by the smallest of all cuts."""
+    """Compute how much of a resource pods can use of shared reservations, by the smallest of all cuts."""
     return min(
         sum(pod.requests.get(resource, 0) for pod in pods if pod not in cut)
         + sum(entry.reserved.get(resource, 0) for entry in entries if any(_uses(entry, pod) for pod in cut))
@@ -110,14 +112,14 @@ def is_owner(entry: ReservationInfo, pod: Pod) -> bool:
 
 
 def _uses(entry: ReservationInfo, pod: Pod) -> bool:
-    """Whether a pod uses the room of a lock when it is on its node."""
+    """Return whether a pod on the node of a reservation uses its capacity."""
     return (
         pod.borrows if entry.reservation.borrowable else entry.reservation.reusable and is_owner(entry, pod)
     )
 
 
 def _check_stored_lending(entry: ReservationInfo, status: Json) -> None:
-    """What is stored of a lock says what is lent of it, and by how many pods."""
+    """Check that the stored status has the lent amounts, and the number of borrowers."""
     inside = [
         each.uses for each in entry.occupants.values() if entry.reservation.borrowable and not each.assumed
     ]

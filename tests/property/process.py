@@ -1,7 +1,7 @@
 """One life of the operator: its pure core over the model API server, driven by hand instead of by tasks.
 
-Where the shell would wait for an answer, the answer waits here until somebody delivers it: a binding, a
-status write, an eviction or a look at a pod is carried out by one call and learnt of by another, or never.
+Where the shell would wait for an answer, here the answer waits until a test delivers it. One call carries out
+a binding, a status write, an eviction or a read of a pod. Another call delivers the answer, or none does.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,13 +35,13 @@ KINDS = (
     *("nodes", "pods", "reservations", "quotas", "budgets", "decide"),
     *("bind", "bound", "write", "written", "look up", "looked up", "evict", "move", "report"),
 )
-"""What may happen next: an event is delivered, a request is carried out or its answer learnt of."""
+"""Kinds of moves: an event is delivered, a request is carried out, or its answer is delivered."""
 
 _MOST_MOVES = 1000
 
 
 class HandClock:
-    """A clock that moves when it is told to."""
+    """A clock that only tests advance."""
 
     def __init__(self, now: float) -> None:
         self.time = now
@@ -54,11 +54,11 @@ class HandClock:
 
 
 class Process:
-    """The decider and its feed, with all that is under way.
+    """The decider and its event handlers, with all requests under way.
 
-    `check` hears of each move, and of what was decided by it. `accidents` are moves that go wrong, each once:
-    a request that never arrives ("bind", "evict"), an answer that is lost ("written", "move"), an event that
-    comes twice ("nodes", "pods", "reservations").
+    `go_on` calls `check` after each move, with the outcome of the move. `accidents` are moves that go wrong,
+    each once: a request that never arrives ("bind", "evict"), a lost answer ("written", "move"), or an event
+    that comes twice ("nodes", "pods", "reservations").
     """
 
     def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
@@ -107,7 +107,7 @@ class Process:
         self.moved: list[tuple[MigrationTask, Pod]] = []
 
     def moves(self) -> dict[str, Callable[[], None]]:
-        """Give the first of each kind that may happen next."""
+        """Return the first possible move of each kind."""
         return dict(self._moves())
 
     def _moves(self) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -133,9 +133,9 @@ class Process:
             yield "write", self._write
 
     def go_on(self, check: Callable[[], None], order: Sequence[str] = KINDS, most: int | None = None) -> None:
-        """Let what is under way happen, what comes first in the order first; what it lacks has to wait.
+        """Make the possible moves in the given order of kinds.
 
-        All of it comes to an end, unless only so many moves are let happen at most.
+        Kinds that the order lacks have to wait. The moves must come to an end, unless `most` limits them.
         """
         for _ in range(_MOST_MOVES if most is None else most):
             moves = self.moves()
@@ -163,7 +163,7 @@ class Process:
         return self.event_handlers.ready and (bool(asked) or (due is not None and due <= self.clock.now()))
 
     def step(self) -> None:
-        """Decide once, as the loop does when the feed is ready, and note what is to be done about it."""
+        """Decide once, as the loop does when the informers have synced, and note the requests that follow."""
         if not self.event_handlers.ready:
             return
         self.decided_at = self.clock.now()
@@ -197,14 +197,14 @@ class Process:
     # Pods.
 
     def send_binding(self, uid: str) -> None:
-        """Have the API server carry a binding out, or refuse it."""
+        """Send a binding to the API server, which carries it out or refuses it."""
         assumed = self.in_flight[uid]
         self.bind_answers[uid] = not self._has_accident("bind") and _accepted(
             lambda: self.api.bind(assumed.pod.key, uid, assumed.node_name, _claims(assumed))
         )
 
     def _learn_binding(self) -> None:
-        """Get the answer to a binding, or look its outcome up."""
+        """Deliver the answer to a binding."""
         uid = next(iter(self.bind_answers))
         assumed = self.in_flight.pop(uid)
         if self.bind_answers.pop(uid):
@@ -234,7 +234,7 @@ class Process:
             self.api.end_pod(victim.key, self.clock.now())
 
     def _move(self) -> None:
-        """Evict the next pod of a plan; a budget that forbids it is looked at again when the plan is."""
+        """Evict the next pod of a migration plan, or stop until the next attempt if a budget forbids it."""
         task, moving = next(iter(self.moving)), self.decider.moving
         victim = moving.next_victim(task)
         if victim is None:
@@ -248,16 +248,16 @@ class Process:
                 moving.evicted(victim.uid)
 
     def _report(self) -> None:
-        """Write for which node a pod is nominated, if that is news."""
+        """Write the nominated node of a pod if it has changed."""
         uid, pod = self.unreported.popitem()
         waiting, node_name = self.queue.get(uid), self.nominator.node_of(uid)
         if waiting is not None and waiting.pod.status.nominated_node_name != node_name:
             _accepted(lambda: self.api.nominate(pod.key, uid, node_name))
 
-    # Locks.
+    # Reservations.
 
     def _write(self) -> None:
-        """Begin to make an object what it ought to be; one that is refused waits for the watch."""
+        """Write the wanted status of an object, or delete it, where a refusal leaves it to the watch."""
         key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
         entry = self.ledger.records.find(key)
@@ -273,7 +273,7 @@ class Process:
             return
 
     def _learn_write(self) -> None:
-        """Get the answer to a write, or none, and look again."""
+        """Deliver the answer to a write, or lose it, and check the object again."""
         key = next(iter(self.write_answers))
         written = self.write_answers.pop(key)
         if not self._has_accident("written"):
@@ -297,7 +297,7 @@ class Process:
 
 
 def _claims(assumed: AssumedPod) -> list[str] | None:
-    """Give what a binding tells of the locks that the pod has taken; None if it tells nothing."""
+    """Return the taken reservations that a binding names, or None if it has no list of them."""
     claims = assumed.state.read(ClaimedReservations)
     return None if claims is None else list(claims.uids)
 

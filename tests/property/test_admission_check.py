@@ -1,4 +1,4 @@
-"""Admitted bindings beside locks and our own pods, in any order: no node is ever given away twice."""
+"""Admitted bindings, reservations and Tidelock's own pods, in any order: no capacity is given twice."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ MOVES = st.lists(
 
 
 class World:
-    """Two nodes of four cores; what the API server would say of pods, and what the operator knows of it."""
+    """Two nodes of four cores, the pods of the API server, and the operator's view of them."""
 
     def __init__(self) -> None:
         self.core = Core(*(node(name, cpu="4") for name in NODES))
@@ -74,7 +74,7 @@ class World:
         if name in self.stored:
             self.admitted.pop(name, None)
             self.arrivals.remove(self.stored.pop(name))
-            if name in OURS and self.placed is not None:  # nobody is there to be bound any more
+            if name in OURS and self.placed is not None:  # the pod to bind is gone
                 self.core.decider.binding_failed(self.placed, self.core.clock.now())
                 self.placed = None
 
@@ -91,7 +91,7 @@ class World:
             assert not entry.violation
             assert bool(entry.held) == (entry.phase is Phase.ACTIVE)
             owner = self.core.cache.get(f"uid-{self.owner[entry.key.name]}")
-            assert entry.phase is not Phase.BOUND or owner is not None, "nobody binds its owner any more"
+            assert entry.phase is not Phase.BOUND or owner is not None, "its owner is no longer being bound"
             assert not (entry.held and owner is not None and not owner.assumed), "its owner is bound"
         for name, on in self.admitted.items():
             found = self.core.cache.get(self.stored[name].uid)
@@ -111,7 +111,7 @@ class World:
 
 
 @given(MOVES)
-def test_room_is_never_given_twice(moves: list[tuple[str, str, str]]) -> None:
+def test_admission_never_gives_capacity_twice(moves: list[tuple[str, str, str]]) -> None:
     world = World()
     for move, name, on in moves:
         act: Callable[[str, str], None] = getattr(world, move)

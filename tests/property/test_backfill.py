@@ -1,4 +1,4 @@
-"""A large lock is given room, whatever small locks and pods come and go, as long as each of them goes."""
+"""A large reservation gets capacity while small reservations and pods come and go, if each one goes."""
 
 from dataclasses import dataclass
 
@@ -13,18 +13,18 @@ from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
 AFTER = 60
-"""Small locks give up before that, so none of them has a turn before the large one."""
+"""Small reservations give up before that, so none of them gets an earmark before the large one."""
 STEP = 5
 LONGEST = 120
-"""Seconds that a small one is there at most; less than those after which another node has its turn."""
+"""The most seconds that a small one stays, fewer than the seconds after which another node is earmarked."""
 
 ENOUGH = 6
-"""As long as so many wait, no more come."""
+"""While so many wait, no more arrive."""
 
 
 @dataclass(frozen=True)
 class Small:
-    """A pod or a lock that comes, and how long it stays, which a pod may tell or not."""
+    """A pod or a reservation that arrives, and the length of its stay, which a pod may announce."""
 
     reservation: bool
     cpu: int
@@ -49,16 +49,16 @@ STREAM = st.lists(
 
 
 class Cluster:
-    """Nodes of 4 cpu, and what comes to them and goes."""
+    """Nodes of 4 CPUs, with pods and reservations that come and go."""
 
     def __init__(self, nodes: int) -> None:
         self.core = Core(*(node(f"node-{number}", cpu="4") for number in range(nodes)), earmark_after=AFTER)
         self.made = 0
-        self.stays: dict[str, int] = {}  # of pods that wait
+        self.stays: dict[str, int] = {}  # by waiting pod
         self.running: list[tuple[float, Pod]] = []
 
     def go_on(self, arrivals: list[Small]) -> None:
-        """Have some come, decide, and have time go on and those go whose time is over."""
+        """Add arrivals, decide, advance the clock, and remove the pods that have ended."""
         core = self.core
         if len(self.stays) + len(core.ledger.waiting_reservations.waiting) < ENOUGH:
             for small in arrivals:
@@ -96,7 +96,7 @@ class Cluster:
 
 @given(nodes=st.integers(1, 3), stream=STREAM)
 @settings(max_examples=100)
-def test_a_large_lock_has_room_once_those_are_gone_that_were_there(
+def test_a_large_reservation_gets_capacity_in_time_despite_a_stream_of_small_ones(
     nodes: int, stream: list[list[Small]]
 ) -> None:
     cluster = Cluster(nodes)

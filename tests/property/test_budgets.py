@@ -1,4 +1,4 @@
-"""Budgets are found by their labels as if each had been asked."""
+"""The index of budgets finds by labels every budget that selects or counts a pod."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def _budgets(draw: st.DrawFn) -> PodDisruptionBudget:
             "matchExpressions": draw(st.lists(_expressions(), max_size=2)),
         }
     if draw(st.integers(0, 9)) == 0:
-        selector = {"matchLabels": 7}  # can't be read
+        selector = {"matchLabels": 7}  # unreadable
     metadata = {
         "name": f"budget-{draw(st.integers(0, 5))}",
         "namespace": draw(st.sampled_from(NAMESPACES)),
@@ -44,7 +44,7 @@ def _budgets(draw: st.DrawFn) -> PodDisruptionBudget:
     labels=_LABELS,
     namespace=st.sampled_from(NAMESPACES),
 )
-def test_those_that_select_a_pod_are_among_those_about_it(
+def test_the_index_finds_every_budget_that_selects_or_counts_a_pod(
     changes: list[tuple[bool, PodDisruptionBudget]], labels: dict[str, str], namespace: str
 ) -> None:
     budgets = Budgets()

@@ -1,4 +1,4 @@
-"""Configurations: right ones mean what kube-scheduler makes of them, all others end in one clear error."""
+"""Configurations: valid ones mean the same as in kube-scheduler, all others end in one clear error."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Sieve(Filter):
-    """Filters only."""
+    """A plugin that only filters."""
 
     def filter(self, *_: Any) -> Mask:
         raise NotImplementedError
@@ -35,14 +35,14 @@ class Sieve(Filter):
 
 
 class Scale(Score):
-    """Scores only."""
+    """A plugin that only scores."""
 
     def score(self, *_: Any) -> Scores:
         raise NotImplementedError
 
 
 class Both(Sieve, Scale):
-    """Does both."""
+    """A plugin that filters and scores."""
 
 
 KINDS: Mapping[str, type[Filter | Score]] = {
@@ -59,7 +59,7 @@ names = st.sampled_from(sorted(KINDS))
 
 
 def listed(allowed: st.SearchStrategy[str]) -> st.SearchStrategy[oracle.Listed]:
-    """Lists with few doubles, which are tried all the same."""
+    """Draw lists of plugins, with a few duplicates."""
     entries = st.lists(st.tuples(allowed, st.integers(0, 9)), max_size=4)
     return st.builds(
         oracle.Listed,
@@ -80,7 +80,7 @@ def load(_: object) -> dict[str, PluginFactory]:
 
 
 def build(document: object, builtins: Builtins) -> Any:
-    """Go all the way from the text to the profiles."""
+    """Build profiles from the text of a configuration."""
     configuration = read_configuration(json.dumps(document), builtins, load)
     columns = Columns()
     handle = Handle(Ledger(columns).plugin_view, Cache(columns))
@@ -92,7 +92,7 @@ def build(document: object, builtins: Builtins) -> Any:
     listed(st.sampled_from([name for name, kind in KINDS.items() if issubclass(kind, Filter)])),
     listed(st.sampled_from([name for name, kind in KINDS.items() if issubclass(kind, Score)])),
 )
-def test_plugins_run_where_and_as_kube_scheduler_would_run_them(
+def test_plugins_run_at_the_same_points_in_the_same_order_as_in_kube_scheduler(
     multi_point: oracle.Listed, filters: oracle.Listed, scores: oracle.Listed
 ) -> None:
     sorting = {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}]}
@@ -137,7 +137,7 @@ plugin_names = st.one_of(st.sampled_from([*BUILTINS.registry, "*", "DynamicResou
 
 
 def objects(fields: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
-    """Objects that have most of the fields, sometimes with nonsense in them; or nonsense altogether."""
+    """Draw objects with most of the fields, sometimes with invalid values or an unknown field."""
     loose = {name: st.one_of(value, value, value, anything) for name, value in fields.items()}
     right = st.fixed_dictionaries({}, optional=loose)
     return st.one_of(right, right, right, st.builds(lambda r, k, v: {**r, k: v}, right, st.text(), anything))
@@ -196,6 +196,6 @@ def test_a_configuration_is_read_or_refused_in_one_line(document: Any) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_random_text_is_refused_as_a_configuration(text: str) -> None:
     with pytest.raises(ConfigurationError):
         read_configuration(text, BUILTINS, load)

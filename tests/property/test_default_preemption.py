@@ -1,4 +1,4 @@
-"""DefaultPreemption, which tries nodes side by side, against the rules one node and one victim at a time."""
+"""DefaultPreemption for all nodes at once, against its rules for one node and one victim at a time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -98,7 +98,9 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
         )
     holdings = seen(core, there, placed)
     own = core.ledger.ownership.of(wanting)
-    waits = wanting.requires_reservation and not any(entry.held for entry in own)  # a claim takes them away
+    waits = wanting.requires_reservation and not any(
+        entry.held for entry in own
+    )  # a claimed reservation is not held
     expected = plans(holdings, wanting, own, limits)
     free = any(fits(room, [*room.pods, *room.reservations], wanting, own) for room in holdings)
 
@@ -136,7 +138,7 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
 
 
 def seen(core: Core, there: list[Node], placed: list[Pod]) -> list[Room]:
-    """List what is on each node."""
+    """Return the pods, reservations and nominated pods of each node."""
     return [
         Room(
             each,
@@ -153,7 +155,7 @@ def broken(core: Core) -> set[str]:
 
 
 def check_that_evictions_help(core: Core, wanting: Pod, node_name: str, chosen: Plan) -> None:
-    """Once the victims have gone, the pod gets their room, and no lock that was broken for it does."""
+    """Check that the pod gets the capacity of its victims, and no preempted reservation does."""
     outcomes = [core.step()]
     for name in chosen.pods:
         core.event_handlers.pods.remove(

@@ -1,4 +1,4 @@
-"""Equal pods share verdicts: whatever happened between them, each decision is the one made afresh."""
+"""Equal pods share cached answers: each decision equals one without the cache, after any changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 
 class Cluster:
-    """A cluster that changes, and two cycles over it: one that remembers, and a new one each time."""
+    """A cluster that changes, with a scheduling cycle that has a cache, and a new cycle for each decision."""
 
     def __init__(self) -> None:
         self.cache = Cache(Columns(capacity=2))
@@ -79,7 +79,7 @@ class Cluster:
             self.cache.remove(self.pods.pop(number % len(self.pods)).uid)
 
     def reservation(self, number: int, cpu: int, ahead: int) -> None:
-        """Hold a lock where there is room, for a pod that comes soon or never."""
+        """Remove a reservation, or place it where it fits, for a pod that comes soon or never."""
         owner = f"pod-{self.made + ahead}"
         value = reservation(f"lock-{number}", uid=f"lock-{number}", resources={"cpu": str(cpu)}, owner=owner)
         if value.key in self.ledger.entries:
@@ -124,7 +124,7 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 @pytest.mark.parametrize("few", [0, 4], ids=["many at once", "few one by one"])
 @settings(max_examples=100, deadline=None)
 @given(nodes=st.lists(NODES, max_size=8), steps=st.lists(STEPS, max_size=40))
-def test_a_decision_is_the_same_with_and_without_memory(
+def test_a_decision_is_the_same_with_and_without_the_equivalence_cache(
     few: int, nodes: list[Node], steps: list[Callable[[Cluster], None]]
 ) -> None:
     with patch.object(equivalence_cache, "_MOST_KINDS", 3), patch.multiple(cached_column, _FEW=few, _BLOCK=5):

@@ -1,4 +1,4 @@
-"""What is kept by deltas is what a new process would find, in whatever order things came and were asked."""
+"""Expected use that is kept by deltas equals the sums of a new process, after any events and queries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def use_of(pod: Pod) -> tuple[float, float]:
 
 
 class World:
-    """A cluster that changes, with somebody who has followed it from the beginning."""
+    """A cluster that changes, with sums that follow it from the beginning."""
 
     def __init__(self, rule: UseRule) -> None:
         self.scene = Scene()
@@ -85,7 +85,7 @@ class World:
         self.scene.ledger.advance(NOW + 99_999)
 
     def ask(self) -> dict[str, list[float]]:
-        """Sum, and take over into a copy what is told to be news."""
+        """Compute the sums, and copy the rows that are reported as changed."""
         found = self.sums(self.levels, self.residents)
         names = [each.name for each in self.scene.columns.nodes]
         for row in self.residents.take_news().tolist():
@@ -128,7 +128,9 @@ STEPS: st.SearchStrategy[Callable[[World], None]] = st.one_of(
 @pytest.mark.parametrize("few", [0, 32])
 @given(rule=st.sampled_from(sorted(RULES)), steps=st.lists(STEPS, max_size=40))
 @settings(deadline=None)
-def test_a_new_process_finds_the_same(few: int, rule: str, steps: list[Callable[[World], None]]) -> None:
+def test_a_new_process_computes_the_same_expected_use(
+    few: int, rule: str, steps: list[Callable[[World], None]]
+) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(expected_use, "_FEW", few)  # both ways of summing
         patched.setattr(expected_use, "_SLICE", 2)

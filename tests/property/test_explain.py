@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 -- a plugin is given all that the framework gives to any
-"""What `why` says of every node is what the decision does, on clusters with all that pods can ask for."""
+# ruff: noqa: ARG002 -- every plugin gets all arguments of the framework
+"""The reports of `why` agree with the decision, on clusters with every feature that pods can ask for."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ from unit.scheduler.machinery import Core
 
 @given(st.integers(0, 100_000))
 @settings(deadline=None, max_examples=25)
-def test_the_node_that_is_told_first_is_the_one_that_is_chosen(seed: int) -> None:
+def test_the_first_reported_node_is_the_chosen_one(seed: int) -> None:
     scenario = make_scenario(seed, frozenset(REGISTRY), 3)
     core = furnished(scenario)
     for raw in stored(scenario.wanting):
@@ -54,7 +54,7 @@ NODES = ("a", "b", "c")
 
 
 class Narrowing(PreFilter, Filter):
-    """Leaves some nodes to a pod before any filter runs."""
+    """A plugin that leaves some nodes to a pod before any filter runs."""
 
     name = "Narrowing"
     left: frozenset[str] = frozenset(NODES)
@@ -88,13 +88,13 @@ def narrowed(core: Core, left: frozenset[str]) -> Profile:
 
 
 def judge_pod(core: Core, profile: Profile, wanting: Pod) -> None:
-    """Compare what is said of a pod with the decision, and with the nodes that extenders are asked about."""
+    """Compare the reports on a pod with the decision, and with the nodes that extenders are asked about."""
     cycle = pod_cycle(core.cache, core.ledger)
     reports = explain_pod(core.decider.pipeline, profile, wanting, core.clock.now())
     fitting = {each.node.name for each in reports if not each.rejections}
     feasible = {each.name for each in cycle.feasible(profile, wanting, core.clock.now())}
     outcome = cycle.schedule(profile, wanting, core.clock.now())
-    assert fitting == feasible or not feasible  # then some may fit for a time
+    assert fitting == feasible or not feasible  # if none is feasible, some may fit for a limited time
     if isinstance(outcome, AssumedPod):
         assert reports[0].node.name == outcome.node_name
         assert outcome.node_name in fitting
@@ -103,7 +103,7 @@ def judge_pod(core: Core, profile: Profile, wanting: Pod) -> None:
 
 
 def judge_reservation(core: Core, entry: ReservationInfo) -> None:
-    """Compare what is said of a reservation that is tried next with the decision."""
+    """Compare the reports on a reservation that is tried next with the decision."""
     cycle, profile = core.decider.reservation_cycle, core.decider.profile
     reports = explain_reservation(cycle, profile, entry, core.clock.now())
     fitting = {each.node.name for each in reports if not each.rejections}
@@ -117,7 +117,7 @@ def judge_reservation(core: Core, entry: ReservationInfo) -> None:
 
 @given(st.lists(STEPS, min_size=1, max_size=12), st.sets(st.sampled_from(NODES), min_size=1).map(frozenset))
 @settings(deadline=None, max_examples=100)
-def test_reservations_deadlines_and_narrowed_nodes_are_judged_as_they_are_decided(
+def test_reports_agree_with_decisions_for_reservations_deadlines_and_narrowed_nodes(
     steps: list[tuple[str, str, str | None, int]], left: frozenset[str]
 ) -> None:
     core = Core(*(node(name, cpu="4") for name in NODES))

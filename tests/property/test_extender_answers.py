@@ -1,4 +1,4 @@
-"""Whatever an extender answers is understood or is an error of the extender: nothing else can happen."""
+"""Any answer of an extender is either understood or an error of the extender."""
 
 import json
 from typing import Any
@@ -55,7 +55,7 @@ documents = st.recursive(
 
 
 def outcome(read: Any) -> Any:
-    """Give what was understood, or None."""
+    """Return the decoded answer, or None if it was refused."""
     try:
         return read()
     except AnswerError as error:
@@ -81,6 +81,6 @@ def test_any_answer_is_understood_or_refused(document: Any, cached: bool) -> Non
 
 
 @given(st.binary(max_size=20))
-def test_what_is_not_json_is_refused(answer: bytes) -> None:
+def test_an_answer_that_is_not_json_is_refused(answer: bytes) -> None:
     with pytest.raises(AnswerError):
         read_binding(b"{{" + answer)

@@ -1,4 +1,4 @@
-"""Objects of other authors are read whatever they leave out, and whatever is wrong with a part of them."""
+"""Objects of other authors are read despite missing and malformed parts."""
 
 import inspect
 from functools import cached_property
@@ -32,13 +32,13 @@ def read(resource: str, plain: Json) -> Any:
 
 
 def unnamed(plain: Json) -> list[Location]:
-    """List all parts of an object that are looked into, other than its name."""
+    """Return the locations of all parts that are decoded, except the name."""
     named = ("metadata",), ("metadata", "name")
     return [at for at in locations(plain) if at not in named and "disruptedPods" not in at[:-1]]
 
 
 def faultless(decoded: Any) -> Any:
-    """Leave out what is noted about parts that can't be read."""
+    """Return the object without its notes about unreadable parts."""
     metadata = msgspec.structs.replace(decoded.metadata, faults=())
     return msgspec.structs.replace(decoded, metadata=metadata)
 
@@ -46,8 +46,8 @@ def faultless(decoded: Any) -> Any:
 @every_resource
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-def test_null_is_what_is_not_there(resource: str, data: st.DataObject) -> None:
-    """A field, an item of a list, and an entry of a map."""
+def test_null_counts_as_missing(resource: str, data: st.DataObject) -> None:
+    """Check fields, items of lists, and entries of maps."""
     plain = data.draw(objects(resource))
     at = data.draw(st.sampled_from(unnamed(plain)))
 
@@ -57,7 +57,7 @@ def test_null_is_what_is_not_there(resource: str, data: st.DataObject) -> None:
 @every_resource
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-def test_unknown_fields_are_nothing(resource: str, data: st.DataObject) -> None:
+def test_unknown_fields_are_ignored(resource: str, data: st.DataObject) -> None:
     plain = data.draw(objects(resource))
     at = data.draw(st.sampled_from([at for at, _ in structs_in(plain, KINDS[resource])]))
     new: object = data.draw(st.sampled_from([None, 1, "text", [], {}, {"deep": [{}]}]))
@@ -68,17 +68,17 @@ def test_unknown_fields_are_nothing(resource: str, data: st.DataObject) -> None:
 @every_resource
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-def test_a_malformed_part_is_left_out_alone(resource: str, data: st.DataObject) -> None:
-    """The object is what it would be without that part, which is noted."""
+def test_only_the_malformed_part_is_left_out(resource: str, data: st.DataObject) -> None:
+    """Check that the rest is read as if the part were missing, and that the part is noted."""
     plain = data.draw(objects(resource))
     at = data.draw(st.sampled_from(unnamed(plain)))
     new: object = data.draw(st.sampled_from([[[]], {"odd": {}}, 1.5, "\N{SNOWMAN}", True]))
     assume(type(new) is not type(part(plain, at)))
-    assume(at != ("metadata", "uid"))  # its name stands in for that
+    assume(at != ("metadata", "uid"))  # the name is used instead
 
     decoded = read(resource, changed(plain, at, new))
     paths = [fault.path for fault in decoded.metadata.faults]
-    assume(paths)  # else it is a part of which anything is read
+    assume(paths)  # otherwise the part accepts any value
     assert field_path(at) in paths
     assert all(field_path(at).startswith(path) for path in paths)
     assert faultless(decoded) == faultless(read(resource, without(plain, at)))
@@ -88,8 +88,10 @@ def test_a_malformed_part_is_left_out_alone(resource: str, data: st.DataObject) 
 @pytest.mark.parametrize("resource", ["nodes", "pods", "persistent_volume_claims", "persistent_volumes"])
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
-def test_no_decision_comes_upon_a_bad_amount(resource: str, amount: str, data: st.DataObject) -> None:
-    """A limit of 1E cores, which the API server takes, made the first decision fail that needed it."""
+def test_no_property_of_a_decoded_object_fails_on_a_bad_amount(
+    resource: str, amount: str, data: st.DataObject
+) -> None:
+    """Guard against 1E cores, which the API server accepts, and which failed the first decision to use it."""
     plain = data.draw(objects(resource))
     amounts = [at for at in locations(plain) if set(at) & {"requests", "limits", "capacity", "allocatable"}]
     assume(amounts)

@@ -1,4 +1,4 @@
-"""ImageLocality and its index, after any history, against a look at all nodes."""
+"""ImageLocality and its index, after any history, against a scan of all nodes."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,9 +39,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), IMAGES | st.none()), max_size=12), pods())
 @settings(deadline=None)
-def test_scores_are_those_of_the_formula(
-    history: list[tuple[str, dict[str, int] | None]], wanting: Pod
-) -> None:
+def test_scores_match_the_formula(history: list[tuple[str, dict[str, int] | None]], wanting: Pod) -> None:
     scene, nodes = Scene(), dict[str, Node]()
     for name, images in history:
         if images is None:

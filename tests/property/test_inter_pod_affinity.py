@@ -16,13 +16,13 @@ from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 
 
 def neighbour(dice: Dice) -> Callable[[str], Pod]:
-    """Make pods, and reserve pods of locks, that have something to do with each other."""
+    """Return a function that draws pods and reserve pods with affinity terms."""
     return lambda name: dice.reserve_pod(dice.demanding_pod(name))
 
 
 @given(DICE)
 @settings(deadline=None)
-def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
+def test_all_nodes_are_filtered_as_one_node_at_a_time(dice: Dice) -> None:
     world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
     judgement = world.scene().judge(InterPodAffinity, wanting)
     expected = oracle.verdicts(world, wanting)
@@ -36,7 +36,7 @@ def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
 
 @given(DICE)
 @settings(deadline=None)
-def test_scores_are_those_of_the_formula(dice: Dice) -> None:
+def test_scores_match_the_formula(dice: Dice) -> None:
     world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
     feasible, hard, ignore = dice.some(world.nodes, 1, 5), dice.one(1, 0, 100), dice.one(False, True)
     judgement = world.scene().judge(
@@ -50,8 +50,8 @@ def test_scores_are_those_of_the_formula(dice: Dice) -> None:
 
 @given(DICE)
 @settings(deadline=None)
-def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
-    """Pods that are added and removed count as if they had been there, or had not; on a few nodes too."""
+def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(dice: Dice) -> None:
+    """Check added and removed pods on a subset of the nodes, and that the original state is unchanged."""
     world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
     gone = dice.some(world.placed, 0, 3)
     come = [(neighbour(dice)(f"new-{index}"), dice.one(*world.nodes).name) for index in range(2)]
@@ -75,4 +75,6 @@ def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
     for place, each in enumerate(narrow.nodes):
         if changed[each.name]:
             assert plugin.reasons(tried, wanting, narrow, place) == (changed[each.name],)
-    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), "what is, is left alone"
+    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), (
+        "the original state has changed"
+    )

@@ -1,4 +1,4 @@
-"""The operator in a world in which everything comes late, out of order, twice, or gets lost."""
+"""The operator with events and answers that come late, out of order or twice, or get lost."""
 
 import os
 from contextlib import suppress
@@ -22,7 +22,7 @@ from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION
 EXPLORES = settings.get_current_profile_name() == "explore"
 EXAMPLES = int(os.environ.get("TIDELOCK_LEDGER_EXAMPLES", "20000" if EXPLORES else "200"))
 
-# Whoever explores has time.
+# An exploration may take as long as it needs.
 pytestmark = [pytest.mark.timeout(0)] if EXPLORES else []
 
 NODES = st.sampled_from(["node-a", "node-b"])
@@ -32,8 +32,8 @@ NODE_CPUS = st.sampled_from(["3", "4", "2"])
 GPU = "example.com/gpu"
 SECONDS = st.sampled_from([1, 9, 31, 300])
 
-# Which moves come first, which have to wait, and how many there are at a time: a few such choices reorder
-# more than a coin tossed for each move.
+# The order of the moves, the kinds that have to wait, and the number of moves at a time. A few such choices
+# reorder more than a random choice for each move.
 ORDERS = [tuple(KINDS[n:] + KINDS[:n])[::way] for n in range(len(KINDS)) for way in (1, -1)]
 HELD_UP = [(), *((kind,) for kind in KINDS), *((a, b) for a in KINDS for b in KINDS if a < b)]
 Weather = tuple[tuple[str, ...], int | None]
@@ -66,7 +66,7 @@ ROOM: list[Json] = [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"}, {"cpu": "1", GPU: 
 
 
 def template(requests: Json, app: str = "", host_port: int = 0, **affinity: str) -> Json:
-    """Give the template of a pod that seeks or shuns the pods of an app on its node, or that takes a port."""
+    """Build the template of a pod with affinity or anti-affinity to an app, or with a host port."""
     container: Json = {"name": "m", "resources": {"requests": requests}}
     if host_port:
         container["ports"] = [{"containerPort": 80, "hostPort": host_port}]
@@ -112,7 +112,7 @@ COMMITS: st.SearchStrategy[Json] = st.sampled_from(
     [{"commit": None}, {"commit": None}, *({"commit": {"withinSeconds": s}} for s in (8, 40, 500))]
 )
 SETS: st.SearchStrategy[Json] = st.sampled_from([{"anyOf": name} for name in (None, None, "web", "web")])
-# Which hold a commit names: that which is told, the one before it, the one after it, another lock's.
+# The hold that a commit names: the published one, the one before, the one after, or another reservation's.
 TOKENS = st.sampled_from([0, 0, 0, -1, 1, None])
 SHARING: st.SearchStrategy[Json] = st.sampled_from(
     [{}, {"reuse": "Never"}, {"reuse": "Always"}, {"borrowable": True}]
@@ -200,7 +200,7 @@ class World(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # Locks that are alike follow the first of them, be they not tried for their numbers.
+        # Equal reservations follow the first of them. None is tried only to renew its numbers.
         self._unrenewed = mock.patch.object(waiting, "_RENEWED", 0)
         self._unrenewed.start()
         self.clock = HandClock(NOW)
@@ -221,7 +221,7 @@ class World(RuleBasedStateMachine):
     def begin(
         self, data: st.DataObject, sizes: tuple[str, str], ranked: Json | None, weather: Weather
     ) -> None:
-        """Begin with two nodes, two locks and a pod: what is empty has no faults."""
+        """Begin with two nodes, two reservations and a pod, because an empty cluster shows no faults."""
         self._put_quota(1, ranked)
         for name, cpu in zip(("node-a", "node-b"), sizes, strict=True):
             self._put_node(name, cpu)
@@ -241,7 +241,7 @@ class World(RuleBasedStateMachine):
         fate=st.sampled_from(["edit", "edit", "renew", "commit", "commit", "approve", "approve", "delete"]),
     )
     def reservation(self, data: st.DataObject, number: int, fate: str) -> None:
-        """Create a Reservation, or edit, renew, commit, approve or delete the one that there is."""
+        """Create a Reservation, or edit, renew, commit, approve or delete the existing one."""
         key = Key("shop", f"lock-{number}")
         if key not in self.reservations.objects:
             self._create_reservation(data, number)
@@ -259,7 +259,7 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data(), number=NUMBERS, fate=st.sampled_from(["make", "make", "delete", "dissolve"]))
     def gang(self, data: st.DataObject, number: int, fate: str) -> None:
-        """Make the members of a group that are missing, delete one, or the group with all of them."""
+        """Create the missing members of a group, delete one member, or delete the whole group."""
         key = Key("shop", f"gang-{number}")
         if fate == "make":
             self._make_gang(data)
@@ -277,7 +277,7 @@ class World(RuleBasedStateMachine):
         change=st.sampled_from(["delete", "delete", "finish", "resize", "label", "gate", "borrow"]),
     )
     def pod(self, data: st.DataObject, number: int, change: str) -> None:
-        """Create a pod, or end or change the one that there is; one that runs is asked to end first."""
+        """Create a pod, or change or end the existing one, which leaves first if it runs."""
         key = Key("shop", f"web-{number}")
         stored = self.pods.objects.get(key)
         if stored is None:
@@ -303,7 +303,7 @@ class World(RuleBasedStateMachine):
 
     @rule(number=st.sampled_from([0, 1]), limits=st.none() | LIMITS)
     def quota(self, number: int, limits: Json | None) -> None:
-        """Put a limit on what locks may take, another one, or none any more."""
+        """Create, change or delete a quota."""
         self._put_quota(number, limits)
         self._go_on()
 
@@ -319,7 +319,7 @@ class World(RuleBasedStateMachine):
 
     @rule(allowed=st.sampled_from([None, 0, 1, 1]))
     def budget(self, allowed: int | None) -> None:
-        """Have a budget guard the pods of an app, with so many evictions left, or guard none any more."""
+        """Create or change a budget that allows so many evictions of the pods of an app, or delete it."""
         key, stored = Key("shop", "budget"), self.api.budgets.objects
         if allowed is not None:
             guards = {"selector": {"matchLabels": {"app": "web"}}}
@@ -338,7 +338,7 @@ class World(RuleBasedStateMachine):
         event=st.sampled_from(["size", "size", "size", "problem", "stranger", "stranger", "goes", "another"]),
     )
     def node(self, data: st.DataObject, name: str, event: str) -> None:
-        """Change a node's size or soundness, bind a pod to it behind the operator's back, or take it away."""
+        """Change a node's size or condition, bind a pod to it without the operator, delete or replace it."""
         key = Key("", name)
         if event != "problem" or key not in self.nodes.objects:
             self.observer.disturb(name)
@@ -362,10 +362,10 @@ class World(RuleBasedStateMachine):
 
     # The operator and the network.
 
-    # Few rules with many kinds: which rules are drawn at all differs from run to run, so few must suffice.
+    # There are few rules with many kinds, because a run draws only some of the rules.
     @rule(data=st.data(), kind=TROUBLES)
     def trouble(self, data: st.DataObject, kind: str) -> None:
-        """Let time pass, events get lost, a move go wrong; crash, with bindings on their way, and return."""
+        """Advance the clock, lose events, make a move go wrong, or restart the operator during bindings."""
         process = self.process
         if kind == "weather":
             self.weather = data.draw(WEATHER)
@@ -389,18 +389,18 @@ class World(RuleBasedStateMachine):
         self._go_on()
 
     def rest(self) -> None:
-        """Left alone, the operator comes to rest, and knows what the stored objects say."""
+        """Check that the undisturbed operator finishes its work, and agrees with the stored objects."""
         self.process.accidents.clear()
         self.process.go_on(self._check)
         self.observer.check_rest()
 
     def forget(self) -> None:
-        """Without what it remembers of earlier answers the operator comes to the same."""
+        """Check that the operator reaches the same state after it forgets earlier answers."""
         self.rest()
         before = invariants.reservations(self.process)
         self.process.decider.forget()
         self.process.go_on(self._check)
-        assert invariants.reservations(self.process) == before, "what waits had room"
+        assert invariants.reservations(self.process) == before, "a forgotten answer was wrong"
 
     def teardown(self) -> None:
         try:
@@ -446,7 +446,7 @@ class World(RuleBasedStateMachine):
         )
 
     def _make_gang(self, data: st.DataObject) -> None:
-        """Have two or three locks for the same pods be all or nothing, or those of them that are missing."""
+        """Create a group of two or three reservations for the same pods, or its missing members."""
         if not self._gang:
             size, spare = data.draw(st.sampled_from([(2, 0), (3, 0), (3, 1)]))
             group = {"name": "gang", "uid": self._uid(), "members": size, "minMembers": size - spare}
@@ -467,14 +467,14 @@ class World(RuleBasedStateMachine):
                 self.api.edit_spec(key, **edit)
 
     def _renew_reservation(self, data: st.DataObject, key: Key) -> None:
-        """Renew a lock's lease, if it has one, by a holder whose clock is wrong."""
+        """Renew a reservation's lease, if it has one, by a holder with a clock that may be wrong."""
         if (lease := self.reservations.objects[key]["spec"].get("lease")) is not None:
             renewed = lease | {"renewTime": format_instant(self.clock.now() + data.draw(SKEWS))}
             with suppress(RefusedError):
                 self.api.edit_spec(key, lease=renewed)
 
     def _commit_reservation(self, data: st.DataObject, key: Key) -> None:
-        """Commit a lock in two phases, by what its holder knows of it."""
+        """Commit a two-phase reservation, with its token or a wrong one."""
         stored, which = self.reservations.objects[key], data.draw(TOKENS)
         if (commit := stored["spec"].get("commit")) is not None:
             holds = stored["status"].get("commit", {}).get("holds", 0)
@@ -483,7 +483,7 @@ class World(RuleBasedStateMachine):
                 self.api.edit_spec(key, commit=commit | {"token": token})
 
     def _approve_moves(self, data: st.DataObject, key: Key) -> None:
-        """Approve the plan that a lock tells of, or another one."""
+        """Approve the migration plan that a reservation shows, or another one."""
         planned = [
             each for each, reservation in self.reservations.objects.items() if "plan" in reservation["status"]
         ]
@@ -532,11 +532,11 @@ class World(RuleBasedStateMachine):
 
 
 class Fragmented(World):
-    """The same, from two nodes on which a lock would fit only if a pod moved from the one to the other."""
+    """The same world with two nodes, on which a reservation fits only if a pod moves to the other node."""
 
     @initialize(asks=MAY_MOVE, label=APPS, allowed=st.sampled_from([None, 0, 1]), weather=WEATHER)
     def begin(self, asks: Json, label: str, allowed: int | None, weather: Weather) -> None:
-        """Begin with that lock, and a budget for one kind of pods."""
+        """Begin with that reservation, and a budget for the pods of one app."""
         for number, name in enumerate(("node-a", "node-b")):
             self._put_node(name, "4")
             fields: Json = {"labels": {"app": label}, "annotations": {BORROWS: "false"}, "node_name": name}
@@ -551,7 +551,7 @@ class Fragmented(World):
 
     @rule(number=st.sampled_from([0, 1]))
     def end(self, number: int) -> None:
-        """Have a pod that may be moved end: its kubelet ends it, if it was asked to."""
+        """Delete a pod that may be moved, or end it as its kubelet does if it is leaving."""
         if (key := Key("shop", f"db-{number}")) in self.pods.objects:
             self.api.end_pod(key, self.clock.now())
         self._go_on()

@@ -1,4 +1,4 @@
-"""The plugins after Trimaran, crane and Koordinator, over all nodes at once against their rules for one."""
+"""The plugins modelled on Trimaran, crane and Koordinator, against their rules for one node."""
 
 from math import floor
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ class Resident(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Use of a node of 100 cores and 100 GiB by resource: mean, and how much the 95th percentile is more."""
+    """The use of a node of 100 cores and 100 GiB: the mean, and the excess of the 95th percentile."""
 
     age: float
     mean: Pair
@@ -121,7 +121,7 @@ def deviation(each: Measured, index: int) -> float:
 
 @given(NODES, RESIDENTS, WANTED, st.sampled_from([20, 40, 50]))
 @settings(deadline=None)
-def test_target_load_packing(
+def test_target_load_packing_scores_match_the_formula(
     measured: list[Measured], residents: list[Resident], wanted: tuple[int, int], target: int
 ) -> None:
     found = scene_of(measured, residents).judge(TargetLoadPacking, wanting(wanted), targetUtilization=target)
@@ -134,13 +134,13 @@ def test_target_load_packing(
         )
         expected = target_load_packing.score(each.mean[0], arrivals, 1.5 * wanted[0], target)
         use = each.mean[0] + arrivals + 1.5 * wanted[0]
-        if min(abs(use - target), abs(use - 100)) > 1e-6:  # there the formula jumps
+        if min(abs(use - target), abs(use - 100)) > 1e-6:  # the formula jumps there
             assert abs(found.scores[f"node-{index}"] - expected * each.fresh) <= (1 if each.fresh else 0)
 
 
 @given(NODES, WANTED, st.sampled_from([0, 1, 2]), st.sampled_from([0, 0.5, 1, 2]))
 @settings(deadline=None)
-def test_load_variation_risk_balancing(
+def test_load_variation_risk_balancing_scores_match_the_formula(
     measured: list[Measured], wanted: tuple[int, int], margin: float, sensitivity: float
 ) -> None:
     args = {"safeVarianceMargin": margin, "safeVarianceSensitivity": sensitivity}
@@ -158,20 +158,20 @@ def test_load_variation_risk_balancing(
 
 @given(st.floats(0.001, 0.999), st.floats(0.05, 50), st.floats(0.05, 50))
 @settings(deadline=None, max_examples=60)
-def test_the_beta_function_is_its_integral(x: float, a: float, b: float) -> None:
+def test_the_beta_function_equals_its_integral(x: float, a: float, b: float) -> None:
     found = regularized(np.array([x]), np.array([a]), np.array([b]))[0]
     assert found == pytest.approx(low_risk_over_commitment.cumulative(x, a, b), abs=1e-6)
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
-def test_a_narrow_distribution_is_a_point(threshold: float, mean: float) -> None:
+def test_a_narrow_distribution_counts_as_a_point(threshold: float, mean: float) -> None:
     found = probability_below(np.array([threshold]), np.array([mean]), np.array([1e-6]))[0]
     assert found == (mean <= threshold)
 
 
 @given(BUSY, RESIDENTS, WANTED)
 @settings(deadline=None, max_examples=50)
-def test_low_risk_over_commitment(
+def test_low_risk_over_commitment_scores_match_the_formula(
     measured: list[Measured], residents: list[Resident], wanted: tuple[int, int]
 ) -> None:
     found = scene_of(measured, residents).judge(LowRiskOverCommitment, wanting(wanted))
@@ -194,7 +194,9 @@ def test_low_risk_over_commitment(
     RESIDENTS,
 )
 @settings(deadline=None)
-def test_dynamic_load(measured: list[dict[str, int]], residents: list[Resident]) -> None:
+def test_dynamic_load_filters_and_scores_match_the_rules(
+    measured: list[dict[str, int]], residents: list[Resident]
+) -> None:
     scene = Scene()
     for index, use in enumerate(measured):
         annotations = {metric: encode_crane(CraneReading(value / 100, NOW)) for metric, value in use.items()}
@@ -220,7 +222,7 @@ def test_dynamic_load(measured: list[dict[str, int]], residents: list[Resident])
 
 @given(NODES, RESIDENTS, WANTED, st.integers(1, 3))
 @settings(deadline=None)
-def test_load_aware(
+def test_load_aware_filters_and_scores_match_the_rules(
     measured: list[Measured], residents: list[Resident], wanted: tuple[int, int], weight: int
 ) -> None:
     weights, room = {"cpu": weight, "memory": 1}, {"cpu": 100_000, "memory": 100 * GIB}
@@ -248,7 +250,9 @@ def test_load_aware(
             assert found.scores[name] == 0
             assert name in found.fitting
             continue
-        assert abs(found.scores[name] - load_aware.score(used, room, weights)) <= 1  # floats before a floor
+        assert (
+            abs(found.scores[name] - load_aware.score(used, room, weights)) <= 1
+        )  # float errors before rounding down
         thresholds = {"cpu": 65, "memory": 95}
         if all(abs(100 * used[key] / room[key] % 1 - 0.5) > 1e-6 for key in used):
             assert (name in found.fitting) is not load_aware.beyond(used, room, thresholds)
@@ -277,7 +281,7 @@ CONSTRAINTS = st.lists(
     CONSTRAINTS,
 )
 @settings(deadline=None)
-def test_workload_topology_spread(
+def test_workload_topology_spread_filters_and_scores_match_the_rules(
     zones: list[str], placed: list[tuple[int, bool]], constraints: list[dict[str, Any]]
 ) -> None:
     names = [f"node-{index}" for index in range(len(zones))]

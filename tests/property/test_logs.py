@@ -1,4 +1,4 @@
-"""Lines of logs can't be forged, whatever is in their fields."""
+"""Log lines can't be forged by the contents of their fields."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ def record(field: str, message: str) -> logging.LogRecord:
 
 @given(texts, texts)
 def test_a_record_is_one_line_and_its_traceback_is_indented(field: str, message: str) -> None:
-    """A pod's annotation with a line break wrote a line of its own."""
+    """Guard against a pod's annotation with a line break, which once wrote a log line of its own."""
     first, *others = TextFormatter().format(record(field, message)).split("\n")
     assert first.startswith("2027-01-15T08:00:00.123Z WARNING tidelock.test: ")
     assert all(line.startswith("  ") for line in others)

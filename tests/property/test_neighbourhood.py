@@ -1,4 +1,4 @@
-"""Labels, tallies and carried terms that follow the events of a cluster equal those made from its state."""
+"""Label codes, pod counts and affinity terms that follow events equal ones that are built from the state."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -44,7 +44,7 @@ NAMESPACE_LABELS: tuple[dict[str, str], ...] = ({}, {"team": "x"})
 
 
 def event(dice: Dice, cache: Cache) -> None:
-    """Let something happen to one of a few nodes or pods."""
+    """Apply a random event to one of a few nodes or pods."""
     name, pod_name = dice.one(*NAMES), dice.one("web-0", "web-1", *(f"web-{name}" for name in NAMES))
     uid = f"uid-{pod_name}"
     happenings: list[Callable[[], object]] = [
@@ -93,7 +93,7 @@ def bound(dice: Dice, name: str, node_name: str) -> Pod:
 
 
 def at_home(pod: Pod) -> Pod:
-    """Return the pod in the namespace of its name: a pod that is seen again is in none but that."""
+    """Return the pod in a namespace that depends on its name only, so that it never changes."""
     namespace = ("shop", "shop", "bank", "lab")[sum(pod.meta.name.encode()) % 4]
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
 
@@ -104,7 +104,7 @@ def reserve_pod(dice: Dice, name: str) -> ReservePod:
 
 
 def by_name(cache: Cache, counts: Counts) -> dict[str, int]:
-    """Give counts by node, which a rebuild has in other rows."""
+    """Return counts by node name, because a rebuilt cache has other rows."""
     assert len(counts) == len(cache.columns)
     return {each.name: int(count) for each, count in zip(cache.columns.nodes, counts, strict=True) if count}
 
@@ -124,7 +124,7 @@ def rebuilt(cache: Cache) -> Cache:
 
 @given(DICE, st.integers(1, 40))
 @settings(deadline=None)
-def test_tallies_and_carried_terms_follow_every_event(dice: Dice, count: int) -> None:
+def test_pod_counts_and_affinity_terms_follow_every_event(dice: Dice, count: int) -> None:
     cache = Cache(Columns(capacity=1))
     for name in NAMES:
         cache.put_node(dice.node(name))
@@ -162,7 +162,7 @@ def test_tallies_and_carried_terms_follow_every_event(dice: Dice, count: int) ->
 def said(
     cache: Cache, carried: AffinityTerm, pod: Pod, namespace_labels: dict[str, str]
 ) -> list[tuple[str, list[tuple[str, int]]]]:
-    """Give topology keys and weights by node; a term whose carriers weigh nothing is left out."""
+    """Return the topology keys of a term with its weights by node, without keys of no weight."""
     meaning = carried.meaning(pod, namespace_labels).items()
     return sorted(
         (key, sorted(weights.items())) for key, counts in meaning if (weights := by_name(cache, counts))

@@ -72,7 +72,7 @@ SELECTORS = st.sampled_from([{}, {}, {"zone": "a"}, {"zone": "a", "cores": "8"},
 
 @given(NODES, AFFINITIES, SELECTORS, st.just({}) | AFFINITIES)
 @settings(deadline=None)
-def test_all_nodes_are_judged_as_each_would_be(
+def test_all_nodes_are_filtered_and_scored_as_one_node_at_a_time(
     nodes: tuple[Node, ...], affinity: Json, selector: dict[str, str], added: Json
 ) -> None:
     wanting = pod(affinity={"nodeAffinity": affinity}, nodeSelector=selector)

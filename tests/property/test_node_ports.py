@@ -1,4 +1,4 @@
-"""NodePorts and its index, after any history, against a look at all pods."""
+"""NodePorts and its index, after any history, against a scan of all pods."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ def pods(draw: st.DrawFn, name: str) -> Pod:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, str, Pod]]:
-    """Nodes come and go; pods and reserve pods are placed and taken away, also where there is no node."""
+    """Draw histories of nodes, pods and reserve pods that come and go, also where there is no node."""
     steps = st.tuples(
         st.sampled_from(["put", "put", "drop", "place", "place", "remove", "reserve", "reserve", "release"]),
         st.sampled_from(NAMES),
@@ -72,7 +72,7 @@ def there(scene: Scene, name: str) -> list[Pod]:
 
 @given(histories(), pods("web-0"))
 @settings(deadline=None)
-def test_a_node_fits_whose_ports_are_free(history: list[tuple[str, str, Pod]], wanting: Pod) -> None:
+def test_a_node_fits_if_its_host_ports_are_free(history: list[tuple[str, str, Pod]], wanting: Pod) -> None:
     scene = play(history)
 
     judgement = scene.judge(NodePorts, wanting)
@@ -85,7 +85,7 @@ def test_a_node_fits_whose_ports_are_free(history: list[tuple[str, str, Pod]], w
 
 @given(histories(), pods("web-0"), pods("other"), st.data())
 @settings(deadline=None)
-def test_what_would_be_is_as_if_it_were(
+def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(
     history: list[tuple[str, str, Pod]], wanting: Pod, other: Pod, data: st.DataObject
 ) -> None:
     scene = play([("put", "node-a", other), *history, ("put", "node-a", other)])

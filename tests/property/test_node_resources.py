@@ -1,4 +1,4 @@
-"""The two plugins that weigh resources against whole-number arithmetic, up to sums beyond exact floats."""
+"""The two plugins that score by resources, against integer arithmetic, up to sums beyond exact floats."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -100,7 +100,7 @@ def test_fit_scores_by_its_strategy(
     st.lists(st.sampled_from(["nvidia.com", "memory"]), max_size=1),
 )
 @settings(deadline=None)
-def test_fit_rules_out_what_is_too_small(
+def test_fit_rules_out_nodes_that_lack_a_resource(
     world: tuple[Scene, dict[str, fit.Use]], requests: dict[str, str], ignored: list[str], groups: list[str]
 ) -> None:
     scene, uses = world
@@ -141,7 +141,7 @@ def test_balanced_allocation_scores_by_its_formula(
 @example(2**46 - 1, 0.29, 0)
 @example(2**46, 0.58, 0)
 def test_percents_are_exact(whole: int, share: float, off: int) -> None:
-    """The quotients that are next to a whole percent are those that rounding could get wrong."""
+    """Check the quotients next to a whole percent, which rounding could get wrong."""
     near = min(max(int(share * 100) * whole // 100 + off, 0), whole)
     for amount in (near, int(share * whole)):
         found = _percent(np.array([amount], np.int64), np.array([whole], np.int64))

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits, which counts by deltas, against counting everything anew for one node."""
+"""NodeVolumeLimits, which counts by deltas, against a full count for one node."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,16 +21,16 @@ WORLDS = disks.worlds(SOURCES, disks.OF_A_DRIVER)
 
 @given(WORLDS, disks.pods("web-0", SOURCES))
 @settings(deadline=None)
-def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod) -> None:
+def test_all_nodes_are_filtered_as_one_node_at_a_time(world: World, wanting: Pod) -> None:
     assert_like(world.scene().judge(NodeVolumeLimits, wanting), world)
 
 
 @given(WORLDS, WORLDS, disks.pods("web-0", SOURCES), st.data())
 @settings(deadline=None)
-def test_counts_follow_whatever_happens_in_any_order(
+def test_counts_follow_events_in_any_order(
     earlier: World, world: World, wanting: Pod, data: st.DataObject
 ) -> None:
-    """One cluster becomes another, event by event, and is looked at in between."""
+    """Check a cluster that becomes another one, event by event, with a query in between."""
     scene = earlier.scene()
     plugin = NodeVolumeLimits(scene.handle, {})
     kept = {(type(each), each.meta.name) for each in world.stored}
@@ -58,7 +58,9 @@ def test_counts_follow_whatever_happens_in_any_order(
 
 @given(WORLDS, disks.pods("web-0", SOURCES), st.data())
 @settings(deadline=None)
-def test_what_if_pods_moved_is_as_if_they_had(world: World, wanting: Pod, data: st.DataObject) -> None:
+def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(
+    world: World, wanting: Pod, data: st.DataObject
+) -> None:
     judged = world.scene().judge(NodeVolumeLimits, wanting)
     if judged.status.code is not Code.SUCCESS:
         return

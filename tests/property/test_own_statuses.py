@@ -1,4 +1,4 @@
-"""Whatever a stored status of Tidelock's own kinds says, the object is read, and its spec with it."""
+"""Objects of Tidelock's own kinds are read with any stored status, together with their spec."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -51,7 +51,7 @@ _TEMPLATE = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "a"}}]}
 
 
 def _use_reservation(reservation: Reservation) -> None:
-    """Have a ledger meet it, and meet it again once it is known."""
+    """Add the reservation to a ledger, and add a newer version once the ledger knows it."""
     assert reservation.spec is not None
     assert not reservation.problem
     core = Core(node("node-a"))
@@ -110,7 +110,7 @@ def _use_water_level(status: Json) -> None:
 
 
 class Kind(NamedTuple):
-    """A kind of object: its status' type, a spec, a status that has all fields, and what is made of it."""
+    """A kind of object: the type of its status, a status with all fields, a spec, and a use of the object."""
 
     type: type[StatusWire]
     status: Json
@@ -267,8 +267,8 @@ def test_the_status_has_all_fields_of_its_type_and_can_be_read(kind: str) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_any_value_of_any_part_of_it_is_read(kind: str, data: st.DataObject) -> None:
-    """A window that was no object, or a condition without a type, ended the operator."""
+def test_a_status_with_any_value_in_any_part_is_read(kind: str, data: st.DataObject) -> None:
+    """Guard against a window that is no object, and a condition without a type, which ended the operator."""
     each = KINDS[kind]
     status = each.status
     for at in data.draw(st.lists(st.sampled_from([*locations(status)]), min_size=1, max_size=3)):
@@ -280,12 +280,12 @@ def test_any_value_of_any_part_of_it_is_read(kind: str, data: st.DataObject) -> 
 @pytest.mark.parametrize("kind", KINDS)
 @given(status=JSON)
 @settings(deadline=None, max_examples=30)
-def test_what_is_no_status_at_all_is_none(kind: str, status: Any) -> None:
+def test_an_object_with_any_json_value_as_its_status_is_read(kind: str, status: Any) -> None:
     KINDS[kind].use(_plain(KINDS[kind], status))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_field_that_cannot_be_read_is_left_out_alone(kind: str) -> None:
+def test_only_the_unreadable_field_of_a_status_is_left_out(kind: str) -> None:
     each = KINDS[kind]
     assert each.status
     for field in each.status:

@@ -1,4 +1,4 @@
-"""The index of owners finds what a look at every lock would find."""
+"""The index of owners finds the same reservations as a scan of all of them."""
 
 from itertools import chain
 from typing import Any
@@ -57,7 +57,7 @@ def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
     account=NAMES | st.just(""),
     few=st.sampled_from([0, 64]),
 )
-def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
+def test_the_index_finds_exactly_the_reservations_that_the_pod_owns(
     reservations: list[tuple[int, list[dict[str, Any]] | None]],
     name: str,
     labels: dict[str, str],
@@ -96,7 +96,7 @@ def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
         st.tuples(NAMES, LABELS, st.one_of(st.none(), CONTROLLERS), NAMES | st.just("")), max_size=8
     ),
 )
-def test_the_owners_among_many_pods_are_those_that_the_lock_owns_one_by_one(
+def test_the_owners_among_many_pods_are_the_same_as_for_one_pod_at_a_time(
     terms: list[dict[str, Any]], pods: list[tuple[str, dict[str, str], tuple[str, str] | None, str]]
 ) -> None:
     spec = owners(terms)

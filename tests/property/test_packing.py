@@ -1,4 +1,4 @@
-"""A packed group is where the most of its members fit, as if each domain were all that there is."""
+"""A packed group goes to the domain where most of its members fit if each domain is tried alone."""
 
 from collections import Counter
 from unittest.mock import patch
@@ -31,7 +31,7 @@ def _near(role: str) -> Json:
 
 @st.composite
 def _members(draw: st.DrawFn) -> Json:
-    """Draw what a member asks for: room, perhaps a host port, and perhaps to be near others, or far away."""
+    """Draw the template of a member: requests, perhaps a host port, perhaps affinity and anti-affinity."""
     affinity: Json = {}
     for kind in ("podAffinity", "podAntiAffinity"):
         if draw(st.integers(0, 3)) == 0:
@@ -44,7 +44,7 @@ def _members(draw: st.DrawFn) -> Json:
 
 @st.composite
 def _groups(draw: st.DrawFn) -> tuple[list[Json], int]:
-    """Draw the templates of a group's members, often all alike, and how many of them are needed."""
+    """Draw the templates of a group's members, often all equal, and the number of members that it needs."""
     kinds = draw(st.lists(_members(), min_size=1, max_size=draw(st.sampled_from([1, 1, 3]))))
     members = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=6))
     return members, draw(st.integers(1, len(members)))
@@ -66,7 +66,7 @@ def _core(nodes: list[tuple[str, int]], resident: bool) -> Core:
 
 
 def _place(core: Core, members: list[Json], least: int, zone: str = "") -> Gang:
-    """Place a group in one zone, or have it be packed into any."""
+    """Place a group in one zone, or pack it into any zone."""
     gang = Gang(core, len(members), least, topology=None if zone else {"mode": "Pack", "key": ZONE})
     for number, template in enumerate(members):
         spec = template["spec"] | ({"nodeSelector": {ZONE: zone}} if zone else {})
@@ -79,14 +79,14 @@ def _active(gang: Gang) -> int:
     return gang.phases.count(Phase.ACTIVE)
 
 
-@example(  # who follows another fits nowhere before that one is there
+@example(  # the worker fits nowhere before the leader is there
     nodes=[("a", 1), ("b", 3)],
     group=([_member("leader"), _member("worker", podAffinity=_near("leader"))], 2),
     resident=False,
     tries=64,
 )
 @given(nodes=_NODES, group=_groups(), resident=st.booleans(), tries=st.sampled_from([1, 4, 64]))
-def test_a_group_is_packed_where_the_most_of_it_fits(
+def test_a_group_is_packed_where_most_of_its_members_fit(
     nodes: list[tuple[str, int]], group: tuple[list[Json], int], resident: bool, tries: int
 ) -> None:
     members, least = group

@@ -50,7 +50,7 @@ class World:
     reservations: list[Lock]
 
     def scene(self) -> Scene:
-        """Build what plugins look at."""
+        """Build a scene of this cluster for plugins."""
         scene = Scene(*self.nodes)
         for each, node_name in self.placed:
             scene.cache.assume(each, node_name)
@@ -67,7 +67,7 @@ class World:
         return total(each.requests for each, node_name in self.placed if node_name == on.name)
 
     def reserved(self, on: Node, *, but_for: str = "") -> Resources:
-        """Sum what is locked on a node, leaving out the locks of one owner."""
+        """Sum the reserved amounts of a node, without the reservations of one owner."""
         return total(
             {**parse_resources(reservation.amounts), "pods": 1}
             for reservation in self.reservations
@@ -108,7 +108,7 @@ def tolerated(wanting: Pod, taint: Taint) -> bool:
 
 def may_run(world: World, wanting: Pod, on: Node) -> bool:
     if not world.reservations and not wanting.requires_reservation:
-        return True  # what pods alone take is NodeResourcesFit's to look at
+        return True  # NodeResourcesFit checks the use of pods alone
     own = world.owns_reservation_on(wanting, on)
     taken = plus(world.used(on), world.reserved(on, but_for=wanting.meta.name))
     return fits_beside(wanting, on, taken) and (own or not wanting.requires_reservation)
@@ -168,9 +168,9 @@ def few_soft_taints(world: World, wanting: Pod, on: Node) -> int:
         )
 
     if not any(taint.effect == "PreferNoSchedule" for each in world.nodes for taint in each.taints):
-        return 0  # it is skipped
+        return 0  # the plugin is skipped
     if not any(taint.effect == "PreferNoSchedule" for each in world.nodes for taint in each.taints):
-        return 0  # the plugin does not score then, and all are alike
+        return 0  # the plugin does not score then, so all nodes are equal
     most = max(map(count, world.nodes))
     return 100 - 100 * count(on) // most if most else 100
 
@@ -256,11 +256,11 @@ def wanting_pods(draw: st.DrawFn) -> Pod:
     )
 
 
-# What is to hold.
+# Tests.
 
 
 def test_every_filter_and_score_has_its_reference() -> None:
-    """Here, or in a module of its own among the oracles."""
+    """Check that the reference is here, or in a module of the oracles."""
     plugins = [factory(Scene().handle, {}) for factory in REGISTRY.values()]
     alone = {path.stem for path in (Path(__file__).parent / "oracles").glob("*.py")}
     shared = [type(plugin) for plugin in plugins if type(plugin).__module__.split(".")[2] not in alone]
@@ -270,7 +270,7 @@ def test_every_filter_and_score_has_its_reference() -> None:
 
 @given(worlds(), wanting_pods())
 @settings(deadline=None)
-def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> None:
+def test_filters_rule_out_the_same_nodes_as_their_rules(world: World, wanting: Pod) -> None:
     scene = world.scene()
     assert FILTERS
     for kind, rule in FILTERS.items():
@@ -280,7 +280,7 @@ def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> Non
 
 @given(worlds(), wanting_pods())
 @settings(deadline=None)
-def test_scores_are_those_of_their_formulas(world: World, wanting: Pod) -> None:
+def test_scores_match_their_formulas(world: World, wanting: Pod) -> None:
     scene = world.scene()
     assert SCORES
     for kind, formula in SCORES.items():
@@ -290,7 +290,9 @@ def test_scores_are_those_of_their_formulas(world: World, wanting: Pod) -> None:
 
 @given(worlds(), wanting_pods(), st.data())
 @settings(deadline=None)
-def test_the_order_of_nodes_decides_nothing(world: World, wanting: Pod, data: st.DataObject) -> None:
+def test_the_order_of_nodes_does_not_change_a_decision(
+    world: World, wanting: Pod, data: st.DataObject
+) -> None:
     shuffled = World(data.draw(st.permutations(world.nodes)), world.placed, world.reservations)
 
     for kind in FILTERS:
@@ -308,10 +310,10 @@ def test_among_equal_nodes_the_first_name_is_chosen(names: list[str]) -> None:
 
 @given(worlds(), wanting_pods(), st.data())
 @settings(deadline=None)
-def test_the_order_of_a_pods_own_locks_decides_nothing(
+def test_the_order_of_a_pods_own_reservations_does_not_change_the_filter_result(
     world: World, wanting: Pod, data: st.DataObject
 ) -> None:
-    """Whichever is met first, none of them counts against the pod."""
+    """Check that in any order none of a pod's own reservations counts against the pod."""
     scene = world.scene()
     own = scene.ledger.ownership.of(wanting)
     permuted = OwnReservations(tuple(data.draw(st.permutations(own))))
@@ -326,7 +328,7 @@ def test_the_order_of_a_pods_own_locks_decides_nothing(
 
 
 def outcome(world: World, wanting: Pod) -> str:
-    """Tell where a pod is placed, or why it is not."""
+    """Return the node of a pod, or the message of its refusal."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
     found = pod_cycle(scene.cache, scene.ledger).schedule(profile, wanting, NOW)

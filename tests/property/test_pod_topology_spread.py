@@ -21,7 +21,7 @@ from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 
 
 def neighbour(dice: Dice) -> Callable[[str], Pod]:
-    """Make pods, and reserve pods of locks, which count as pods."""
+    """Return a function that draws pods and reserve pods, which count as pods."""
     return lambda name: dice.reserve_pod(dice.pod(name))
 
 
@@ -41,7 +41,7 @@ def constraint(dice: Dice, action: str) -> Json:
 
 
 def spreading_pod(dice: Dice, action: str) -> Pod:
-    """Draw a pod with constraints of a kind, and perhaps one of the other."""
+    """Draw a pod with constraints of one kind, and perhaps one of the other kind."""
     other = "ScheduleAnyway" if action == "DoNotSchedule" else "DoNotSchedule"
     constraints = dice.several(lambda: constraint(dice, action), 2, least=1)
     constraints += dice.one([], [], [constraint(dice, other)])
@@ -55,7 +55,7 @@ def spreading_pod(dice: Dice, action: str) -> Pod:
 
 @given(DICE)
 @settings(deadline=None)
-def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
+def test_all_nodes_are_filtered_as_one_node_at_a_time(dice: Dice) -> None:
     world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "DoNotSchedule")
     judgement = world.scene().judge(PodTopologySpread, wanting)
     expected = oracle.verdicts(world, wanting)
@@ -69,7 +69,7 @@ def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
 
 @given(DICE)
 @settings(deadline=None)
-def test_scores_are_those_of_the_formula(dice: Dice) -> None:
+def test_scores_match_the_formula(dice: Dice) -> None:
     world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "ScheduleAnyway")
     feasible = dice.some(world.nodes, 1, 5)
     soft = oracle.constraints_of(wanting, "ScheduleAnyway")
@@ -81,8 +81,8 @@ def test_scores_are_those_of_the_formula(dice: Dice) -> None:
 
 @given(DICE)
 @settings(deadline=None)
-def test_default_constraints_are_for_the_pods_of_the_services(dice: Dice) -> None:
-    """Those of the system score nodes without a zone by their names alone; a list's don't."""
+def test_default_constraints_count_the_pods_of_the_services(dice: Dice) -> None:
+    """Check that the system defaults score a node without a zone by its name alone, unlike a list."""
     world, wanting, by_system = dice.world(neighbour(dice)), dice.pod("web-0"), dice.one(True, False)
     scene, selector = world.scene(), wanting.meta.labels
     metadata = {"name": "web", "namespace": wanting.meta.namespace}
@@ -107,8 +107,8 @@ def test_default_constraints_are_for_the_pods_of_the_services(dice: Dice) -> Non
 
 @given(DICE)
 @settings(deadline=None)
-def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
-    """Pods that are added and removed count as if they had been there, or had not; on a few nodes too."""
+def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(dice: Dice) -> None:
+    """Check added and removed pods on a subset of the nodes, and that the original state is unchanged."""
     world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "DoNotSchedule")
     gone = dice.some(world.placed, 0, 3)
     come = [(dice.pod(f"new-{index}"), dice.one(*world.nodes).name) for index in range(dice.one(1, 2, 3))]
@@ -131,11 +131,13 @@ def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
     for place, each in enumerate(narrow.nodes):
         if changed[each.name]:
             assert plugin.reasons(tried, wanting, narrow, place) == (changed[each.name],)
-    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), "what is, is left alone"
+    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), (
+        "the original state has changed"
+    )
 
 
 def test_the_formula_rates_emptier_domains_higher() -> None:
-    """The reference itself, by hand: zones of 2, 1 and 0 pods, ln 5 each, rounded to 3, 2 and 0."""
+    """Check the oracle by hand: zones of 2, 1 and 0 pods with a weight of ln 5 are rounded to 3, 2 and 0."""
     placed = [(pod(f"other-{index}", labels={"app": "web"}), name) for index, name in enumerate("aab")]
     there = [node(name, labels={ZONE: name}) for name in "abc"]
     soft = SpreadConstraint(1, ZONE, "ScheduleAnyway", LabelSelector(match_labels={"app": "web"}))

@@ -1,4 +1,4 @@
-"""The queue against a model that asks every pod about every event, one by one."""
+"""The scheduling queue against a model that asks every pod about every event."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -51,19 +51,19 @@ EVENTS = [NODE_ADD, NODE_DELETE, ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, RESERVAT
 
 @dataclass(frozen=True)
 class Thing:
-    """What an event is about, and the names of the pods that it helps in the eyes of those who look."""
+    """The object of an event, and the names of the pods that it helps by the queueing hints."""
 
     helps: frozenset[str]
     uid: str = ""
 
 
 def helped(wanting: Pod, old: Thing | Pod | None, new: Thing | Pod | None) -> bool:
-    """Look whether a thing helps a pod."""
+    """Return whether the object of an event helps a pod."""
     return any(isinstance(thing, Thing) and wanting.meta.name in thing.helps for thing in (old, new))
 
 
 class Silent(PostBind):
-    """Registers nothing: any event may help."""
+    """A plugin that registers no events, so that any event may help."""
 
     name = "Silent"
 
@@ -72,7 +72,7 @@ class Silent(PostBind):
 
 
 class Careful(Silent, EnqueueExtensions):
-    """Looks at nodes closely."""
+    """A plugin with a queueing hint for events of nodes."""
 
     name = "Careful"
 
@@ -81,7 +81,7 @@ class Careful(Silent, EnqueueExtensions):
 
 
 class Hopeful(Silent, EnqueueExtensions):
-    """Hopes for pods that go, and for labels of the pod itself."""
+    """A plugin that registers deletions of pods, and label changes of the pod itself."""
 
     name = "Hopeful"
 
@@ -91,7 +91,7 @@ class Hopeful(Silent, EnqueueExtensions):
 
 
 class Gate(PreEnqueue, EnqueueExtensions):
-    """Keeps the pods whose names are closed."""
+    """A plugin that gates the pods in `closed`."""
 
     name = "Gate"
     closed: ClassVar[set[str]] = set()
@@ -103,7 +103,7 @@ class Gate(PreEnqueue, EnqueueExtensions):
         return (Registration(RESERVATION_ACTIVE, helped),)
 
 
-# What the plugins above hope for, said once more for the model.
+# The events that help by the plugins above, once more for the model.
 HOPES: dict[str, Callable[[str, ClusterEvent, Thing], bool]] = {
     "Silent": lambda _name, _event, _thing: True,
     "Careful": lambda name, event, thing: event in (NODE_ADD, NODE_DELETE) and name in thing.helps,
@@ -114,7 +114,7 @@ REFUSERS = st.sampled_from(
     [{"Careful"}, {"Hopeful"}, {"Careful", "Hopeful"}, {"Silent"}, {"Silent", "Careful"}]
 )
 
-# Few rules with many kinds: which rules are drawn at all differs from run to run.
+# There are few rules with many kinds, because a run draws only some of the rules.
 ENDS = st.sampled_from(["refused", "refused", "refused", "failed", "in flight", "done", "unknown"])
 KINDS = st.sampled_from(["event", "event", "event", "event", "time", "pod", "gate"])
 
@@ -129,7 +129,7 @@ def made_profile() -> Profile:
 
 @dataclass
 class Record:
-    """A pod in the model; `missed` are the events since it is in flight, if they still count."""
+    """A pod in the model, with the events that it `missed` in flight, if they still count."""
 
     name: str
     priority: int
@@ -144,7 +144,7 @@ class Record:
     missed: list[tuple[ClusterEvent, Thing]] | None = None
 
     def hopes(self, event: ClusterEvent, thing: Thing) -> QueueName | None:
-        """Tell where an event would bring the pod if it waits for one."""
+        """Return the queue to which an event moves the pod if it waits for one, or None."""
         if event == ASSIGNED_POD_DELETE and thing.uid == f"uid-{self.name}":
             return None
         hoping = [plugin for plugin in self.keepers if HOPES[plugin](self.name, event, thing)]
@@ -154,7 +154,7 @@ class Record:
 
     @property
     def order(self) -> tuple[float, ...]:
-        """Give its place among those that may be tried: those that are ready first."""
+        """The sort key among the pods that may be tried, with ready ones first."""
         due = self.due if self.place is QueueName.BACKOFF else 0.0
         return (due, -self.priority, self.since)
 
@@ -164,7 +164,7 @@ class Record:
 
 
 class Queueing(RuleBasedStateMachine):
-    """Pods come, are tried and refused, and things happen meanwhile."""
+    """Pods that arrive, are tried and are refused, with events in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class Queueing(RuleBasedStateMachine):
         for name, priority in zip(NAMES, priorities, strict=False):
             self.add(name, priority, closed=False)
 
-    # What happens to pods.
+    # Changes of pods.
 
     def add(self, name: str, priority: int, closed: bool) -> None:
         if name in self.records:
@@ -232,7 +232,7 @@ class Queueing(RuleBasedStateMachine):
             self._end(data, data.draw(st.sampled_from(names)), "refused" if ends == "unknown" else ends)
 
     def _try_one(self, data: st.DataObject, ends: str) -> None:
-        """Pop a pod, whose attempt may end at once."""
+        """Pop a pod, and end its attempt at once or later."""
         self._let_time_work()
         waiting = self.queue.pop(self.now)
         self._take(waiting)
@@ -278,13 +278,13 @@ class Queueing(RuleBasedStateMachine):
         record.since, record.due = self.now, self.now + min(2.0 ** (record.errors - 1), 10)
         self._place(record, QueueName.BACKOFF)
 
-    # What happens in the cluster.
+    # Events of the cluster.
 
     @rule(
         data=st.data(), kind=KINDS, name=st.sampled_from(NAMES), helps=st.frozensets(st.sampled_from(NAMES))
     )
     def meanwhile(self, data: st.DataObject, kind: str, name: str, helps: frozenset[str]) -> None:
-        """Have something happen that is no attempt."""
+        """Apply an event or a change that is no attempt."""
         if kind == "event":
             about = data.draw(st.sampled_from([name, "other"]))
             self.happens(data.draw(st.sampled_from(EVENTS)), helps, about, named=data.draw(st.booleans()))
@@ -296,7 +296,7 @@ class Queueing(RuleBasedStateMachine):
             self.edit(name, data.draw(st.sampled_from(["label", "status", "annotation"])))
         elif kind == "pod":
             self.remove(name)
-        else:  # of which the pod hears when it is told to look again
+        else:  # the pod notices that when it is enqueued again
             (Gate.closed.add if helps else Gate.closed.discard)(name)
 
     def happens(self, event: ClusterEvent, helps: frozenset[str], about: str, named: bool) -> None:
@@ -310,12 +310,12 @@ class Queueing(RuleBasedStateMachine):
             if named and name not in helps:
                 continue
             waits = record.place is QueueName.UNSCHEDULABLE
-            # Events in which the gate has no interest do not touch a gated pod.
+            # An event that the gate has not registered does not move a gated pod.
             waits |= record.place is QueueName.GATED and event == RESERVATION_ACTIVE
             if waits and (place := record.hopes(event, thing)):
                 self._place(record, place)
 
-    # What must hold.
+    # Invariants.
 
     @invariant()
     def every_pod_is_where_the_model_has_it(self) -> None:
@@ -334,7 +334,7 @@ class Queueing(RuleBasedStateMachine):
         assert due is None or (promised is not None and promised <= max(due, self.now))
 
     def teardown(self) -> None:
-        """Nobody starves: in the end all that are not gated are tried, once."""
+        """Check that no pod starves: in the end all that are not gated are tried, once."""
         for name in self.records:
             self._fail(name)
         self.now += FLUSH_AFTER
@@ -347,7 +347,7 @@ class Queueing(RuleBasedStateMachine):
         assert sorted(tried) == sorted(wanting)
 
     def _place(self, record: Record, place: QueueName) -> None:
-        """Put a pod somewhere, as the gate and its backoff allow."""
+        """Move a pod to a queue, as the gate and its backoff allow."""
         record.gated = False
         if place in (QueueName.ACTIVE, QueueName.BACKOFF):
             if record.name in Gate.closed:

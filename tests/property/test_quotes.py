@@ -1,4 +1,4 @@
-"""A quote is what the decider then does, in a world at rest, and leaves no trace."""
+"""A quote equals the decisions that follow if nothing else changes, and it leaves no trace."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ CORES = st.integers(0, 6)
 
 @st.composite
 def worlds(draw: st.DrawFn) -> Core:
-    """Make nodes with pods and locks, and have all locks decided."""
+    """Draw nodes with pods and reservations, and decide all reservations."""
     count = draw(st.integers(0, 4))
     nodes = [
         node(
@@ -66,7 +66,7 @@ TEMPLATES = st.sampled_from(
         template("1", **spread(1, "host"), affinity={"podAffinity": term("zone")}),
     ]
 ).map(lambda each: {"template": each})
-"""Pods that are something to each other."""
+"""Pods with constraints that concern each other."""
 
 ASKS = TEMPLATES | st.fixed_dictionaries(
     {
@@ -85,7 +85,7 @@ def counted(core: Core) -> object:
 
 @given(worlds(), ASKS)
 @settings(deadline=None, max_examples=60)
-def test_as_many_locks_as_were_quoted_are_given_the_first_where_it_said(
+def test_as_many_reservations_as_quoted_become_active_the_first_on_the_quoted_node(
     core: Core, ask: dict[str, object]
 ) -> None:
     metadata = {"name": "ask", "namespace": NAMESPACE, "uid": "uid-ask", "generation": 1}

@@ -1,4 +1,4 @@
-"""The line of locks gives room as progressive filling does, whatever the namespaces ask for and weigh."""
+"""The reservation queue grants capacity as progressive filling does, for any requests and weights."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from tidelock.scheduler.core.reservation_queue import ReservationQueue
 
 
 class Tenant(NamedTuple):
-    """A namespace, and how many locks of which size it asks for."""
+    """A namespace, with the number and the size of its reservations."""
 
     name: str
     weight: int
@@ -48,7 +48,7 @@ CLUSTER = st.tuples(st.integers(1, 40), st.integers(1, 40))
 
 
 class Cluster:
-    """One node that has all the room, and the locks that are to have it."""
+    """One node with all capacity, and the reservations that compete for it."""
 
     def __init__(self, cpu: int, gibibytes: int, tenants: list[Tenant]) -> None:
         self.columns = Columns()
@@ -62,7 +62,7 @@ class Cluster:
         self.ledger = Ledger(self.columns, quotas=Quotas(limits, Lister()))
 
     def ask(self, tenant: Tenant) -> list[ReservationInfo]:
-        """Make the locks of a namespace, of which the first are the oldest."""
+        """Create the reservations of a namespace, the oldest first."""
         amounts = {"cpu": str(tenant.cpu), "memory": f"{tenant.gibibytes}Gi"}
         made = [
             reservation(
@@ -80,7 +80,7 @@ class Cluster:
         return [self.ledger.entries[each.key] for each in made]
 
     def fill(self, line: ReservationQueue) -> list[str]:
-        """Give room to whoever is next in line as far as it goes; tells to whom, in that order."""
+        """Grant capacity in the order of the queue, and return the namespaces in that order."""
         given = []
         while line:
             entry = line.pop()
@@ -95,11 +95,13 @@ class Cluster:
     cluster=(1, 1),
     tenants=[Tenant("team-0", 1, 0, 0, 2), Tenant("team-1", 1, 0, 2, 4), Tenant("team-2", 3, 0, 0, 3)],
 )
-def test_the_line_fills_progressively(cluster: tuple[int, int], tenants: list[Tenant]) -> None:
-    """Capacity goes to the smallest weighted dominant share.
+def test_the_queue_grants_capacity_by_progressive_filling(
+    cluster: tuple[int, int], tenants: list[Tenant]
+) -> None:
+    """Check that capacity goes to the smallest weighted dominant share.
 
-    A namespace of which four reservations in a row were refused lets every other have one tried. The rule was
-    missing here, and the example of three teams was found when Hypothesis drew others.
+    After four refusals in a row, a namespace lets every other one try a reservation. The model once lacked
+    this rule, and Hypothesis found the example of three teams.
     """
     world = Cluster(*cluster, tenants)
     line = ReservationQueue(world.ledger.shares.of)
@@ -109,9 +111,10 @@ def test_the_line_fills_progressively(cluster: tuple[int, int], tenants: list[Te
 
 
 def progressive_filling(allocatable: Resources, tenants: list[Tenant]) -> list[str]:
-    """Fill as the paper has it, one reservation after the other; of equal shares the older one comes first.
+    """Fill one reservation at a time, as in the paper on dominant resource fairness.
 
-    A tenant's turn ends after four refusals in a row, or after one reservation if another's turn has ended.
+    Of equal shares, the older reservation comes first. A tenant's turn ends after four refusals in a row, or
+    after one reservation if another tenant's turn has ended.
     """
     given: list[str] = []
     held, tried, refused, turns = (dict.fromkeys(tenants, 0) for _ in range(4))

@@ -1,4 +1,4 @@
-"""Windows of a schedule are the instants of its expression, each made once, whatever happens."""
+"""Windows of a schedule begin at the instants of its expression, and each is created once."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ MOMENTS = st.sampled_from(
 
 
 def shown_by(schedule: str, moment: datetime) -> bool:
-    """Tell whether an expression names a time that clocks show, by its fields alone."""
+    """Return whether an expression names a local time, by its fields alone."""
     minute, hour, day, _, weekday = schedule.replace("?", "*").split()
     values = (moment.minute, moment.hour, moment.day, moment.isoweekday() % 7)
     fits = [named(field, value) for field, value in zip((minute, hour, day, weekday), values, strict=True)]
@@ -48,14 +48,14 @@ def shown_by(schedule: str, moment: datetime) -> bool:
 
 
 def named(field: str, value: int) -> bool:
-    """Tell whether a field names a value; days with a step count from 1, as there is no day 0."""
+    """Return whether a field names a value, where days with a step count from 1, as there is no day 0."""
     if "," in field:
         return any(named(each, value) for each in field.split(","))
     if field in ("*", "SUN"):
         return field == "*" or value == 0
     if field.startswith("*/"):
         step = int(field[2:])
-        return value % step == (1 if step == 2 else 0)  # of these fields, only that of days has steps of two
+        return value % step == (1 if step == 2 else 0)  # only the field of days has steps of two here
     first, _, last = field.partition("-")
     return int(first) <= value <= int(last or first)
 
@@ -67,7 +67,7 @@ def named(field: str, value: int) -> bool:
     st.integers(0, 59),
 )
 @settings(deadline=None, max_examples=60)
-def test_an_instant_is_on_the_schedule_if_clocks_show_a_time_that_it_names(
+def test_an_instant_is_on_the_schedule_if_the_expression_names_its_local_time(
     schedule: str, zone: str, begin: datetime, minute: int
 ) -> None:
     start = begin + timedelta(minutes=minute)
@@ -81,7 +81,7 @@ def test_an_instant_is_on_the_schedule_if_clocks_show_a_time_that_it_names(
 
 
 @given(st.text("0123456789*/,-?LWJANSU# ", max_size=20), st.text(max_size=12))
-def test_what_cannot_be_read_is_a_value_error(schedule: str, zone: str) -> None:
+def test_an_unreadable_expression_or_zone_raises_a_value_error(schedule: str, zone: str) -> None:
     for read, text in ((read_expression, schedule), (read_zone, zone)):
         try:
             read(text)
@@ -108,7 +108,7 @@ STEPS = st.lists(
     STEPS,
 )
 @settings(deadline=None, max_examples=30)
-def test_each_window_is_made_once_whatever_becomes_of_the_process(
+def test_each_window_is_created_once_despite_crashes_and_pauses(
     schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]
 ) -> None:
     asyncio.run(play(schedule, ahead, duration, steps))
@@ -133,14 +133,16 @@ async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, 
         last = CronSim(schedule, datetime.fromtimestamp(NOW + now + 1, UTC), reverse=True)
         assert late <= {next(last).timestamp() - NOW}
         assert all(start > now - duration for start in late)
-        assert not late & begun, "a window was made twice"
+        assert not late & begun, "a window was created twice"
         begun |= late | {start for start in there if start <= now}
 
 
 async def do(works: Works, step: str, amount: int) -> list[float]:
-    """Have something happen: time passes, the process is away, or crashes, or locks are taken.
+    """Apply a step: time passes, the process is away or crashes, or reservations are consumed.
 
-    Gives the windows that were there before a process crashed that had no status written.
+    Returns:
+        the windows that a process created before it crashed without a status write.
+
     """
     if step == "take":
         await works.take(*(start for start in works.windows if NOW + start <= works.clock.now()))
@@ -158,7 +160,7 @@ async def do(works: Works, step: str, amount: int) -> list[float]:
 
 
 async def crash(works: Works) -> None:
-    """Have the process end while it writes: the first request is carried out, and its answer is lost."""
+    """End the process during a write: the first request is carried out, and its answer is lost."""
     works.api.loses(Unreachable("crashed", outcome_unknown=True))
     works.keeper.reconcile(KEY)
     await asyncio.sleep(0)

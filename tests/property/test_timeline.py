@@ -1,4 +1,4 @@
-"""The timeline of nodes against sums that are reckoned instant by instant."""
+"""The timeline of nodes against sums that are computed instant by instant."""
 
 from collections.abc import Iterable
 from math import inf
@@ -30,9 +30,9 @@ WINDOWS = st.tuples(st.sampled_from(INSTANTS), st.sampled_from((2.0, 6.0, inf)),
 
 
 def played(changes: Iterable[tuple[int, str, Span | None]]) -> tuple[Columns, Timeline, Known]:
-    """Make changes, of which the ones without a span take one away.
+    """Apply changes, where a change without a span removes one.
 
-    The one node that has the resource GPU comes and goes all the time, and is there at the end.
+    The only node with the resource GPU comes and goes all the time, and is there at the end.
     """
     columns = Columns()
     for name in NODES:
@@ -52,7 +52,7 @@ def played(changes: Iterable[tuple[int, str, Span | None]]) -> tuple[Columns, Ti
 
 
 def most(spans: Iterable[Span], resource: str, begin: float = -inf, end: float = inf) -> int:
-    """Sum up spans at each instant of a window at which one begins, and give the largest sum."""
+    """Return the largest sum of spans, over the instants of a window at which a span begins."""
     there = list(spans)
     instants = {begin, *(span.start for span in there if begin < span.start < end)}
     return max(
@@ -62,7 +62,7 @@ def most(spans: Iterable[Span], resource: str, begin: float = -inf, end: float =
 
 
 @given(CHANGES)
-def test_the_columns_count_what_windows_share_but_once(
+def test_the_columns_count_amounts_that_windows_share_only_once(
     changes: list[tuple[int, str, Span | None]],
 ) -> None:
     columns, timeline, known = played(changes)
@@ -76,7 +76,7 @@ def test_the_columns_count_what_windows_share_but_once(
 
 
 @given(CHANGES, WINDOWS)
-def test_relief_is_what_is_of_before_or_after_a_window(
+def test_relief_is_the_capacity_in_use_only_before_or_after_a_window(
     changes: list[tuple[int, str, Span | None]], window: tuple[float, float, float]
 ) -> None:
     begin, length, now = window
@@ -85,7 +85,7 @@ def test_relief_is_what_is_of_before_or_after_a_window(
     told = {int(row): columns.named(found) for row, found in zip(rows, amounts, strict=True)}
     for name in NODES:
         spans = [span for where, span in known.values() if where == name]
-        # Who ought to be gone may stay for ever.
+        # A pod that stays beyond its end may stay for ever.
         then = [each._replace(end=inf) if each.start == -inf and each.end <= now else each for each in spans]
         expected = {
             resource: units
@@ -98,7 +98,7 @@ def test_relief_is_what_is_of_before_or_after_a_window(
 
 
 @given(CHANGES)
-def test_nothing_is_left_when_all_have_gone(changes: list[tuple[int, str, Span | None]]) -> None:
+def test_nothing_is_left_when_all_spans_have_gone(changes: list[tuple[int, str, Span | None]]) -> None:
     columns, timeline, known = played(changes)
     for key in known:
         timeline.drop(key)

@@ -1,4 +1,4 @@
-"""The annotations of measured use: what is written is read back, and what is no measurement is never zero."""
+"""Usage annotations: written values are read back, and an invalid measurement never reads as zero."""
 
 import json
 import math
@@ -77,7 +77,7 @@ def test_the_use_of_a_pod_is_read_back_to_a_tenth_of_a_millicore_and_a_byte(
 
 
 @given(st.floats(0, 1), st.integers(0, 4_000_000_000))
-def test_a_value_of_cranes_is_read_back(value: float, at: int) -> None:
+def test_a_value_of_crane_is_read_back(value: float, at: int) -> None:
     reading = decode_crane(encode_crane(CraneReading(value, at)))
     assert isinstance(reading, CraneReading)
     assert reading.at == at
@@ -85,7 +85,7 @@ def test_a_value_of_cranes_is_read_back(value: float, at: int) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(0, 4_000_000_000))
-def test_a_hot_value_of_cranes_is_read_back(value: int, at: int) -> None:
+def test_a_hot_value_of_crane_is_read_back(value: int, at: int) -> None:
     assert decode_crane_hot_value(encode_crane_hot_value(CraneReading(value, at))) == CraneReading(value, at)
 
 
@@ -101,7 +101,9 @@ JUNK = st.recursive(
 
 
 @given(JUNK, st.sampled_from(["mean", "max", "p95"]), st.sampled_from(["cpu", "memory"]))
-def test_a_bad_number_anywhere_makes_the_whole_unreadable(junk: Any, name: str, resource: str) -> None:
+def test_a_bad_number_anywhere_makes_the_whole_annotation_unreadable(
+    junk: Any, name: str, resource: str
+) -> None:
     stat = {"mean": 1, "max": 2, "p95": 2} | {name: junk}
     text = json.dumps({"at": "2026-12-01T00:00:00Z", "windows": {"1h": {resource: stat}}})
     assert isinstance(decode_node_level(text), Unreadable)
@@ -109,7 +111,7 @@ def test_a_bad_number_anywhere_makes_the_whole_unreadable(junk: Any, name: str, 
 
 
 @given(st.text() | JUNK.map(json.dumps))
-def test_any_text_is_answered(text: str) -> None:
+def test_random_text_is_unreadable_with_a_problem(text: str) -> None:
     for answer in (decode_node_level(text), decode_pod_usage(text), decode_crane(text)):
         assert isinstance(answer, Unreadable)
         assert answer.problem

@@ -1,4 +1,4 @@
-"""VolumeBinding over all nodes at once, and what it promises, against its rules for one node."""
+"""VolumeBinding over all nodes at once, with its assumed bindings, against its rules for one node."""
 
 from unittest.mock import patch
 
@@ -20,18 +20,16 @@ PODS = disks.pods("web-0", disks.CLAIM_SOURCES)
 
 @given(disks.worlds(disks.CLAIM_SOURCES), PODS, st.sampled_from([0, 1, 16]))
 @settings(deadline=None)
-def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod, narrow: int) -> None:
-    """Volumes that few nodes reach and those that many do are looked at in two ways, to the same end."""
+def test_all_nodes_are_filtered_as_one_node_at_a_time(world: World, wanting: Pod, narrow: int) -> None:
+    """Check both ways to match volumes: the one for volumes that few nodes reach, and the other one."""
     with patch.object(unbound_volumes, "_NARROW", narrow):
         assert_like(world.scene().judge(VolumeBinding, wanting), world)
 
 
 @given(disks.worlds(disks.CLAIM_SOURCES), st.sampled_from([0, 1, 16]), st.data())
 @settings(deadline=None)
-def test_what_is_promised_counts_until_it_is_taken_back(
-    world: World, narrow: int, data: st.DataObject
-) -> None:
-    """Pods decided in a row see what was promised as if it had been written; undone, nothing is left."""
+def test_assumed_bindings_count_until_they_are_undone(world: World, narrow: int, data: st.DataObject) -> None:
+    """Check that later pods see assumed bindings like written ones, and that none is left once undone."""
     scene = world.scene()
     plugin = VolumeBinding(scene.handle, {})
     wanting = [data.draw(disks.pods(f"web-{index}", disks.CLAIM_SOURCES)) for index in range(3)]

@@ -16,7 +16,7 @@ WORLDS = disks.worlds(flavour=disks.OF_ONE_POD)
 
 @given(WORLDS, disks.pods("web-0"))
 @settings(deadline=None)
-def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod) -> None:
+def test_all_nodes_are_filtered_as_one_node_at_a_time(world: World, wanting: Pod) -> None:
     judged = world.scene().judge(VolumeRestrictions, wanting)
     refusal = oracle.refusal(world, wanting)
     assert judged.status.reasons == ((refusal,) if refusal else ())
@@ -26,8 +26,10 @@ def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod) -> None:
 
 @given(WORLDS, disks.pods("web-0"), st.data())
 @settings(deadline=None)
-def test_what_if_pods_moved_is_as_if_they_had(world: World, wanting: Pod, data: st.DataObject) -> None:
-    """Pods that leave and come in the state alone are judged like a cluster without and with them."""
+def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(
+    world: World, wanting: Pod, data: st.DataObject
+) -> None:
+    """Check pods that are removed and added in the cycle state only."""
     judged = world.scene().judge(VolumeRestrictions, wanting)
     if judged.status.code is not Code.SUCCESS:
         return

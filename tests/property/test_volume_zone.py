@@ -50,7 +50,7 @@ WANTING = st.lists(st.sampled_from([*disks.CLAIMS] * 3 + disks.GONE), min_size=1
 
 @given(worlds(), WANTING.map(lambda names: pod("web-0", **using(*names))))
 @settings(deadline=None)
-def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod) -> None:
+def test_all_nodes_are_filtered_as_one_node_at_a_time(world: World, wanting: Pod) -> None:
     judged = world.scene().judge(VolumeZone, wanting)
     refusal = oracle.refusal(world, wanting)
     assert judged.status.reasons == ((refusal,) if refusal else ())

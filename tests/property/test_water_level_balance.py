@@ -30,7 +30,7 @@ class Resident(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Nodes of 100 cores and 100 GiB, so that one of each is one percent."""
+    """Nodes of 100 cores and 100 GiB, so that one core or one GiB is one percent."""
 
     sampled_at: list[float]
     measured: list[Levels]
@@ -109,7 +109,7 @@ def target_of(target: Mapping[str, Any], levels: list[dict[str, dict[str, float]
 
 @given(groups(), WEIGHTS, SHARES, TARGETS, st.integers(1, 60), st.integers(1, 60))
 @settings(deadline=None)
-def test_scores_are_those_of_the_formula(
+def test_scores_match_the_formula(
     group: Group,
     weights: dict[str, int],
     shares: dict[str, int],
@@ -163,7 +163,7 @@ def test_nodes_are_ruled_out_by_the_shortest_window_that_counts(group: Group, cp
 
 
 class Changing:
-    """A cluster that changes, with a plugin that has looked at it from the beginning."""
+    """A cluster that changes, with a plugin that has followed it from the beginning."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         self.scene = Scene()
@@ -239,7 +239,7 @@ CHANGES: st.SearchStrategy[Callable[[Changing], object]] = st.one_of(
     st.lists(CHANGES, max_size=40),
 )
 @settings(deadline=None)
-def test_a_plugin_that_has_seen_all_says_what_a_new_one_says(
+def test_a_plugin_that_has_followed_all_changes_answers_as_a_new_one(
     args: dict[str, Any], changes: list[Callable[[Changing], object]]
 ) -> None:
     cluster = Changing(args)

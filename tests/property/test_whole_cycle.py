@@ -1,4 +1,4 @@
-"""All plugins of the default profile together, on clusters with everything that pods can ask for."""
+"""All plugins of the default profile together, on clusters with every feature that pods can ask for."""
 
 from random import Random
 from typing import Any
@@ -31,7 +31,7 @@ SEEDS = st.integers(0, 100_000)
 
 
 def stored(objects: list[Json]) -> list[bytes]:
-    """Give objects as the API server would, with an identity."""
+    """Encode objects as the API server would, with a UID and a version."""
     for each in objects:
         meta = each["metadata"]
         meta["uid"] = f"{meta.get('namespace', '')}/{meta['name']}"
@@ -40,7 +40,7 @@ def stored(objects: list[Json]) -> list[bytes]:
 
 
 def furnished(scenario: Scenario) -> Core:
-    """Make a scheduler that has seen all of a scenario but for the pods that are wanting."""
+    """Build a scheduler with all objects of a scenario except the pods in `wanting`."""
     core = Core(*map(decode_node, stored(scenario.nodes)), configuration=CONFIGURATION)
     for name, field in OBJECTS.items():
         for raw in stored(getattr(scenario, name)):
@@ -50,7 +50,7 @@ def furnished(scenario: Scenario) -> Core:
 
 
 def decide(core: Core, wanting: Pod) -> str:
-    """Tell where a pod is placed, or why it is not."""
+    """Return the node of a pod, or the message of its refusal."""
     core.add(wanting)
     outcome = core.step()
     assert outcome is not None
@@ -62,7 +62,7 @@ def decide(core: Core, wanting: Pod) -> str:
 
 
 def state(core: Core) -> dict[str, Any]:
-    """Give what is counted of the nodes, by name."""
+    """Return the amounts that the columns count, by node name."""
     columns = core.decider.columns
     return {
         node.name: (
@@ -89,7 +89,7 @@ def test_a_permutation_of_the_nodes_changes_no_decision(seed: int, rng: Random) 
 
 @given(SEEDS)
 @settings(deadline=None, max_examples=25)
-def test_what_is_assumed_and_forgotten_leaves_no_trace(seed: int) -> None:
+def test_a_pod_that_is_assumed_and_forgotten_leaves_no_trace(seed: int) -> None:
     scenario = make_scenario(seed, frozenset(REGISTRY), 3)
     core, untouched = furnished(scenario), furnished(scenario)
     first, *others = map(decode_pod, stored(scenario.wanting))
@@ -183,8 +183,8 @@ SPECS = st.fixed_dictionaries(
 
 @given(SEEDS, SPECS)
 @settings(deadline=None, max_examples=60)
-def test_no_pod_keeps_others_from_being_decided(seed: int, spec: Json) -> None:
-    """Whatever a pod asks for, it is placed, refused, or an error of its own; the next one is decided."""
+def test_no_spec_of_a_pod_prevents_the_next_decision(seed: int, spec: Json) -> None:
+    """Check that a pod with any spec is placed, refused or fails alone, and that the next pod is decided."""
     scenario = make_scenario(seed, frozenset(REGISTRY), 1)
     core = furnished(scenario)
     odd = {"metadata": {"name": "odd", "namespace": "default", "uid": "odd"}, "spec": spec}

@@ -1,4 +1,4 @@
-"""What must hold of quotas: all that is used is counted, and nothing is given beyond what they allow."""
+"""Invariants of quotas: all use is counted, and nothing is granted beyond the limits."""
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
@@ -17,7 +17,7 @@ _NO_LIMIT = 2**63
 
 
 class Use(NamedTuple):
-    """What one lock uses: the room that it holds, or has lent to its owner, and for how long at most."""
+    """The use of a reservation: the capacity that it holds or its owner has, and its longest life."""
 
     entry: ReservationInfo
     reserved: Resources
@@ -29,7 +29,7 @@ class Use(NamedTuple):
 
 
 class UsageObserver:
-    """Watches what the locks of a process use."""
+    """An observer of the quota use of a process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -37,7 +37,7 @@ class UsageObserver:
         self._uses: Mapping[str, Use] = {}
 
     def check(self) -> None:
-        """Check the sums, and whoever has been given more since the last check."""
+        """Check the sums, and each reservation that was granted more since the last check."""
         ledger, before, known = self._process.ledger, self._uses, self._known
         self._known = {entry.uid for entry in ledger.entries.values()}
         self._uses = {use.entry.uid: use for use in uses(self._process)}
@@ -46,19 +46,19 @@ class UsageObserver:
         assert (used.reserved, used.seconds) == (room, seconds)
         owned = [use.entry for use in self._uses.values() if not use.entry.reservation.borrowable]
         in_use = [each.uses for entry in owned for each in entry.occupants.values()]
-        assert used.unused == reduce(minus, in_use, room), "room is counted beside the pods in it"
-        for uid in self._uses.keys() & known:  # others are held by what their status says
+        assert used.unused == reduce(minus, in_use, room), "capacity counts as unused, and pods are in it"
+        for uid in self._uses.keys() & known:  # new ones hold the amounts of their status
             for quota in ledger.quotas.of(NAMESPACE):
                 _check_gain(quota, before.get(uid), self._uses[uid], room, seconds)
             _check_rank(ledger.quotas, before.get(uid), self._uses[uid])
 
 
 def uses(process: Process) -> Iterator[Use]:
-    """Give what each lock uses, found without the ledger's accounts."""
+    """Yield the use of each reservation, without the ledger's sums."""
     ledger = process.ledger
     claims = [*ledger.claims.in_flight.values(), *process.effects.claims, *process.questions]
     claims += [claim for claim, _ in process.answers]
-    # The API server may be asked about a pod that is gone since, and has let go of its locks.
+    # The API server may be asked about a pod that has gone since, and has freed its reservations.
     taken = [(claim.pod.uid, entry, held) for claim in claims for entry, held in claim.taken]
     lent = {entry.uid: held for uid, entry, held in taken if entry.bound_pod and entry.bound_pod.uid == uid}
     for entry in ledger.entries.values():
@@ -68,16 +68,16 @@ def uses(process: Process) -> Iterator[Use]:
 
 
 def check_parked(process: Process) -> None:
-    """Who waits for quota does so for a reason that is true now, and nobody waits for nothing."""
+    """Check that each reservation that waits for quota is over it, and that none waits without a reason."""
     ledger = process.ledger
     for entry in ledger.entries.values():
         if ledger.waiting_reservations.over_quota(entry):
             assert ledger.quotas.problem(entry), f"{entry.key} is within its quota"
         assert not lifetime.wants_longer(entry) or ledger.waiting_reservations.over_quota(entry), (
-            f"{entry.key} never lives longer"
+            f"{entry.key} wants a longer life, and does not wait for quota"
         )
     waiting = ledger.waiting_reservations
-    assert not waiting.unanswered, "nobody is tried, and some that are alike have no answer"
+    assert not waiting.unanswered, "no reservation is being tried, and an equivalence class has no answer"
     refused = (waiting._over_quota, waiting._inadmissible)
     lost = [key for key in waiting.waiting if not any(key in classes for classes in refused)]
     assert lost == list(process.decider.reservation_scheduler._resting), f"{lost} wait for nothing"
@@ -107,7 +107,7 @@ def _check_gain(
 
 
 def _check_rank(quotas: Quotas, before: Use | None, after: Use) -> None:
-    """Room is given to no lock of a priority, or with leave to preempt, that no quota allows."""
+    """Check that a reservation gets capacity only if quotas allow its priority and its preemption."""
     entry = after.entry
     if before is not None and all(
         units <= before.reserved.get(name, 0) for name, units in after.reserved.items()

@@ -1,4 +1,4 @@
-"""What must hold of locks that begin later, and of pods that end: reckoned instant by instant."""
+"""Sums of reservations that begin later and of pods that end, computed instant by instant."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -12,7 +12,7 @@ from tidelock.model.quantities import NOTHING, Resources, plus
 
 
 def needed_by(held: Sequence[ReservationInfo], placed: Iterable[Placed]) -> dict[str, int]:
-    """Tell what locks need of a node beside all pods that are there now, at the worst instant."""
+    """Compute the peak of the reservations of a node, in addition to all pods that are there now."""
     there = list(placed)
     spans = [_span(entry) for entry in held]
     spans += [(-inf, each.pod.gone_by(each.since), each.pod.requests) for each in there]
@@ -26,7 +26,7 @@ def needed_by(held: Sequence[ReservationInfo], placed: Iterable[Placed]) -> dict
 
 
 def in_the_way(process: Process, node_name: str) -> list[str]:
-    """Name the locks that hold something at an instant at which their node has too little of it."""
+    """Return the reservations that hold a resource at an instant at which their node has too little of it."""
     columns = process.columns
     allocatable = columns.nodes[columns.row_of[node_name]].allocatable
     reservations = {str(entry.key): _span(entry) for entry in process.ledger.holdings.held_on(node_name)}

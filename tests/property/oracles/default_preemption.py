@@ -1,4 +1,4 @@
-"""Preemption as its rules say, one node and one victim at a time (kube-scheduler 1.36, defaultpreemption)."""
+"""Preemption by the rules of kube-scheduler 1.36 (defaultpreemption), one node and one victim at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tidelock.model.quantities import Resources
 
 @dataclass(frozen=True)
 class Room:
-    """All that is on a node."""
+    """A node with its pods, reservations and nominated pods."""
 
     node: Node
     pods: list[Pod] = field(default_factory=list)
@@ -23,7 +23,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who has to go from a node, the most important first, and how bad that is: smaller is better."""
+    """The victims on a node, the most important first, and their cost: smaller is better."""
 
     pods: list[str]
     reservations: list[str]
@@ -36,7 +36,7 @@ def plans(
     own: Sequence[ReservationInfo],
     budgets: Sequence[PodDisruptionBudget],
 ) -> dict[str, Plan]:
-    """Give the plan of each node on which evictions help."""
+    """Return the plan of each node on which evictions help."""
     found = {room.node.name: plan(room, wanting, own, budgets) for room in holdings}
     return {name: made for name, made in found.items() if made is not None}
 
@@ -74,7 +74,7 @@ def plan(
 def fits(
     room: Room, there: Sequence[Pod | ReservationInfo], wanting: Pod, own: Sequence[ReservationInfo]
 ) -> bool:
-    """Whether the pod may run beside these, with and without those nominated that it must yield to."""
+    """Return whether the pod fits beside these, with and without the nominated pods that it must respect."""
     mine = {entry.uid for entry in own}
     rivals = [
         other
@@ -114,7 +114,7 @@ def amounts(tenant: Pod | ReservationInfo) -> Resources:
 
 
 def violating(below: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> set[str]:
-    """Uids of the pods whose eviction, one after the other, some budget does not allow."""
+    """Return the UIDs of the pods that some budget protects, if all are evicted one after the other."""
     left = [budget.status.disruptions_allowed for budget in budgets]
     uids = set()
     for pod in below:

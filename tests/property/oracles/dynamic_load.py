@@ -5,7 +5,7 @@ from math import floor
 
 
 def score(use: Mapping[str, float], weights: Mapping[str, float], bound: Sequence[float], now: float) -> int:
-    """Score a node by the metrics that count, as parts, and the times at which pods were bound to it."""
+    """Score a node by its metrics, as fractions, and by the times at which pods were bound to it."""
     total = sum(weight * (1 - use[metric]) for metric, weight in weights.items() if metric in use)
     points = floor(round(100 * total / sum(weights.values()), 6))
     hot = sum(

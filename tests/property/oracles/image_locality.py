@@ -1,4 +1,4 @@
-"""ImageLocality for one node, in exact whole numbers where upstream has them."""
+"""ImageLocality for one node, in exact integers where kube-scheduler has them."""
 
 from collections.abc import Sequence
 

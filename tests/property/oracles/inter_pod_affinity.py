@@ -1,6 +1,6 @@
-"""Affinity between pods, one node and pod at a time: what kube-scheduler's plugin of that name does.
+"""InterPodAffinity by kube-scheduler's rules, for one node and one pod at a time.
 
-Beside pods there are reserve pods of locks: an affinity seeks these only if there are no pods.
+Reserve pods count as well. A required affinity uses them only if no pod matches.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ def far(pod: Pod) -> PodAffinity:
 
 
 def means(world: World, owner: Pod, term: PodAffinityTerm, other: Pod, *, placing: Pod) -> bool:
-    """Whether a term of one pod means another.
+    """Return whether a term of one pod selects another pod.
 
-    The term of the pod that is being placed means namespaces that are known; the term of a placed pod is
-    asked of the labels of the namespace, which are none where it is not known.
+    A namespace selector of the pod that is being placed selects known namespaces only, unless it is empty.
+    For a placed pod's term, a namespace that is not known has no labels.
     """
     namespace = other.meta.namespace
     if not term.namespaces and term.namespace_selector is None:
@@ -52,7 +52,7 @@ def share_domain(world: World, node: Node, node_name: str, key: str) -> bool:
 
 
 def verdicts(world: World, pod: Pod) -> dict[str, str]:
-    """Give for each node why it is ruled out, or nothing."""
+    """Return the reason that rules out each node, or an empty text."""
     return {node.name: _verdict(world, pod, node) for node in world.nodes}
 
 
@@ -105,7 +105,7 @@ def _near_enough(world: World, pod: Pod, node: Node) -> bool:
 def scores(
     world: World, pod: Pod, feasible: Sequence[Node], *, hard: int = 1, ignore: bool = False
 ) -> dict[str, int]:
-    """Score these nodes, all others being ruled out."""
+    """Score the feasible nodes."""
     own = [(wish, 1) for wish in near(pod).preferred] + [(wish, -1) for wish in far(pod).preferred]
     sums = dict.fromkeys((node.name for node in feasible), 0)
     for other, home in world.placed:

@@ -1,4 +1,4 @@
-"""LoadVariationRiskBalancing for one resource of one node; all as parts of the node."""
+"""LoadVariationRiskBalancing for one resource of one node, with values as fractions of the node."""
 
 from math import inf
 

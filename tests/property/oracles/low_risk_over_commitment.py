@@ -1,7 +1,7 @@
-"""LowRiskOverCommitment for one resource of one node; all as parts of what the node can allocate.
+"""LowRiskOverCommitment for one resource of one node, with values as fractions of its allocatable amount.
 
-The distribution function is integrated by Simpson's rule after a change of variables that takes the density's
-poles away, so it shares nothing with the continued fraction.
+Simpson's rule integrates the distribution function, after a change of variables that removes the poles of the
+density. So the oracle shares nothing with the continued fraction.
 """
 
 from math import lgamma, sqrt
@@ -12,7 +12,7 @@ STEPS = 4000
 
 
 def cumulative(x: float, a: float, b: float) -> float:
-    """Give the probability that a beta distributed value is at most x."""
+    """Return the probability that a beta distributed value is at most x."""
     if x <= 0:
         return 0.0
     if x >= 1:

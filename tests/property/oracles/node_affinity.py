@@ -1,4 +1,4 @@
-"""Node affinity, one node at a time: what kube-scheduler's plugin of that name does."""
+"""NodeAffinity by kube-scheduler's rules, for one node at a time."""
 
 from collections.abc import Sequence
 
@@ -52,7 +52,7 @@ def fits(pod: Pod, node: Node, added: NodeAffinity) -> bool:
 
 
 def scores(pod: Pod, nodes: Sequence[Node], added: NodeAffinity) -> dict[str, int]:
-    """Score these nodes, all others being ruled out."""
+    """Score the feasible nodes."""
     sums = {}
     for node in nodes:
         sums[node.name] = 0

@@ -1,4 +1,4 @@
-"""NodePorts for one node: no port of the pod and of a pod there may be the same."""
+"""NodePorts for one node: no host port of the pod may conflict with one of a pod there."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation for one node, in upstream's order of operations."""
+"""NodeResourcesBalancedAllocation for one node, in kube-scheduler's order of operations."""
 
 from collections.abc import Mapping, Sequence
 from math import sqrt

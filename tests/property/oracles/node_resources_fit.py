@@ -1,4 +1,4 @@
-"""NodeResourcesFit for one node, in whole numbers as upstream."""
+"""NodeResourcesFit for one node, in integers as in kube-scheduler."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidelock.model.pods import Pod
 
 @dataclass(frozen=True)
 class Use:
-    """What a node has, and what is taken of it: as requested, and as scoring counts cpu and memory."""
+    """A node's allocatable and requested amounts, and the CPU and memory that scoring counts as requested."""
 
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
@@ -22,7 +22,7 @@ class Use:
 def shortages(
     wanting: Pod, on: Use, ignored: Sequence[str], ignored_groups: Sequence[str]
 ) -> dict[str, bool]:
-    """Map each resource that is short to whether an empty node would have it."""
+    """Return the resources that are short, each with whether an empty node would have enough."""
     short = {}
     for name, units in wanting.requests.items():
         native = "/" not in name or "kubernetes.io/" in name
@@ -74,6 +74,6 @@ def broken_line(shape: Sequence[Mapping[str, int]], at: int) -> int:
     for left, right in pairwise(shape):
         if at <= right["utilization"]:
             rise = (right["score"] - left["score"]) * 10 * (at - left["utilization"])
-            # The API's integer division drops what is behind the point, whatever the sign.
+            # Integer division in Go truncates towards zero.
             return left["score"] * 10 + int(Fraction(rise, right["utilization"] - left["utilization"]))
     return shape[-1]["score"] * 10

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits for one node: all volumes there are counted anew."""
+"""NodeVolumeLimits for one node, with a full count of its volumes."""
 
 from property.disks import World
 from tidelock.model.nodes import Node

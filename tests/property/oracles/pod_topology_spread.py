@@ -1,4 +1,4 @@
-"""Topology spreading, one node, domain and pod at a time: what kube-scheduler's plugin of that name does."""
+"""PodTopologySpread by kube-scheduler's rules, for one node, domain and pod at a time."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ NO_LABEL = f"{TOO_MANY} (missing required label)"
 
 
 def selects(constraint: SpreadConstraint, pod: Pod, other: Pod) -> bool:
-    """Whether a constraint of a pod means another, whatever the other's namespace."""
+    """Return whether a constraint of a pod selects another pod, in any namespace."""
     if constraint.label_selector is None:
         return False
     labels = pod.meta.labels
@@ -27,13 +27,13 @@ def selects(constraint: SpreadConstraint, pod: Pod, other: Pod) -> bool:
 
 
 def selects_all(constraint: SpreadConstraint, pod: Pod) -> bool:
-    """Whether the selector is empty, which counts no pods."""
+    """Return whether the selector is empty, which counts no pods."""
     keys = [key for key in constraint.match_label_keys if key in pod.meta.labels]
     return constraint.label_selector == LabelSelector() and not keys
 
 
 def matching(world: World, constraint: SpreadConstraint, pod: Pod, node: Node) -> int:
-    """Count the pods on a node that a constraint means."""
+    """Count the pods on a node that a constraint selects."""
     if selects_all(constraint, pod):
         return 0
     return sum(
@@ -46,7 +46,7 @@ def matching(world: World, constraint: SpreadConstraint, pod: Pod, node: Node) -
 
 
 def eligible(constraint: SpreadConstraint, pod: Pod, node: Node) -> bool:
-    """Whether the node's pods count, by the constraint's policies."""
+    """Return whether the node's pods count, by the constraint's policies."""
     if constraint.node_affinity_policy in (None, "Honor") and not node_affinity.fits(
         pod, node, NodeAffinity()
     ):
@@ -67,7 +67,7 @@ def has_keys(constraints: Sequence[SpreadConstraint], node: Node) -> bool:
 
 
 def verdicts(world: World, pod: Pod) -> dict[str, str]:
-    """Give for each node why it is ruled out, or nothing."""
+    """Return the reason that rules out each node, or an empty text."""
     constraints = constraints_of(pod, "DoNotSchedule")
     domains: list[dict[str, int]] = [{} for _ in constraints]
     for node in world.nodes:
@@ -101,7 +101,7 @@ def scores(
     *,
     require_keys: bool = True,
 ) -> dict[str, int]:
-    """Score these nodes, all others being ruled out."""
+    """Score the feasible nodes."""
     rated = [node for node in feasible if not require_keys or has_keys(constraints, node)]
     sums = dict.fromkeys((node.name for node in rated), 0.0)
     for constraint in constraints:

@@ -1,4 +1,4 @@
-"""Which plugins run at an extension point, straight from the rules of kube-scheduler 1.36, one at a time."""
+"""The plugins that run at an extension point, by the rules of kube-scheduler 1.36, one at a time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Listed:
-    """What a file says of an extension point, or of multiPoint: (name, weight) and names."""
+    """The lists of a file for an extension point, or for multiPoint: (name, weight) pairs, and names."""
 
     enabled: tuple[tuple[str, int], ...] = ()
     disabled: tuple[str, ...] = ()
 
 
 class TwiceError(Exception):
-    """A plugin would run twice."""
+    """An error: a plugin would run twice."""
 
 
 def merge(defaults: Iterable[tuple[str, int]], custom: Listed) -> list[tuple[str, int]]:
@@ -36,7 +36,7 @@ def merge(defaults: Iterable[tuple[str, int]], custom: Listed) -> list[tuple[str
 def expand(
     general: list[tuple[str, int]], own: Listed, implements: Mapping[str, bool]
 ) -> list[tuple[str, int]]:
-    """Give the plugins of an extension point in order, with their weights."""
+    """Return the plugins of an extension point in order, with their weights."""
     listed = [name for name, _ in own.enabled]
     if len(set(listed)) < len(listed):
         raise TwiceError

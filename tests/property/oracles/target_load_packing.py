@@ -1,4 +1,4 @@
-"""TargetLoadPacking for one node; all in percent of the node."""
+"""TargetLoadPacking for one node, with values in percent of the node."""
 
 from math import floor
 

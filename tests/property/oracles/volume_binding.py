@@ -1,4 +1,4 @@
-"""VolumeBinding for one node: claim by claim, volume by volume; and what a decision changes for the next."""
+"""VolumeBinding for one node, claim and volume at a time, and the effect of a decision on the next one."""
 
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 
 @dataclass
 class Plan:
-    """What a node would mean for the pod's claims, and what speaks against it."""
+    """The bindings and provisions of a pod's claims on a node, and the reasons that rule out the node."""
 
     reasons: list[str] = field(default_factory=list)
     bindings: dict[str, str] = field(default_factory=dict)  # volumes by claim
@@ -58,7 +58,7 @@ def refusal(world: World, wanting: Pod) -> str:
 
 
 def plan(world: World, wanting: Pod, on: Node) -> Plan:
-    """Judge a node for a pod that is not refused outright."""
+    """Plan the claims of a pod on a node, if no refusal holds for all nodes."""
     made = Plan()
     found = (world.claim(name) for name in dict.fromkeys(names(wanting)))
     claims = [claim for claim in found if claim is not None]
@@ -119,7 +119,7 @@ def check_waiting(
 def smallest(
     world: World, claim: PersistentVolumeClaim, on: Node, taken: set[str]
 ) -> PersistentVolume | None:
-    """Give the volume that was set aside for a claim, or else the smallest that suits it."""
+    """Return the volume that names the claim in its claimRef, or otherwise the smallest that suits it."""
     best = None
     for volume in sorted(world.all(PersistentVolume), key=lambda each: (capacity(each), each.meta.name)):
         mine, wanted, owner = volume.spec, claim.spec, volume.spec.claim_ref
@@ -163,7 +163,7 @@ def room(world: World, claim: PersistentVolumeClaim, provisioner: str, on: Node)
 
 
 def assume(world: World, wanting: Pod, on: Node) -> World:
-    """Give the world as decisions after this one see it."""
+    """Return the world as later decisions see it."""
     made = plan(world, wanting, on)
     owners = {volume: name for name, volume in made.bindings.items()}
 

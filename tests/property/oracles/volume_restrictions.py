@@ -1,4 +1,4 @@
-"""VolumeRestrictions for one node: what pods mount there, and who uses a claim anywhere."""
+"""VolumeRestrictions for one node: the mounts of its pods, and the use of claims on all nodes."""
 
 from property.disks import World
 from tidelock.model.nodes import Node

@@ -1,4 +1,4 @@
-"""VolumeZone for one node: its labels beside those of the pod's volumes."""
+"""VolumeZone for one node: its labels against the labels of the pod's volumes."""
 
 from property.disks import BETA_ZONE, REGION, World
 from property.oracles.volume_restrictions import claim_names

@@ -6,7 +6,7 @@ SPANS = {"15m": 900.0, "1h": 3600.0, "1d": 86_400.0}
 
 
 def points(use: float, target: float) -> float:
-    """Score a level with the pod, both in percent."""
+    """Score a use that includes the pod against a target, both in percent."""
     if use > 100:
         return 0.0
     if use <= target:
@@ -20,7 +20,7 @@ def dynamic_target(levels: Sequence[float], min_weight: float) -> float:
 
 
 def not_covered(window: str, bound_at: float | None, sampled_at: float) -> float:
-    """Tell for which part of a window a pod was not there; one without a binding is about to be bound."""
+    """Return the fraction of a window for which a pod was not there, or 1 if it is not bound yet."""
     if bound_at is None:
         return 1.0
     return min(max(1 - (sampled_at - bound_at) / SPANS[window], 0.0), 1.0)
@@ -37,7 +37,7 @@ def score(
 
     Args:
         levels: percent by window and resource, without the pod.
-        targets: the same of the targets.
+        targets: percent by window and resource.
         pod: percent of the node that the pod is expected to use.
         weights: of the windows.
         shares: weights of the resources.

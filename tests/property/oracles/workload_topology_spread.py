@@ -11,7 +11,7 @@ def cap(constraint: Mapping[str, int], replicas: int) -> int:
 
 
 def fits(counts: Sequence[int | None], caps: Sequence[int]) -> bool:
-    """Whether every domain of the node may have one more; None where the node is in no domain."""
+    """Return whether every domain of the node may have one more pod, where None means no domain."""
     return all(count is None or count < most for count, most in zip(counts, caps, strict=True))
 
 
