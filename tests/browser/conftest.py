@@ -10,7 +10,7 @@ from webview.browser import chromium, find_chromium
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    """A real browser, which is asked for more patience than it takes on a machine with nothing else to do."""
+    """Yield a real browser, with long time-outs for a busy machine."""
     program = find_chromium()
     if program is None:
         reason = "no chromium is found: hack/chromium installs Debian's"

@@ -1,4 +1,4 @@
-"""The web view as a person sees it, in a real browser."""
+"""The web view as a user sees it, in a real browser."""
 
 import re
 from collections.abc import AsyncIterator
@@ -30,11 +30,11 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(context: BrowserContext) -> AsyncIterator[Page]:
-    """A tab, in which nothing may go wrong that is not expected."""
+    """Yield a tab, and check at the end that no unexpected error occurred in it."""
     troubles: list[str] = []
 
     def told(message: ConsoleMessage) -> None:
-        # That a request was refused, or nobody answered, is the browser's own remark.
+        # The browser itself logs requests that were refused or got no answer.
         if message.type == "error" and "Failed to load resource" not in message.text:
             troubles.append(message.text)
 
@@ -46,11 +46,11 @@ async def page(context: BrowserContext) -> AsyncIterator[Page]:
 
 
 async def names(page: Page, table: str) -> list[str]:
-    """Give what the rows of a table are headed by."""
+    """Return the headers of the rows of a table."""
     return await page.locator(f"#{table} tbody th").all_inner_texts()
 
 
-async def test_it_shows_the_cluster_and_goes_on_by_itself(page: Page) -> None:
+async def test_the_view_shows_the_cluster_and_follows_its_changes(page: Page) -> None:
     scene = ordinary()
     async with scene.stage.served() as address:
         await page.goto(address)
@@ -73,7 +73,7 @@ async def test_it_shows_the_cluster_and_goes_on_by_itself(page: Page) -> None:
         await expect(page.locator("#locks tbody tr", has_text="shop/late-0")).to_contain_text("Active")
 
 
-async def test_bars_are_as_long_as_what_they_tell(page: Page) -> None:
+async def test_the_lengths_of_bars_show_the_shares(page: Page) -> None:
     scene = Scene()
     scene.node("node-a", {"cpu": "8", "memory": "8Gi", "pods": "9"}, scene.level(75, 10))
     scene.pod("web-0", {"cpu": "2"}, "node-a")
@@ -97,7 +97,7 @@ async def test_bars_are_as_long_as_what_they_tell(page: Page) -> None:
     assert shares["water"][0] == pytest.approx(0.75, abs=0.02)
 
 
-async def test_what_is_shown_is_chosen_by_keyboard_alone(page: Page) -> None:
+async def test_filtering_and_sorting_work_by_keyboard_alone(page: Page) -> None:
     async with ordinary().stage.served() as address:
         await page.goto(address)
         await page.get_by_role("searchbox", name="Show only").focus()
@@ -115,7 +115,7 @@ async def test_what_is_shown_is_chosen_by_keyboard_alone(page: Page) -> None:
         await expect(page.locator("#nodes tbody th").first).to_have_text("gpu-1")
 
 
-async def test_what_is_shown_is_text_and_never_markup(page: Page) -> None:
+async def test_messages_are_shown_as_text_and_never_as_markup(page: Page) -> None:
     scene = Scene()
     scene.pod("web-0", {"cpu": "1"})
     scene.stage.settle()
@@ -128,7 +128,7 @@ async def test_what_is_shown_is_text_and_never_markup(page: Page) -> None:
         assert await page.locator("img").count() == 0
 
 
-async def test_it_asks_for_the_token_until_it_is_right_and_keeps_it_for_the_tab(
+async def test_the_view_asks_for_the_token_until_it_is_accepted_and_keeps_it_for_the_tab(
     page: Page, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
@@ -148,7 +148,7 @@ async def test_it_asks_for_the_token_until_it_is_right_and_keeps_it_for_the_tab(
         await expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-async def test_a_lost_connection_is_told_and_found_again(page: Page) -> None:
+async def test_a_lost_connection_is_reported_and_restored(page: Page) -> None:
     scene = ordinary()
     (port,) = free_ports(1)
     async with AsyncExitStack() as first:
@@ -163,7 +163,7 @@ async def test_a_lost_connection_is_told_and_found_again(page: Page) -> None:
         await expect(page.locator("#age")).to_have_text(re.compile(r"as of \d\d:\d\d:\d\d$"))
 
 
-async def test_a_pause_holds_what_is_shown(page: Page) -> None:
+async def test_a_pause_freezes_the_shown_state(page: Page) -> None:
     scene = ordinary()
     async with scene.stage.served() as address:
         await page.goto(address)
@@ -172,13 +172,13 @@ async def test_a_pause_holds_what_is_shown(page: Page) -> None:
         await button.click()
         await expect(page.get_by_role("status")).to_contain_text("Paused")
         scene.node("new", {"cpu": "1"})
-        await expect(page.locator("#age")).to_contain_text("s old")  # news have come meanwhile
+        await expect(page.locator("#age")).to_contain_text("s old")  # a newer state has arrived meanwhile
         assert "new" not in await names(page, "nodes")
         await button.click()
         await expect(page.locator("#nodes tbody tr")).to_have_count(13)
 
 
-async def test_a_replica_that_stands_by_says_who_leads(page: Page) -> None:
+async def test_a_standby_replica_names_the_leader(page: Page) -> None:
     scene = ordinary()
     scene.stage.standing = STANDING_BY
     async with scene.stage.served() as address:
@@ -190,7 +190,7 @@ async def test_a_replica_that_stands_by_says_who_leads(page: Page) -> None:
         await expect(page.locator("#main")).to_be_hidden()
 
 
-async def test_thousands_of_nodes_are_turned_over_by_pages(page: Page) -> None:
+async def test_thousands_of_nodes_are_shown_in_pages(page: Page) -> None:
     async with large(5000).stage.served() as address:
         await page.goto(address)
         pages = page.get_by_role("navigation", name="Pages of nodes")
@@ -204,7 +204,7 @@ async def test_thousands_of_nodes_are_turned_over_by_pages(page: Page) -> None:
         await expect(pages).to_contain_text("1 to 1 of 1 that match, of 5,000")
 
 
-async def test_it_is_light_by_day_and_dark_by_night(page: Page) -> None:
+async def test_the_view_follows_the_color_scheme_of_the_browser(page: Page) -> None:
     brightness = {}
     async with ordinary().stage.served() as address:
         await page.goto(address)

@@ -1,4 +1,4 @@
-"""A small client of the API server for tests: plain JSON in and out, quick enough to poll with."""
+"""A small client of the API server for tests, with plain JSON and fast enough for polling."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ _APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class RefusedError(Exception):
-    """The API server said no; `status` is the HTTP status code, the text what it said."""
+    """The API server refused a request. `status` is the HTTP status code, and the text is its answer."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -27,7 +27,10 @@ class RefusedError(Exception):
 
 
 class Api:
-    """One identity at one API server. Each request has a connection of its own, so restarts do not matter."""
+    """A client with one identity at one API server.
+
+    Each request has a connection of its own, so restarts of the server do not matter.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         connection = load_connection(kubeconfig)
@@ -37,7 +40,7 @@ class Api:
         self._headers = {"Authorization": header} if header else {}
 
     def acting(self, user: str) -> Self:
-        """Give a client with which an admin acts as another user."""
+        """Return a client that impersonates another user."""
         other = copy(self)
         other._headers = self._headers | {"Impersonate-User": user}
         return other
@@ -47,7 +50,7 @@ class Api:
         return self._request("GET", path)
 
     def headers(self, path: str) -> http.client.HTTPMessage:
-        """Read an object or a list, and give what is told beside it."""
+        """Read an object or a list, and return the headers of the answer."""
         with closing(self._connect()) as connection:
             connection.request("GET", path, headers=self._headers)
             response = connection.getresponse()
@@ -55,11 +58,11 @@ class Api:
             return response.headers
 
     def create(self, path: str, manifest: Manifest) -> Manifest:
-        """Create an object in a collection; as with kubectl, a field that nobody knows is an error."""
+        """Create an object in a collection. An unknown field is an error, as with kubectl."""
         return self._request("POST", _with(path, "fieldValidation=Strict"), manifest)
 
     def replace(self, path: str, manifest: Manifest) -> Manifest:
-        """Put an object, or a subresource of it, in the place of the stored one."""
+        """Replace the stored object, or a subresource of it."""
         return self._request("PUT", path, manifest)
 
     def post(self, path: str, body: Manifest) -> Manifest:
@@ -67,11 +70,11 @@ class Api:
         return self._request("POST", path, body)
 
     def merge(self, path: str, patch: Manifest) -> Manifest:
-        """Merge a patch into an object; None removes a field."""
+        """Merge a patch into an object. None removes a field."""
         return self._request("PATCH", path, patch, _MERGE_PATCH)
 
     def apply(self, path: str, manifest: Manifest) -> Manifest:
-        """Apply a manifest as GitOps tools do: created if it is not there, else brought in line."""
+        """Apply a manifest as GitOps tools do: create the object, or update the existing one."""
         query = urlencode({"fieldManager": "gitops", "force": "true"})
         return self._request("PATCH", f"{path}?{query}", manifest, _APPLY_PATCH)
 
@@ -80,7 +83,7 @@ class Api:
         self._request("DELETE", _with(path, f"gracePeriodSeconds={grace}"))
 
     def watch(self, path: str, seconds: int, **parameters: str) -> Iterator[tuple[str, Manifest]]:
-        """Yield (type, object) of the events of a collection, for so many seconds at most."""
+        """Yield (type, object) of the events of a collection, for at most this many seconds."""
         query = urlencode({"watch": "1", "timeoutSeconds": str(seconds), **parameters})
         with closing(self._connect()) as connection:
             connection.request("GET", f"{path}?{query}", headers=self._headers)

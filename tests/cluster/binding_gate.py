@@ -1,4 +1,4 @@
-"""Holds bindings back: an admission webhook that answers when and as the test says."""
+"""An admission webhook that holds bindings back. The test decides when it answers, and with which answer."""
 
 import base64
 import json
@@ -15,11 +15,11 @@ from devcluster.keys import make_keys
 from devcluster.loopback import HOST
 from tidelock.kube.client import WEBHOOKS
 
-_TIMEOUT = 30  # seconds; the API server waits no longer for any webhook
+_TIMEOUT = 30  # seconds, the longest time for which the API server waits for a webhook
 
 
 class BindingGate:
-    """All bindings of one namespace wait at it from the moment that it is set up."""
+    """A gate at which all bindings of one namespace wait, as soon as it is set up."""
 
     def __init__(self) -> None:
         self._reached = threading.Event()
@@ -36,14 +36,14 @@ class BindingGate:
         self._opened.set()
 
     def pass_through(self) -> bool:
-        """Wait at the gate; whether the binding may go on."""
+        """Wait at the gate, and return whether the binding is allowed."""
         self._reached.set()
         return self._opened.wait(_TIMEOUT) and self._allow
 
 
 @contextmanager
 def binding_gate(api: Api, namespace: str, directory: Path) -> Iterator[BindingGate]:
-    """Set a closed gate up; the API server must be able to reach this machine's loopback interface."""
+    """Set up a closed gate. The API server must be able to reach this machine's loopback interface."""
     keys = make_keys(directory / "binding-gate")
     gate = BindingGate()
     server = ThreadingHTTPServer((HOST, 0), _handler(gate))

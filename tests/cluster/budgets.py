@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets where no controller looks after them: tests play its part."""
+"""PodDisruptionBudgets in a cluster without their controller. Tests write their status."""
 
 from cluster.live import Live
 from cluster.world import World
@@ -8,7 +8,7 @@ _BUDGETS = ApiResource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBud
 
 
 def budget(world: World, allowed: int, **labels: str) -> Live:
-    """Make a budget for the pods with these labels, as if its controller had just looked."""
+    """Create a budget for the pods with these labels, with the status that its controller would write."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
     plain = world.api.create(
         _BUDGETS.collection(world.namespace), {"metadata": {"name": "budget"}, "spec": spec}
@@ -19,7 +19,7 @@ def budget(world: World, allowed: int, **labels: str) -> Live:
 
 
 def allow(made: Live, allowed: int) -> None:
-    """Let a budget allow so many evictions from now on."""
+    """Let a budget allow this many evictions from now on."""
     status = {
         "disruptionsAllowed": allowed,
         "currentHealthy": 1 + allowed,

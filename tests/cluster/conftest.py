@@ -17,7 +17,7 @@ from replay.exporter import Exporter, exporting
 
 @pytest.fixture(scope="session")
 def controlplane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster that tests share: the one that TIDELOCK_KUBECONFIG names, else one of their own."""
+    """Yield the cluster that tests share: the one that TIDELOCK_KUBECONFIG names, or a new one."""
     cluster = attached() or start_cluster(tmp_path_factory.mktemp("controlplane"))
     with cluster:
         yield cluster
@@ -25,7 +25,7 @@ def controlplane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(controlplane: Cluster) -> Iterator[str]:
-    """The name of a namespace of the test's own."""
+    """Yield the name of a namespace that only this test uses."""
     name = f"test-{secrets.token_hex(4)}"
     controlplane.kubectl("create", "namespace", name)
     yield name
@@ -34,10 +34,10 @@ def namespace(controlplane: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The operator on the shared cluster, with the rights of its manifests and no others.
+    """Run the operator on the shared cluster, with only the rights that its manifests grant.
 
-    It runs for one module's tests at a time, as tests elsewhere play its part by hand. At the end it must
-    stop as asked, and nothing must have gone wrong inside of it.
+    It runs for the tests of one module at a time, because tests of other modules act in its place. At the
+    end it must stop with status 0, and its log must contain no traceback.
     """
     install_crds(controlplane)
     directory = tmp_path_factory.mktemp("operator")
@@ -49,21 +49,21 @@ def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def world(controlplane: Cluster, operator: OperatorProcess) -> Iterator[World]:
-    """Nodes, pods and locks of the test's own, on the shared cluster where the operator runs."""
+    """Yield a world for nodes, pods and reservations of this test, on the operator's shared cluster."""
     with closing(World(Api(controlplane.kubeconfig))) as made:
         yield made
 
 
 @pytest.fixture
 def other_world(controlplane: Cluster, operator: OperatorProcess) -> Iterator[World]:
-    """As `world`, in another namespace."""
+    """Yield a second world on the shared cluster, in another namespace than that of `world`."""
     with closing(World(Api(controlplane.kubeconfig))) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def private_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A bare API server that tests may break: no controllers, and nothing that plays the kubelets."""
+    """Yield a bare API server that tests may break, without controllers and without kubelets."""
     with start_cluster(tmp_path_factory.mktemp("private"), controller_manager=False, kwok=False) as cluster:
         install_crds(cluster)
         yield cluster
@@ -71,14 +71,14 @@ def private_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalC
 
 @pytest.fixture
 def private_world(private_cluster: LocalCluster) -> Iterator[World]:
-    """Nodes, pods and locks of the test's own, on the private cluster."""
+    """Yield a world for nodes, pods and reservations of this test, on the private cluster."""
     with closing(World(Api(private_cluster.kubeconfig))) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def private_kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The operator's identity on the private cluster."""
+    """Return the kubeconfig with the operator's identity on the private cluster."""
     return operator_kubeconfig(private_cluster, tmp_path_factory.mktemp("identity"))
 
 
@@ -86,7 +86,7 @@ def private_kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.T
 def private_operator(
     private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator on the private cluster; the tests alone end pods and write the status of budgets."""
+    """Run the operator on the private cluster, where only tests end pods and write the status of budgets."""
     with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
         yield running
     assert "Traceback" not in running.log
@@ -94,20 +94,20 @@ def private_operator(
 
 @pytest.fixture
 def exporter() -> Iterator[Exporter]:
-    """The use of nodes and pods, for Prometheus to scrape."""
+    """Yield an exporter of the use of nodes and pods, for Prometheus to scrape."""
     with exporting() as made:
         yield made
 
 
 @pytest.fixture
 def prometheus(exporter: Exporter, tmp_path: Path) -> Iterator[PrometheusServer]:
-    """A Prometheus that scrapes the exporter."""
+    """Run a Prometheus that scrapes the exporter."""
     with PrometheusServer(tmp_path / "prometheus", [exporter.address]) as server:
         yield server
 
 
 @pytest.fixture
 def launch(private_kubeconfig: Path, tmp_path: Path) -> Iterator[Launch]:
-    """Start the operator on the private cluster with these options; one at a time."""
+    """Yield a function that starts the operator on the private cluster, one at a time, with these options."""
     with ExitStack() as running:
         yield lambda *options: running.enter_context(OperatorProcess(private_kubeconfig, tmp_path, *options))

@@ -1,4 +1,4 @@
-"""Brings the custom resources into a cluster."""
+"""Installs Tidelock's custom resources in a cluster."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ SAMPLES = _ROOT / "manifests" / "samples"
 
 
 def install_crds(cluster: Cluster) -> None:
-    """Apply crds/ and wait until all kinds are served; harmless if they are there."""
+    """Apply crds/ and wait until all kinds are served. A second call does no harm."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_ROOT / "crds"))
 
     def served() -> bool:

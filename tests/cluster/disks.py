@@ -1,4 +1,4 @@
-"""Storage classes, volumes and claims of one test; the test itself plays the driver that makes volumes."""
+"""Storage classes, volumes and claims of one test, which itself acts as the driver of volumes."""
 
 from typing import Any
 
@@ -18,23 +18,26 @@ _DRIVER = "csi.test.tidelock.dev"
 
 
 class Disks:
-    """Makes storage beside a world, under names of the world's own."""
+    """A maker of storage beside a world, with names that contain the name of the world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._made: list[Live] = []
 
     def close(self) -> None:
-        """Take away what the end of the namespace leaves."""
+        """Delete the storage classes and volumes, which do not go with the namespace."""
         for each in self._made:
             each.delete()
 
     def node(self, name: str) -> Node:
-        """Create a node that volumes can be tied to."""
+        """Create a node with the label by which volumes name a node."""
         return self._world.node(name, labels={HOSTNAME: self._world.node_name(name)})
 
     def storage_class(self, name: str = "local", *, ready: bool = True, **fields: Any) -> None:
-        """Create a class whose claims wait for a pod: of `ready` volumes, or of such as are made then."""
+        """Create a class with claims that wait for a pod.
+
+        Its volumes exist already if it is `ready`. Otherwise the driver creates them on demand.
+        """
         manifest = {
             "metadata": {"name": self._world.node_name(name)},
             "provisioner": NO_PROVISIONER if ready else _DRIVER,
@@ -44,7 +47,7 @@ class Disks:
         self._keep(_CLASSES, manifest)
 
     def volume(self, name: str, on: Node, *, size: str = "1Gi", kind: str = "local") -> Live:
-        """Create a volume that can be reached from one node."""
+        """Create a volume that only one node can reach."""
         return self._keep(_VOLUMES, self._volume(name, on.name, size, kind))
 
     def claim(self, name: str = "data", *, size: str = "1Gi", kind: str = "local") -> Live:
@@ -61,7 +64,7 @@ class Disks:
         return Live(api, _CLAIMS, api.create(_CLAIMS.collection(self._world.namespace), manifest))
 
     def make(self, claim: Live, *, size: str = "1Gi", kind: str = "fast") -> str:
-        """Make the volume that a claim is waiting for, as its driver would; returns the chosen node."""
+        """Create the volume that a claim waits for, as its driver would, and return the chosen node."""
         node_name = selected_node(claim)
         manifest = self._volume(f"made-for-{claim.name}", node_name, size, kind)
         manifest["spec"].pop("local")
@@ -94,7 +97,7 @@ class Disks:
 
 
 def selected_node(claim: Live) -> str:
-    """Wait until a volume is asked for; returns the node for which it is to be made."""
+    """Wait until a volume is requested for a claim, and return the node that must reach it."""
 
     def annotation() -> str:
         found = claim.read()
@@ -105,18 +108,18 @@ def selected_node(claim: Live) -> str:
 
 
 def refuse(claim: Live) -> None:
-    """Give up making a claim's volume, as its driver says that it cannot."""
+    """Reject the chosen node of a claim, as a driver does that cannot create the volume there."""
     claim.merge({"metadata": {"annotations": {SELECTED_NODE: None}}})
 
 
 def using(*claims: Live) -> Manifest:
-    """Give the part of a pod's spec that uses claims."""
+    """Return the fields of a pod's spec that use these claims."""
     return {
         "volumes": [{"name": each.name, "persistentVolumeClaim": {"claimName": each.name}} for each in claims]
     }
 
 
 def bound_volume(claim: Live) -> str:
-    """Wait until a claim is bound; returns the volume's name."""
+    """Wait until a claim is bound, and return the name of its volume."""
     found = claim.until(lambda each: each["status"].get("phase") == "Bound", "be bound")
     return str(found["spec"]["volumeName"])

@@ -1,4 +1,4 @@
-"""Tidelock's door for other binders as overlays/extender installs it, and a stock kube-scheduler."""
+"""The binder server of Tidelock, as overlays/extender installs it, and a stock kube-scheduler."""
 
 import base64
 import socket
@@ -24,23 +24,23 @@ from tidelock.kube.client import PODS, SECRETS, WEBHOOKS
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"
-"""Where the operator says that it is reached; nobody tries."""
+"""The address that the operator announces. No test connects to it."""
 SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
 
 
 def known_schedulers(cluster: LocalCluster) -> str:
-    """Option by which the operator knows the schedulers of a cluster."""
+    """Return the option that makes the operator trust the certificates of a cluster's schedulers."""
     return f"--extender-clients={scheduler_keys(cluster).authority}"
 
 
 def addresses(port: int, address: str = ADDRESS) -> tuple[str, ...]:
-    """Options by which the operator listens at a port of this machine, and tells of an address."""
+    """Return the options by which the operator listens on a port of this machine and announces an address."""
     return f"--tls-port={port}", f"--tls-address={address}", f"--tls-names={','.join(NAMES)}"
 
 
 @contextmanager
 def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> Iterator[OperatorProcess]:
-    """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
+    """Run the operator with its binder server. At the end its log must contain no traceback."""
     kubeconfig = operator_kubeconfig(cluster, folder, EXTENDER)
     with OperatorProcess(
         kubeconfig, folder, *options, known_schedulers(cluster), *addresses(port)
@@ -51,9 +51,9 @@ def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> 
 
 
 def authority(api: Api, folder: Path, port: int) -> Path:
-    """Read the authority of the certificate that the operator serves with, as an installation does.
+    """Read the authority of the operator's serving certificate, as an installation does.
 
-    An earlier operator may have left a Secret that this one is about to replace.
+    An earlier operator can have left a Secret that this one will replace soon.
     """
     file = folder / "ca.crt"
 
@@ -76,9 +76,9 @@ def authority(api: Api, folder: Path, port: int) -> Path:
 
 @contextmanager
 def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
-    """Have the API server ask at a port of this machine, as the manifests have it ask a Service.
+    """Make the API server call the webhooks at a port of this machine, not at the Service of the manifests.
 
-    The operator tells it whom to trust, and by which token to call, within seconds.
+    Within seconds the operator adds the authority to trust and the token to send.
     """
     api.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))
     try:
@@ -88,13 +88,13 @@ def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
 
 
 def webhook_urls(api: Api) -> list[str]:
-    """Read where the API server calls."""
+    """Read the URLs that the API server calls."""
     webhooks = api.get(WEBHOOKS.item(CONFIGURATION))["webhooks"]
     return [webhook["clientConfig"]["url"] for webhook in webhooks]
 
 
 def repoint(api: Api, port: int) -> None:
-    """Have the API server call at another port of this machine, as the Service leads to another address."""
+    """Make the API server call another port of this machine, as when the Service has another endpoint."""
     configuration = api.get(WEBHOOKS.item(CONFIGURATION))
     for webhook in configuration["webhooks"]:
         url = urlsplit(webhook["clientConfig"]["url"])
@@ -103,7 +103,7 @@ def repoint(api: Api, port: int) -> None:
 
 
 def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
-    """Bind a pod as any client may; gives what was said against it."""
+    """Bind a pod as any client can, and return the text of the refusal, or an empty text."""
     metadata = {"name": pod.name, "namespace": pod.namespace} | ({"uid": pod.uid} if uid else {})
     target = {"apiVersion": "v1", "kind": "Node", "name": node.name}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
@@ -115,12 +115,12 @@ def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
 
 
 def bound_nodes(pods: list[Pod]) -> list[str]:
-    """Names of the nodes to which pods are bound."""
+    """Return the names of the nodes to which pods are bound."""
     return [node for pod in pods if (node := (pod.read() or {})["spec"].get("nodeName"))]
 
 
 def until_reviewed(world: World) -> None:
-    """Wait until the API server asks, trusts the answer, and is answered."""
+    """Wait until the API server calls the webhook, trusts it and gets an answer."""
     node = world.node("reviewed")
     path = f"{PODS.collection(world.namespace)}?dryRun=All"
     container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "99"}}}
@@ -138,7 +138,7 @@ def until_reviewed(world: World) -> None:
 
 
 def _unverified() -> ssl.SSLContext:
-    """Ask a program after its health that serves with a certificate of its own making."""
+    """Return a TLS context for the health probe of a program with a self-signed certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -147,7 +147,7 @@ def _unverified() -> ssl.SSLContext:
 
 @contextmanager
 def stock_scheduler(cluster: LocalCluster, settings: Manifest) -> Iterator[Component]:
-    """Run the real kube-scheduler on a cluster, with more fields of its configuration."""
+    """Run the real kube-scheduler on a cluster, with these additional fields of its configuration."""
     (port,) = free_ports(1)
     file = cluster.directory / "kube-scheduler.yaml"
     fields = {

@@ -1,4 +1,4 @@
-"""The Lease of an installation, by which the fence goes."""
+"""The Lease of an installation, which the fence against former leaders reads."""
 
 from contextlib import suppress
 
@@ -11,6 +11,6 @@ LEASE = LEASES.item(Settings().lease_name, SYSTEM_NAMESPACE)
 
 
 def forget_lease(api: Api) -> None:
-    """Remove the Lease: the fence would refuse operators that other tests start without an election."""
+    """Remove the Lease. The fence would refuse operators that other tests start without an election."""
     with suppress(RefusedError):
         api.delete(LEASE)

@@ -1,4 +1,4 @@
-"""Objects on the API server as tests handle them: read, waited for, changed."""
+"""Objects on the API server, with the operations of tests: read, wait, change."""
 
 import time
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from devcluster import wait_for
 from tidelock.kube.client import ApiResource
 from tidelock.model.instants import format_instant, parse_instant
 
-_INTERVAL = 0.03  # seconds between two looks
-_REPLAY_SECONDS = 60  # within which a watch tells what has been
+_INTERVAL = 0.03  # seconds between two polls
+_REPLAY_SECONDS = 60  # within which a watch replays the past events
 
 
 class Live:
@@ -28,7 +28,7 @@ class Live:
         self._version: str = metadata["resourceVersion"]
 
     def read(self) -> Manifest | None:
-        """Read the object; None if it is gone or another has its name."""
+        """Read the object. Return None if it is gone or another object has its name."""
         try:
             found = self.api.get(self.path)
         except RefusedError as refusal:
@@ -38,7 +38,7 @@ class Live:
         return found if found["metadata"]["uid"] == self.uid else None
 
     def until(self, accept: Callable[[Manifest], object], what: str) -> Manifest:
-        """Wait until the object, which must not go, is as described; returns it."""
+        """Wait until the object is as described, and return it. It must not be deleted meanwhile."""
         seen = wait_for(
             self.read,
             until=lambda found: found is None or accept(found),
@@ -53,9 +53,9 @@ class Live:
         wait_for(self.read, until=lambda found: found is None, what=f"{self.name} to go", interval=_INTERVAL)
 
     def history(self) -> list[tuple[str, Manifest]]:
-        """Tell all that became of the object from its creation until now, as (event type, object).
+        """Return all events of the object from its creation until now, as (event type, object).
 
-        What lasts for a moment only is looked up here: whoever polls for it may come too late.
+        A test looks up a short-lived state here, because polling can miss it.
         """
         now = self.read()
         version = now["metadata"]["resourceVersion"] if now else None
@@ -85,17 +85,17 @@ class Node(Live):
     """A node without a machine."""
 
     def cordon(self, *, on: bool = True) -> None:
-        """Keep new pods off, or let them in again."""
+        """Keep new pods off the node, or admit them again."""
         self.merge({"spec": {"unschedulable": on}})
 
     def set_ready(self, status: str) -> None:
-        """Report what a kubelet would; only where nothing else plays the kubelet."""
+        """Report the Ready condition as a kubelet would, on a cluster where no other program does."""
         self.merge(
             {"status": {"conditions": [{"type": "Ready", "status": status, "reason": "Test"}]}}, "status"
         )
 
     def resize(self, **allocatable: str) -> None:
-        """Change how much the node has to give."""
+        """Change the allocatable amounts of the node."""
         self.merge({"status": {"allocatable": allocatable}}, "status")
 
 
@@ -103,12 +103,12 @@ class Pod(Live):
     """A pod for the operator's scheduler."""
 
     def until_bound(self) -> str:
-        """Wait until the pod is bound; returns the node's name."""
+        """Wait until the pod is bound, and return the name of its node."""
         bound = self.until(lambda pod: pod["spec"].get("nodeName"), "be bound")
         return str(bound["spec"]["nodeName"])
 
     def until_refused(self, *words: str) -> str:
-        """Wait until the pod is told, in these words among others, that it fits nowhere; returns all."""
+        """Wait until the pod's condition says in these words that no node fits, and return its message."""
         refused = self.until(
             lambda pod: all(word in _diagnosis(pod) for word in ("0/", *words)), f"be refused with {words}"
         )
@@ -116,13 +116,13 @@ class Pod(Live):
         return _diagnosis(refused)
 
     def ask_for(self, cpu: str) -> None:
-        """Ask for another size in place, of the first container."""
+        """Request a resize of the first container in place."""
         pod = self.api.get(self.path)
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
         self.merge({"spec": {"containers": pod["spec"]["containers"]}}, "resize")
 
     def grant(self, cpu: str) -> None:
-        """Report what a kubelet would: the size that the first container has by now."""
+        """Report the new size of the first container, as a kubelet does once it is in effect."""
         running = self.until(lambda pod: pod["status"].get("phase") == "Running", "run")
         statuses = running["status"]["containerStatuses"]
         statuses[0] |= {"allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
@@ -133,7 +133,7 @@ class Lock(Live):
     """A Reservation."""
 
     def until_phase(self, phase: str) -> Manifest:
-        """Wait for a phase that lasts; returns the status."""
+        """Wait for a phase that lasts, and return the status."""
         found = self.until(
             lambda reservation: reservation.get("status", {}).get("phase") == phase, f"be {phase}"
         )
@@ -141,7 +141,7 @@ class Lock(Live):
         return status
 
     def until_condition(self, kind: str, status: str, reason: str) -> Manifest:
-        """Wait for a condition that lasts; returns it."""
+        """Wait for a condition that lasts, and return it."""
         found = self.until(
             lambda reservation: _matches(condition(reservation["status"], kind), status, reason),
             f"have {kind}={status} with reason {reason}",
@@ -154,11 +154,14 @@ class Lock(Live):
         return status
 
     def edit(self, **spec: Any) -> None:
-        """Merge changes into the spec; None removes a field."""
+        """Merge changes into the spec. None removes a field."""
         self.merge({"spec": spec})
 
     def phases(self) -> list[str]:
-        """Phases that the object has had, in order, each change once; without a phase it was not told yet."""
+        """Return the phases that the object has had, in order, each change once.
+
+        A status without a phase is left out: the operator has not written it yet.
+        """
         seen: list[str] = []
         for _, reservation in self.history():
             phase = reservation["status"].get("phase", "")
@@ -168,13 +171,13 @@ class Lock(Live):
 
 
 def condition(status: Manifest, kind: str) -> Manifest:
-    """Give a condition of a status; empty if it is not there."""
+    """Return a condition of a status, empty if it is absent."""
     conditions: list[Manifest] = status.get("conditions", [])
     return next((each for each in conditions if each["type"] == kind), {})
 
 
 def in_seconds(seconds: float) -> str:
-    """Write the instant so many seconds from now."""
+    """Return the instant this many seconds from now, as text."""
     return format_instant(time.time() + seconds)
 
 

@@ -1,4 +1,4 @@
-"""Reservations that must not lock anything, and who says so."""
+"""Malformed Reservations, grouped by their refuser: the API server or the operator."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ Manifest = dict[str, Any]
 
 
 class Malformed(NamedTuple):
-    """A bad Reservation, the field that the refusal must name, and words that it must contain."""
+    """A bad Reservation, with the field that the refusal must name and words that it must contain."""
 
     name: str
     manifest: Manifest
@@ -15,7 +15,7 @@ class Malformed(NamedTuple):
 
 
 def reservation(**changes: Any) -> Manifest:
-    """Make a good Reservation with some fields of its spec replaced, or removed by None."""
+    """Build a good Reservation with some fields of its spec replaced, or removed by None."""
     spec = {
         "nodeName": "worker-1",
         "resources": {"cpu": "1", "memory": "1Gi"},
@@ -31,33 +31,33 @@ def reservation(**changes: Any) -> Manifest:
 
 
 def named(name: str) -> Manifest:
-    """Make a good Reservation of this name."""
+    """Build a good Reservation of this name."""
     return reservation() | {"metadata": {"name": name, "namespace": "default"}}
 
 
 def amount(resource: str, value: Any) -> Manifest:
-    """Make a Reservation that asks for this."""
+    """Build a Reservation that asks for this amount of a resource."""
     return reservation(resources={resource: value})
 
 
 def owned(*owners: Any) -> Manifest:
-    """Make a Reservation with these owners."""
+    """Build a Reservation with these owners."""
     return reservation(owners=list(owners))
 
 
 def templated(**changes: Any) -> Manifest:
-    """Make a Reservation from a pod template with some fields of the pod's spec replaced."""
+    """Build a Reservation from a pod template with some fields of the pod's spec replaced."""
     pod = {"containers": [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]} | changes
     return reservation(resources=None, template={"spec": pod})
 
 
 def requesting(resource: str, value: Any) -> Manifest:
-    """Make a Reservation from a pod template whose container asks for this."""
+    """Build a Reservation from a pod template with a container that requests this amount."""
     return templated(containers=[{"name": "web", "resources": {"requests": {resource: value}}}])
 
 
 def required(**expression: Any) -> Manifest:
-    """Make a Reservation whose node affinity is this one expression."""
+    """Build a Reservation with a node affinity of this one expression."""
     selector = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return reservation(
         affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}

@@ -1,4 +1,4 @@
-"""The operator as a process of its own, started as an installation starts it."""
+"""The operator as a separate process, started as an installation starts it."""
 
 import signal
 import subprocess
@@ -16,16 +16,16 @@ from devcluster.loopback import HOST, Health, free_ports
 
 COMMAND = Path(sys.executable).with_name("tidelock")
 
-_START_TIMEOUT = 100.0  # seconds; it takes two on an idle machine
+_START_TIMEOUT = 100.0  # seconds, of which an idle machine needs two
 _STOP_TIMEOUT = 60.0
 
 
 class OperatorProcess:
-    """`tidelock run`, which can be started, stopped and killed again and again at the same port.
+    """`tidelock run`, which can be started, stopped and killed repeatedly at the same port.
 
-    As a context manager it is started and ready at once, and ends with the context if it has not before. It
-    leads without an election, so that one that is started after a kill need not wait for the Lease to end,
-    unless the options say otherwise.
+    As a context manager it is started and ready at once, and it is killed at the end of the context if it
+    still runs. By default it leads without an election. So a process that is started after a kill need not
+    wait for the end of the Lease.
     """
 
     def __init__(self, kubeconfig: Path, directory: Path, *options: str) -> None:
@@ -69,12 +69,12 @@ class OperatorProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """With which status it ended, less than 0 for a signal; None while it runs."""
+        """The exit status, less than 0 after a signal, or None while the process runs."""
         return self._started().poll()
 
     @property
     def log(self) -> str:
-        """What it has written, over all its starts."""
+        """The log of all its starts."""
         return self._log.read_text()
 
     def start(self) -> None:
@@ -85,10 +85,10 @@ class OperatorProcess:
             )
 
     def ready(self) -> None:
-        """Wait until it has read the cluster and decides.
+        """Wait until the operator has read the cluster and makes decisions.
 
         Raises:
-            WaitTimeoutError: it was not ready in time; names its log.
+            WaitTimeoutError: it was not ready in time. The message names its log.
 
         """
         wait_for(
@@ -100,30 +100,30 @@ class OperatorProcess:
         assert self.running, f"the operator ended at its start:\n{self.log}"
 
     def healthy(self, probe: str = "/healthz") -> bool:
-        """Whether a probe is answered with 200 within two seconds."""
+        """Return whether a probe is answered with 200 within two seconds."""
         return Health(self.port, probe, None).ok()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end by a signal and return its exit status."""
+        """End the process by a signal, and return its exit status."""
         self.signal(number)
         return self.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         self._started().send_signal(number)
 
     def wait(self) -> int:
-        """Wait for its end and return its exit status."""
+        """Wait for the end of the process, and return its exit status."""
         return self._started().wait(_STOP_TIMEOUT)
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash would."""
+        """End the process at once by SIGKILL, as a crash would."""
         process = self._started()
         process.kill()
         process.wait(_STOP_TIMEOUT)
 
     def metrics(self) -> dict[str, float]:
-        """Scrape all samples, by name and labels as in `a_total{b="c",d="e"}`."""
+        """Scrape all samples, and return their values by name and labels, as in `a_total{b="c",d="e"}`."""
         with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=_STOP_TIMEOUT) as answer:
             text = answer.read().decode()
         return {
@@ -139,7 +139,7 @@ class OperatorProcess:
 
 
 Launch = Callable[..., OperatorProcess]
-"""Starts an operator with these command line options and waits until it is ready."""
+"""A function that starts an operator with these command line options and waits until it is ready."""
 
 
 def _series(name: str, labels: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""A relay in front of the API server that notes requests, and can lose an answer or break a watch."""
+"""A relay before the API server, which records requests and can lose an answer or break a watch."""
 
 import json
 import re
@@ -33,13 +33,13 @@ class Right(NamedTuple):
 
 @dataclass
 class Record:
-    """What has passed the relay.
+    """The requests that have passed the relay, and the faults to inject.
 
     Attributes:
-        used: the rights that the requests took.
+        used: the rights that the requests needed.
         refused: requests that were answered with 401 or 403.
-        lose: rights; of each, the next answer is thrown away when the server has done its work.
-        fail: rights to watch; a watch gets an ERROR event at its start, and an open one after its next event.
+        lose: rights. The next answer for each is dropped after the server has done its work.
+        fail: rights to watch. A watch gets an ERROR event at its start, and an open one after its next event.
 
     """
 
@@ -50,7 +50,7 @@ class Record:
 
 
 class _Relay(ThreadingHTTPServer):
-    """Gives each request a thread and a connection to the API server of its own."""
+    """A server that gives each request its own thread and its own connection to the API server."""
 
     def __init__(self, server: str, tls: ssl.SSLContext) -> None:
         super().__init__((_HOST, 0), _Handler)
@@ -68,7 +68,7 @@ class _Relay(ThreadingHTTPServer):
             self._upstreams.discard(connection)
 
     def hang_up(self) -> None:
-        """End the watches, which would not end for minutes."""
+        """End the watches, which otherwise last for minutes."""
         for connection in tuple(self._upstreams):
             if connection.sock is not None:
                 connection.sock.shutdown(socket.SHUT_RDWR)
@@ -78,10 +78,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Relay
 
     def do_GET(self) -> None:
-        """Pass the request on, note it, and hand its answer back as it comes."""
+        """Pass the request on, record it, and return its answer as it arrives."""
         record, right = self.server.record, right_of(self.command, self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
-        # Either side may hang up: the operator when it ends, the API server when the relay does.
+        # Either side can close the connection: the operator at its end, the API server when the relay ends.
         with self.server.upstream() as upstream, suppress(ConnectionError, IncompleteRead):
             upstream.request(self.command, self.path, body, dict(self.headers))
             answer = upstream.getresponse()
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def relay(server: str, tls: ssl.SSLContext) -> Iterator[tuple[str, Record]]:
-    """Pass requests on to `server` while the context lasts; gives the relay's own URL and its record."""
+    """Pass requests on to `server` while the context lasts, and yield the relay's URL and its record."""
     with _Relay(server, tls) as listener:
         thread = threading.Thread(target=listener.serve_forever)
         thread.start()
@@ -120,7 +120,7 @@ def relay(server: str, tls: ssl.SSLContext) -> Iterator[tuple[str, Record]]:
 
 
 def through(kubeconfig: Path, url: str) -> Path:
-    """Make a kubeconfig lead to another URL."""
+    """Change the server of a kubeconfig to another URL."""
     content = json.loads(kubeconfig.read_text())
     for cluster in content["clusters"]:
         cluster["cluster"] = {"server": url}
@@ -129,7 +129,7 @@ def through(kubeconfig: Path, url: str) -> Path:
 
 
 def right_of(method: str, target: str) -> Right | None:
-    """Return the right that a request takes; None for discovery, which is open to everybody."""
+    """Return the right that a request needs, or None for discovery, which needs none."""
     url = urlsplit(target)
     found = _OBJECTS.fullmatch(url.path)
     if found is None:

@@ -1,4 +1,4 @@
-"""A person's shell, in which the commands of a page are typed."""
+"""A user's shell, which runs the commands of a page."""
 
 import os
 import re
@@ -16,10 +16,10 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)?(ms|s|m\d+s)\b")
 
 
 class Shell:
-    """Runs commands of a page in a folder, where a namespace of the test's own stands for `shop`."""
+    """A shell that runs commands of a page in a folder, with the test's namespace in the place of `shop`."""
 
     def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
-        (folder / "tidelock").symlink_to(ROOT)  # a clone beside the folder of who installs it
+        (folder / "tidelock").symlink_to(ROOT)  # a clone beside the folder of the user
         self.folder, self.namespace = folder / "own", namespace
         self.folder.mkdir()
         self.programs = programs = folder / "bin"
@@ -36,20 +36,20 @@ class Shell:
         (self.folder / "pod.yaml").write_text((SAMPLES / "pod.yaml").read_text())
 
     def own(self, text: str) -> str:
-        """Put the test's own names in the place of the page's."""
+        """Replace the names of the page by those of the test."""
         return re.sub(r"\bshop\b", self.namespace, re.sub(r"\bworker-", f"{self.namespace}-worker-", text))
 
     def shown(self, text: str) -> str:
-        """Put the page's names back."""
+        """Replace the names of the test by those of the page."""
         return text.replace(f"{self.namespace}-worker-", "worker-").replace(self.namespace, "shop")
 
     def file(self, block: Block) -> None:
-        """Keep a block with a title as a file of that name."""
+        """Write a block with a title to a file of that name."""
         if block.title:
             (self.folder / block.title).write_text(self.own(block.text))
 
     def run(self, typed: str, folder: str = ".") -> subprocess.CompletedProcess[str]:
-        """Run one line."""
+        """Run one command."""
         return subprocess.run(
             ["bash", "-o", "pipefail", "-c", self.own(typed)],
             cwd=self.folder / folder,
@@ -62,7 +62,7 @@ class Shell:
 
 
 def play(page: Shell, command: Command) -> None:
-    """Type a command, which must end and print as the page says."""
+    """Run a command, and check that its exit status and its output are those of the page."""
     done = page.run(command.typed)
     expected, failed, _ = command.printed.partition("\n(exit status 1)")
     assert done.returncode == bool(failed), f"{command}: {done.stderr}"
@@ -75,5 +75,5 @@ def play(page: Shell, command: Command) -> None:
 
 
 def _plain(text: str) -> str:
-    """Leave out what differs each time: moments, durations, the width of columns."""
+    """Remove the parts that differ each time: times, durations, the width of columns."""
     return "\n".join(" ".join(_MOMENT.sub("…", line).split()) for line in text.strip().splitlines())

@@ -1,4 +1,4 @@
-"""A Reservation on the API server, written as users and as the operator do."""
+"""A Reservation on the API server, written as users and as the operator write it."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ class Stored:
         cluster.kubectl("create", "-f", "-", input=json.dumps(manifest))
 
     def change_spec(self, **changes: Any) -> None:
-        """Merge changes into the spec; None removes a field."""
+        """Merge changes into the spec. None removes a field."""
         self._patch({"spec": changes})
 
     def change_status(self, **changes: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every binding is reviewed: locked room is nobody else's, and what is taken all the same is told."""
+"""The admission webhook reviews every binding, and the operator reports pods that bypass it."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ VIOLATIONS = 'tidelock_reservation_violations_total{policy="Keep"}'
 def reviewing(
     private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator, which is asked about every binding that is not its own."""
+    """Run the operator with the webhook that reviews every binding by another client."""
     (port,) = free_ports(1)
     api = Api(private_cluster.kubeconfig)
     folder = tmp_path_factory.mktemp("reviewing")
@@ -37,7 +37,7 @@ def reviewing(
 
 
 @pytest.mark.parametrize("uid", [True, False])
-def test_a_binding_into_locked_room_is_refused_with_the_numbers(
+def test_a_binding_to_reserved_capacity_is_refused_with_the_numbers(
     reviewing: OperatorProcess, private_world: World, uid: bool
 ) -> None:
     node = private_world.node(cpu="4")
@@ -62,7 +62,7 @@ def test_a_pod_that_names_its_node_is_refused_too(reviewing: OperatorProcess, pr
     assert private_world.taken_cpu(node) == Decimal(4)
 
 
-def test_an_owner_that_another_binds_consumes_its_lock(
+def test_an_owner_that_another_client_binds_consumes_its_reservation(
     reviewing: OperatorProcess, private_world: World
 ) -> None:
     node = private_world.node(cpu="4")
@@ -73,7 +73,7 @@ def test_an_owner_that_another_binds_consumes_its_lock(
     assert private_world.taken_cpu(node) == Decimal(4)
 
 
-def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
+def test_bindings_and_reservations_that_race_for_a_node_never_overcommit_it(
     reviewing: OperatorProcess, private_world: World
 ) -> None:
     violations = reviewing.metrics().get(VIOLATIONS, 0)
@@ -97,7 +97,7 @@ def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
     assert reviewing.metrics().get(VIOLATIONS, 0) == violations
 
 
-def test_kube_scheduler_alone_can_not_take_locked_room(
+def test_kube_scheduler_without_the_extender_cannot_take_reserved_capacity(
     reviewing: OperatorProcess, private_cluster: LocalCluster, private_world: World
 ) -> None:
     node = private_world.node(cpu="4")
@@ -117,7 +117,7 @@ def test_kube_scheduler_alone_can_not_take_locked_room(
     assert private_world.taken_cpu(node) == Decimal(4)
 
 
-def test_what_takes_locked_room_all_the_same_is_told_by_name(
+def test_a_static_pod_that_takes_reserved_capacity_is_named_in_the_violated_condition(
     reviewing: OperatorProcess, private_cluster: LocalCluster, private_world: World
 ) -> None:
     violations = reviewing.metrics().get(VIOLATIONS, 0)

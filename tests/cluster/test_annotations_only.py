@@ -1,4 +1,7 @@
-"""The policy by which the operator, or who has stolen its token, changes nothing of nodes and workloads."""
+"""The policy that limits the operator's identity to annotations of nodes and workloads.
+
+It also limits a client with a stolen token of the operator.
+"""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -15,7 +18,7 @@ from tidelock.model.usage_annotations import CRANE_HOT_VALUE, CRANE_METRICS, NOD
 FOREIGN = {"metadata": {"annotations": {"example.org/owner": "ann"}}}
 MEASURED = {"metadata": {"annotations": {POD_USAGE: "{}", NODE_LEVEL: "{}"}}}
 CRANE = {"metadata": {"annotations": dict.fromkeys((*CRANE_METRICS, CRANE_HOT_VALUE), "0.5,then")}}
-# What each kind's own rules would let anybody change who may patch it.
+# Changes of each kind that the API server's own validation accepts.
 SPECS: dict[str, Manifest] = {
     "Node": {"unschedulable": True},
     "Deployment": {"template": {"spec": {"hostNetwork": True}}},
@@ -28,14 +31,14 @@ SPECS: dict[str, Manifest] = {
 
 @pytest.fixture
 def objects(private_cluster: LocalCluster, private_world: World) -> dict[str, Live]:
-    """One object of each kind that the operator annotates, by its kind."""
+    """Create one object of each kind that the operator annotates, and return them by kind."""
     install_clone_sets(private_cluster)
     node = private_world.node()
     return {"Node": node, **make_workloads(private_world, node)}
 
 
 def refusal(api: Api, live: Live, patch: Manifest) -> str:
-    """Try a patch that is not stored; gives why it is forbidden, or nothing."""
+    """Try a patch without storing it, and return why it is forbidden, or an empty text."""
     try:
         api.merge(f"{live.path}?dryRun=All", patch)
     except RefusedError as refused:
@@ -45,9 +48,7 @@ def refusal(api: Api, live: Live, patch: Manifest) -> str:
     return ""
 
 
-def test_the_operator_annotates_and_changes_nothing_else(
-    objects: dict[str, Live], private_kubeconfig: Path
-) -> None:
+def test_the_operator_writes_only_its_annotations(objects: dict[str, Live], private_kubeconfig: Path) -> None:
     operator = Api(private_kubeconfig)
     assert objects.keys() == SPECS.keys()
     for kind, live in objects.items():
@@ -61,7 +62,7 @@ def test_the_operator_annotates_and_changes_nothing_else(
             ({"metadata": {"annotations": {"example.org/owner": None}}}, "metadata.annotations: "),
         ):
             told = f"{word}the operator writes"
-            # The API server takes a moment to enforce a policy that is new.
+            # The API server enforces a new policy only after a moment.
             wait_for(
                 lambda live=live, patch=patch: refusal(operator, live, patch),  # type: ignore[misc]
                 until=lambda text, told=told: told in text,  # type: ignore[misc]
@@ -71,7 +72,7 @@ def test_the_operator_annotates_and_changes_nothing_else(
         assert refusal(operator, live, CRANE) == ""
 
 
-def test_others_are_not_held_back(objects: dict[str, Live], private_world: World) -> None:
+def test_the_policy_does_not_limit_other_clients(objects: dict[str, Live], private_world: World) -> None:
     assert objects
     for kind, live in objects.items():
         assert refusal(private_world.api, live, {"spec": SPECS[kind]}) == ""

@@ -1,4 +1,4 @@
-"""Borrowable locks on a real API server: who gets in, who has to go, and what they are told."""
+"""Borrowable reservations on a real API server: borrowing, eviction, and the messages about both."""
 
 import pytest
 
@@ -21,11 +21,11 @@ def borrower(world: World, name: str = "batch-0", cpu: str = "2", **spec: object
 
 
 def ending(pod: Pod) -> Manifest:
-    """Wait until a pod has been asked to end."""
+    """Wait until a pod is being deleted, and return it."""
     return pod.until(lambda found: "deletionTimestamp" in found["metadata"], "be asked to end")
 
 
-def test_a_borrower_runs_in_a_locks_room_until_the_owner_comes(world: World) -> None:
+def test_a_borrower_uses_reserved_capacity_until_the_owner_comes(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node, borrowable=True, retention="Retain")
     stranger = world.pod("stranger", cpu="1")
@@ -56,7 +56,7 @@ def test_a_borrower_runs_in_a_locks_room_until_the_owner_comes(world: World) -> 
     )
 
 
-def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:
+def test_a_borrower_stays_when_the_reservation_is_deleted(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node, borrowable=True)
     batch = borrower(world)
@@ -68,7 +68,7 @@ def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:
     assert "deletionTimestamp" not in found["metadata"]
 
 
-def test_what_does_not_go_together_is_refused(world: World) -> None:
+def test_borrowable_excludes_reuse_and_is_immutable(world: World) -> None:
     with pytest.raises(RefusedError, match="reuse is refused beside borrowable"):
         world.reservation(borrowable=True, reuse="Always")
     reservation = world.reservation(borrowable=True)

@@ -1,4 +1,4 @@
-"""The token by which the API server calls the webhooks: it is replaced without a break, and why it is."""
+"""The token in the path of the webhooks, which the operator replaces without a failed call."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ from tidelock.kube.config import load_connection
 from tidelock.model.meta import Key
 from tidelock.settings import Settings
 
-TOKENS = 12  # that are replaced while bindings go on
+TOKENS = 12  # replaced while bindings go on
 OVERLAP = 5.0
 PATIENCE = 120.0
 
@@ -53,7 +53,10 @@ async def hasty(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[None]:
-    """An operator in this process, which outlives it, that replaces the token many times a second."""
+    """Run an operator that replaces the token many times a second.
+
+    It runs inside of this process, which must outlive it.
+    """
     monkeypatch.setattr(main, "end_within", lambda _seconds: None)
     monkeypatch.setattr(tokens, "TOKEN_LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
@@ -77,7 +80,7 @@ async def hasty(
 
 
 async def answer(url: str) -> int:
-    """Ask at an address of the webhooks, and return the status."""
+    """Call a URL of the webhooks, and return the status."""
     async with aiohttp.ClientSession() as session, session.post(url, json={}, ssl=False) as response:
         return response.status
 
@@ -98,15 +101,18 @@ async def test_no_binding_fails_while_tokens_are_replaced(installed: Api, privat
     async with asyncio.timeout(PATIENCE):
         await asyncio.to_thread(bind_on)
         assert set(diagnoses) == {""}
-        # Whoever has seen a token can use it for the overlap, and then no longer.
-        while await answer(old) != 404:  # noqa: ASYNC110 -- nothing tells of it
+        # A client that knows a token can use it during the overlap, and not afterwards.
+        while await answer(old) != 404:  # noqa: ASYNC110 -- no event signals it
             await asyncio.sleep(0.1)
 
 
-def test_a_call_that_breaks_shows_the_path_which_is_why_tokens_are_replaced(
+def test_a_failed_webhook_call_shows_the_token_to_the_client(
     private_cluster: LocalCluster, installed: Api, private_world: World
 ) -> None:
-    """No operator listens, so a client that binds a pod is told where the API server has called."""
+    """The refusal of a failed call contains the webhook's URL, so the client that binds a pod sees the token.
+
+    This is why the operator replaces the token. No operator listens in this test.
+    """
     node, pod = private_world.node(cpu="4"), private_world.pod("stranger", **BY_STOCK)
     configuration = installed.get(WEBHOOKS.item(CONFIGURATION))
     token = 64 * "0"
@@ -123,10 +129,10 @@ def test_a_call_that_breaks_shows_the_path_which_is_why_tokens_are_replaced(
 
 
 @pytest.mark.parametrize("flags", [("--server-side",), ()], ids=["server-side", "client-side"])
-async def test_manifests_that_are_applied_again_leave_what_the_operator_wrote(
+async def test_applying_the_manifests_again_keeps_the_fields_of_the_operator(
     private_cluster: LocalCluster, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """A path in the manifests would be put back by each tool that applies a repository again and again."""
+    """A path in the manifests would be restored by each tool that applies a repository repeatedly."""
     api, item = Api(private_cluster.kubeconfig), WEBHOOKS.item(CONFIGURATION)
     connection = load_connection(operator_kubeconfig(private_cluster, tmp_path, EXTENDER))
     (configuration,) = [each for each in rendered(private_cluster, EXTENDER) if each["kind"] == WEBHOOKS.kind]

@@ -1,4 +1,4 @@
-"""kubectl tidelock on a real cluster, run by kubectl as its plugin, beside an operator that leads."""
+"""kubectl tidelock on a real cluster, run by kubectl as its plugin, beside an elected operator."""
 
 import json
 import os
@@ -32,7 +32,7 @@ PLUGIN = Path(sys.executable).with_name("kubectl-tidelock")
 
 @dataclass(frozen=True)
 class Done:
-    """What a command printed, and its exit status."""
+    """The output of a command, and its exit status."""
 
     status: int
     out: str
@@ -41,18 +41,18 @@ class Done:
 
 @dataclass
 class Terminal:
-    """A command that runs on a terminal, and what it wrote there."""
+    """A command that runs on a terminal, and its output."""
 
     process: subprocess.Popen[bytes]
     ours: int
     written: str = ""
 
     def until(self, text: str) -> None:
-        """Wait until it has written this."""
+        """Wait until the command has written this text."""
         self._read(lambda: text in self.written, text)
 
     def press(self, key: str) -> int:
-        """Press the key that ends it; gives its exit status."""
+        """Press the key that ends the command, and return its exit status."""
         os.write(self.ours, key.encode())
         self._read(lambda: self.process.poll() is not None, "end")
         return self.process.wait()
@@ -67,7 +67,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Plugin:
-    """Runs kubectl tidelock in one namespace."""
+    """A runner of kubectl tidelock in one namespace."""
 
     kubeconfig: Path
     namespace: str
@@ -87,7 +87,7 @@ class Plugin:
 
     @contextmanager
     def on_terminal(self, *arguments: str) -> Iterator[Terminal]:
-        """Run a command on a terminal of its own, which is as high as any test needs."""
+        """Run a command on its own terminal, with enough rows for every test."""
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (500, 150))
         try:
@@ -119,7 +119,7 @@ class Plugin:
 def leader(
     private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator, elected: `check` looks at the Lease."""
+    """Run the operator with leader election, because `check` reads the Lease."""
     folder = tmp_path_factory.mktemp("leader")
     with OperatorProcess(private_kubeconfig, folder, "--leader-elect") as process:
         yield process
@@ -131,7 +131,7 @@ def plugin(private_cluster: LocalCluster, private_world: World) -> Plugin:
     return Plugin(private_cluster.kubeconfig, private_world.namespace)
 
 
-def test_a_lock_from_its_wish_to_the_question_of_who_is_in_the_way(
+def test_reserve_status_and_why_show_a_reservation_and_a_pod_that_it_blocks(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
     node = private_world.node(cpu="4")
@@ -162,7 +162,7 @@ def test_a_lock_from_its_wish_to_the_question_of_who_is_in_the_way(
     assert objections == {"Reservation": f"cpu 3 needed, 1 free, 3 locked by {private_world.namespace}/web-0"}
 
 
-def test_a_quote_is_answered_and_leaves_nothing_behind(
+def test_quote_prints_the_answer_and_leaves_no_object(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
     node = private_world.node(cpu="4")
@@ -185,7 +185,7 @@ def test_a_quote_is_answered_and_leaves_nothing_behind(
     assert not private_world.api.get(RESERVATIONQUOTES.collection(private_world.namespace))["items"]
 
 
-def test_a_lock_in_two_phases_is_committed_by_its_token_alone(
+def test_a_two_phase_reservation_is_committed_only_by_its_token(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
     node = private_world.node(cpu="4")
@@ -220,7 +220,7 @@ def test_a_lock_in_two_phases_is_committed_by_its_token_alone(
         assert why in refused.err
 
 
-def test_the_cluster_is_shown_live_on_a_terminal(private_world: World, plugin: Plugin) -> None:
+def test_top_shows_the_cluster_live_on_a_terminal(private_world: World, plugin: Plugin) -> None:
     there = private_world.node("there")
     with plugin.on_terminal("top") as terminal:
         terminal.until(there.name)
@@ -229,7 +229,7 @@ def test_the_cluster_is_shown_live_on_a_terminal(private_world: World, plugin: P
         assert terminal.press("q") == 0
 
 
-def test_what_would_happen_is_told_and_nothing_is_written(
+def test_simulate_prints_the_outcomes_and_writes_no_object(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
     node = private_world.node(cpu="4")
@@ -244,7 +244,7 @@ def test_what_would_happen_is_told_and_nothing_is_written(
     assert not private_world.api.get(RESERVATIONS.collection(private_world.namespace))["items"]
 
 
-def test_a_bad_file_is_refused_by_types_and_by_the_rules_of_the_api_server(
+def test_lint_reports_violations_of_types_and_of_validation_rules(
     private_world: World, plugin: Plugin
 ) -> None:
     by_type, by_rule = (private_world.manifest(name) for name in ("by-type", "by-rule"))
@@ -258,10 +258,10 @@ def test_a_bad_file_is_refused_by_types_and_by_the_rules_of_the_api_server(
     assert "spec.expireAt: Forbidden: exactly one of ttlSeconds and expireAt is required" in told.out
 
 
-def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
+def test_check_passes_on_a_healthy_cluster_and_fails_without_an_operator(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
-    private_world.active_reservation(node=private_world.node())  # by now it leads
+    private_world.active_reservation(node=private_world.node())  # now the operator leads
 
     green = plugin("check", "-o", "json")
     levels = {each["matter"]: each["level"] for each in json.loads(green.out)}

@@ -1,4 +1,4 @@
-"""The operator with a configuration file: several schedulers, and an extender, in one process."""
+"""The operator with a configuration file: several profiles, and an extender, in one process."""
 
 import json
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ FOO = "example.com/foo"
 
 
 def write(folder: Path, **fields: Any) -> str:
-    """Write a configuration file; gives the option for it."""
+    """Write a configuration file, and return the option for it."""
     file = folder / "scheduler.yaml"
     file.write_text(json.dumps({**HEAD, **fields}))
     return f"--config={file}"
 
 
 class Extender(ThreadingHTTPServer):
-    """Lets pods onto the node that is named `allowed` alone, and keeps what it was asked."""
+    """An extender that accepts only the node named in `allowed`, and records its calls."""
 
     allowed = ""
 
@@ -48,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Keep quiet."""
+        """Keep the output of the tests clean."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def extending() -> Iterator[Extender]:
         yield extender
 
 
-def test_one_process_serves_several_schedulers_with_plugins_of_their_own(
+def test_one_process_serves_several_schedulers_with_their_own_plugins(
     launch: Launch, private_world: World, tmp_path: Path
 ) -> None:
     profiles = [
@@ -79,7 +79,7 @@ def test_one_process_serves_several_schedulers_with_plugins_of_their_own(
     assert "fields=parallelism" in operator.log
 
 
-def test_an_extender_has_its_say_about_pods_that_it_cares_for(
+def test_an_extender_filters_nodes_only_for_pods_with_its_managed_resources(
     launch: Launch, private_world: World, tmp_path: Path
 ) -> None:
     with extending() as extender:

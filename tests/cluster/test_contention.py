@@ -1,4 +1,4 @@
-"""Many claim the last room at once, in all four ways: what bench.contend plays, in short."""
+"""Many clients claim the last capacity at once, in all four ways: a short run of bench.contend."""
 
 import asyncio
 from contextlib import closing
@@ -17,7 +17,7 @@ from devcluster.loopback import free_ports
 ROUNDS = 3
 
 
-def test_of_many_claimants_as_many_get_room_as_fit(private_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_exactly_as_many_claimants_as_fit_get_capacity(private_cluster: LocalCluster, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     api = Api(private_cluster.kubeconfig)
     api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})

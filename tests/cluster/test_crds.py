@@ -64,7 +64,7 @@ def stored(api: Cluster, namespace: str) -> Stored:
         "waterlevels",
     ],
 )
-def test_a_definition_is_accepted_without_reserve(api: Cluster, plural: str) -> None:
+def test_the_api_server_accepts_a_definition_and_its_names(api: Cluster, plural: str) -> None:
     definition = json.loads(api.kubectl("get", "crd", f"{plural}.tidelock.dev", "-o", "json"))
     conditions = {condition["type"]: condition["status"] for condition in definition["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
@@ -76,7 +76,7 @@ def test_a_sample_is_accepted(api: Cluster, namespace: str, sample: Path) -> Non
     assert "(server dry run)" in created
 
 
-def test_names_are_short_and_only_water_levels_have_no_namespaces(api: Cluster) -> None:
+def test_kinds_have_short_names_and_only_water_levels_are_cluster_scoped(api: Cluster) -> None:
     listing = api.kubectl("api-resources", "--api-group=tidelock.dev", "--no-headers").splitlines()
     assert [line.split()[:4] for line in listing] == [
         ["reservationgroups", "rsvg", "tidelock.dev/v1alpha1", "true"],
@@ -88,7 +88,9 @@ def test_names_are_short_and_only_water_levels_have_no_namespaces(api: Cluster) 
     ]
 
 
-def test_the_category_lists_reservations_unlike_all(api: Cluster, namespace: str, stored: Stored) -> None:
+def test_the_category_tidelock_lists_reservations_and_the_category_all_does_not(
+    api: Cluster, namespace: str, stored: Stored
+) -> None:
     name = f"reservation.tidelock.dev/{stored.read()['metadata']['name']}"
     assert api.kubectl("get", "tidelock", "-n", namespace, "-o", "name").splitlines() == [name]
     assert name not in api.kubectl("get", "all", "-n", namespace, "-o", "name")
@@ -111,7 +113,7 @@ def test_columns_show_the_status(api: Cluster, namespace: str, stored: Stored) -
 
 
 def test_waterlevels_are_shown_in_columns(api: Cluster, namespace: str) -> None:
-    name = namespace  # as unique as a cluster-scoped object's name must be
+    name = namespace  # unique, as the name of a cluster-scoped object must be
     sample = (SAMPLES / "waterlevel.yaml").read_text().replace("name: workers", f"name: {name}")
     api.kubectl("create", "-f", "-", input=sample)
     shown = api.kubectl("get", "wlv", name).splitlines()[0].split()
@@ -120,7 +122,7 @@ def test_waterlevels_are_shown_in_columns(api: Cluster, namespace: str) -> None:
     assert shown == columns.split()
 
 
-def test_fields_are_explained(api: Cluster) -> None:
+def test_kubectl_explain_describes_fields(api: Cluster) -> None:
     def explanation() -> str:
         try:
             return api.kubectl("explain", "rsv.spec.ttlSeconds")
@@ -139,12 +141,12 @@ def test_a_new_object_has_the_defaults(stored: Stored) -> None:
     assert created["status"] == {"observedGeneration": -1}
 
 
-def test_a_full_status_comes_back_as_the_operator_wrote_it(stored: Stored) -> None:
+def test_a_full_status_is_stored_without_loss(stored: Stored) -> None:
     stored.change_status(**as_json(FULL_STATUS))
     assert ReservationStatus.model_validate(stored.read()["status"]) == FULL_STATUS
 
 
-def test_users_do_not_write_the_status(stored: Stored) -> None:
+def test_a_change_of_the_spec_leaves_the_status(stored: Stored) -> None:
     stored.change_spec(priority=5)
     created = stored.read()
     assert created["metadata"]["generation"] == 2
@@ -161,7 +163,9 @@ def test_users_do_not_write_the_status(stored: Stored) -> None:
         ("status.nodeName=worker-1,status.phase=Bound", True),
     ],
 )
-def test_fields_select(api: Cluster, namespace: str, stored: Stored, selector: str, found: bool) -> None:
+def test_reservations_are_selected_by_fields(
+    api: Cluster, namespace: str, stored: Stored, selector: str, found: bool
+) -> None:
     stored.change_status(**as_json(FULL_STATUS))
     names = api.kubectl("get", "rsv", "-n", namespace, f"--field-selector={selector}", "-o", "name")
     assert bool(names) is found

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("options", [[], ["--kubelets"]], ids=["kwok", "kubelets"])
-def test_the_demo_goes_as_its_story_says(options: list[str]) -> None:
+def test_the_demo_succeeds_and_shows_all_chapters(options: list[str]) -> None:
     if options and wanted_version() != NEWEST:
         pytest.skip("a kubelet must not be newer than its API server")
     environment = {**os.environ, "PYTHONPATH": "operator:hack", "TIDELOCK_PROVIDER": "go"}

@@ -34,7 +34,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster that these tests may break, with every component."""
+    """Yield a cluster with every component, which these tests may break."""
     with start_cluster(tmp_path_factory.mktemp("private"), scheduler=True) as cluster:
         yield cluster
 
@@ -133,7 +133,7 @@ def test_attached_cluster_is_used_and_not_stopped(private: LocalCluster) -> None
     private.apiserver.wait_healthy()
 
 
-def test_node_that_stays_unready_is_told(private: LocalCluster) -> None:
+def test_node_that_stays_unready_is_reported(private: LocalCluster) -> None:
     private.components["kwok"].stop()
     with pytest.raises(WaitTimeoutError, match=r"node lost to be Ready; last seen: .*Ready=None"):
         add_kwok_node(private, "lost", timeout=1)
@@ -177,7 +177,10 @@ def test_component_that_ends_at_its_start_is_named_with_its_log(tmp_path: Path) 
 
 @pytest.fixture
 def devcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """The command line of a user without a cluster; returns exit code and output."""
+    """Yield a function that runs the command line of a user without a cluster.
+
+    The function returns the exit code and the output.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -216,7 +219,7 @@ def test_up_is_idempotent_until_down(devcluster: Command, tmp_path: Path) -> Non
     assert devcluster("status") == (1, "The cluster is not up.\n")
 
 
-def test_up_with_kubelets_has_nodes_until_down(devcluster: Command, tmp_path: Path) -> None:
+def test_up_with_kubelets_provides_nodes_until_down(devcluster: Command, tmp_path: Path) -> None:
     directory = tmp_path / "tidelock" / "devcluster"
     code, told = devcluster("up", "--provider=go", "--kubelets=1")
     assert code == 0, told

@@ -1,4 +1,4 @@
-"""README and docs on a real API server: objects are taken, commands known, and the tutorial is played."""
+"""README and docs on a real API server: objects are valid, commands exist, and the tutorial works."""
 
 import os
 import re
@@ -21,21 +21,21 @@ from devcluster.loopback import HOST
 from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
 
 MANIFESTS = ("manifests/base", "manifests/monitoring")
-# Objects of these groups are for other operators, whose CRDs are not here.
+# Objects of these groups belong to other operators, and their CRDs are not installed.
 FOREIGN: Mapping[str, str] = {"monitoring.coreos.com": "of the Prometheus operator"}
 ABSENT = re.compile(
     rf"\(NotFound\)|no matching resources found|no matches for kind .* in version \"({'|'.join(FOREIGN)})/"
     r"|release: not found|has no deployed releases"
 )
 _WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})
-# What makes a command of Helm a dry run, also beside objects of the chart that other tests have applied.
+# Flags for a dry run of Helm, which must also work beside objects of the chart that other tests have applied.
 _TAKEN = ("--dry-run=server", "--take-ownership", "--force-conflicts")
 _HELM: Mapping[str, tuple[str, ...]] = {"install": _TAKEN, "upgrade": _TAKEN, "uninstall": ("--dry-run",)}
 
 
 @pytest.fixture(scope="module")
 def installed(controlplane: Cluster) -> Cluster:
-    """The cluster with the CRDs, and the namespace of the operator."""
+    """Install the CRDs and the operator's namespace, and return the cluster."""
     install_crds(controlplane)
     (namespace,) = (each for each in rendered(controlplane) if each["kind"] == "Namespace")
     flags = ("--server-side", "--force-conflicts")
@@ -45,7 +45,7 @@ def installed(controlplane: Cluster) -> Cluster:
 
 @pytest.fixture
 def shell(installed: Cluster, namespace: str, tmp_path: Path, helm: Path) -> Shell:
-    """A shell whose commands are about a namespace of the test's own."""
+    """Return a shell with a default namespace that only this test uses."""
     made = Shell(installed, tmp_path, namespace)
     (made.programs / "helm").symlink_to(helm)
     made.run("kubectl config set-context --current --namespace=shop").check_returncode()
@@ -56,7 +56,7 @@ def of_kind(*kinds: Kind) -> Iterator[Block]:
     return (block for block in blocks() if block.language == "yaml" and kind_of(block) in kinds)
 
 
-def test_the_api_server_takes_all_objects(installed: Cluster, namespace: str) -> None:
+def test_the_api_server_accepts_all_objects(installed: Cluster, namespace: str) -> None:
     taken = [
         (block, each)
         for block in of_kind(Kind.OBJECTS)
@@ -71,7 +71,7 @@ def test_the_api_server_takes_all_objects(installed: Cluster, namespace: str) ->
         text = yaml.safe_dump_all([each for _, each in taken])
         done = installed.kubectl("apply", *flags, "-f", "-", input=text)
     except DevClusterError:
-        for block, each in taken:  # once more, one by one: which of them is it?
+        for block, each in taken:  # apply each one alone to find the bad one
             try:
                 installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump(each))
             except DevClusterError as error:
@@ -80,7 +80,7 @@ def test_the_api_server_takes_all_objects(installed: Cluster, namespace: str) ->
     assert done.count("(server dry run)") == len(taken)
 
 
-def test_every_patch_finds_what_it_patches(installed: Cluster, tmp_path: Path) -> None:
+def test_every_patch_finds_its_target(installed: Cluster, tmp_path: Path) -> None:
     patches = {f"{number}-{block.title}": block for number, block in enumerate(of_kind(Kind.PATCH))}
     for name, block in patches.items():
         (tmp_path / name).write_text(block.text)
@@ -96,9 +96,9 @@ def test_every_patch_finds_what_it_patches(installed: Cluster, tmp_path: Path) -
 
 
 def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
-    """What writes is a dry run. An object or a release that is not here would be in the reader's cluster.
+    """Run commands that write as a dry run.
 
-    So would the kinds of other operators be.
+    An object, a release or a kind of another operator can be absent here, unlike in the reader's cluster.
     """
     wrong = []
     for block in (block for block in blocks() if block.page != TUTORIAL):
@@ -114,29 +114,32 @@ def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
             ):
                 done = shell.run(dry(command, shell.namespace), folder)
                 absent = ABSENT.search(done.stderr)
-                # "no" is an answer, too, by which the command fails; of an unknown kind it would warn.
+                # The answer "no" also makes the command fail. For an unknown kind it would print a warning.
                 no = command.words[1:3] == ("auth", "can-i") and (done.stdout, done.stderr) == ("no\n", "")
                 wrong += [f"{command}: {done.stderr}"] * bool(done.returncode and not absent and not no)
     assert not wrong, "\n".join(wrong)
 
 
 def dry(command: Command, namespace: str) -> str:
-    """Write a command that changes nothing, about the test's own namespace."""
+    """Return a form of a command that changes nothing, in the test's namespace."""
     words = list(command.words)
     for flag in ("-n", "--namespace"):
         if flag in words:
             words[words.index(flag) + 1] = namespace
     if words[0] == "helm":
         words += _HELM[words[1]]
-    elif _WRITES.intersection(words[1:4]):  # a namespace may stand before the verb
+    elif _WRITES.intersection(words[1:4]):  # the option for a namespace can come before the verb
         words.append("--dry-run=server")
     return shlex.join(words)
 
 
-def test_the_tutorial_goes_as_it_says(
+def test_the_tutorial_prints_the_documented_output(
     operator: OperatorProcess, world: World, installed: Cluster, tmp_path: Path
 ) -> None:
-    """All of its commands but those that make and take down a control plane, and start the operator."""
+    """Run all kubectl commands of the tutorial, and compare their output with the page.
+
+    The commands that create or delete a control plane, or start the operator, are left out.
+    """
     page = Shell(installed, tmp_path, f"{world.namespace}-tutorial")
     played = 0
     try:
@@ -156,7 +159,7 @@ def test_the_tutorial_goes_as_it_says(
 
 
 def until_nodes_are_known(world: World, name: str) -> None:
-    """Wait until the operator has seen what was told of nodes so far: its watches are in no order."""
+    """Wait until the operator has seen all earlier changes of nodes. Its watches have no common order."""
     node = world.node(f"witness-{name}")
     reservation = world.reservation(f"witness-{name}", "1", node=node)
     reservation.until_phase("Active")
@@ -167,6 +170,6 @@ def test_all_metrics_are_described(operator: OperatorProcess) -> None:
     with urlopen(f"http://{HOST}:{operator.port}/metrics") as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     names = {family.name + "_total" * (family.type == "counter") for family in families}
-    served = {name for name in names if not name.endswith("_created")}  # when a series began
+    served = {name for name in names if not name.endswith("_created")}  # the time at which a series began
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert served == set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Room that comes free is kept for a lock that has waited for long, also by the next operator."""
+"""Earmarks: capacity that comes free is kept for a reservation that has waited for long."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tidelock.kube.client import EVENTS
 def impatient_operator(
     private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator on the private cluster, for which a second is long."""
+    """Run the operator on the private cluster, with earmarks after one second of waiting."""
     directory = tmp_path_factory.mktemp("operator")
     with OperatorProcess(private_kubeconfig, directory, "--earmark-after-seconds=1") as running:
         yield running
@@ -31,7 +31,7 @@ def world(private_world: World, impatient_operator: OperatorProcess) -> World:
 
 
 def earmarked(reservation: Lock, node: str) -> None:
-    """Wait until room of a node is kept for a lock."""
+    """Wait until a reservation has an earmark on a node."""
 
     def told(found: Manifest) -> bool:
         return bool(found.get("status", {}).get("queue", {}).get("earmark") == node)
@@ -40,12 +40,12 @@ def earmarked(reservation: Lock, node: str) -> None:
 
 
 def notes(world: World) -> list[str]:
-    """Give the notes of the events about earmarks."""
+    """Return the notes of the events about earmarks."""
     events = world.api.get(EVENTS.collection(world.namespace))["items"]
     return [event["note"] for event in events if event["reason"] == "Earmarked"]
 
 
-def test_what_comes_free_is_kept_for_the_lock_that_has_waited_and_then_others_follow(
+def test_an_earmark_survives_a_restart_and_smaller_reservations_and_pods_wait_for_it(
     world: World, impatient_operator: OperatorProcess
 ) -> None:
     node = world.node(cpu="4")

@@ -1,4 +1,4 @@
-"""The sample manager, between two clusters that each run the operator."""
+"""The example manager with two clusters, each of which runs the operator."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,22 +15,22 @@ from devcluster import Cluster, LocalCluster, wait_for
 from tidelock.kube.client import PODS, RESERVATIONS
 
 STEPS = ("prepared", "committed", "released", "sent")
-PATIENT = 60  # seconds that a lock may take, on a machine that has other work
+PATIENT = 60  # seconds until a reservation must be active, on a busy machine
 
 
 class CrashError(Exception):
-    """The manager ends here."""
+    """The manager crashes here."""
 
 
 @pytest.fixture
 def east(world: World) -> World:
-    """Where the manager asks first."""
+    """Return the world of the cluster that the manager asks first."""
     return world
 
 
 @pytest.fixture
 def west(private_cluster: LocalCluster, east: World, launch: Launch) -> Iterator[World]:
-    """The other cluster, with the same namespace."""
+    """Yield the world of the other cluster, with the same namespace."""
     launch()
     with closing(World(Api(private_cluster.kubeconfig), east.namespace)) as made:
         yield made
@@ -38,7 +38,7 @@ def west(private_cluster: LocalCluster, east: World, launch: Launch) -> Iterator
 
 @pytest.fixture
 def members(controlplane: Cluster, private_cluster: LocalCluster, east: World) -> Callable[[], list[Member]]:
-    """Make a manager's view of both clusters, as each of its lives does."""
+    """Return a function that builds a manager's clients of both clusters, as each start does."""
     pod: Manifest = {
         "metadata": {"name": "web-0", "namespace": east.namespace},
         "spec": east.pod_spec("1") | {"schedulerName": SCHEDULER},
@@ -58,7 +58,7 @@ def reservations(world: World) -> list[Manifest]:
 
 
 def crash_after(last: str) -> Callable[[str], None]:
-    """Have the manager end after a step."""
+    """Return a callback that crashes the manager after a step."""
 
     def crash(step: str) -> None:
         if step == last:
@@ -68,13 +68,13 @@ def crash_after(last: str) -> Callable[[str], None]:
 
 
 def until_settled(home: World, other: World) -> None:
-    """Wait until the pod is bound in one cluster; the other has nothing left."""
+    """Wait until the pod is bound in one cluster, and check that the other has no objects left."""
     (sent,) = pods(home)
     Pod(home.api, PODS, sent).until_bound()
     assert (pods(other), reservations(other)) == ([], [])
 
 
-def test_the_pod_goes_where_room_is(
+def test_the_pod_goes_to_the_cluster_with_capacity(
     east: World, west: World, members: Callable[[], list[Member]], private_cluster: LocalCluster
 ) -> None:
     east.node(cpu="500m")
@@ -83,7 +83,7 @@ def test_the_pod_goes_where_room_is(
     until_settled(west, east)
 
 
-def test_of_several_with_room_the_first_is_taken(
+def test_the_first_of_several_clusters_with_capacity_is_chosen(
     east: World, west: World, members: Callable[[], list[Member]], controlplane: Cluster
 ) -> None:
     east.node()
@@ -92,7 +92,7 @@ def test_of_several_with_room_the_first_is_taken(
     until_settled(east, west)
 
 
-def test_what_was_prepared_and_never_committed_goes_by_itself(
+def test_reservations_that_are_prepared_and_never_committed_expire(
     east: World, west: World, members: Callable[[], list[Member]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manager, "COMMIT_SECONDS", 1)
@@ -105,10 +105,10 @@ def test_what_was_prepared_and_never_committed_goes_by_itself(
     )
 
 
-def test_a_promise_that_was_lost_meanwhile_is_not_trusted(
+def test_a_hold_that_lost_its_capacity_is_not_committed(
     east: World, west: World, members: Callable[[], list[Member]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The room that its token names was lost, and others could have had it before the lock got some again."""
+    """The capacity of the hold was lost, and could have been used by others before the hold got it again."""
     node = east.node()
     west.node(cpu="500m")
     taken_away: list[Lock] = []
@@ -131,7 +131,7 @@ def test_a_promise_that_was_lost_meanwhile_is_not_trusted(
     until_settled(east, west)
 
 
-def test_without_room_anywhere_nothing_is_left_and_the_numbers_are_told(
+def test_without_capacity_anywhere_the_error_has_the_numbers_and_no_object_is_left(
     east: World, west: World, members: Callable[[], list[Member]]
 ) -> None:
     east.node(cpu="500m")
@@ -142,7 +142,7 @@ def test_without_room_anywhere_nothing_is_left_and_the_numbers_are_told(
 
 
 @pytest.mark.parametrize("last", STEPS)
-def test_it_survives_its_own_crash_after_each_step(
+def test_the_manager_recovers_from_a_crash_after_each_step(
     east: World, west: World, members: Callable[[], list[Member]], last: str
 ) -> None:
     east.node()

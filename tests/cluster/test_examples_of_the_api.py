@@ -1,4 +1,4 @@
-"""The API's own full example of every type that is read, from the Go module of its types."""
+"""The full example of each API type that Tidelock reads, from the Go module of the API's types."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ every_resource = pytest.mark.parametrize("resource", sorted(READERS))
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Json]:
-    """The newest example of each resource that other authors write and Tidelock reads."""
+    """Return the newest example of each resource that Tidelock reads and other clients write."""
     listing = tmp_path_factory.mktemp("go") / "api.log"
     run_go(["mod", "download", "-json", "k8s.io/api"], listing)
     log = listing.read_text()
@@ -38,7 +38,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Json]:
 
 
 def pairs(decoded: Any, plain: Any) -> Iterator[tuple[object, object]]:
-    """Yield every single value that was decoded, and what it was decoded from."""
+    """Yield each decoded value with the plain value from which it was decoded."""
     inside: Iterable[tuple[Any, Any]] = ()
     if isinstance(decoded, msgspec.Struct):
         fields = [each for each in msgspec.structs.fields(type(decoded)) if each.encode_name in plain]
@@ -55,12 +55,12 @@ def pairs(decoded: Any, plain: Any) -> Iterator[tuple[object, object]]:
 
 
 def changeable(plain: Json) -> list[Location]:
-    """List all parts of an object that are looked into, other than its name."""
+    """List the locations of all parts of an object that a reader decodes, except its name."""
     return [at for at in locations(plain) if at not in _NAMED and "disruptedPods" not in at[:-1]]
 
 
 @every_resource
-def test_nothing_of_it_is_lost(examples: Mapping[str, Json], resource: str) -> None:
+def test_decoding_an_example_loses_no_value(examples: Mapping[str, Json], resource: str) -> None:
     decoded = READERS[resource](encode(examples[resource]))
 
     assert decoded.metadata.faults == ()
@@ -81,7 +81,7 @@ def test_the_example_of_a_resource_quota_is_read(examples: Mapping[str, Json]) -
 
 
 @every_resource
-def test_any_part_of_it_may_be_null_or_absent(examples: Mapping[str, Json], resource: str) -> None:
+def test_any_part_of_an_example_may_be_null_or_absent(examples: Mapping[str, Json], resource: str) -> None:
     plain, read = examples[resource], READERS[resource]
     parts = list(changeable(plain))
     assert parts
@@ -92,7 +92,7 @@ def test_any_part_of_it_may_be_null_or_absent(examples: Mapping[str, Json], reso
 
 
 @every_resource
-def test_any_list_or_map_of_it_may_be_empty(examples: Mapping[str, Json], resource: str) -> None:
+def test_any_list_or_map_of_an_example_may_be_empty(examples: Mapping[str, Json], resource: str) -> None:
     plain, read = examples[resource], READERS[resource]
     parts = list(changeable(plain))
     assert parts
@@ -104,7 +104,9 @@ def test_any_list_or_map_of_it_may_be_empty(examples: Mapping[str, Json], resour
 
 
 @every_resource
-def test_any_object_of_it_may_have_unknown_fields(examples: Mapping[str, Json], resource: str) -> None:
+def test_any_object_of_an_example_may_have_unknown_fields(
+    examples: Mapping[str, Json], resource: str
+) -> None:
     plain, read = examples[resource], READERS[resource]
     expected = read(encode(plain))
     structs = list(structs_in(plain, KINDS[resource]))
@@ -115,8 +117,8 @@ def test_any_object_of_it_may_have_unknown_fields(examples: Mapping[str, Json], 
 
 
 @every_resource
-def test_any_part_of_it_may_be_of_another_type(examples: Mapping[str, Json], resource: str) -> None:
-    """The object is there, and what is wrong is noted if it is read."""
+def test_any_part_of_an_example_may_have_another_type(examples: Mapping[str, Json], resource: str) -> None:
+    """Test that the object is kept, and that a wrong part is recorded as a fault if it is read."""
     plain, read = examples[resource], READERS[resource]
     whole = read(encode(plain))
     parts = list(changeable(plain))

@@ -1,4 +1,4 @@
-"""A stock kube-scheduler that asks Tidelock as its extender: it honours locks, and its owners take them."""
+"""A stock kube-scheduler with Tidelock as its extender honours reservations, and owners use them."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,7 +19,7 @@ from tidelock.binders.endpoint import SERVICE, SLICES
 
 
 class Extender(NamedTuple):
-    """Where the operator answers, whose certificates a scheduler is to trust, and by which it is known."""
+    """The operator's port, the authority that a scheduler must trust, and the scheduler's own keys."""
 
     port: int
     authority: Path
@@ -28,7 +28,7 @@ class Extender(NamedTuple):
 
 @pytest.fixture(scope="module")
 def extender(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
-    """The operator, which other schedulers may ask; nothing reviews what they do."""
+    """Run the operator as an extender for other schedulers, without the webhook that reviews bindings."""
     (port,) = free_ports(1)
     folder = tmp_path_factory.mktemp("extending")
     api = Api(private_cluster.kubeconfig)
@@ -40,7 +40,7 @@ def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_c
     api = Api(private_cluster.kubeconfig)
     path = SLICES.item(SERVICE, SYSTEM_NAMESPACE)
 
-    def told() -> Manifest:  # that of an earlier operator may be there yet
+    def told() -> Manifest:  # the slice of an earlier operator can still exist
         found = _found(api, path)
         return found if found and [port["port"] for port in found["ports"]] == [extender.port] else {}
 
@@ -50,7 +50,7 @@ def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_c
 
 
 def _found(api: Api, path: str) -> Manifest:
-    """Read an object; empty before it is there."""
+    """Read an object, or return an empty one if it does not exist yet."""
     try:
         return api.get(path)
     except RefusedError:
@@ -58,7 +58,7 @@ def _found(api: Api, path: str) -> Manifest:
 
 
 @pytest.mark.parametrize("capable", [True, False])
-def test_kube_scheduler_with_the_extender_honours_locks(
+def test_kube_scheduler_with_the_extender_honours_reservations(
     extender: Extender, private_cluster: LocalCluster, private_world: World, capable: bool
 ) -> None:
     reserved, other = private_world.node("a", cpu="4"), private_world.node("b", cpu="8")
@@ -81,7 +81,7 @@ def test_kube_scheduler_with_the_extender_honours_locks(
     assert private_world.taken_cpu(other) == Decimal(8)
 
 
-def test_kube_scheduler_sends_owners_to_their_locks(
+def test_kube_scheduler_sends_owners_to_their_reservations(
     extender: Extender, private_cluster: LocalCluster, private_world: World
 ) -> None:
     small, *_ = (private_world.node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "64"), ("c", "64")))

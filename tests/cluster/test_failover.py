@@ -1,4 +1,4 @@
-"""Two operators and one Lease: hand-over, crash, and a leader that was stopped and goes on."""
+"""Two operators and one Lease: hand-over, crash, and a leader that is suspended and resumes."""
 
 import json
 import signal
@@ -48,16 +48,19 @@ FENCE = ApiResource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
-REFRESHED = 5  # seconds after which an API server has surely noticed that a policy is bound no more
-SECONDS = 20  # of the Lease; a leader on a machine that stalls must not lose it
+REFRESHED = 5  # seconds after which an API server has surely noticed the deletion of a policy binding
+SECONDS = 20  # of the Lease, which a leader on a machine that stalls must not lose
 
 Replica = Callable[..., OperatorProcess]
-"""Starts an operator with a name, and these options."""
+"""A function that starts an operator with a name and these options."""
 
 
 @pytest.fixture
 def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: Path) -> Iterator[Replica]:
-    """Start an operator under a name, ready to lead or to stand by; the Lease goes with the test."""
+    """Yield a function that starts a named operator, and delete the Lease after the test.
+
+    The function returns when the operator leads or is a standby.
+    """
     with ExitStack() as running:
         running.callback(forget_lease, Api(private_cluster.kubeconfig))
 
@@ -79,12 +82,12 @@ def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: P
 
 
 def until_led(operator: OperatorProcess) -> None:
-    """Wait until an operator decides."""
+    """Wait until an operator leads."""
     wait_for(lambda: "leading" in operator.log, what="the operator to lead")
 
 
 def shown(operator: OperatorProcess) -> dict[str, Any]:
-    """Read the first event that the web view tells a browser."""
+    """Read the first event that the web view sends to a browser."""
     with urlopen(f"http://{HOST}:{operator.port}/web/events", timeout=60) as stream:
         told: dict[str, Any] = json.loads(stream.readline().removeprefix(b"data: "))
     return told
@@ -113,7 +116,7 @@ def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -
     assert private_world.active_reservation("next", "1", node).status()["epoch"] == epoch + 1
 
 
-def test_a_leader_that_crashes_is_followed(replica: Replica, private_world: World) -> None:
+def test_a_standby_leads_after_a_crash_of_the_leader(replica: Replica, private_world: World) -> None:
     first, second = replica("first"), replica("second")
     node = private_world.node(cpu="4")
     private_world.active_reservation("web-0", "3", node)
@@ -122,7 +125,7 @@ def test_a_leader_that_crashes_is_followed(replica: Replica, private_world: Worl
     assert second.stop() == 0
 
 
-def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, private_world: World) -> None:
+def test_a_suspended_leader_ends_when_it_resumes(replica: Replica, private_world: World) -> None:
     first, second = replica("first"), replica("second")
     node = private_world.node(cpu="4")
     private_world.active_reservation("web-0", "3", node)
@@ -130,7 +133,7 @@ def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, privat
     until_led(second)
     pod = private_world.pod("web-0", cpu="3")
     assert pod.until_bound() == node.name
-    # What the first would like to write, had it seen only a part of this.
+    # The former leader would write to this reservation if it had seen only a part of the above.
     reservation = private_world.active_reservation("other", "1", node)
     before = reservation.read()
 
@@ -141,10 +144,10 @@ def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, privat
     assert second.stop() == 0
 
 
-def test_other_binders_are_answered_by_whoever_leads(
+def test_only_the_leader_answers_other_binders(
     replica: Replica, private_cluster: LocalCluster, private_world: World, tmp_path: Path
 ) -> None:
-    operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # for the rights that come with it
+    operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # grants the rights of the overlay
     ports, own = free_ports(2), ("10.11.12.1", "10.11.12.2")
     first, second = (
         replica(
@@ -171,7 +174,7 @@ def test_other_binders_are_answered_by_whoever_leads(
         until_endpoint(api, own[1], ports[1])
         with pytest.raises(ConnectionRefusedError):
             asked(tls, ports[0], stranger, node)
-        assert "failed calling webhook" in bind(stranger, node)  # as the way there is still the former
+        assert "failed calling webhook" in bind(stranger, node)  # because it still calls the former leader
         assert "beside reservations" in asked(tls, ports[1], stranger, node)
         repoint(api, ports[1])
         until_reviewed(private_world)
@@ -180,7 +183,7 @@ def test_other_binders_are_answered_by_whoever_leads(
 
 
 def until_endpoint(api: Api, address: str, port: int) -> None:
-    """Wait until the Service leads somewhere; that is left to its network here."""
+    """Wait until the Service has this endpoint. No test connects through it."""
 
     def found() -> tuple[str, int] | None:
         try:
@@ -193,7 +196,7 @@ def until_endpoint(api: Api, address: str, port: int) -> None:
 
 
 def asked(tls: ssl.SSLContext, port: int, pod: Pod, node: Node) -> str:
-    """Ask at a port as a scheduler asks its extender, whether a pod fits; gives the reason if it does not."""
+    """Call the extender at a port as a scheduler does, and return why a pod does not fit, if so."""
     with closing(HTTPSConnection(HOST, port, timeout=60, context=tls)) as connection:
         body = json.dumps({"Pod": pod.read(), "NodeNames": [node.name]})
         connection.request("POST", f"{EXTENDER_PATH}/filter", body)
@@ -201,7 +204,7 @@ def asked(tls: ssl.SSLContext, port: int, pod: Pod, node: Node) -> str:
         return failed.get(node.name, "")
 
 
-def test_the_api_server_refuses_what_a_former_leader_sends(
+def test_the_api_server_refuses_writes_of_a_former_leader(
     replica: Replica, private_world: World, private_cluster: LocalCluster, private_kubeconfig: Path
 ) -> None:
     for name in ("first", "second"):
@@ -250,9 +253,10 @@ def test_the_api_server_refuses_what_a_former_leader_sends(
 def test_a_new_installation_writes_though_the_api_server_compares_with_the_old_lease(
     replica: Replica, private_world: World, private_cluster: LocalCluster
 ) -> None:
-    """All writes of the new leader were refused, until the API server was restarted.
+    """The API server refused all writes of the new leader until it was restarted.
 
-    One whose fence was deleted and applied again sees no change of the Lease (kubernetes/kubernetes#130887).
+    An API server with a fence that was deleted and applied again sees no change of the Lease, as
+    docs/guarantees.md explains.
     """
     api, path = private_world.api, FENCE.item("tidelock-fence")
     for name in ("first", "second"):

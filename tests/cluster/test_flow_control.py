@@ -1,4 +1,4 @@
-"""The operator's seats at the API server: which priority level each kind of request gets."""
+"""The flow control of the API server for the operator: the priority level of each kind of request."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ LEVELS = ApiResource(
 
 @pytest.fixture(scope="module")
 def admin(controlplane: Cluster) -> Api:
-    """An admin's client, of a cluster where the manifests' flow control is applied."""
+    """Apply the flow control of the manifests, and return an admin's client."""
     install_crds(controlplane)
     objects = [each for each in rendered(controlplane) if each["apiVersion"].startswith(_GROUP)]
     flags = ("--server-side", "--force-conflicts")
@@ -36,7 +36,7 @@ def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def served_by(api: Api, path: str) -> tuple[str, str]:
-    """Tell the uids of the FlowSchema and the priority level that a request falls under."""
+    """Return the uids of the FlowSchema and the priority level that match a request."""
     headers = api.headers(path)
     return headers["X-Kubernetes-PF-FlowSchema-UID"], headers["X-Kubernetes-PF-PriorityLevel-UID"]
 
@@ -58,10 +58,10 @@ def uids(admin: Api, schema: str, level: str) -> tuple[str, str]:
     ],
     ids=["of the cluster", "of all namespaces", "of a namespace", "discovery", "the Lease"],
 )
-def test_requests_of_the_operator_have_seats_of_their_own(
+def test_requests_of_the_operator_match_its_own_flow_schemas(
     admin: Api, operator: Api, path: str, schema: str, level: str
 ) -> None:
-    # The server takes a moment to know a new schema.
+    # The server knows a new schema only after a moment.
     wait_for(
         lambda: served_by(operator, path),
         until=lambda found: found == uids(admin, schema, level),
@@ -69,7 +69,7 @@ def test_requests_of_the_operator_have_seats_of_their_own(
     )
 
 
-def test_nobody_else_sits_there(
+def test_requests_of_a_tenant_do_not_get_the_operators_priority_level(
     admin: Api, operator: Api, controlplane: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     controlplane.kubectl("create", "serviceaccount", "noisy", "-n", namespace)
@@ -80,7 +80,7 @@ def test_nobody_else_sits_there(
     assert served_by(tenant, path) == uids(admin, "service-accounts", "workload-low")
 
 
-def test_the_schemas_lead_somewhere(admin: Api) -> None:
+def test_the_flow_schemas_name_existing_priority_levels(admin: Api) -> None:
     for name in ("tidelock", "tidelock-leader-election"):
         dangling = wait_for(
             lambda name=name: condition(admin.get(SCHEMAS.item(name)).get("status", {}), "Dangling"),  # type: ignore[misc]

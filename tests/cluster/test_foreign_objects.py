@@ -1,4 +1,4 @@
-"""Objects as kubelets and drivers really write them: the API server gives them back with null."""
+"""Objects that kubelets and drivers write with empty lists, which the API server returns as null."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _CSI_NODES = ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespac
 
 @pytest.fixture
 def world(private_operator: OperatorProcess, private_world: World) -> Iterator[World]:
-    """Nodes that nothing but the test reports of; at the end there must be no object that can't be read."""
+    """Yield a world without kubelets, and check at the end that the operator could read all objects."""
     yield private_world
     unreadable = {
         name: count
@@ -32,8 +32,8 @@ def report_nameless_image(world: World, node: Node) -> None:
     assert image.get("names", None) is None
 
 
-def test_a_node_with_a_nameless_image_takes_pods_and_locks(world: World) -> None:
-    """It was not there for Tidelock."""
+def test_a_node_with_a_nameless_image_gets_pods_and_reservations(world: World) -> None:
+    """Tidelock did not see a node with a nameless image."""
     node = world.node()
     report_nameless_image(world, node)
     other = world.node("b", cpu="1")
@@ -43,13 +43,13 @@ def test_a_node_with_a_nameless_image_takes_pods_and_locks(world: World) -> None
     world.active_reservation("web-1", "1", node)
 
 
-def test_a_node_that_gets_a_nameless_image_and_is_cordoned_then_takes_no_pod(world: World) -> None:
-    """It kept its state of before the image for ever, so the pod was bound to it."""
+def test_a_cordoned_node_with_a_new_nameless_image_gets_no_pod(world: World) -> None:
+    """Tidelock kept the state from before the image, so it bound a pod to the cordoned node."""
     node = world.node()
     world.pod("before").until_bound()
     report_nameless_image(world, node)
     node.cordon()
-    world.until_known(world.pod("seen-later", nodeName=node.name))  # another watch: no proof, but a pause
+    world.until_known(world.pod("seen-later", nodeName=node.name))  # another watch, so only a pause
 
     refused = world.pod("after")
     refused.until_refused("1 node(s) were unschedulable")
@@ -57,8 +57,8 @@ def test_a_node_that_gets_a_nameless_image_and_is_cordoned_then_takes_no_pod(wor
     assert refused.until_bound() == node.name
 
 
-def test_a_node_whose_csi_node_has_no_drivers_takes_pods(world: World) -> None:
-    """Its list of drivers is null, and the CSINode was not read."""
+def test_a_node_with_a_csi_node_without_drivers_gets_pods(world: World) -> None:
+    """The list of drivers is null, and Tidelock could not read the CSINode."""
     node = world.node()
     plain = {"metadata": {"name": node.name}, "spec": {"drivers": []}}
     created = world.api.create(_CSI_NODES.collection(), plain)
@@ -70,7 +70,7 @@ def test_a_node_whose_csi_node_has_no_drivers_takes_pods(world: World) -> None:
 
 
 def test_a_pod_with_a_limit_beyond_64_bits_is_scheduled(world: World) -> None:
-    """In millicores it does not fit 64 bits, and the pod was not there for Tidelock."""
+    """Tidelock did not see the pod, because the limit in millicores does not fit 64 bits."""
     node = world.node()
     container = world.pod_spec("1")["containers"][0]
     container["resources"]["limits"] = {"cpu": "1E"}

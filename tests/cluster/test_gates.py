@@ -1,4 +1,4 @@
-"""Pods that must not be scheduled yet, and the moment from which they may."""
+"""Pods that must not be scheduled yet, because of scheduling gates or a missing reservation."""
 
 from cluster.api import Manifest
 from cluster.live import Pod, condition, in_seconds
@@ -12,7 +12,7 @@ REQUIRE = {"annotations": {"tidelock.dev/require-reservation": "true"}}
 
 
 def until_gated(operator: OperatorProcess, count: int) -> None:
-    """Wait until so many pods are gated."""
+    """Wait until this number of pods is gated."""
     wait_for(
         lambda: operator.metrics()['scheduler_pending_pods{queue="gated"}'],
         until=lambda gated: gated == count,
@@ -21,7 +21,7 @@ def until_gated(operator: OperatorProcess, count: int) -> None:
 
 
 def gates_of(pod: Pod, *gates: dict[str, str]) -> None:
-    """Leave these gates of a pod."""
+    """Remove all scheduling gates of a pod except these."""
     pod.merge({"spec": {"schedulingGates": list(gates)}})
 
 
@@ -31,9 +31,7 @@ def unbound(pod: Pod) -> bool:
     return "nodeName" not in stored["spec"]
 
 
-def test_ten_gated_pods_wait_until_their_gates_are_taken_away(
-    world: World, operator: OperatorProcess
-) -> None:
+def test_ten_gated_pods_wait_until_their_gates_are_removed(world: World, operator: OperatorProcess) -> None:
     node = world.node(cpu="10")
     pods = [world.pod(f"web-{number}", schedulingGates=GATES) for number in range(10)]
     until_gated(operator, 10)
@@ -57,7 +55,9 @@ def test_ten_gated_pods_wait_until_their_gates_are_taken_away(
     until_gated(operator, 0)
 
 
-def test_a_gated_pod_is_told_so_by_the_api_server_alone(world: World, operator: OperatorProcess) -> None:
+def test_only_the_api_server_writes_the_condition_of_a_pod_with_gates(
+    world: World, operator: OperatorProcess
+) -> None:
     pod = world.pod(schedulingGates=GATES)
     until_gated(operator, 1)
 
@@ -87,7 +87,7 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active(
 
 
 def until_told(pod: Pod, *words: str) -> str:
-    """Wait until a gated pod is told, in these words among others, what it waits for; return all of it."""
+    """Wait until the condition of a gated pod contains these words, and return its message."""
 
     def told(stored: Manifest) -> Manifest:
         return condition(stored["status"], "PodScheduled")
@@ -100,16 +100,16 @@ def until_told(pod: Pod, *words: str) -> str:
 
 
 def notes(world: World, pod: Pod) -> list[str]:
-    """List the notes of the events that say why a pod is not scheduled."""
+    """Return the notes of a pod's events of reason FailedScheduling."""
     events = world.api.get(EVENTS.collection(world.namespace))["items"]
     mine = (each for each in events if each["regarding"].get("uid") == pod.uid)
     return [str(each["note"]) for each in mine if each["reason"] == "FailedScheduling"]
 
 
-def test_a_gated_pod_is_told_which_reservation_it_waits_for_and_why(
+def test_the_condition_of_a_gated_pod_names_its_reservation_and_the_reason(
     world: World, operator: OperatorProcess
 ) -> None:
-    """It had no condition and no event: its reservation might have been missing, pending or over."""
+    """A gated pod had no condition and no event, whether its reservation was missing, pending or expired."""
     node = world.node(cpu="1")
     pod = world.pod(metadata=REQUIRE)
     missing = until_told(pod, "none names this pod")
@@ -131,10 +131,10 @@ def test_a_gated_pod_is_told_which_reservation_it_waits_for_and_why(
     assert pod.until_bound() == node.name
 
 
-def test_a_pod_with_gates_of_its_own_is_told_of_its_reservation_after_them(
+def test_the_condition_mentions_the_reservation_once_the_gates_are_removed(
     world: World, operator: OperatorProcess
 ) -> None:
-    """The condition went on to say that scheduling is blocked by gates, which had been taken away."""
+    """The condition still named the scheduling gates after they had been removed."""
     pod = world.pod(metadata=REQUIRE, schedulingGates=GATES)
     until_gated(operator, 1)
     until_told(pod, "non-empty scheduling gates")

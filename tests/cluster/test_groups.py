@@ -1,4 +1,4 @@
-"""Groups of locks: all are given or none, and a gang of pods takes them one by one."""
+"""Groups of reservations: all members get capacity or none, and a gang of pods consumes them one by one."""
 
 from functools import partial
 
@@ -39,12 +39,12 @@ def members(world: World, name: str = "train", count: int = 2) -> list[Lock]:
 
 
 def gang_pod(world: World, number: int) -> Pod:
-    """Create a pod that can take any member."""
+    """Create a pod that can consume any member."""
     name = f"train-{number}"
     return world.pod(name, metadata={"name": name, "namespace": world.namespace, "labels": {"job": "train"}})
 
 
-def test_all_members_are_given_at_once_and_end_together(world: World) -> None:
+def test_all_members_become_active_at_once_with_the_same_end(world: World) -> None:
     nodes = [world.node(name, cpu="2") for name in ("a", "b")]
     group = world.group(members=3)
     status = until_phase(group, "Active")
@@ -87,14 +87,14 @@ def test_members_are_packed_into_one_zone_or_spread_over_all(world: World) -> No
     packed = world.group("packed", members=4, topology={"mode": "Pack", "key": zone})
     until_phase(packed, "Active")
     assert zones("packed") == ["x"] * 4
-    first = world.member("packed-worker-0")  # which may be gone as soon as its group is
+    first = world.member("packed-worker-0")  # it can be gone as soon as its group is
     packed.delete()
     first.until_gone()
     until_phase(world.group("spread", members=4, topology={"mode": "Spread", "key": zone}), "Active")
     assert zones("spread") == ["x", "x", "y", "y"]
 
 
-def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -> None:
+def test_a_group_that_does_not_fit_holds_nothing_and_reports_the_numbers(world: World) -> None:
     node = world.node(cpu="3")
     group = world.group(members=4)
     told = until_refused(group, "needs room for 4 locks at once, and 3 would have some")
@@ -107,8 +107,8 @@ def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -
     until_phase(group, "Active")
 
 
-def test_of_two_groups_that_need_the_same_room_one_gets_all_of_it(world: World) -> None:
-    """Each could hold half of what there is, and wait for the other half for ever."""
+def test_one_of_two_groups_that_need_the_same_capacity_gets_all_of_it(world: World) -> None:
+    """Without gangs each group could hold half of the capacity, and wait for ever for the other half."""
     for name in ("a", "b"):
         world.node(name, cpu="2")
     groups = [world.group(name, members=3, ttlSeconds=600) for name in ("one", "two")]
@@ -125,7 +125,7 @@ def test_of_two_groups_that_need_the_same_room_one_gets_all_of_it(world: World) 
     until_phase(groups[1 - winner], "Active")
 
 
-def test_a_group_that_finds_no_room_in_time_is_rejected_with_all_its_members(world: World) -> None:
+def test_a_group_without_capacity_in_time_is_rejected_with_all_its_members(world: World) -> None:
     world.node(cpu="1")
     group = world.group(members=2, pendingDeadlineSeconds=1, retention="Retain")
     status = until_phase(group, "Rejected")
@@ -134,7 +134,7 @@ def test_a_group_that_finds_no_room_in_time_is_rejected_with_all_its_members(wor
         assert "nodeName" not in reservation.until_phase("Rejected")
 
 
-def test_a_gang_of_pods_takes_the_group_member_by_member(world: World) -> None:
+def test_a_gang_of_pods_consumes_the_group_member_by_member(world: World) -> None:
     for name in ("a", "b"):
         world.node(name, cpu="2")
     group = world.group(members=4, retention="Retain")
@@ -171,7 +171,7 @@ def test_deleting_a_group_releases_all_of_it(world: World) -> None:
         reservation.until_gone()
 
 
-def test_a_group_that_is_over_goes_with_its_members(world: World) -> None:
+def test_a_consumed_group_is_deleted_with_its_members(world: World) -> None:
     world.node(cpu="2")
     group = world.group(members=2)
     until_phase(group, "Active")
@@ -183,7 +183,7 @@ def test_a_group_that_is_over_goes_with_its_members(world: World) -> None:
         reservation.until_gone()
 
 
-def test_when_one_member_loses_its_node_all_wait_for_room_again(world: World) -> None:
+def test_all_members_wait_again_when_one_member_loses_its_node(world: World) -> None:
     nodes = {world.node(name, cpu="1").name: name for name in ("a", "b")}
     group = world.group(members=2, pendingDeadlineSeconds=600)
     before = until_phase(group, "Active")
@@ -208,7 +208,7 @@ def test_members_count_against_the_quota_and_all_wait_for_it(world: World) -> No
     quota.until(lambda found: found["status"].get("used") == {"cpu": "4"}, "count the members")
 
 
-def test_a_member_that_is_deleted_by_hand_is_made_anew(world: World) -> None:
+def test_a_member_that_is_deleted_by_hand_is_created_again(world: World) -> None:
     world.node(cpu="2")
     group = world.group(members=2)
     until_phase(group, "Active")
@@ -222,7 +222,7 @@ def test_a_member_that_is_deleted_by_hand_is_made_anew(world: World) -> None:
     until_phase(group, "Active")
 
 
-def test_who_has_the_name_of_a_member_is_in_the_way_until_it_goes(world: World) -> None:
+def test_another_reservation_with_the_name_of_a_member_blocks_its_group(world: World) -> None:
     world.node(cpu="4")
     other = world.reservation("train-worker-1")
     group = world.group(members=2)
@@ -271,10 +271,10 @@ def test_neither_a_group_nor_a_member_can_be_edited(world: World) -> None:
         world.reservation("member", group=membership, reuse="Always")
 
 
-def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
+def test_after_a_crash_a_group_stays_active_and_its_pod_consumes_no_second_member(
     launch: Launch, private_world: World
 ) -> None:
-    """A bound pod whose member somebody has deleted meanwhile has had its member all the same."""
+    """A bound pod has consumed its member, even if that member was deleted while the operator was down."""
     world, operator = private_world, launch()
     world.node(cpu="3")
     group = world.group(members=3, retention="Retain")
@@ -308,7 +308,9 @@ def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
     assert all("boundPod" not in reservation.status() for reservation in left)
 
 
-def test_a_crash_before_all_is_stored_leaves_no_half_of_a_group(launch: Launch, private_world: World) -> None:
+def test_a_crash_before_all_members_are_stored_leaves_no_part_of_a_group_active(
+    launch: Launch, private_world: World
+) -> None:
     world, operator = private_world, launch()
     world.node(cpu="6")
     for burst in range(4):

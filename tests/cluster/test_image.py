@@ -1,4 +1,4 @@
-"""The image, as far as it can be proved without a container engine: its build steps, run in a venv."""
+"""The image without a container engine: its build steps run in a virtual environment."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from tidelock import __version__
 
 _ROOT = Path(__file__).parents[2]
 _ASSETS = _ROOT / "operator/tidelock/web/assets"
-_PREFIX = "/opt/tidelock"  # where the image has its virtual environment
+_PREFIX = "/opt/tidelock"  # the virtual environment of the image
 
 
 def instructions() -> Iterator[tuple[str, str]]:
-    """Read the Dockerfile, whose instructions are one line each."""
+    """Yield the instructions of the Dockerfile, each of which is one line."""
     for line in (_ROOT / "Dockerfile").read_text().splitlines():
         if line and not line.startswith("#"):
             name, _, argument = line.partition(" ")
@@ -37,11 +37,11 @@ def stages() -> list[list[tuple[str, str]]]:
 
 
 def copied() -> list[str]:
-    """Return what the build stage copies from the repository."""
+    """Return the paths that the build stage copies from the repository."""
     return [path for name, argument in stages()[0] if name == "COPY" for path in argument.split()[:-1]]
 
 
-def test_the_context_is_what_is_copied_and_nothing_else() -> None:
+def test_the_build_context_has_exactly_the_copied_paths() -> None:
     patterns = (_ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in patterns
     assert sorted(copied()) == [pattern[1:] for pattern in patterns if pattern.startswith("!")]
@@ -53,18 +53,18 @@ def test_both_stages_begin_with_the_same_pinned_image() -> None:
     assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", bases.pop())
 
 
-def test_the_image_runs_the_operator_as_nobody() -> None:
+def test_the_image_runs_the_operator_as_an_unprivileged_user() -> None:
     final = dict(stages()[-1])
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final["USER"])
     assert json.loads(final["ENTRYPOINT"]) + json.loads(final["CMD"]) == ["tidelock", "run"]
 
 
 @pytest.mark.timeout(1800)
-def test_the_build_steps_give_a_command_that_works(tmp_path: Path) -> None:
+def test_the_build_steps_produce_a_working_command(tmp_path: Path) -> None:
     source, installed = tmp_path / "src", tmp_path / "opt"
     source.mkdir()
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    environment.pop("PYTHONPATH", None)  # or it would find the package in the repository
+    environment.pop("PYTHONPATH", None)  # otherwise it would find the package in the repository
     for name, argument in stages()[0]:
         words = argument.replace(_PREFIX, str(installed))
         if name == "ENV":

@@ -39,7 +39,7 @@ def refusal(stored: Stored, **changes: Any) -> str:
     ],
     ids=["other owners", "one more owner", "another node", "any node"],
 )
-def test_a_held_lock_keeps_its_owners_and_node(
+def test_owners_and_node_of_a_held_reservation_are_immutable(
     api: Cluster, namespace: str, phase: str, changes: dict[str, Any], field: str
 ) -> None:
     told = refusal(in_phase(api, namespace, phase), **changes)
@@ -47,20 +47,24 @@ def test_a_held_lock_keeps_its_owners_and_node(
 
 
 @pytest.mark.parametrize("phase", ["Active", "Bound"])
-def test_a_held_lock_on_any_node_is_not_pinned(api: Cluster, namespace: str, phase: str) -> None:
+def test_a_held_reservation_without_a_node_name_cannot_get_one(
+    api: Cluster, namespace: str, phase: str
+) -> None:
     assert "nodeName is immutable" in refusal(
         in_phase(api, namespace, phase, nodeName=None), nodeName="worker-1"
     )
 
 
-def test_a_held_lock_may_be_resized_and_prolonged(api: Cluster, namespace: str) -> None:
+def test_a_held_reservation_can_be_resized_and_extended(api: Cluster, namespace: str) -> None:
     stored = in_phase(api, namespace, "Active")
     stored.change_spec(resources={"cpu": "2"}, ttlSeconds=1200, priority=7, retention="Retain")
     assert stored.read()["spec"]["ttlSeconds"] == 1200
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Rejected"])
-def test_a_lock_that_is_not_held_may_change_altogether(api: Cluster, namespace: str, phase: str) -> None:
+def test_owners_and_node_of_a_reservation_that_is_not_held_can_change(
+    api: Cluster, namespace: str, phase: str
+) -> None:
     stored = in_phase(api, namespace, phase)
     stored.change_spec(owners=OTHER_OWNERS, nodeName=None)
     assert stored.read()["spec"]["owners"] == OTHER_OWNERS
@@ -72,7 +76,7 @@ def test_a_lock_that_is_not_held_may_change_altogether(api: Cluster, namespace: 
     [{"priority": 1}, {"ttlSeconds": 1200}, {"nodeName": None}, {"resources": {"cpu": "2"}}],
     ids=["priority", "ttlSeconds", "nodeName", "resources"],
 )
-def test_the_spec_of_a_final_lock_is_immutable(
+def test_the_spec_of_a_final_reservation_is_immutable(
     api: Cluster, namespace: str, phase: str, changes: dict[str, Any]
 ) -> None:
     assert "spec: Forbidden: spec of a reservation that is final" in refusal(
@@ -80,13 +84,13 @@ def test_the_spec_of_a_final_lock_is_immutable(
     )
 
 
-def test_what_a_final_template_keeps_undeclared_is_immutable_too(api: Cluster, namespace: str) -> None:
+def test_undeclared_fields_of_a_final_template_are_immutable_too(api: Cluster, namespace: str) -> None:
     template = {"spec": {"containers": [{"name": "web"}], "hostname": "a"}}
     stored = in_phase(api, namespace, "Expired", resources=None, template=template)
     assert "is final" in refusal(stored, template={"spec": {"hostname": "b"}})
 
 
-def test_a_final_lock_still_takes_status_and_the_same_spec(api: Cluster, namespace: str) -> None:
+def test_a_final_reservation_accepts_a_new_status_and_an_equal_spec(api: Cluster, namespace: str) -> None:
     stored = in_phase(api, namespace, "Consumed")
     stored.change_status(epoch=8)
     stored.change_spec(priority=0)
@@ -108,13 +112,13 @@ COMMIT = {"withinSeconds": 30}
     ],
 )
 @pytest.mark.parametrize("phase", ["Pending", "Active"])
-def test_a_lock_keeps_its_time_to_commit_and_its_set(
+def test_the_time_to_commit_and_the_set_of_alternatives_are_immutable(
     api: Cluster, namespace: str, phase: str, spec: dict[str, Any], changes: dict[str, Any], told: str
 ) -> None:
     assert told in refusal(in_phase(api, namespace, phase, **spec), **changes)
 
 
-def test_a_lock_that_is_committed_stays_so(api: Cluster, namespace: str) -> None:
+def test_the_token_of_a_committed_hold_is_immutable(api: Cluster, namespace: str) -> None:
     stored = in_phase(api, namespace, "Active", commit=COMMIT)
     stored.change_spec(commit=COMMIT | {"token": "an-old-one.1"})
     stored.change_status(phase="Active", commit={"holds": 2, "token": "the-right-one.2"})
@@ -126,6 +130,6 @@ def test_a_lock_that_is_committed_stays_so(api: Cluster, namespace: str) -> None
 
 
 @pytest.mark.parametrize("commit", [{"withinSeconds": 0}, {"token": ""}, {"token": 257 * "x"}])
-def test_a_commit_has_bounds(api: Cluster, namespace: str, commit: dict[str, Any]) -> None:
+def test_the_fields_of_a_commit_have_bounds(api: Cluster, namespace: str, commit: dict[str, Any]) -> None:
     with pytest.raises(DevClusterError, match=r"spec\.commit\."):
         Stored(api, namespace, reservation(commit=commit))

@@ -1,4 +1,4 @@
-"""Kopf fails alone: what ends it, or keeps it from starting, costs no decision and passes with its cause."""
+"""A failure of Kopf stops no decision, and Kopf recovers when the cause is gone."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ UP = 'tidelock_kopf_up{resource="waterlevels"}'
 
 @contextmanager
 def deleted(cluster: LocalCluster, kind: ApiResource) -> Iterator[None]:
-    """Take the CustomResourceDefinition of a kind, and all objects of the kind, away for a while."""
+    """Delete the CustomResourceDefinition of a kind, with all objects of the kind, for a while."""
     try:
         cluster.kubectl("delete", "crd", f"{kind.plural}.{kind.group}", "--wait")
         yield
@@ -44,7 +44,7 @@ def deleted(cluster: LocalCluster, kind: ApiResource) -> Iterator[None]:
 
 @contextmanager
 def withheld(cluster: LocalCluster, kind: ApiResource, directory: Path) -> Iterator[None]:
-    """Take the operator's rights on a kind away for a while."""
+    """Remove the operator's rights on a kind for a while."""
     role = json.loads(cluster.kubectl("get", "clusterrole", "tidelock", "-o", "json"))
     rules = [rule for rule in role["rules"] if kind.plural not in rule["resources"]]
     assert len(rules) < len(role["rules"])
@@ -57,7 +57,7 @@ def withheld(cluster: LocalCluster, kind: ApiResource, directory: Path) -> Itera
 
 
 def until(operator: OperatorProcess, holds: Callable[[], object], what: str) -> None:
-    """Wait for something that the operator does, which must not end meanwhile."""
+    """Wait for an effect of the operator, which must not end meanwhile."""
     wait_for(lambda: holds() or not operator.running, what=what)
     assert operator.running, f"the operator ended:\n{operator.log}"
 
@@ -73,13 +73,13 @@ def details(operator: OperatorProcess) -> list[str]:
 
 
 def is_decided(operator: OperatorProcess, world: World, name: str) -> None:
-    """Check that pods get their nodes."""
+    """Check that a new pod is bound."""
     pod = world.pod(name, "100m")
     until(operator, lambda: (pod.read() or {})["spec"].get("nodeName"), f"{name} to be bound")
 
 
 def is_granted(operator: OperatorProcess, world: World, name: str) -> None:
-    """Check that Reservations are granted."""
+    """Check that a new reservation becomes active."""
     reservation = world.reservation(name, "100m")
     until(
         operator,
@@ -89,7 +89,7 @@ def is_granted(operator: OperatorProcess, world: World, name: str) -> None:
 
 
 def is_handled(operator: OperatorProcess, world: World) -> Live:
-    """Check that WaterLevels are handled, by the condition of one whose source refuses."""
+    """Check that WaterLevels are handled, by the condition of one with a source that refuses."""
     manifest = yaml.safe_load((SAMPLES / "waterlevel.yaml").read_text())
     manifest["metadata"]["name"] = world.namespace
     manifest["spec"]["source"] = {"metricsServer": {}}
@@ -110,10 +110,10 @@ def world(private_world: World) -> World:
 
 
 @KINDS
-def test_a_kind_may_be_deleted_and_applied_again(
+def test_the_operator_survives_the_deletion_of_a_kind(
     private_cluster: LocalCluster, launch: Launch, world: World, kind: ApiResource
 ) -> None:
-    """The process ended with a traceback 5 to 66 seconds after such a kind was deleted, as Kopf did."""
+    """The process ended with a traceback 5 to 66 seconds after a kind was deleted, because Kopf did."""
     operator = launch()
     until_kopf(operator, up=True)
     with deleted(private_cluster, kind):
@@ -133,14 +133,14 @@ def test_a_kind_may_be_deleted_and_applied_again(
 
 
 @pytest.mark.parametrize("kind", [RESERVATIONSCHEDULES, WATERLEVELS], ids=lambda kind: kind.plural)
-def test_a_right_may_be_missing_for_a_while(
+def test_the_operator_survives_the_loss_of_a_right(
     private_cluster: LocalCluster, launch: Launch, world: World, tmp_path: Path, kind: ApiResource
 ) -> None:
     """The process ended with a traceback half a minute after it had lost the right to watch one kind."""
     operator = launch()
     until_kopf(operator, up=True)
     with withheld(private_cluster, kind, tmp_path):
-        private_cluster.apiserver.stop()  # a watch that is open outlives the right to open it
+        private_cluster.apiserver.stop()  # because an open watch outlives the right to open it
         private_cluster.apiserver.start()
         watch = f"[-]watch/{kind.plural} failed: Forbidden"
         until(operator, lambda: watch in details(operator), "the loss to be told")
@@ -154,7 +154,7 @@ def test_a_right_may_be_missing_for_a_while(
     assert "Traceback" not in operator.log
 
 
-def test_decisions_wait_for_no_right_to_read_waterlevels(
+def test_decisions_do_not_wait_for_the_right_to_read_waterlevels(
     private_cluster: LocalCluster, launch: Launch, world: World, tmp_path: Path
 ) -> None:
     with withheld(private_cluster, WATERLEVELS, tmp_path):
@@ -165,10 +165,10 @@ def test_decisions_wait_for_no_right_to_read_waterlevels(
     assert "Traceback" not in operator.log
 
 
-def test_decisions_wait_for_no_waterlevels_that_are_not_installed(
+def test_decisions_do_not_wait_for_the_crd_of_waterlevels(
     private_cluster: LocalCluster, launch: Launch, world: World
 ) -> None:
-    """Without the CRD of WaterLevels the operator was never ready, and nothing was decided."""
+    """Without the CRD of WaterLevels the operator was never ready, and made no decision."""
     with deleted(private_cluster, WATERLEVELS):
         operator = launch()
         is_granted(operator, world, "meanwhile")
@@ -184,7 +184,7 @@ def test_decisions_wait_for_no_waterlevels_that_are_not_installed(
 
 @pytest.fixture
 def relayed(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[OperatorProcess, Record]]:
-    """An operator behind a relay."""
+    """Run an operator behind a relay, and yield it with the relay's record."""
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path)
     connection = load_connection(kubeconfig)
     with ExitStack() as stack:
@@ -192,10 +192,12 @@ def relayed(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Ope
         yield stack.enter_context(OperatorProcess(through(kubeconfig, url), tmp_path)), record
 
 
-def test_a_watch_may_get_error_events(relayed: tuple[OperatorProcess, Record], world: World) -> None:
-    """Each ERROR event other than 410 of a Kopf watch ended the process with a traceback.
+def test_the_operator_survives_error_events_of_a_watch(
+    relayed: tuple[OperatorProcess, Record], world: World
+) -> None:
+    """Any ERROR event of a Kopf watch except 410 ended the process with a traceback.
 
-    It is also not told by Kopf which objects were deleted meanwhile: such a WaterLevel was measured for ever.
+    Kopf also does not report objects that were deleted meanwhile. So a deleted WaterLevel was still measured.
     """
     operator, record = relayed
     level = is_handled(operator, world)

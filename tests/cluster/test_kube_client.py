@@ -41,7 +41,7 @@ async def create(client: KubeClient, namespace: str, name: str) -> Thing:
 
 
 def as_bearer(kubeconfig: Path, token: str) -> KubeClient:
-    """Return a client without the certificate of the kubeconfig, but with a token."""
+    """Return a client with a token in the place of the kubeconfig's certificate."""
     configuration = Configuration()
     configuration.api_key["BearerToken"] = f"Bearer {token}"
     connection = replace(
@@ -50,7 +50,7 @@ def as_bearer(kubeconfig: Path, token: str) -> KubeClient:
     return KubeClient(connection, user_agent="tidelock-test")
 
 
-async def test_a_delete_hits_only_the_object_it_means(client: KubeClient, namespace: str) -> None:
+async def test_a_delete_fails_if_the_uid_or_the_version_differs(client: KubeClient, namespace: str) -> None:
     first = await create(client, namespace, "a")
     path = CONFIG_MAPS.item("a", namespace)
 
@@ -67,7 +67,7 @@ async def test_a_delete_hits_only_the_object_it_means(client: KubeClient, namesp
         await client.delete(path, uid=first.meta.uid, propagation="Background")
 
 
-async def test_refusals_have_their_types(client: KubeClient, namespace: str) -> None:
+async def test_each_refusal_raises_its_own_exception(client: KubeClient, namespace: str) -> None:
     created = await create(client, namespace, "a")
     path = CONFIG_MAPS.item("a", namespace)
     await client.patch(path, {"data": {"x": "1"}})
@@ -85,7 +85,7 @@ async def test_refusals_have_their_types(client: KubeClient, namespace: str) -> 
         await client.create(CONFIG_MAPS.collection(namespace), b"{")
 
 
-async def test_kinds_of_patches_do_what_they_say(client: KubeClient, namespace: str) -> None:
+async def test_each_kind_of_patch_has_its_effect(client: KubeClient, namespace: str) -> None:
     await create(client, namespace, "a")
     path = CONFIG_MAPS.item("a", namespace)
 
@@ -97,7 +97,9 @@ async def test_kinds_of_patches_do_what_they_say(client: KubeClient, namespace: 
     assert json.loads(answer)["data"] == {"merge": "1", "json": "2", "strategic": "3", "apply": "4"}
 
 
-async def test_tokens_are_refused_and_limited(controlplane: Cluster, namespace: str) -> None:
+async def test_an_invalid_token_is_refused_and_a_valid_one_is_limited_by_rbac(
+    controlplane: Cluster, namespace: str
+) -> None:
     controlplane.kubectl("create", "serviceaccount", "reader", f"--namespace={namespace}")
     token = controlplane.kubectl("create", "token", "reader", f"--namespace={namespace}").strip()
 
@@ -126,7 +128,7 @@ async def test_events_are_accepted(client: KubeClient, namespace: str) -> None:
         assert event["reportingController"] == "tidelock.dev/scheduler"
 
 
-async def test_the_api_servers_clock_can_be_asked_for(client: KubeClient) -> None:
+async def test_the_client_reads_the_clock_of_the_api_server(client: KubeClient) -> None:
     before = time.time()
     theirs = await client.time_of_day()
     after = time.time()
@@ -135,7 +137,10 @@ async def test_the_api_servers_clock_can_be_asked_for(client: KubeClient) -> Non
 
 
 def test_no_connection_outlives_the_client(controlplane: Cluster) -> None:
-    """Whenever its first request is cut short: a socket that is left open is a ResourceWarning, an error."""
+    """Test first requests that are cancelled at different times.
+
+    An open socket causes a ResourceWarning, which is an error in tests.
+    """
 
     async def cut_short(seconds: float) -> None:
         async with KubeClient(load_connection(controlplane.kubeconfig), user_agent="tidelock-test") as client:

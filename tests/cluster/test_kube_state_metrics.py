@@ -1,4 +1,4 @@
-"""What kube-state-metrics makes of Reservations and WaterLevels, by the configuration and the role for it."""
+"""The samples of kube-state-metrics for Reservations and WaterLevels, with its configuration and role."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,20 +24,20 @@ CONFIGURATION = MONITORING / "kube-state-metrics.yaml"
 ROLE = MONITORING / "kube-state-metrics-role.yaml"
 ACCOUNT = "kube-state-metrics"
 ADDED = {"customresource_group", "customresource_kind", "customresource_version"}
-SINCE, UNTIL = 1_796_083_200, 1_796_169_600  # of the texts below
+SINCE, UNTIL = 1_796_083_200, 1_796_169_600  # the times in the statuses below
 
 Json = dict[str, Any]
 
 
 @pytest.fixture(scope="session")
 def kube_state_metrics() -> Path:
-    """The program, which is built before the first test."""
+    """Return the path of the program, and build it before the first test."""
     return find_program("kube-state-metrics")
 
 
 @pytest.fixture(scope="module")
 def kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An account that may do what the role says and nothing else."""
+    """Return the kubeconfig of an account with only the rights of the role."""
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -64,7 +64,7 @@ def kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathF
 def port(
     kube_state_metrics: Path, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[int]:
-    """Where it tells of the objects on the private cluster."""
+    """Run kube-state-metrics for the private cluster, and yield the port of its metrics."""
     objects, itself = free_ports(2)
     component = Component(
         name="kube-state-metrics",
@@ -86,7 +86,7 @@ def port(
 
 
 def condition(kind: str, status: str) -> Json:
-    """Write a condition with all that the schema asks for."""
+    """Build a condition with all fields that the schema requires."""
     return {
         "type": kind,
         "status": status,
@@ -98,7 +98,7 @@ def condition(kind: str, status: str) -> Json:
 
 
 def told(port: int, **which: str) -> dict[str, float]:
-    """Scrape what is said of one object, without the labels that all samples of it have."""
+    """Scrape the samples of one object, without the labels that all of them have."""
     with urlopen(f"http://{HOST}:{port}/metrics") as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     found = {}
@@ -111,7 +111,7 @@ def told(port: int, **which: str) -> dict[str, float]:
     return found
 
 
-def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
+def test_a_reservation_has_samples_of_its_phase_end_amounts_and_owner(
     private_world: World, port: int
 ) -> None:
     reservation = private_world.reservation("web-0", "2", "node-a", priority=7)
@@ -152,7 +152,7 @@ def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
     assert found == expected
 
 
-def test_a_lock_that_waits_has_no_node_and_no_end(private_world: World, port: int) -> None:
+def test_a_waiting_reservation_has_no_samples_of_a_node_or_an_end(private_world: World, port: int) -> None:
     private_world.reservation("web-1").merge({"status": {"phase": "Pending", "owner": "pod/web-1"}}, "status")
 
     found = wait_for(
@@ -165,7 +165,7 @@ def test_a_lock_that_waits_has_no_node_and_no_end(private_world: World, port: in
     assert not [name for name in found if "timestamp" in name or "resources" in name]
 
 
-def test_a_water_level_is_told_of_with_its_numbers(private_world: World, port: int) -> None:
+def test_a_water_level_has_samples_of_its_numbers(private_world: World, port: int) -> None:
     name = private_world.namespace
     manifest = water_level_manifest(name, private_world.selector, "http://prometheus:9090")
     private_world.api.create(WATERLEVELS.collection(), manifest)

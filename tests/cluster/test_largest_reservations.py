@@ -1,4 +1,4 @@
-"""The API server gives rules a budget at run time too: the largest objects it stores must stay within."""
+"""The largest Reservations stay within the API server's run-time cost limit for validation rules."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def api(controlplane: Cluster) -> Cluster:
 
 
 def key(number: int) -> str:
-    """Make one of many long keys."""
+    """Return one of many long keys."""
     return f"{LONG_DOMAIN}/k{number:062}"
 
 
@@ -53,7 +53,9 @@ def many_nodes() -> Manifest:
 
 
 @pytest.mark.parametrize("make", [many_owners, many_containers, many_nodes])
-def test_the_largest_reservations_live_a_whole_life(api: Cluster, namespace: str, make: Any) -> None:
+def test_the_largest_reservations_pass_validation_in_all_phases(
+    api: Cluster, namespace: str, make: Any
+) -> None:
     stored = Stored(api, namespace, make())
     stored.change_status(phase="Active")
     stored.change_spec(priority=1)

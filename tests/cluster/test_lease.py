@@ -1,4 +1,4 @@
-"""Leader election against the real API server; failover of whole operators is in test_failover."""
+"""Leader election against the real API server. The failover of whole operators is in test_failover."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ from tidelock.kube.config import load_connection
 from tidelock.kube.errors import NotLeading
 from tidelock.kube.lease import LEASES, Lease, LeaseLostError, LeaseTimes
 
-# Long enough for a machine that stalls: who can't renew for so long has lost the Lease, and rightly.
+# Long enough for a machine that stalls. A holder that cannot renew for so long loses the Lease rightly.
 TIMES = LeaseTimes(duration=15.0, renew_deadline=12.0, retry_period=0.5)
 PATIENCE = 90.0
 LONGER = 1.25 * TIMES.duration
 
 
 class Clock:
-    """The monotonic clock, plus what a process has slept through."""
+    """The monotonic clock, plus the time for which a process was suspended."""
 
     def __init__(self) -> None:
         self.slept = 0.0
@@ -64,7 +64,7 @@ async def test_one_leads_and_writes_and_the_other_stands_by(client: KubeClient, 
 
     standby = asyncio.create_task(second.acquire())
     keeping = asyncio.create_task(first.keep())
-    await asyncio.wait((standby, keeping), timeout=LONGER)  # longer than what was first acquired
+    await asyncio.wait((standby, keeping), timeout=LONGER)  # longer than the first acquired period
     assert not standby.done()
     assert not keeping.done()
     assert second.waiting
@@ -82,14 +82,14 @@ async def test_one_leads_and_writes_and_the_other_stands_by(client: KubeClient, 
         first.check()
 
 
-async def test_a_lease_that_was_given_up_is_taken_without_waiting_for_its_end(
+async def test_a_released_lease_is_acquired_without_waiting_for_its_end(
     client: KubeClient, namespace: str
 ) -> None:
     for_an_hour = LeaseTimes(duration=3600.0, renew_deadline=3000.0, retry_period=600.0)
     first, second = (candidate(client, namespace, name, times=for_an_hour) for name in ("first", "second"))
     await acquire(first)
     standby = asyncio.create_task(second.acquire())
-    while not second.waiting:  # noqa: ASYNC110 -- nothing tells of it
+    while not second.waiting:  # noqa: ASYNC110 -- no event signals it
         await asyncio.sleep(0.01)
     await first.release()
     async with asyncio.timeout(PATIENCE):
@@ -97,9 +97,7 @@ async def test_a_lease_that_was_given_up_is_taken_without_waiting_for_its_end(
     assert second.epoch == first.epoch + 1
 
 
-async def test_a_leader_that_slept_too_long_may_not_write_before_it_knows_of_the_next(
-    client: KubeClient, namespace: str
-) -> None:
+async def test_a_leader_may_not_write_after_its_renew_deadline(client: KubeClient, namespace: str) -> None:
     clock = Clock()
     first, second = candidate(client, namespace, "first", clock), candidate(client, namespace, "second")
     await acquire(first)
@@ -109,14 +107,14 @@ async def test_a_leader_that_slept_too_long_may_not_write_before_it_knows_of_the
     await acquire(second)
     with pytest.raises(LeaseLostError, match="was not renewed in time"):
         await first.keep()
-    # Nor does it take anything away from who leads now.
+    # The release also takes nothing from the new leader.
     await first.release()
     found = json.loads(await client.get(LEASES.item("tidelock", namespace)))
     assert found["spec"]["holderIdentity"] == "second"
     second.check()
 
 
-async def test_a_leader_whose_lease_was_taken_stops(client: KubeClient, namespace: str) -> None:
+async def test_a_leader_stops_when_another_holder_has_its_lease(client: KubeClient, namespace: str) -> None:
     first = candidate(client, namespace, "first")
     await acquire(first)
     await client.patch(LEASES.item("tidelock", namespace), {"spec": {"holderIdentity": "thief"}})
@@ -127,8 +125,10 @@ async def test_a_leader_whose_lease_was_taken_stops(client: KubeClient, namespac
         first.check()
 
 
-async def test_a_renewal_that_was_applied_unseen_is_no_loss(client: KubeClient, namespace: str) -> None:
-    """A conflict with an own write, whose answer was lost, looks like a thief's at first."""
+async def test_a_conflict_with_an_own_renewal_does_not_lose_the_lease(
+    client: KubeClient, namespace: str
+) -> None:
+    """A conflict with an own write looks at first like a write of another holder, if the answer was lost."""
     first = candidate(client, namespace, "first")
     await acquire(first)
     await client.patch(LEASES.item("tidelock", namespace), {"metadata": {"labels": {"changed": "unseen"}}})
@@ -139,10 +139,10 @@ async def test_a_renewal_that_was_applied_unseen_is_no_loss(client: KubeClient, 
     keeping.cancel()
 
 
-async def test_a_renewal_whose_answer_nobody_waited_for_does_not_keep_the_lease(
+async def test_a_leader_releases_the_lease_after_a_renewal_with_a_lost_answer(
     client: KubeClient, namespace: str
 ) -> None:
-    """A leader that ended while it renewed the Lease left it to run out, as its version was not known."""
+    """A leader that ended during a renewal did not release the Lease, because it did not know the version."""
     first, second = candidate(client, namespace, "first"), candidate(client, namespace, "second")
     await acquire(first)
     await client.patch(LEASES.item("tidelock", namespace), {"metadata": {"labels": {"changed": "unseen"}}})
@@ -153,7 +153,7 @@ async def test_a_renewal_whose_answer_nobody_waited_for_does_not_keep_the_lease(
     assert second.epoch == first.epoch + 1
 
 
-async def test_a_client_sends_no_write_without_leave(controlplane: Cluster, namespace: str) -> None:
+async def test_a_client_sends_no_write_without_the_lease(controlplane: Cluster, namespace: str) -> None:
     connection = load_connection(controlplane.kubeconfig)
     async with KubeClient(connection, user_agent="tidelock-test") as own:
         lease = candidate(own, namespace, "first")

@@ -1,4 +1,4 @@
-"""The Lease of a process whose event loop stands still, against the real API server."""
+"""The Lease of a process with a blocked event loop, against the real API server."""
 
 import asyncio
 import time
@@ -32,11 +32,12 @@ async def elected(controlplane: Cluster, namespace: str, *, patience: float) -> 
         await thread.release()
 
 
-async def test_a_decision_that_takes_longer_than_the_lease_does_not_cost_it(
+async def test_a_decision_that_takes_longer_than_the_lease_does_not_lose_it(
     controlplane: Cluster, namespace: str
 ) -> None:
-    """One pod with 8,000 resources held the event loop up for 36 s: the leader lost its Lease and ended, and
-    so did each that came after it.
+    """A pod with 8,000 resources blocked the event loop for 36 s.
+
+    The leader lost its Lease and ended, and so did each leader after it.
     """
     async with elected(controlplane, namespace, patience=PATIENCE) as leadership:
         known = leadership.epoch
@@ -50,7 +51,7 @@ async def test_a_decision_that_takes_longer_than_the_lease_does_not_cost_it(
         keeping.cancel()
 
 
-async def test_a_loop_that_stands_still_for_too_long_loses_the_lease(
+async def test_an_event_loop_that_is_blocked_for_too_long_loses_the_lease(
     controlplane: Cluster, namespace: str
 ) -> None:
     async with elected(controlplane, namespace, patience=0.5) as leadership:

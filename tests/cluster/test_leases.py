@@ -1,4 +1,4 @@
-"""Leases: a lock whose holder has to renew it."""
+"""Leases: reservations that their holder must renew."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from cluster.live import condition, in_seconds
 from cluster.world import World
 
 
-def test_a_lock_is_renewed_lapses_is_saved_and_lost_at_last(world: World) -> None:
-    """Its short lives are given by edits, each after what comes before was seen."""
+def test_a_lease_lapses_is_renewed_in_its_grace_period_and_expires_at_last(world: World) -> None:
+    """Test the life of a lease. Edits shorten it, each after the previous state was seen."""
     reservation = world.active_reservation(
         node=world.node(), lease={"durationSeconds": 600}, retention="Retain"
     )
-    first = in_seconds(-3600)  # the holder's clock is an hour late
+    first = in_seconds(-3600)  # the holder's clock is an hour behind
     reservation.edit(lease={"renewTime": first})
     reservation.until(lambda found: found["status"]["lease"].get("renewTime") == first, "be renewed")
 

@@ -36,7 +36,7 @@ def create(api: Cluster, **changes: Any) -> str:
     ],
     ids=str,
 )
-def test_the_api_server_takes(api: Cluster, changes: dict[str, Any]) -> None:
+def test_the_api_server_accepts(api: Cluster, changes: dict[str, Any]) -> None:
     assert "created" in create(api, **changes)
 
 

@@ -1,4 +1,4 @@
-"""manifests/: what kustomize and Helm install, and the samples beside it."""
+"""manifests/: the objects that kustomize and Helm install, and the samples."""
 
 import re
 import secrets
@@ -67,7 +67,7 @@ RESERVATIONS = [
     for path in sorted(SAMPLES.glob("*.yaml"))
     if yaml.safe_load(path.read_text())["kind"] == "Reservation"
 ]
-# What the samples ask of a node.
+# Labels that the samples require of a node.
 LABELS = {"topology.kubernetes.io/zone": "zone-a", "kubernetes.io/os": "linux", "accelerator": "a100"}
 
 
@@ -75,7 +75,7 @@ _rendered = cache(rendered)
 
 
 def of_kind(cluster: Cluster, kind: str, name: str = "", installation: Path = BASE) -> Manifest:
-    """Find the manifest of a kind, which must be alone of it, or of its name."""
+    """Return the only manifest of a kind, or the only one of its name."""
     (found,) = [
         deepcopy(manifest)
         for manifest in _rendered(cluster, installation)
@@ -91,7 +91,7 @@ def container(deployment: Manifest) -> Manifest:
 
 
 def sample(path: Path, world: World) -> Manifest:
-    """Read a sample into the world's namespace, and onto its node where it names one."""
+    """Read a sample, and put the world's namespace and node in the place of its own."""
     manifest: Manifest = yaml.safe_load(path.read_text())
     manifest["metadata"]["namespace"] = world.namespace
     if "nodeName" in manifest["spec"]:
@@ -101,7 +101,7 @@ def sample(path: Path, world: World) -> Manifest:
 
 @pytest.fixture(scope="module")
 def installed(controlplane: Cluster) -> Cluster:
-    """The cluster with the CRDs and the namespace, which a dry run of what is in them needs."""
+    """Install the CRDs and the namespace, which dry runs of their objects need, and return the cluster."""
     install_crds(controlplane)
     namespace = yaml.safe_dump(of_kind(controlplane, "Namespace"))
     controlplane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=namespace)
@@ -110,7 +110,7 @@ def installed(controlplane: Cluster) -> Cluster:
 
 @pytest.fixture
 def pod(installed: Cluster) -> Iterator[Manifest]:
-    """The Deployment's pod, not created yet, with a name of its own."""
+    """Yield the manifest of the Deployment's pod, with a unique name."""
     template = of_kind(installed, "Deployment")["spec"]["template"]
     name = f"test-{secrets.token_hex(4)}"
     metadata = template["metadata"] | {"name": name, "namespace": SYSTEM_NAMESPACE}
@@ -118,25 +118,27 @@ def pod(installed: Cluster) -> Iterator[Manifest]:
     installed.kubectl("delete", "pod", name, "-n", SYSTEM_NAMESPACE, "--ignore-not-found", "--wait=false")
 
 
-def test_an_installation_is_these_objects(controlplane: Cluster) -> None:
+def test_an_installation_has_exactly_these_kinds_of_objects(controlplane: Cluster) -> None:
     assert sorted(manifest["kind"] for manifest in rendered(controlplane)) == KINDS
 
 
 def test_everything_is_accepted_without_a_warning(installed: Cluster, charted: Charted) -> None:
-    """Base, overlays, the whole chart, samples and what is for others: each object that they make, once."""
+    """Apply each object of base, overlays, chart, samples and gitops once."""
     made = [manifest for folder in (BASE, *OVERLAYS.iterdir()) for manifest in rendered(installed, folder)]
     made += charted.objects(EVERYTHING)
     for path in (*SAMPLES.glob("*.yaml"), *(MANIFESTS / "gitops").glob("*.yaml")):
         made += yaml.safe_load_all(path.read_text())
     accepted = [manifest for manifest in made if manifest["kind"] not in FOREIGN]
     texts = {yaml.safe_dump(manifest) for manifest in accepted}
-    # Forced, as the rights of this very role are applied by other tests.
+    # Forced, because other tests also apply this role.
     flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
     applied = installed.kubectl("apply", *flags, "-f", "-", input="---\n".join(sorted(texts)))
     assert applied.count("serverside-applied (server dry run)") == len(texts)
 
 
-def test_the_webhooks_reach_the_operator_and_leave_out_what_it_needs_to_start(controlplane: Cluster) -> None:
+def test_the_webhooks_call_the_operator_and_exclude_the_namespaces_that_it_needs_to_start(
+    controlplane: Cluster,
+) -> None:
     objects = rendered(controlplane, EXTENDER)
     (configuration,) = (each for each in objects if each["kind"] == "ValidatingWebhookConfiguration")
     (service,) = (
@@ -162,25 +164,27 @@ def test_the_pod_passes_the_restricted_standard(installed: Cluster, pod: Manifes
 @pytest.mark.parametrize(
     "weaker", [{"runAsUser": 0}, {"allowPrivilegeEscalation": True}, {"capabilities": {"add": ["NET_ADMIN"]}}]
 )
-def test_a_weaker_pod_does_not(installed: Cluster, pod: Manifest, weaker: dict[str, Any]) -> None:
+def test_a_weaker_pod_violates_the_restricted_standard(
+    installed: Cluster, pod: Manifest, weaker: dict[str, Any]
+) -> None:
     pod["spec"]["containers"][0]["securityContext"] |= weaker
     with pytest.raises(DevClusterError, match='violates PodSecurity "restricted'):
         installed.kubectl("create", "-f", "-", input=yaml.safe_dump(pod))
 
 
 def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
-    """Which the standard does not ask for."""
+    """The restricted standard does not require it."""
     assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def test_the_memory_has_a_limit(controlplane: Cluster) -> None:
-    """Six bodies that did not come to an end took 950 MiB, of the node and of all pods on it."""
+    """Six endless request bodies used 950 MiB of the node, at the expense of all pods on it."""
     limits = container(of_kind(controlplane, "Deployment"))["resources"]["limits"]
     assert parse_resources(limits)["memory"] <= 2 * 1024**3
 
 
 @pytest.mark.parametrize("installation", [BASE, EXTENDER], ids=["base", "extender"])
-def test_the_network_lets_the_pod_be_reached_at_its_ports_alone(
+def test_the_network_policies_admit_traffic_only_to_the_ports_of_the_pod(
     controlplane: Cluster, installation: Path
 ) -> None:
     objects = rendered(controlplane, installation)
@@ -198,7 +202,7 @@ def test_the_network_lets_the_pod_be_reached_at_its_ports_alone(
 
 
 def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
-    """The Lease, the right to it and the fence are of one name, that of the process' default."""
+    """Check that the Role and the fence use the operator's default name of the Lease."""
     name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
     assert of_kind(controlplane, "Deployment", installation=OVERLAYS / "ha")["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
@@ -228,13 +232,13 @@ def test_probes_and_scrapes_reach_the_port_that_is_served(
 
 
 @pytest.mark.parametrize("path", RESERVATIONS, ids=lambda path: path.stem)
-def test_a_sample_lock_holds(world: World, path: Path) -> None:
+def test_a_sample_reservation_becomes_active(world: World, path: Path) -> None:
     world.node(cpu="64", labels=LABELS, extended={"memory": "256Gi", "nvidia.com/gpu": "1"})
     world.store(sample(path, world)).until_phase("Active")
 
 
-def test_the_sample_pod_takes_the_sample_lock(world: World) -> None:
-    world.node("b", cpu="64")  # would be as good without the lock
+def test_the_sample_pod_consumes_the_sample_reservation(world: World) -> None:
+    world.node("b", cpu="64")  # as good as the other node without the reservation
     node = world.node()
     reservation = world.store(sample(SAMPLES / "pod-on-node.yaml", world))
     reservation.until_phase("Active")

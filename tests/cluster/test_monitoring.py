@@ -1,4 +1,4 @@
-"""Alerts and the dashboard ask for what the operator exports, and every panel has something to show."""
+"""Alerts and the dashboard query only exported metrics, and every panel shows something."""
 
 import json
 import re
@@ -24,21 +24,21 @@ from replay.exporter import Exporter
 MONITORING = Path(__file__).resolve().parents[2] / "manifests" / "monitoring"
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 METRIC = re.compile(r"\b(?:tidelock|scheduler|process)_[a-z_]+")
-# Of what goes wrong, or is of other binders: they have no series before it happens, which it does not here.
+# Metrics of failures and of other binders. They have no series before the first one, and none occurs here.
 RARE = {
     "tidelock_api_write_errors_total",
     "tidelock_water_level_read_errors_total",
     "tidelock_admission_reviews_total",
     "tidelock_extender_request_seconds_bucket",
 }
-ADDED_BY_PROMETHEUS = {"pod"}  # by the operator of Prometheus, to be exact
+ADDED_BY_PROMETHEUS = {"pod"}  # added by the Prometheus operator, to be exact
 
 Target = dict[str, str]
 Series = dict[str, Any]
 
 
 def targets() -> dict[str, Target]:
-    """Give the queries of all panels by what they are called."""
+    """Return the queries of all panels, by the title of the panel and the reference of the query."""
     panels = json.loads((MONITORING / "tidelock.json").read_text())["panels"]
     return {
         f"{panel['title']}, {target['refId']}": target
@@ -54,7 +54,7 @@ def alerts() -> list[str]:
 
 @pytest.fixture
 def scraping(exporter: Exporter, operator: OperatorProcess, tmp_path: Path) -> Iterator[PrometheusServer]:
-    """A Prometheus that knows the operator by the job that alerts and the dashboard ask for."""
+    """Run a Prometheus that scrapes the operator, as the job that alerts and the dashboard query."""
     scraped = [exporter.address, f"{HOST}:{operator.port}"]
     with PrometheusServer(tmp_path / "prometheus", scraped, job="tidelock") as server:
         yield server
@@ -80,7 +80,7 @@ def test_every_query_names_only_metrics_that_are_exported(operator: OperatorProc
 
 @pytest.fixture
 def node(world: World, exporter: Exporter, scraping: PrometheusServer) -> Iterator[Node]:
-    """A node whose use is measured."""
+    """Yield a node with measured use."""
     made = world.node(cpu="4")
     exporter.nodes[made.name] = (0.3, 0.5)
     level = water_level(world, scraping.url, stalenessSeconds=600)
@@ -103,7 +103,7 @@ def test_every_panel_shows_something(world: World, node: Node, scraping: Prometh
     }
 
     def dark() -> list[str]:
-        """Name what has nothing to show, or no label that it is called by."""
+        """Return the names of queries without series, or without a label of their legend."""
         return [
             name
             for name, target in shown.items()

@@ -1,4 +1,4 @@
-"""Locks for which pods are moved, on a real API server with real PodDisruptionBudgets."""
+"""Reservations for which pods are moved, on a real API server with real PodDisruptionBudgets."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def world(private_world: World, private_operator: OperatorProcess) -> World:
 
 
 class Fragmented:
-    """Two nodes of 4 cores, with two pods of 1 core each, whose ReplicaSet makes others for them."""
+    """Two nodes of 4 cores, each with two pods of 1 core that a ReplicaSet replaces."""
 
     def __init__(self, world: World, **annotations: str) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class Fragmented:
         )
 
     def evicted(self) -> list[str]:
-        """Name the pods that have been asked to end."""
+        """Return the names of the pods that are gone or being deleted."""
         found = {name: pod.read() for name, pod in self.pods.items()}
         return sorted(n for n, pod in found.items() if pod is None or "deletionTimestamp" in pod["metadata"])
 
@@ -49,7 +49,7 @@ class Fragmented:
         wait_for(self.evicted, until=lambda found: found == sorted(names), what=f"eviction of {names}")
 
     def end(self, name: str) -> None:
-        """Have the kubelet end a pod, and its ReplicaSet make another one."""
+        """End a pod as its kubelet would, and create another one as its ReplicaSet would."""
         self.pods.pop(name).delete()
         metadata = {"labels": _WEB, "ownerReferences": [_OWNER]}
         self.pods[f"{name}-again"] = self.world.pod(f"{name}-again", metadata=metadata)
@@ -57,12 +57,12 @@ class Fragmented:
     def _bound(self, name: str, node: Node, metadata: Manifest) -> Pod:
         pod = self.world.bound_pod(node, name, metadata=metadata, terminationGracePeriodSeconds=3600)
         running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        pod.merge({"status": running}, "status")  # budgets are for pods that run
+        pod.merge({"status": running}, "status")  # budgets count running pods
         return pod
 
 
 def plan_of(reservation: Lock) -> Manifest:
-    """Wait for a plan of moves."""
+    """Wait until a reservation has a migration plan, and return it."""
     found = reservation.until(lambda found: found["status"].get("plan"), "have a plan")
     plan: Manifest = found["status"]["plan"]
     return plan
@@ -72,7 +72,7 @@ def approve(reservation: Lock, token: str) -> None:
     reservation.edit(mayMove={"approve": token})
 
 
-def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> None:
+def test_an_approved_plan_moves_its_pods_and_the_reservation_gets_the_capacity(world: World) -> None:
     scene = Fragmented(world)
     reservation = scene.reservation()
     plan = plan_of(reservation)
@@ -104,7 +104,7 @@ def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> N
     wait_for(lambda: world.event_reasons(reservation), until=events.issubset, what="the lock's events")
 
 
-def test_a_budget_stops_a_plan_before_it_begins_and_an_eviction_after_that(world: World) -> None:
+def test_no_plan_exceeds_a_disruption_budget_and_evictions_use_it_up(world: World) -> None:
     guard = budget(world, 0, **_WEB)
     scene = Fragmented(world)
     reservation = scene.reservation(automatically=True, maxPods=1)
@@ -122,7 +122,7 @@ def test_a_budget_stops_a_plan_before_it_begins_and_an_eviction_after_that(world
     assert scene.evicted() == []
 
 
-def test_pods_that_are_told_to_stay_do(world: World) -> None:
+def test_pods_that_are_annotated_as_not_movable_stay(world: World) -> None:
     scene = Fragmented(world, **{MOVABLE: "false"})
     reservation = scene.reservation(automatically=True)
     reservation.until_condition("MovePlanned", "False", "NoMoves")
@@ -130,7 +130,7 @@ def test_pods_that_are_told_to_stay_do(world: World) -> None:
     assert "Moving" not in world.event_reasons(reservation)
 
 
-def test_what_is_under_way_goes_on_after_a_crash(world: World, private_operator: OperatorProcess) -> None:
+def test_a_plan_under_way_continues_after_a_crash(world: World, private_operator: OperatorProcess) -> None:
     guard = budget(world, 1, **_WEB)
     scene = Fragmented(world)
     reservation = scene.reservation(cpu="4", maxPods=2)
@@ -149,7 +149,7 @@ def test_what_is_under_way_goes_on_after_a_crash(world: World, private_operator:
     assert (status["nodeName"], status["moved"]) == (scene.nodes[0].name, 2)
 
 
-def test_what_does_not_go_together_is_refused(world: World) -> None:
+def test_may_move_excludes_preemption_a_deadline_of_zero_and_more_than_8_pods(world: World) -> None:
     with pytest.raises(RefusedError, match="preemptionPolicy is refused beside mayMove"):
         world.reservation(mayMove={}, preemptionPolicy="PreemptLowerPriority")
     with pytest.raises(RefusedError, match="waits until pods have moved"):

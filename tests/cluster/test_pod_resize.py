@@ -1,9 +1,11 @@
-"""Pods that are resized in place, which no scheduler is asked about: the ledger follows them."""
+"""Pods that are resized in place, without a decision of a scheduler. The ledger follows their sizes."""
 
 from cluster.world import World
 
 
-def test_a_pod_that_grows_into_locked_room_is_told_of_and_gives_it_back_when_it_shrinks(world: World) -> None:
+def test_a_pod_that_grows_into_reserved_capacity_violates_the_reservation_until_it_shrinks(
+    world: World,
+) -> None:
     node = world.node(cpu="4")
     pod = world.bound_pod(node, cpu="1")
     pod.grant("1")
@@ -17,7 +19,7 @@ def test_a_pod_that_grows_into_locked_room_is_told_of_and_gives_it_back_when_it_
     assert reservation.status()["resources"] == {"cpu": "3"}
 
 
-def test_room_that_a_pod_gives_up_in_place_is_free_when_its_node_has_taken_it_back(world: World) -> None:
+def test_capacity_that_a_pod_gives_up_in_place_is_free_once_its_node_reports_it(world: World) -> None:
     node = world.node(cpu="4")
     pod = world.bound_pod(node, cpu="3")
     pod.grant("3")

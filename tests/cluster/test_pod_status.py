@@ -1,4 +1,7 @@
-"""The policy by which the operator, or a thief of its token, writes a pod's status only as Tidelock does."""
+"""The policy that limits the operator's identity to Tidelock's own writes of a pod's status.
+
+It also limits a client with a stolen token of the operator.
+"""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -15,7 +18,7 @@ CLAIMED = "tidelock.dev/claimed-locks"
 
 
 def written(kind: str, status: str, reason: str) -> Manifest:
-    """Make a patch of one condition, beside those of others."""
+    """Build a patch with one condition, beside the condition of another author."""
     condition = {"type": kind, "status": status, "reason": reason, "lastTransitionTime": TIME}
     return {"status": {"conditions": [OTHERS, condition]}}
 
@@ -62,7 +65,7 @@ FOREIGN: dict[str, tuple[Manifest, str]] = {
 
 @pytest.fixture
 def pod(private_world: World) -> Pod:
-    """A pod with a label, an annotation and a condition of others."""
+    """Create a pod with a label, an annotation and a condition of other authors."""
     metadata = {"labels": {"app": "web"}, "annotations": {"example.org/other": "ann"}}
     made = private_world.pod("web-0", schedulerName="nobody", metadata=metadata)
     private_world.api.merge(f"{made.path}/status", {"status": {"conditions": [OTHERS]}})
@@ -70,7 +73,7 @@ def pod(private_world: World) -> Pod:
 
 
 def refusal(api: Api, pod: Pod, patch: Manifest) -> str:
-    """Try a patch that is not stored; gives why it is forbidden, or nothing."""
+    """Try a patch without storing it, and return why it is forbidden, or an empty text."""
     try:
         api.merge(f"{pod.path}/status?dryRun=All", patch)
     except RefusedError as refused:
@@ -80,16 +83,16 @@ def refusal(api: Api, pod: Pod, patch: Manifest) -> str:
     return ""
 
 
-def test_what_tidelock_does_not_write_is_refused(
+def test_the_operator_writes_only_its_own_parts_of_a_pod(
     pod: Pod, private_kubeconfig: Path, private_world: World
 ) -> None:
-    """With a stolen token a pod could be made Ready, moved into a Service, or said to have failed."""
+    """A stolen token could make a pod Ready, move it into a Service, or mark it as failed."""
     operator = Api(private_kubeconfig)
     assert FOREIGN
     assert OWN
     for name, (patch, word) in FOREIGN.items():
         told = f"{word}the operator writes"
-        # The API server takes a moment to enforce a policy that is new.
+        # The API server enforces a new policy only after a moment.
         wait_for(
             lambda patch=patch: refusal(operator, pod, patch),  # type: ignore[misc]
             until=lambda text, told=told: told in text,  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Preemption on a real API server: who goes, what they are told, and who stays whatever comes."""
+"""Preemption on a real API server: the victims, the messages about them, and the protected pods."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def world(private_world: World, private_operator: OperatorProcess) -> World:
 
 
 def of_priority(world: World, value: int, *, policy: str = "PreemptLowerPriority") -> Manifest:
-    """Make the class of a priority, and give what a pod's spec needs to be in it."""
+    """Create the PriorityClass of a priority, and return the field of a pod's spec that names it."""
     name = f"{policy.lower()}-{value}"
     world.priority_class(name, value, policy)
     return {"priorityClassName": name}
@@ -38,7 +38,7 @@ def low(world: World, node: Node, name: str = "low", cpu: str = "4", value: int 
 
 
 def notes(world: World, about: Live, reason: str) -> list[str]:
-    """Give the notes of the events about an object."""
+    """Return the notes of the events of a reason about an object."""
     events = world.api.get(EVENTS.collection(world.namespace))["items"]
     return [
         event["note"]
@@ -47,7 +47,7 @@ def notes(world: World, about: Live, reason: str) -> list[str]:
     ]
 
 
-def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_room(
+def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_capacity(
     world: World, private_operator: OperatorProcess
 ) -> None:
     node = world.node(cpu="4")
@@ -67,7 +67,7 @@ def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_room(
     assert metrics["scheduler_preemption_victims_count"] >= 1
 
 
-def test_a_nominated_pod_waits_for_victims_that_take_their_time(world: World) -> None:
+def test_a_nominated_pod_waits_for_victims_that_terminate_slowly(world: World) -> None:
     node = world.node(cpu="4")
     victim = low(world, node, terminationGracePeriodSeconds=3600)
     pod = high(world)
@@ -88,12 +88,14 @@ def test_no_more_pods_are_evicted_than_needed(world: World) -> None:
     assert dear.read() is not None
 
 
-def test_what_a_budget_protects_is_spared(world: World, private_operator: OperatorProcess) -> None:
+def test_a_pod_with_an_exhausted_disruption_budget_is_not_preempted(
+    world: World, private_operator: OperatorProcess
+) -> None:
     guarded, other = world.node("a", cpu="4"), world.node("b", cpu="4")
     protected = low(world, guarded, "protected", metadata={"labels": {"app": "db"}})
     victim = low(world, other, value=20)
     budget(world, 0, app="db")
-    private_operator.kill()  # as it starts it reads all budgets before it decides
+    private_operator.kill()  # a starting operator reads all budgets before its first decision
     private_operator.start()
     private_operator.ready()
     assert high(world, "4").until_bound() == other.name
@@ -101,7 +103,7 @@ def test_what_a_budget_protects_is_spared(world: World, private_operator: Operat
     assert protected.read() is not None
 
 
-def test_equal_priority_and_a_policy_of_never_evict_nobody(world: World) -> None:
+def test_equal_priority_and_the_policy_never_preempt_no_pod(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node)
     world.pod("equal", "2", **of_priority(world, 10)).until_refused(
@@ -112,7 +114,7 @@ def test_equal_priority_and_a_policy_of_never_evict_nobody(world: World) -> None
     assert resident.read() is not None
 
 
-def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World) -> None:
+def test_a_pod_preempts_a_reservation_of_lower_priority_and_none_of_equal_priority(world: World) -> None:
     node = world.node(cpu="4")
     equal = world.active_reservation("db-0", "2", node, priority=1000)
     lower = world.active_reservation("db-1", "2", node, priority=999)
@@ -127,7 +129,7 @@ def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World)
     assert wait_for(lambda: notes(world, lower, "Preempted"), what="the event") == [lost["message"]]
 
 
-def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> None:
+def test_no_pod_is_preempted_on_a_node_without_the_required_reservation(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node, cpu="1")
     world.active_reservation(cpu="1", node=world.node("b", cpu="1"))
@@ -141,7 +143,7 @@ def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> 
     assert resident.read() is not None
 
 
-def test_a_pending_lock_evicts_only_where_its_spec_says_so(world: World) -> None:
+def test_a_pending_reservation_preempts_only_if_its_policy_allows_it(world: World) -> None:
     node = world.node(cpu="4")
     victim = low(world, node)
     meek = world.reservation("db-0", "2", node, priority=1000)
@@ -156,7 +158,7 @@ def test_a_pending_lock_evicts_only_where_its_spec_says_so(world: World) -> None
     assert high(world, "2", value=10).until_bound() == node.name
 
 
-def test_a_pending_lock_evicts_no_equals(world: World) -> None:
+def test_a_pending_reservation_preempts_nothing_of_equal_priority(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node, cpu="2")
     reservation = world.active_reservation("db-0", "2", node, priority=10)

@@ -1,4 +1,4 @@
-"""The operator as a process: how it starts and ends, and what it says."""
+"""The operator as a process: its start, its end, its logs and its metrics."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from devcluster.loopback import HOST, Health
 
 
 def failure(*options: str) -> str:
-    """Run an operator that must end at once with status 1; returns what it writes."""
+    """Run an operator that must end at once with status 1, and return its error output."""
     done = subprocess.run(
         [COMMAND, "run", *options], capture_output=True, text=True, timeout=100, check=False
     )
@@ -24,7 +24,7 @@ def failure(*options: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_it_ends_in_good_order_when_asked(
+def test_the_operator_stops_cleanly_on_a_signal(
     launch: Launch, private_world: World, number: signal.Signals
 ) -> None:
     operator = launch()
@@ -35,7 +35,7 @@ def test_it_ends_in_good_order_when_asked(
     assert reservation.status()["phase"] == "Active"
 
 
-def test_it_ends_in_good_order_while_it_waits_for_the_api_server(
+def test_the_operator_stops_cleanly_while_it_waits_for_the_api_server(
     private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: Path
 ) -> None:
     operator = OperatorProcess(private_kubeconfig, tmp_path)
@@ -54,20 +54,20 @@ def test_it_ends_in_good_order_while_it_waits_for_the_api_server(
     assert operator.stop() == 0
 
 
-def test_a_missing_kubeconfig_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_reported_as_one_line_of_text(tmp_path: Path) -> None:
     (line,) = failure(f"--kubeconfig={tmp_path / 'absent'}").splitlines()
     assert line.startswith("tidelock: ")
     assert str(tmp_path / "absent") in line
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(launch: Launch, private_kubeconfig: Path) -> None:
+def test_a_port_in_use_is_reported_as_one_line_of_text(launch: Launch, private_kubeconfig: Path) -> None:
     port = launch().port
     (line,) = failure(f"--kubeconfig={private_kubeconfig}", f"--listen={HOST}", f"--port={port}").splitlines()
     assert line.startswith("tidelock: ")
     assert str(port) in line
 
 
-def test_logs_for_collectors_are_one_json_object_a_line(launch: Launch, private_world: World) -> None:
+def test_json_logs_have_one_object_on_each_line(launch: Launch, private_world: World) -> None:
     operator = launch("--log-format=json", "--log-level=debug")
     private_world.active_reservation(node=private_world.node())
     private_world.pod().until_bound()
@@ -77,13 +77,13 @@ def test_logs_for_collectors_are_one_json_object_a_line(launch: Launch, private_
     assert {"started", "stopping"} <= {line["message"] for line in lines}
 
 
-def test_its_metrics_tell_what_it_holds(launch: Launch, private_world: World) -> None:
+def test_the_metrics_count_reservations_and_their_amounts(launch: Launch, private_world: World) -> None:
     operator = launch()
     node = private_world.node(cpu="4")
     reservation = private_world.active_reservation(cpu="1500m", node=node)
     private_world.pod("other", cpu="2").until_bound()
     scheduled = 'scheduler_schedule_attempts_total{profile="tidelock-scheduler",result="scheduled"}'
-    # The API server tells the operator no sooner than anybody else that the pod is bound.
+    # The operator can learn of the binding later than this test.
     metrics = wait_for(operator.metrics, until=lambda seen: seen.get(scheduled) == 1, what="the pod to count")
     assert metrics['tidelock_reservations{phase="Active"}'] == 1
     assert metrics['tidelock_locked{resource="cpu"}'] == 1.5

@@ -1,4 +1,4 @@
-"""Locks that wait are told their place in line, and when there may be room."""
+"""The reservation queue: positions and estimated starts in statuses, and fair share between namespaces."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from cluster.world import World
 
 
 def queue(reservation: Lock, **expected: Any) -> Manifest:
-    """Wait until a lock is told a place, or just this one; gives all that it is told."""
+    """Wait until a reservation's status has a queue with these values, and return it."""
 
     def told(found: Manifest) -> bool:
         known = found.get("status", {}).get("queue", {})
@@ -18,8 +18,8 @@ def queue(reservation: Lock, **expected: Any) -> Manifest:
     return place
 
 
-def test_a_lock_that_waits_is_told_its_place_and_when_there_may_be_room(world: World) -> None:
-    """Of all that wait these come last, as nobody else here has so low a priority."""
+def test_the_status_of_a_waiting_reservation_has_its_position_and_estimated_start(world: World) -> None:
+    """These reservations are the last of the queue, because no other one has such a low priority."""
     world.node(cpu="4")
     held = world.active_reservation("held", "3", ttlSeconds=600)
     expires = held.until_phase("Active")["expiresAt"]
@@ -38,10 +38,10 @@ def test_a_lock_that_waits_is_told_its_place_and_when_there_may_be_room(world: W
     assert "queue" not in second.until_phase("Active")
 
 
-def test_of_two_namespaces_the_one_with_the_smaller_share_is_given_room(
+def test_the_namespace_with_the_smaller_share_gets_free_capacity_first(
     world: World, other_world: World
 ) -> None:
-    """Both wait for what one lock holds; it is the younger lock that is given it."""
+    """Both reservations wait for the capacity of a third one, and the younger of them gets it."""
     node = world.node(cpu="4")
     held = other_world.active_reservation("held", "1", node, ttlSeconds=600)
     freed = world.active_reservation("freed", "3", node, ttlSeconds=600)

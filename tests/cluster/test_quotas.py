@@ -1,4 +1,4 @@
-"""Quotas on locks: what the operator does not give, and what the API server does not take."""
+"""Quotas of reservations: totals, which the operator enforces, and limits that the API server enforces."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _DRY_RUN = "?dryRun=All"
 
 
 def refusal(world: World, **spec: Any) -> str:
-    """Ask whether a lock would be taken; gives what the API server says against it."""
+    """Create a reservation as a dry run, and return the API server's refusal, or an empty text."""
     try:
         world.api.post(RESERVATIONS.collection(world.namespace) + _DRY_RUN, world.manifest(**spec))
     except RefusedError as refused:
@@ -22,7 +22,7 @@ def refusal(world: World, **spec: Any) -> str:
     return ""
 
 
-def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
+def test_a_reservation_beyond_its_quota_waits_until_enough_of_the_quota_is_free(world: World) -> None:
     world.node(cpu="8")
     quota = world.quota(hard={"cpu": "2"}, hardSeconds={"cpu": "1200"})
     first = world.active_reservation("web-0", "2", ttlSeconds=600)
@@ -39,8 +39,8 @@ def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
     assert told["status"]["usedSeconds"] == {"cpu": "600"}
 
 
-def test_what_one_lock_may_be_is_checked_by_the_api_server(world: World) -> None:
-    """A lock that is older than the quota stays as it is, and its metadata can be edited."""
+def test_the_api_server_checks_the_limits_of_a_single_reservation(world: World) -> None:
+    """A reservation that is older than the quota stays active, and its metadata can be edited."""
     world.node(cpu="8")
     older = world.active_reservation("older", "3", ttlSeconds=900)
     world.quota("one", maxLifeSeconds=600, maxAmounts={"cpu": "2", "memory": "1Gi"})
@@ -67,7 +67,7 @@ def test_what_one_lock_may_be_is_checked_by_the_api_server(world: World) -> None
     assert older.until_phase("Active")
 
 
-def test_what_pods_use_of_a_resource_quota_counts_where_that_is_asked_for(world: World) -> None:
+def test_reservations_and_pods_share_a_resource_quota_if_configured(world: World) -> None:
     path = f"/api/v1/namespaces/{world.namespace}/resourcequotas"
     world.api.create(path, {"metadata": {"name": "pods"}, "spec": {"hard": {"requests.cpu": "4"}}})
     node = world.node(cpu="8")

@@ -1,4 +1,4 @@
-"""A quote is answered, holds nothing, and goes when its time is over."""
+"""Quotes: their answers, and the rules for their specs."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def answered(found: Manifest) -> bool:
     return bool(found["status"]["observedGeneration"] == 1)
 
 
-def test_a_quote_tells_how_many_fit_and_who_is_in_the_way(world: World) -> None:
+def test_a_quote_has_the_number_that_fits_and_the_blocking_reservations(world: World) -> None:
     node = world.node(cpu="4")
     ask = world.quote(resources={"cpu": "2"}).until(answered, "be answered")
     assert (ask["status"]["nodeName"], ask["status"]["count"]) == (node.name, 2)
@@ -27,7 +27,7 @@ def test_a_quote_tells_how_many_fit_and_who_is_in_the_way(world: World) -> None:
     assert told["status"]["earliestStart"] == blockers["locks"][0]["expiresAt"]
 
 
-def test_a_malformed_quote_is_refused_and_a_sound_one_is_not_edited(world: World) -> None:
+def test_a_malformed_quote_is_refused_and_a_valid_one_is_immutable(world: World) -> None:
     with pytest.raises(RefusedError, match="exactly one of resources and template is required"):
         world.quote()
     with pytest.raises(RefusedError, match=r"spec\.ttlSeconds"):

@@ -1,4 +1,4 @@
-"""When a lock is given, when it waits, and what the wait tells."""
+"""The admission of reservations: activation, waiting with its reasons, and rejection."""
 
 from decimal import Decimal
 
@@ -9,11 +9,11 @@ from tidelock.model.instants import parse_instant
 
 
 def created_at(reservation: Lock) -> float:
-    """Give the instant at which an object was created, in whole seconds."""
+    """Return the instant at which an object was created, in whole seconds."""
     return parse_instant(reservation.api.get(reservation.path)["metadata"]["creationTimestamp"])
 
 
-def test_a_lock_that_fits_is_active_and_says_all_that_a_manager_needs(world: World) -> None:
+def test_a_reservation_that_fits_becomes_active_with_a_complete_status(world: World) -> None:
     node = world.node()
     reservation = world.reservation(cpu="1500m", node=node)
     status = reservation.until_phase("Active")
@@ -28,13 +28,13 @@ def test_a_lock_that_fits_is_active_and_says_all_that_a_manager_needs(world: Wor
     assert "boundPod" not in status
 
 
-def test_a_lock_for_any_node_is_told_its_node(world: World) -> None:
+def test_the_status_of_a_reservation_for_any_node_names_its_node(world: World) -> None:
     world.node("small", cpu="1")
     large = world.node("large", cpu="8")
     assert world.reservation(cpu="2").until_phase("Active")["nodeName"] == large.name
 
 
-def test_no_room_now_is_pending_with_the_numbers_and_active_when_a_pod_goes(world: World) -> None:
+def test_a_reservation_waits_with_the_numbers_until_a_pod_frees_capacity(world: World) -> None:
     node = world.node(cpu="4")
     resident = world.bound_pod(node, cpu="3")
     reservation = world.reservation(cpu="2", node=node)
@@ -50,7 +50,7 @@ def test_no_room_now_is_pending_with_the_numbers_and_active_when_a_pod_goes(worl
     assert not condition(reservation.status(), "Reconciling")
 
 
-def test_room_that_is_locked_is_no_room_for_another_lock_which_is_told_who_has_it(world: World) -> None:
+def test_a_reservation_waits_for_the_capacity_of_another_one_and_names_it(world: World) -> None:
     node = world.node(cpu="4")
     first = world.active_reservation("first", "3", node)
     second = world.reservation("second", "2", node)
@@ -61,7 +61,7 @@ def test_room_that_is_locked_is_no_room_for_another_lock_which_is_told_who_has_i
     second.until_phase("Active")
 
 
-def test_a_lock_is_rejected_at_its_deadline(world: World) -> None:
+def test_a_reservation_is_rejected_at_its_deadline(world: World) -> None:
     node = world.node(cpu="1")
     reservation = world.reservation(cpu="2", node=node, pendingDeadlineSeconds=1)
     status = reservation.until_phase("Rejected")
@@ -74,16 +74,16 @@ def test_a_lock_is_rejected_at_its_deadline(world: World) -> None:
     assert "Active" not in reservation.phases()
 
 
-def test_a_lock_with_a_deadline_of_zero_is_taken_now_or_rejected_at_once(world: World) -> None:
+def test_a_reservation_with_a_deadline_of_zero_is_admitted_or_rejected_at_once(world: World) -> None:
     node = world.node(cpu="4")
-    world.active_reservation("now", "3", node)  # the operator knows the node from here on
+    world.active_reservation("now", "3", node)  # now the operator knows the node
     world.reservation("fits", "1", node, pendingDeadlineSeconds=0).until_phase("Active")
     never = world.reservation("never", "1", node, pendingDeadlineSeconds=0)
     never.until_phase("Rejected")
     assert "Active" not in never.phases()
 
 
-def test_a_rejected_lock_holds_nothing_when_room_comes(world: World) -> None:
+def test_a_rejected_reservation_stays_rejected_when_capacity_comes_free(world: World) -> None:
     node = world.node(cpu="2")
     resident = world.bound_pod(node, cpu="2")
     rejected = world.reservation(cpu="2", node=node, pendingDeadlineSeconds=0)
@@ -93,7 +93,7 @@ def test_a_rejected_lock_holds_nothing_when_room_comes(world: World) -> None:
     assert rejected.status()["phase"] == "Rejected"
 
 
-def test_a_missing_node_is_waited_for(world: World) -> None:
+def test_a_reservation_waits_for_a_missing_node(world: World) -> None:
     reservation = world.reservation(node=world.node_name("late"))
     message = reservation.until_condition("Active", "False", "NodeNotFound")["message"]
     assert f"There is no node {world.node_name('late')}." in message
@@ -103,7 +103,7 @@ def test_a_missing_node_is_waited_for(world: World) -> None:
     assert reservation.until_phase("Active")["nodeUID"] == node.uid
 
 
-def test_a_selector_that_no_node_has_is_told(world: World) -> None:
+def test_a_selector_that_matches_no_node_is_reported(world: World) -> None:
     world.node()
     reservation = world.reservation(nodeSelector={"disk": world.namespace})
     reservation.until_condition("Active", "False", "NoMatchingNode")
@@ -111,7 +111,7 @@ def test_a_selector_that_no_node_has_is_told(world: World) -> None:
     assert reservation.until_phase("Active")["nodeName"] == node.name
 
 
-def test_a_lock_may_be_written_as_the_pod_it_is_for(world: World) -> None:
+def test_a_reservation_can_be_written_as_a_pod_template(world: World) -> None:
     node = world.node(cpu="4", extended={"example.org/gpu": "2"})
     resources = {"requests": {"cpu": "1"}, "limits": {"example.org/gpu": "2"}}
     template = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
@@ -123,7 +123,7 @@ def test_a_lock_may_be_written_as_the_pod_it_is_for(world: World) -> None:
     assert f"example.org/gpu 2 needed, 0 free, 2 locked by {world.namespace}/first" in message
 
 
-def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:
+def test_a_reservation_also_counts_as_one_pod(world: World) -> None:
     node = world.node(extended={"pods": "1"})
     world.active_reservation(cpu="1", node=node)
     world.pod("stranger").until_refused(
@@ -132,7 +132,7 @@ def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:
     assert world.pod().until_bound() == node.name
 
 
-def test_a_lock_goes_where_it_tolerates_the_taints(world: World) -> None:
+def test_a_reservation_must_tolerate_the_taints_of_its_node(world: World) -> None:
     node = world.node()
     node.merge({"spec": {"taints": [{"key": "tide", "value": "low", "effect": "NoSchedule"}]}})
     shy = world.reservation("shy", node=node)
@@ -141,7 +141,7 @@ def test_a_lock_goes_where_it_tolerates_the_taints(world: World) -> None:
     world.active_reservation("bold", node=node, tolerations=[{"key": "tide", "operator": "Exists"}])
 
 
-def test_a_lock_that_is_replaced_by_its_namesake_leaves_nothing_behind(world: World) -> None:
+def test_a_reservation_that_is_replaced_by_its_namesake_holds_nothing_any_more(world: World) -> None:
     node = world.node(cpu="4")
     for _ in range(5):
         reservation = world.active_reservation(cpu="3", node=node)
@@ -151,7 +151,7 @@ def test_a_lock_that_is_replaced_by_its_namesake_leaves_nothing_behind(world: Wo
     assert last.status()["phase"] == "Active"
 
 
-def test_of_many_locks_that_race_for_room_as_many_get_it_as_fit(world: World) -> None:
+def test_exactly_as_many_racing_reservations_as_fit_become_active(world: World) -> None:
     node = world.node(cpu="3")
     reservations = [
         world.reservation(f"racer-{number}", "1", node, pendingDeadlineSeconds=0) for number in range(8)
@@ -166,7 +166,7 @@ def test_of_many_locks_that_race_for_room_as_many_get_it_as_fit(world: World) ->
     assert world.taken_cpu(node) == Decimal(3)
 
 
-def test_locks_and_pods_that_race_never_get_the_same_room(world: World) -> None:
+def test_racing_reservations_and_pods_never_get_the_same_capacity(world: World) -> None:
     room = Decimal(5)
     node = world.node(cpu="5")
     for number in range(8):
@@ -183,7 +183,7 @@ def test_locks_and_pods_that_race_never_get_the_same_room(world: World) -> None:
     assert taken() == max(seen) == room
 
 
-def test_when_room_comes_it_goes_by_priority(world: World) -> None:
+def test_capacity_that_comes_free_goes_by_priority(world: World) -> None:
     world.quota()
     node = world.node(cpu="2")
     resident = world.bound_pod(node, cpu="2")
@@ -198,7 +198,7 @@ def test_when_room_comes_it_goes_by_priority(world: World) -> None:
     assert sorted(reservation.status()["phase"] for reservation in ordinary) == ["Active", "Pending"]
 
 
-def test_ttl_counts_from_active_and_the_end_is_given_back(world: World) -> None:
+def test_the_ttl_counts_from_the_activation_and_the_status_has_the_end(world: World) -> None:
     node = world.node(cpu="1")
     resident = world.bound_pod(node, cpu="1")
     reservation = world.reservation(node=node, ttlSeconds=60)

@@ -1,4 +1,4 @@
-"""While a binding is under way: what is decided holds, and what fails is taken back."""
+"""Reservations while their owner is being bound: expiry, a refusal, deletion and a crash."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -16,13 +16,13 @@ from tidelock.model.instants import parse_instant
 
 @pytest.fixture
 def gate(private_world: World, tmp_path: Path) -> Iterator[BindingGate]:
-    """A closed gate for bindings of the private world."""
+    """Yield a closed gate for bindings of the private world."""
     with binding_gate(private_world.api, private_world.namespace, tmp_path) as made:
         yield made
 
 
 def expire(reservation: Lock) -> None:
-    """Have a lock's time pass, whatever has become of it."""
+    """Let the expiry of a reservation pass, whatever its phase."""
     end = in_seconds(1)
     reservation.edit(expireAt=end)
     until_past(end)
@@ -45,7 +45,7 @@ def test_expiry_never_interrupts_a_binding(private_world: World, gate: BindingGa
     assert "Expired" not in reservation.phases()
 
 
-def test_a_refused_binding_gives_the_lock_back(
+def test_a_reservation_is_active_again_after_a_refused_binding(
     private_world: World, gate: BindingGate, launch: Launch
 ) -> None:
     operator = launch()
@@ -55,7 +55,9 @@ def test_a_refused_binding_gives_the_lock_back(
     gate.until_reached()
     gate.open(allow=False)
     series = 'tidelock_reservation_transitions_total{event="admit",phase="Active"}'
-    wait_for(lambda: operator.metrics()[series] >= 2, what="the lock to be back")  # it goes on trying
+    wait_for(
+        lambda: operator.metrics()[series] >= 2, what="the lock to be back"
+    )  # the operator tries repeatedly
 
     private_world.pod("stranger", cpu="1").until_refused("locked by")
     assert reservation.status()["phase"] == "Active"
@@ -65,7 +67,7 @@ def test_a_refused_binding_gives_the_lock_back(
     assert private_world.taken_cpu(node) == Decimal(2)
 
 
-def test_a_lock_whose_time_passed_while_its_binding_failed_is_expired(
+def test_a_reservation_that_expires_during_a_failing_binding_is_expired(
     private_world: World, gate: BindingGate, launch: Launch
 ) -> None:
     launch()
@@ -82,7 +84,7 @@ def test_a_lock_whose_time_passed_while_its_binding_failed_is_expired(
     assert "boundPod" not in status
 
 
-def test_a_lock_deleted_while_its_owner_is_bound_is_missed_by_nobody(
+def test_the_deletion_of_a_reservation_does_not_stop_the_binding_of_its_owner(
     private_world: World, gate: BindingGate, launch: Launch
 ) -> None:
     launch()
@@ -95,7 +97,7 @@ def test_a_lock_deleted_while_its_owner_is_bound_is_missed_by_nobody(
     assert pod.until_bound() == node.name
 
 
-def test_a_crash_while_a_binding_is_under_way_books_nothing_twice(
+def test_a_crash_during_a_binding_counts_no_capacity_twice(
     private_world: World, gate: BindingGate, launch: Launch
 ) -> None:
     operator = launch()

@@ -1,4 +1,4 @@
-"""How locks and their owners come together, and what becomes of everybody else."""
+"""Claims: owners consume their reservations, and other pods do not get the reserved capacity."""
 
 from decimal import Decimal
 from typing import Any
@@ -10,7 +10,7 @@ from cluster.world import World
 from devcluster import wait_for
 
 
-def test_the_owner_takes_its_room_and_the_lock_is_deleted(world: World) -> None:
+def test_the_owner_gets_the_reserved_capacity_and_the_reservation_is_deleted(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     assert world.pod(cpu="2").until_bound() == node.name
@@ -19,7 +19,7 @@ def test_the_owner_takes_its_room_and_the_lock_is_deleted(world: World) -> None:
     assert world.taken_cpu(node) == Decimal(2)
 
 
-def test_a_retained_lock_becomes_a_tombstone_that_names_its_pod(world: World) -> None:
+def test_a_retained_reservation_stays_as_consumed_and_names_its_pod(world: World) -> None:
     reservation = world.active_reservation(node=world.node(), retention="Retain")
     pod = world.pod()
     status = reservation.until_phase("Consumed")
@@ -29,7 +29,7 @@ def test_a_retained_lock_becomes_a_tombstone_that_names_its_pod(world: World) ->
     assert not condition(status, "Stalled")
 
 
-def test_an_owner_prefers_the_node_of_its_lock(world: World) -> None:
+def test_an_owner_prefers_the_node_of_its_reservation(world: World) -> None:
     crowded = world.node("crowded", cpu="4")
     world.node("empty", cpu="64")
     world.bound_pod(crowded, cpu="2")
@@ -37,7 +37,7 @@ def test_an_owner_prefers_the_node_of_its_lock(world: World) -> None:
     assert world.pod(cpu="1").until_bound() == crowded.name
 
 
-def test_an_owner_that_goes_elsewhere_releases_its_lock_too(world: World) -> None:
+def test_an_owner_on_another_node_releases_its_reservation_too(world: World) -> None:
     reserved = world.node("locked", labels={"place": "locked"})
     other = world.node("other", labels={"place": "other"})
     reservation = world.active_reservation(cpu="4", node=reserved)
@@ -46,7 +46,7 @@ def test_an_owner_that_goes_elsewhere_releases_its_lock_too(world: World) -> Non
     world.active_reservation("next", "4", reserved)
 
 
-def test_a_pod_that_is_no_owner_does_not_get_locked_room(world: World) -> None:
+def test_a_pod_that_is_no_owner_does_not_get_reserved_capacity(world: World) -> None:
     node = world.node(cpu="4")
     reservation = world.active_reservation(cpu="3", node=node)
     stranger = world.pod("stranger", cpu="2")
@@ -65,7 +65,7 @@ def test_a_pod_of_the_owners_name_in_another_namespace_is_no_owner(world: World,
     assert world.pod().until_bound() == node.name
 
 
-def test_a_pod_that_requires_its_reservation_goes_nowhere_else(world: World) -> None:
+def test_a_pod_that_requires_its_reservation_runs_only_there(world: World) -> None:
     world.node("free", cpu="64")
     reserved = world.node("locked", cpu="2")
     pod = world.pod(metadata={"annotations": {"tidelock.dev/require-reservation": "true"}})
@@ -76,7 +76,7 @@ def test_a_pod_that_requires_its_reservation_goes_nowhere_else(world: World) -> 
     assert pod.until_bound() == reserved.name
 
 
-def test_an_owner_that_is_bound_already_consumes_its_lock_at_once(world: World) -> None:
+def test_an_owner_that_is_already_bound_consumes_its_reservation_at_once(world: World) -> None:
     node = world.node(cpu="2")
     resident = world.bound_pod(node, "web-0", cpu="2")
     reservation = world.reservation(cpu="2", node=node, retention="Retain")
@@ -84,7 +84,7 @@ def test_an_owner_that_is_bound_already_consumes_its_lock_at_once(world: World) 
     assert reservation.phases() == ["Consumed"]
 
 
-def test_of_two_locks_for_one_pod_the_pod_takes_one_and_both_are_released(world: World) -> None:
+def test_both_reservations_for_a_pod_are_released_when_it_is_bound(world: World) -> None:
     nodes = [world.node(name, cpu="2") for name in ("a", "b")]
     reservations = [
         world.active_reservation(
@@ -101,7 +101,7 @@ def test_of_two_locks_for_one_pod_the_pod_takes_one_and_both_are_released(world:
     world.active_reservation("next", "2", left)
 
 
-def test_what_an_owner_needs_beyond_its_lock_must_be_free(world: World) -> None:
+def test_the_amount_that_an_owner_needs_beyond_its_reservation_must_be_free(world: World) -> None:
     node = world.node(cpu="4")
     world.active_reservation(cpu="2", node=node)
     rest = world.active_reservation("rest", "2", node)
@@ -113,7 +113,7 @@ def test_what_an_owner_needs_beyond_its_lock_must_be_free(world: World) -> None:
     assert owner.until_bound() == node.name
 
 
-def test_an_owner_smaller_than_its_lock_leaves_the_rest_free(world: World) -> None:
+def test_an_owner_smaller_than_its_reservation_leaves_the_rest_free(world: World) -> None:
     node = world.node(cpu="4")
     reservation = world.active_reservation(cpu="4", node=node)
     world.pod(cpu="1").until_bound()
@@ -121,7 +121,7 @@ def test_an_owner_smaller_than_its_lock_leaves_the_rest_free(world: World) -> No
     assert world.pod("next", cpu="3").until_bound() == node.name
 
 
-def test_of_two_pods_that_match_one_lock_one_wins_and_the_other_is_ordinary(world: World) -> None:
+def test_one_of_two_matching_pods_consumes_the_reservation_and_the_other_is_ordinary(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(
         cpu="2", node=node, owners=[{"selector": {"matchLabels": {"app": "web"}}}], retention="Retain"
@@ -139,10 +139,10 @@ def test_of_two_pods_that_match_one_lock_one_wins_and_the_other_is_ordinary(worl
 
 
 @pytest.mark.parametrize("bound_by_others", [False, True])
-def test_of_locks_that_match_by_labels_a_pod_takes_the_best_fit_and_says_so(
+def test_a_pod_consumes_the_best_fit_of_the_matching_reservations_and_records_it(
     world: World, bound_by_others: bool
 ) -> None:
-    """All of them ended when it was bound."""
+    """All matching reservations ended when the pod was bound."""
     node = world.node(cpu="8")
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
     large, fitting, small = (
@@ -170,7 +170,7 @@ def test_pods_of_a_deployment_are_owners(world: World) -> None:
     assert reservation.until_phase("Consumed")["boundPod"]["name"].startswith("web-")
 
 
-def test_a_lock_that_waits_is_consumed_when_its_owner_finds_room(world: World) -> None:
+def test_a_waiting_reservation_is_consumed_when_its_owner_is_bound(world: World) -> None:
     node = world.node(cpu="2")
     world.bound_pod(node, cpu="1")
     reservation = world.reservation(cpu="2", node=node, retention="Retain")
@@ -180,7 +180,7 @@ def test_a_lock_that_waits_is_consumed_when_its_owner_finds_room(world: World) -
     assert "Active" not in reservation.phases()
 
 
-def test_events_tell_a_pod_and_its_lock_what_happened(world: World) -> None:
+def test_a_pod_and_its_reservation_get_events(world: World) -> None:
     world.node()
     reservation = world.active_reservation()
     pod = world.pod()

@@ -1,6 +1,6 @@
-"""The end of a lock's time: its room is free from that instant on, and its object follows.
+"""The expiry of a reservation: its capacity is free from that instant on, and its object is updated later.
 
-A lock is given a long life, and a short one by an edit once the test has seen what comes before the end.
+Each reservation begins with a long life. An edit shortens it after the test has seen the earlier events.
 """
 
 from cluster.live import condition, in_seconds, until_past
@@ -10,11 +10,11 @@ from tidelock.model.instants import parse_instant
 
 
 def lags(operator: OperatorProcess) -> float:
-    """Give the count of expiries whose delay was measured."""
+    """Return the number of expiries with a measured delay."""
     return operator.metrics()["tidelock_expiry_lag_seconds_count"]
 
 
-def test_room_is_free_from_the_expiry_on_and_not_before(world: World, operator: OperatorProcess) -> None:
+def test_capacity_is_free_from_the_expiry_on_and_not_before(world: World, operator: OperatorProcess) -> None:
     node = world.node(cpu="8")
     expiring = [
         world.active_reservation(f"expiring-{n}", "2", node, expireAt=in_seconds(600), retention="Retain")
@@ -35,7 +35,7 @@ def test_room_is_free_from_the_expiry_on_and_not_before(world: World, operator: 
     assert lags(operator) == count + 4
 
 
-def test_a_pod_that_waits_for_the_room_is_bound_when_the_lock_expires(world: World) -> None:
+def test_a_pod_that_waits_for_the_capacity_is_bound_when_the_reservation_expires(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node, expireAt=in_seconds(600))
     stranger = world.pod("stranger", cpu="2")
@@ -44,7 +44,7 @@ def test_a_pod_that_waits_for_the_room_is_bound_when_the_lock_expires(world: Wor
     assert stranger.until_bound() == node.name
 
 
-def test_an_expired_lock_is_told_of_and_then_deleted(world: World) -> None:
+def test_an_expired_reservation_is_marked_and_then_deleted(world: World) -> None:
     reservation = world.active_reservation(node=world.node())
     reservation.edit(ttlSeconds=1)
     reservation.until_gone()
@@ -56,7 +56,7 @@ def test_an_expired_lock_is_told_of_and_then_deleted(world: World) -> None:
     assert "spec.ttlSeconds" in expired["message"]
 
 
-def test_a_retained_lock_stays_as_an_expired_tombstone_that_is_at_rest(world: World) -> None:
+def test_a_retained_reservation_stays_as_expired_with_settled_conditions(world: World) -> None:
     reservation = world.reservation(node=world.node(), ttlSeconds=1, retention="Retain")
     status = reservation.until_phase("Expired")
     assert status["finishedAt"] >= status["expiresAt"]
@@ -70,7 +70,7 @@ def test_a_retained_lock_stays_as_an_expired_tombstone_that_is_at_rest(world: Wo
     ]
 
 
-def test_a_lock_that_waits_beyond_its_expire_at_expires(world: World) -> None:
+def test_a_reservation_that_waits_beyond_its_expire_at_expires(world: World) -> None:
     reservation = world.reservation(
         cpu="5", node=world.node(cpu="4"), expireAt=in_seconds(600), retention="Retain"
     )
@@ -85,12 +85,12 @@ def test_expires_at_is_the_instant_that_the_manager_asked_for(world: World) -> N
     assert world.active_reservation(node=world.node(), expireAt=end).status()["expiresAt"] == end
 
 
-def test_a_lock_is_prolonged_and_cut_short_by_an_edit(world: World) -> None:
+def test_an_edit_extends_or_shortens_a_reservation(world: World) -> None:
     first, later = in_seconds(10), in_seconds(300)
     reservation = world.active_reservation(node=world.node(), expireAt=first, retention="Retain")
     reservation.edit(expireAt=later)
     reservation.until(lambda found: found["status"]["expiresAt"] == later, "be prolonged")
-    until_past(first)  # at which nothing must happen
+    until_past(first)  # the former end, at which nothing must happen
     assert reservation.status()["phase"] == "Active"
 
     reservation.edit(expireAt=in_seconds(-1))

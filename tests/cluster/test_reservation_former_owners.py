@@ -1,4 +1,4 @@
-"""Pods that match a lock's owner but have had their day; nothing but the tests plays the kubelets here."""
+"""Finished or terminating pods that match the owner of a reservation, on a cluster without kubelets."""
 
 import pytest
 
@@ -9,16 +9,18 @@ from cluster.world import World
 
 @pytest.fixture
 def former(private_world: World) -> Pod:
-    """A bound pod that stays until its finalizer is taken away."""
+    """Create a bound pod that stays until its finalizer is removed."""
     node = private_world.node(cpu="4")
     return private_world.pod(nodeName=node.name, metadata={"finalizers": ["test.tidelock.dev/stay"]})
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_takes_no_lock(launch: Launch, private_world: World, former: Pod, phase: str) -> None:
+def test_a_finished_pod_consumes_no_reservation(
+    launch: Launch, private_world: World, former: Pod, phase: str
+) -> None:
     former.merge({"status": {"phase": phase}}, "status")
     launch()
-    reservation = private_world.active_reservation(cpu="4")  # the room of a finished pod is free
+    reservation = private_world.active_reservation(cpu="4")  # the capacity of a finished pod is free
     former.merge({"metadata": {"finalizers": None}})
     former.delete()
     assert reservation.status()["phase"] == "Active"
@@ -26,7 +28,7 @@ def test_a_finished_pod_takes_no_lock(launch: Launch, private_world: World, form
     reservation.until_gone()
 
 
-def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
+def test_a_terminating_pod_consumes_no_reservation_and_keeps_its_capacity(
     launch: Launch, private_world: World, former: Pod
 ) -> None:
     former.delete()
@@ -34,7 +36,7 @@ def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
     reservation = private_world.active_reservation(cpu="3")
     stranger = private_world.pod("stranger")
     stranger.until_refused("locked by")
-    stranger.delete()  # or it would take what the former pod leaves
+    stranger.delete()  # otherwise it would get the capacity of the former pod
     former.merge({"metadata": {"finalizers": None}})
     former.until_gone()
     assert reservation.status()["phase"] == "Active"

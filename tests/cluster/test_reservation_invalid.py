@@ -1,4 +1,4 @@
-"""Specs that lock nothing: who says so, where, and that the operator is none the worse for them."""
+"""Invalid specs: they hold nothing, a condition names the fault, and the operator keeps running."""
 
 from copy import deepcopy
 
@@ -15,14 +15,14 @@ REFUSED = {name: manifest for name, manifest, _ in OPERATOR_REFUSES}
 
 
 def store(world: World, manifest: Manifest, **spec: object) -> Lock:
-    """Create a Reservation of the tables in the test's own namespace."""
+    """Create a Reservation from the table of malformed ones, in the test's own namespace."""
     own = deepcopy(manifest)
     own["metadata"]["namespace"] = world.namespace
     own["spec"] |= spec
     return world.store(own)
 
 
-def test_what_only_the_operator_can_see_is_rejected_and_named(world: World) -> None:
+def test_a_fault_that_only_the_operator_detects_is_rejected_and_named(world: World) -> None:
     reservation = store(world, REFUSED["wrong type in a part of the template that is kept as it is"])
     status = reservation.until_phase("Rejected")
     stalled = condition(status, "Stalled")
@@ -32,7 +32,7 @@ def test_what_only_the_operator_can_see_is_rejected_and_named(world: World) -> N
     assert status["observedGeneration"] == 1
 
 
-def test_an_invalid_spec_that_is_put_right_is_served(world: World) -> None:
+def test_an_invalid_spec_that_is_corrected_is_served(world: World) -> None:
     node = world.node()
     reservation = store(
         world, REFUSED["wrong type in a part of the template that is kept as it is"], nodeName=node.name
@@ -42,7 +42,7 @@ def test_an_invalid_spec_that_is_put_right_is_served(world: World) -> None:
     assert not condition(reservation.until_phase("Active"), "Stalled")
 
 
-def test_an_active_lock_whose_spec_turns_invalid_holds_what_it_had(world: World) -> None:
+def test_an_active_reservation_with_a_spec_that_turns_invalid_keeps_its_amounts(world: World) -> None:
     node = world.node(cpu="2")
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
     reservation = world.active_reservation(node=node, template=template)
@@ -61,7 +61,7 @@ def test_an_expire_at_in_the_past_expires_at_once(world: World) -> None:
     assert reservation.phases() == ["Expired"]
 
 
-def test_a_node_that_is_unknown_is_told_until_the_deadline(world: World) -> None:
+def test_an_unknown_node_is_reported_until_the_deadline(world: World) -> None:
     reservation = store(world, REFUSED["unknown node"])
     reservation.until_condition("Active", "False", "NodeNotFound")
     reservation.edit(pendingDeadlineSeconds=1)

@@ -1,4 +1,4 @@
-"""What becomes of locks when their nodes change; nothing but the tests plays the kubelets here."""
+"""Reservations on nodes that change, on a cluster without kubelets."""
 
 import time
 from collections.abc import Iterator
@@ -30,20 +30,20 @@ def world(private_world: World) -> World:
 
 
 def hold_to_account(world: World, *nodes: Node) -> None:
-    """Check that no node's pods and locks exceed what it has to give."""
+    """Check that pods and reservations do not exceed the allocatable amount of any of these nodes."""
     for node in nodes:
         allocatable = world.api.get(node.path)["status"]["allocatable"]["cpu"]
         assert world.taken_cpu(node) <= Decimal(allocatable)
 
 
 def preferring(node: Node) -> Manifest:
-    """Write an affinity that draws a lock to a node."""
+    """Build an affinity that prefers a node."""
     field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
     term = {"weight": 100, "preference": {"matchFields": [field]}}
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def test_a_lock_is_lost_with_its_node(world: World) -> None:
+def test_a_reservation_is_lost_with_its_node(world: World) -> None:
     node = world.node()
     reservation = world.active_reservation(node=node)
     node.delete()
@@ -63,7 +63,7 @@ def test_a_node_that_is_recreated_under_its_name_is_another_one(world: World) ->
     assert reservation.status()["nodeUID"] == node.uid
 
 
-def test_a_lock_for_any_node_is_placed_again_when_its_node_goes(world: World) -> None:
+def test_a_reservation_for_any_node_is_placed_again_when_its_node_is_deleted(world: World) -> None:
     nodes = {node.name: node for node in (world.node("a"), world.node("b"))}
     reservation = world.reservation()
     first = reservation.until_phase("Active")
@@ -76,7 +76,7 @@ def test_a_lock_for_any_node_is_placed_again_when_its_node_goes(world: World) ->
     assert status["expiresAt"] == first["expiresAt"]
 
 
-def test_a_lock_for_any_node_waits_when_its_node_was_the_only_one(world: World) -> None:
+def test_a_reservation_for_any_node_waits_when_its_node_was_the_only_one(world: World) -> None:
     node = world.node()
     reservation = world.active_reservation()
     node.delete()
@@ -86,7 +86,7 @@ def test_a_lock_for_any_node_waits_when_its_node_was_the_only_one(world: World) 
     assert reservation.until_phase("Active")["nodeUID"] == again.uid
 
 
-def test_a_lock_on_a_cordoned_node_is_held_and_not_ready(world: World) -> None:
+def test_a_reservation_on_a_cordoned_node_is_held_and_not_ready(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     node.cordon()
@@ -98,7 +98,7 @@ def test_a_lock_on_a_cordoned_node_is_held_and_not_ready(world: World) -> None:
     reservation.until_condition("Ready", "True", "Held")
 
 
-def test_a_lock_on_a_node_that_is_not_ready_is_held_and_not_ready(world: World) -> None:
+def test_a_reservation_on_a_node_that_is_not_ready_is_held_and_not_ready(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     node.set_ready("False")
@@ -111,7 +111,7 @@ def test_a_lock_on_a_node_that_is_not_ready_is_held_and_not_ready(world: World) 
 
 
 @pytest.mark.parametrize("trouble", ["cordoned", "not ready"])
-def test_a_lock_for_any_node_moves_after_the_grace_time(world: World, trouble: str) -> None:
+def test_a_reservation_for_any_node_moves_after_the_grace_time(world: World, trouble: str) -> None:
     nodes = {node.name: node for node in (world.node("a"), world.node("b"))}
     reservation = world.reservation()
     first = reservation.until_phase("Active")
@@ -130,7 +130,7 @@ def test_a_lock_for_any_node_moves_after_the_grace_time(world: World, trouble: s
     hold_to_account(world, left, other)
 
 
-def test_a_lock_that_names_its_node_does_not_move(world: World) -> None:
+def test_a_reservation_that_names_its_node_does_not_move(world: World) -> None:
     node = world.node("a")
     world.node("b")
     named = world.active_reservation("named", node=node)
@@ -143,7 +143,7 @@ def test_a_lock_that_names_its_node_does_not_move(world: World) -> None:
     named.until_condition("Ready", "False", "NodeCordoned")
 
 
-def test_a_lock_that_can_move_nowhere_is_held_where_it_is(world: World) -> None:
+def test_a_reservation_without_another_node_to_move_to_stays(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2")
     node.cordon()
@@ -156,7 +156,7 @@ def test_a_lock_that_can_move_nowhere_is_held_where_it_is(world: World) -> None:
     assert reservation.status()["nodeName"] == late.name
 
 
-def test_when_a_node_shrinks_the_lowest_priority_loses_then_the_newest(world: World) -> None:
+def test_a_shrinking_node_displaces_the_lowest_priority_first_and_then_the_newest(world: World) -> None:
     world.quota()
     node = world.node(cpu="4")
     vital = world.active_reservation("vital", "1", node, priority=5)
@@ -183,7 +183,7 @@ def test_when_a_node_shrinks_the_lowest_priority_loses_then_the_newest(world: Wo
     hold_to_account(world, node)
 
 
-def test_pods_are_never_made_to_lose_by_a_node_that_shrinks(world: World) -> None:
+def test_a_shrinking_node_never_displaces_pods(world: World) -> None:
     node = world.node(cpu="4")
     resident = world.bound_pod(node, cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
@@ -192,7 +192,7 @@ def test_pods_are_never_made_to_lose_by_a_node_that_shrinks(world: World) -> Non
     assert resident.read() is not None
 
 
-def test_a_displaced_lock_keeps_its_end(world: World) -> None:
+def test_a_displaced_reservation_keeps_its_end(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     end = reservation.status()["expiresAt"]

@@ -1,4 +1,4 @@
-"""Edits of a lock: a smaller size counts at once, a larger one is a new admission."""
+"""Edits of a reservation: a smaller size counts at once, and a larger one needs a new admission."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_shrinking_frees_the_difference_at_once(world: World) -> None:
     assert reservation.phases() == ["Active"]
 
 
-def test_growing_takes_free_room(world: World) -> None:
+def test_growing_uses_free_capacity(world: World) -> None:
     node = world.node(cpu="4")
     reservation = world.active_reservation(cpu="1", node=node)
     before = reservation.status()
@@ -31,7 +31,7 @@ def test_growing_takes_free_room(world: World) -> None:
     world.pod("stranger").until_refused(f"4 locked by {world.namespace}/web-0")
 
 
-def test_growing_beyond_the_room_keeps_the_old_size_until_there_is_more(world: World) -> None:
+def test_growing_beyond_the_free_capacity_keeps_the_old_size_until_more_is_free(world: World) -> None:
     node = world.node(cpu="4")
     resident = world.bound_pod(node, cpu="2")
     reservation = world.active_reservation(cpu="1", node=node)
@@ -48,7 +48,7 @@ def test_growing_beyond_the_room_keeps_the_old_size_until_there_is_more(world: W
     assert not condition(reservation.status(), "Reconciling")
 
 
-def test_growing_is_given_up_by_another_edit(world: World) -> None:
+def test_another_edit_cancels_a_pending_growth(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="1", node=node)
     reservation.edit(resources={"cpu": "8"})
@@ -73,7 +73,7 @@ def test_one_resource_shrinks_at_once_while_another_waits_to_grow(world: World) 
     [({"owners": [{"pod": {"name": "other"}}]}, "owners"), ({"nodeName": "other"}, "nodeName")],
     ids=["owners", "nodeName"],
 )
-def test_owners_and_node_of_an_active_lock_are_immutable(
+def test_owners_and_node_of_an_active_reservation_are_immutable(
     world: World, changes: dict[str, object], field: str
 ) -> None:
     reservation = world.active_reservation(node=world.node())
@@ -81,7 +81,7 @@ def test_owners_and_node_of_an_active_lock_are_immutable(
         reservation.edit(**changes)
 
 
-def test_a_lock_that_waits_may_change_its_owners_and_its_node(world: World) -> None:
+def test_owners_and_node_of_a_waiting_reservation_can_change(world: World) -> None:
     full, free = world.node("full", cpu="1"), world.node("free")
     reservation = world.reservation(cpu="2", node=full)
     reservation.until_condition("Active", "False", "InsufficientCapacity")
@@ -91,7 +91,7 @@ def test_a_lock_that_waits_may_change_its_owners_and_its_node(world: World) -> N
     reservation.until_gone()
 
 
-def test_a_rejected_lock_tries_again_when_it_is_edited(world: World) -> None:
+def test_an_edited_reservation_tries_again_after_its_rejection(world: World) -> None:
     node = world.node(cpu="2")
     world.active_reservation("known", "1", node)
     reservation = world.reservation(cpu="2", node=node, pendingDeadlineSeconds=0)

@@ -1,4 +1,4 @@
-"""What stays of a lock after its end, and what repeated applies, deletions and foreign hands do to it."""
+"""Reservations after their end, and the effects of repeated applies, deletions and edits by other clients."""
 
 import time
 
@@ -11,7 +11,7 @@ from tidelock.model.pods import CLAIMED_RESERVATIONS
 FINALIZER = "test.tidelock.dev/stay"
 
 
-def test_a_retained_lock_that_is_applied_again_locks_nothing(world: World) -> None:
+def test_a_retained_reservation_that_is_applied_again_holds_nothing(world: World) -> None:
     node = world.node(cpu="2")
     manifest = world.manifest(cpu="2", node=node, retention="Retain")
     reservation = world.apply(manifest)
@@ -26,7 +26,7 @@ def test_a_retained_lock_that_is_applied_again_locks_nothing(world: World) -> No
     assert reservation.status() == ended
 
 
-def test_a_deleted_lock_that_is_applied_again_expires_at_once(world: World) -> None:
+def test_a_deleted_reservation_that_is_applied_again_expires_at_once(world: World) -> None:
     node = world.node(cpu="2")
     manifest = world.manifest(cpu="2", node=node, expireAt=in_seconds(1.5))
     first = world.apply(manifest)
@@ -38,7 +38,7 @@ def test_a_deleted_lock_that_is_applied_again_expires_at_once(world: World) -> N
     assert again.phases() == ["Expired"]
 
 
-def test_a_deleted_lock_that_is_applied_again_is_consumed_at_once_by_its_bound_owner(world: World) -> None:
+def test_a_deleted_reservation_that_is_applied_again_is_consumed_by_its_bound_owner(world: World) -> None:
     node = world.node(cpu="4")
     manifest = world.manifest(cpu="2", node=node)
     first = world.apply(manifest)
@@ -54,7 +54,7 @@ def test_a_deleted_lock_that_is_applied_again_is_consumed_at_once_by_its_bound_o
     assert again.phases() == []
 
 
-def test_a_tombstone_goes_after_its_time(world: World) -> None:
+def test_an_expired_reservation_is_deleted_at_its_ttl_after_finished(world: World) -> None:
     reservation = world.reservation(
         node=world.node(), ttlSeconds=1, retention="Retain", ttlSecondsAfterFinished=1
     )
@@ -65,21 +65,24 @@ def test_a_tombstone_goes_after_its_time(world: World) -> None:
     assert gone_at >= parse_instant(last["status"]["finishedAt"]) + 1
 
 
-def test_a_consumed_tombstone_goes_after_its_time_too(world: World) -> None:
+def test_a_consumed_reservation_is_deleted_at_its_ttl_after_finished(world: World) -> None:
     reservation = world.active_reservation(node=world.node(), retention="Retain", ttlSecondsAfterFinished=5)
     world.pod().until_bound()
     reservation.until_gone()
-    assert reservation.phases() == ["Active", "Consumed"]  # without the time it would go with no such word
+    assert reservation.phases() == [
+        "Active",
+        "Consumed",
+    ]  # one that is not retained is deleted without this phase
 
 
-def test_a_rejected_lock_goes_after_its_time(world: World) -> None:
+def test_a_rejected_reservation_is_deleted_at_its_ttl_after_finished(world: World) -> None:
     world.node()
     reservation = world.reservation(cpu="64", pendingDeadlineSeconds=0, ttlSecondsAfterFinished=1)
     reservation.until_gone()
     assert reservation.phases()[-1] == "Rejected"
 
 
-def test_a_lock_that_is_deleted_by_hand_frees_its_room_at_once(world: World) -> None:
+def test_a_reservation_that_is_deleted_by_hand_frees_its_capacity_at_once(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     waiting = world.reservation("waiting", "2", node)
@@ -88,7 +91,7 @@ def test_a_lock_that_is_deleted_by_hand_frees_its_room_at_once(world: World) -> 
     waiting.until_phase("Active")
 
 
-def test_somebodys_finalizer_keeps_the_object_but_not_the_room(world: World) -> None:
+def test_a_foreign_finalizer_keeps_the_object_but_not_the_capacity(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     reservation.merge({"metadata": {"finalizers": [FINALIZER]}})
@@ -105,10 +108,10 @@ def test_somebodys_finalizer_keeps_the_object_but_not_the_room(world: World) -> 
     reservation.until_gone()
 
 
-def test_a_lock_that_was_deleted_while_no_operator_ran_says_so_by_the_next(
+def test_the_next_operator_marks_a_reservation_that_was_deleted_while_none_ran(
     launch: Launch, private_world: World
 ) -> None:
-    """It went on saying Active=True for as long as its finalizer kept it, though its room was given away."""
+    """The reservation had Active=True until its finalizer was removed, although others got its capacity."""
     world, operator = private_world, launch()
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
@@ -122,7 +125,7 @@ def test_a_lock_that_was_deleted_while_no_operator_ran_says_so_by_the_next(
     reservation.until_gone()
 
 
-def test_a_lock_with_somebodys_finalizer_expires_and_is_asked_to_go_once(world: World) -> None:
+def test_a_reservation_with_a_foreign_finalizer_expires_and_is_deleted_once(world: World) -> None:
     node = world.node(cpu="2")
     manifest = world.manifest(cpu="2", node=node, ttlSeconds=1)
     manifest["metadata"]["finalizers"] = [FINALIZER]
@@ -138,7 +141,7 @@ def test_a_lock_with_somebodys_finalizer_expires_and_is_asked_to_go_once(world: 
     reservation.until_gone()
 
 
-def test_a_status_edited_by_somebody_else_is_put_right(world: World) -> None:
+def test_a_status_that_another_client_edited_is_restored(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node)
     right = reservation.status()
@@ -149,7 +152,7 @@ def test_a_status_edited_by_somebody_else_is_put_right(world: World) -> None:
     world.pod("stranger").until_refused("locked by")
 
 
-def test_a_status_written_by_somebody_else_gives_no_room(world: World) -> None:
+def test_a_status_that_another_client_wrote_holds_no_capacity(world: World) -> None:
     node = world.node(cpu="1")
     world.bound_pod(node, cpu="1")
     reservation = world.reservation(cpu="1", node=node)
@@ -161,7 +164,9 @@ def test_a_status_written_by_somebody_else_gives_no_room(world: World) -> None:
     reservation.until(lambda found: found["status"] == right, "be put right")
 
 
-def test_nothing_but_its_binding_is_left_of_a_lock_elsewhere(world: World, operator: OperatorProcess) -> None:
+def test_a_consumed_reservation_leaves_only_an_annotation_of_the_pod_elsewhere(
+    world: World, operator: OperatorProcess
+) -> None:
     node = world.node()
     reservation = world.active_reservation(node=node, retention="Retain")
     pod = world.pod()
@@ -175,4 +180,4 @@ def test_nothing_but_its_binding_is_left_of_a_lock_elsewhere(world: World, opera
         marks |= {
             key: text for key, text in texts.items() if "kopf" in key or key.startswith("tidelock.dev/")
         }
-    assert marks == {CLAIMED_RESERVATIONS: reservation.uid}  # with the binding itself, in the same write
+    assert marks == {CLAIMED_RESERVATIONS: reservation.uid}  # written together with the binding

@@ -1,4 +1,4 @@
-"""A lock with a template is placed as its pod, and is a neighbour as its pod until that comes."""
+"""Reserve pods: a reservation with a template is placed, and affects other pods, as its pod would."""
 
 from typing import Any
 
@@ -19,24 +19,27 @@ def shunning(labels: Manifest) -> Manifest:
 
 
 def web(world: World, name: str = "web-0") -> Manifest:
-    """Write the pod of a web server, which takes a port of its node and shuns its like."""
+    """Build the pod of a web server, with a host port and anti-affinity to its like."""
     spec: Manifest = world.pod_spec("1") | {"affinity": shunning(WEB)}
     spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
     return {"metadata": {"name": name, "namespace": world.namespace, "labels": WEB}, "spec": spec}
 
 
 def reservation(world: World, name: str = "web-0", **more: Any) -> Lock:
-    """Create a lock from the template of that pod, for any node of the test."""
+    """Create a reservation with a web server's pod as template, for any node of the test."""
     pod = web(world, name)
     annotations = {"tidelock.dev/require-reservation": "true"}
     template = {"metadata": {"labels": WEB, "annotations": annotations}, "spec": pod["spec"]}
     manifest = world.manifest(name, template=template, **more)
-    del manifest["spec"]["nodeSelector"]  # which the template has
+    del manifest["spec"]["nodeSelector"]  # the template has it
     return world.store(manifest)
 
 
-def test_an_owner_runs_where_the_lock_of_its_template_is_active(world: World) -> None:
-    """The lock was held on a node with a pod that shuns its owner, and others took the owner's port."""
+def test_an_owner_runs_where_the_reservation_of_its_template_is_active(world: World) -> None:
+    """The reservation was active on a node with a pod that had anti-affinity to its owner.
+
+    Other pods also took the owner's host port.
+    """
     crowded, quiet = world.node("a", cpu="64"), world.node("b", cpu="4")
     for node in (crowded, quiet):
         node.merge({"metadata": {"labels": {HOSTNAME: node.name}}})
@@ -62,7 +65,7 @@ def test_an_owner_runs_where_the_lock_of_its_template_is_active(world: World) ->
     held.until_gone()
 
 
-def test_a_next_operator_knows_the_neighbours_of_locks(private_world: World, launch: Launch) -> None:
+def test_a_restarted_operator_restores_the_reserve_pods(private_world: World, launch: Launch) -> None:
     world, operator = private_world, launch()
     node = world.node()
     node.merge({"metadata": {"labels": {HOSTNAME: node.name}}})

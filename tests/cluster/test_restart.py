@@ -1,4 +1,4 @@
-"""Crashes and outages: the ledger is rebuilt from the API, and no room is given twice."""
+"""Crashes and outages: the ledger is rebuilt from the API, and no capacity is reserved twice."""
 
 from decimal import Decimal
 
@@ -9,7 +9,7 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 
 
-def test_after_a_crash_active_locks_hold_on(launch: Launch, private_world: World) -> None:
+def test_active_reservations_survive_a_crash(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     node = world.node(cpu="4")
     reservations = [world.active_reservation(name, "2", node) for name in ("web-0", "web-1")]
@@ -26,7 +26,9 @@ def test_after_a_crash_active_locks_hold_on(launch: Launch, private_world: World
     assert reservations[1].status() == before[1]
 
 
-def test_what_happened_while_it_was_down_is_made_up_for(launch: Launch, private_world: World) -> None:
+def test_changes_while_the_operator_was_down_take_effect_at_its_start(
+    launch: Launch, private_world: World
+) -> None:
     world, operator = private_world, launch()
     node, doomed = world.node(cpu="8"), world.node("doomed")
     expiring = world.active_reservation("expiring", node=node, expireAt=in_seconds(10), retention="Retain")
@@ -51,10 +53,10 @@ def test_what_happened_while_it_was_down_is_made_up_for(launch: Launch, private_
     assert world.taken_cpu(node) == Decimal(8)
 
 
-def test_what_was_asked_for_while_it_was_down_is_given_by_its_deadline_alone(
+def test_reservations_that_passed_their_deadline_while_the_operator_was_down_are_rejected(
     launch: Launch, private_world: World
 ) -> None:
-    """Locks became active 58 s after their creation, when the operator started: too late for anybody."""
+    """Reservations became active at the start of the operator, 58 s after their creation and too late."""
     world, operator = private_world, launch()
     node = world.node(cpu="8")
     full = world.reservation("full", "9", node, pendingDeadlineSeconds=6)
@@ -88,7 +90,7 @@ def says_active(version: Manifest) -> bool:
     return any(each["type"] == "Active" and each["status"] == "True" for each in conditions)
 
 
-def test_crashes_amid_a_rush_never_book_room_twice(launch: Launch, private_world: World) -> None:
+def test_crashes_under_load_never_reserve_capacity_twice(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     nodes = [world.node(name, cpu="10") for name in ("a", "b")]
     for burst in range(3):
@@ -111,7 +113,7 @@ def test_crashes_amid_a_rush_never_book_room_twice(launch: Launch, private_world
     assert taken() == [10, 10]
 
 
-def test_the_operator_outlives_an_outage_of_the_api_server(
+def test_the_operator_survives_an_outage_of_the_api_server(
     launch: Launch, private_world: World, private_cluster: LocalCluster
 ) -> None:
     world, operator = private_world, launch()

@@ -1,4 +1,4 @@
-"""A status that was emptied or edited by hand becomes again what the operator knows."""
+"""Statuses that were emptied or edited by hand, which the operator restores."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def granted(world: World) -> Live:
 
 
 def over(world: World) -> Live:
-    """A lock that has ended and is retained."""
+    """Create a reservation that has ended and is retained."""
     reservation = world.reservation("over", node=world.node(), ttlSeconds=1, retention="Retain")
     reservation.until_phase("Expired")
     return reservation
@@ -39,7 +39,7 @@ def quota(world: World) -> Live:
 
 
 def without_times(found: Manifest) -> Manifest:
-    """Return a status without the times of its conditions, which an emptied one no longer says."""
+    """Return a status without the times of its conditions, which an emptied status loses."""
     status: Manifest = found.get("status", {})
     conditions = [
         {name: value for name, value in each.items() if name != "lastTransitionTime"}
@@ -50,7 +50,7 @@ def without_times(found: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("kind", [granted, over, group, schedule, quota], ids=lambda kind: kind.__name__)
 def test_a_status_that_was_edited_is_restored(world: World, kind: Callable[[World], Live]) -> None:
-    """The own watches see to that: Kopf, which looked a second time, found nothing that was left to do."""
+    """The operator's own watches restore it. Kopf once checked a second time, and found no work."""
     made = kind(world)
     found = made.api.get(made.path)
     stored, known = found["status"], without_times(found)

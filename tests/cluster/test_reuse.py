@@ -1,4 +1,4 @@
-"""A lock with `reuse: Always` through its owner's restart."""
+"""Reservations with `reuse: Always`, while their owner is replaced."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from cluster.world import World
 from tidelock.kube.client import PODS
 
 
-def test_a_replacement_finds_the_room_that_its_forerunner_had(world: World) -> None:
+def test_a_replacement_gets_the_reserved_capacity_of_its_predecessor(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node, reuse="Always")
     first = world.pod(cpu="2")
@@ -27,7 +27,7 @@ def test_a_replacement_finds_the_room_that_its_forerunner_had(world: World) -> N
         reservation.edit(reuse="Never")
 
 
-def test_a_deployments_next_pod_takes_the_place_of_the_one_before(world: World) -> None:
+def test_the_next_pod_of_a_deployment_uses_the_reservation_of_its_predecessor(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.active_reservation(
         "shop", "2", node, reuse="Always", owners=[{"selector": {"matchLabels": {"app": "shop"}}}]

@@ -1,4 +1,4 @@
-"""The operator's ClusterRole: enough for all that it does, and nothing that it never uses."""
+"""The operator's ClusterRole, which has exactly the rights that the operator uses."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -31,7 +31,7 @@ REVIEWS = ApiResource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
 BIND = Right("create", "pods/binding")
-# Verbs on (group, resource) that would let a stolen token do harm.
+# Verbs on (group, resource) with which a stolen token could do harm.
 FORBIDDEN = [
     ("get", "", "secrets"),
     ("list", "", "secrets"),
@@ -84,7 +84,7 @@ FORBIDDEN = [
 
 
 class Watched(NamedTuple):
-    """An operator with its own rights behind a relay."""
+    """An operator with its own rights behind a relay, and a world for it."""
 
     process: OperatorProcess
     record: Record
@@ -92,7 +92,7 @@ class Watched(NamedTuple):
 
 
 def granted(cluster: Cluster) -> set[Right]:
-    """Return every right that the operator's role gives."""
+    """Return every right that the operator's role grants."""
     (role,) = [
         manifest
         for manifest in rendered(cluster)
@@ -119,7 +119,7 @@ def review(verb: str, group: str, resource: str) -> Manifest:
 
 
 def use_volumes(world: World) -> None:
-    """Have a pod bound for which one volume was ready and another is made."""
+    """Bind a pod with two volumes, of which one exists and the other is created on demand."""
     with closing(Disks(world)) as disks:
         node = disks.node("with-disks")
         disks.storage_class()
@@ -137,7 +137,7 @@ def reasons(world: World) -> set[str]:
 
 
 def preempt(world: World, victim: Pod) -> None:
-    """Have a pod come that gets its room by the eviction of another."""
+    """Create a pod that preempts a victim."""
     name = f"{world.namespace}-urgent"
     made = world.priority_class(name, 1000)
     try:
@@ -148,7 +148,7 @@ def preempt(world: World, victim: Pod) -> None:
 
 
 def reclaim(world: World) -> None:
-    """Have the owner of a lock come while another pod borrows its room."""
+    """Create the owner of a reservation while another pod borrows the capacity."""
     node = world.node("lent", cpu="2")
     world.active_reservation("lent", "2", node, borrowable=True)
     borrower = world.pod("borrower", "2", metadata={"annotations": {BORROWS: "true"}})
@@ -159,14 +159,14 @@ def reclaim(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def token(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Api:
-    """A client with the operator's token."""
+    """Return a client with the operator's token."""
     install_crds(controlplane)
     return Api(operator_kubeconfig(controlplane, tmp_path_factory.mktemp("token")))
 
 
 @contextmanager
 def watching(cluster: Cluster, directory: Path) -> Iterator[Watched]:
-    """Run an operator, with the rights that an installation gives it, whose requests are noted."""
+    """Run an operator with the rights of an installation, and record its requests."""
     install_crds(cluster)
     kubeconfig = operator_kubeconfig(cluster, directory)
     connection = load_connection(kubeconfig)
@@ -182,14 +182,14 @@ def watching(cluster: Cluster, directory: Path) -> Iterator[Watched]:
 
 @pytest.fixture
 def watched(controlplane: Cluster, tmp_path: Path) -> Iterator[Watched]:
-    """An operator on the shared cluster."""
+    """Run an operator on the shared cluster, behind a relay."""
     with watching(controlplane, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def watched_alone(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[Watched]:
-    """An operator on a cluster whose controllers leave workloads alone."""
+    """Run an operator on a cluster without controllers, behind a relay."""
     install_clone_sets(private_cluster)
     directory = tmp_path / "alone"
     directory.mkdir()
@@ -198,13 +198,13 @@ def watched_alone(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[Wat
 
 
 @pytest.mark.parametrize(("verb", "group", "resource"), FORBIDDEN)
-def test_a_stolen_token_does_not(token: Api, verb: str, group: str, resource: str) -> None:
+def test_a_stolen_token_has_no_right_to_do_harm(token: Api, verb: str, group: str, resource: str) -> None:
     answer = token.create(REVIEWS.collection(), review(verb, group, resource))
     assert answer["status"]["allowed"] is False
 
 
 def measure(world: World, exporter: Exporter, prometheus: PrometheusServer) -> None:
-    """Have a node and a workload of each kind measured and annotated."""
+    """Wait until a node and a workload of each kind are measured and annotated."""
     node = world.node()
     exporter.nodes[node.name] = (0.5, 0.5)
     workloads = make_workloads(world, node)
@@ -219,14 +219,14 @@ def _annotated(annotation: str, found: Manifest) -> bool:
     return annotation in found["metadata"].get("annotations", {})
 
 
-def test_the_role_is_what_the_operator_uses(
+def test_the_role_has_exactly_the_rights_that_the_operator_uses(
     controlplane: Cluster,
     watched: Watched,
     watched_alone: Watched,
     exporter: Exporter,
     prometheus: PrometheusServer,
 ) -> None:
-    """Everything that it can do is done once; the rights that this takes are those of the role."""
+    """Make the operator use each of its features once, and compare the rights in use with the role."""
     measure(watched_alone.world, exporter, prometheus)
     process, record, world = watched
     node = world.node(cpu="4")
@@ -238,7 +238,7 @@ def test_the_role_is_what_the_operator_uses(
     schedule.merge({"spec": {"suspend": True}})
     schedule.until(lambda found: found["status"].get("planned") == 0, "have its window removed")
     reservation = world.active_reservation(node=node)
-    record.lose.add(BIND)  # it must look itself whether the pod is bound
+    record.lose.add(BIND)  # the operator must find out itself whether the pod is bound
     victim = world.pod()
     assert victim.until_bound() == node.name
     reservation.until_gone()

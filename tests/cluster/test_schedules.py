@@ -1,4 +1,4 @@
-"""Schedules: locks with a window that comes again and again, on a real API server."""
+"""Schedules: reservations with repeated windows, on a real API server."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from devcluster import wait_for
 from tidelock.kube.client import RESERVATIONS
 
 NEXT_YEAR = datetime.now(UTC).year + 1
-# Seconds from now until a window of a schedule that has one a minute has surely begun.
+# Seconds within which a window of a schedule with one window each minute has surely begun.
 _A_WINDOW = 120.0
 
 
@@ -38,7 +38,7 @@ def names(world: World) -> list[str]:
 
 
 def window(world: World, schedule: Live, start: str, place: int = 0) -> Lock:
-    """Find a window by its place among those that are told; it is to begin at that instant."""
+    """Return the reservation of the window at this index in the status, and check the window's start."""
     told = schedule.until(lambda found: len(found["status"].get("windows", [])) > place, "have windows")
     assert told["status"]["windows"][place]["startAt"] == start
     return world.member(told["status"]["windows"][place]["name"])
@@ -87,7 +87,7 @@ def test_a_window_begins_and_the_next_one_is_planned(world: World) -> None:
     assert first.status()["phase"] == "Active"
 
 
-def test_what_is_no_longer_on_the_schedule_goes(world: World) -> None:
+def test_a_window_that_is_no_longer_on_the_schedule_is_deleted(world: World) -> None:
     world.node(cpu="2")
     schedule = world.schedule()
     reservation = window(world, schedule, f"{NEXT_YEAR}-01-01T00:00:00Z")
@@ -98,7 +98,7 @@ def test_what_is_no_longer_on_the_schedule_goes(world: World) -> None:
     assert names(world) == [moved["windows"][0]["name"]]
 
 
-def test_another_template_makes_windows_anew(world: World) -> None:
+def test_a_changed_template_creates_the_windows_again(world: World) -> None:
     world.node(cpu="2")
     schedule = world.schedule()
     reservation = window(world, schedule, f"{NEXT_YEAR}-01-01T00:00:00Z")
@@ -108,7 +108,7 @@ def test_another_template_makes_windows_anew(world: World) -> None:
     assert again.until_phase("Planned")["resources"]["cpu"] == "2"
 
 
-def test_a_window_that_is_deleted_before_it_begins_is_made_anew(world: World) -> None:
+def test_a_window_that_is_deleted_before_it_begins_is_created_again(world: World) -> None:
     world.node(cpu="2")
     reservation = window(world, world.schedule(), f"{NEXT_YEAR}-01-01T00:00:00Z")
     reservation.api.delete(reservation.path)
@@ -116,7 +116,7 @@ def test_a_window_that_is_deleted_before_it_begins_is_made_anew(world: World) ->
     assert world.member(reservation.name).uid != reservation.uid
 
 
-def test_a_quota_that_forbids_the_windows_is_told(world: World) -> None:
+def test_a_quota_that_forbids_the_windows_is_reported(world: World) -> None:
     world.quota(maxLifeSeconds=600, maxPriority=0)
     fits = world.schedule("fits")
     until_reason(fits, "Scheduled")
@@ -125,7 +125,7 @@ def test_a_quota_that_forbids_the_windows_is_told(world: World) -> None:
     assert "requested: maxLifeSeconds=601, limited: maxLifeSeconds=600" in told["message"]
 
 
-def test_a_name_that_is_taken_is_told(world: World) -> None:
+def test_a_name_in_use_is_reported(world: World) -> None:
     minutes = int(datetime(NEXT_YEAR, 1, 1, tzinfo=UTC).timestamp()) // 60
     taken = world.reservation(f"nightly-{minutes}", startAt=in_seconds(3600))
     told = until_reason(world.schedule(), "NotMade")
@@ -134,7 +134,7 @@ def test_a_name_that_is_taken_is_told(world: World) -> None:
     until_reason(world.schedule("other"), "Scheduled")
 
 
-def test_a_process_that_is_killed_leaves_no_window_twice(launch: Launch, private_world: World) -> None:
+def test_a_killed_operator_creates_no_window_twice(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     world.node(cpu="8")
     schedule = world.schedule(ahead=4)
@@ -162,7 +162,7 @@ def test_a_process_that_is_killed_leaves_no_window_twice(launch: Launch, private
         ({"ahead": 17}, "spec.ahead"),
     ],
 )
-def test_what_can_be_seen_at_once_is_refused(world: World, spec: Manifest, problem: str) -> None:
+def test_the_api_server_refuses_a_malformed_schedule(world: World, spec: Manifest, problem: str) -> None:
     with pytest.raises(RefusedError, match=problem):
         world.schedule(**spec)
 
@@ -177,14 +177,16 @@ def test_what_can_be_seen_at_once_is_refused(world: World, spec: Manifest, probl
         ("borrowable", True, "a reservation with a window can't be borrowed"),
     ],
 )
-def test_times_have_no_place_in_the_template(world: World, field: str, value: object, problem: str) -> None:
+def test_fields_that_contradict_a_schedule_are_refused_in_the_template(
+    world: World, field: str, value: object, problem: str
+) -> None:
     template = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}], field: value}
     with pytest.raises(RefusedError, match=f"spec.template.spec.{field}: .*{problem}"):
         world.schedule(template={"spec": template})
 
 
-def test_two_phases_and_preemption_have_no_place_in_the_template_together(world: World) -> None:
-    """The API server took such a schedule, whose windows would have evicted pods when they were prepared."""
+def test_commit_is_refused_beside_preemption_or_automatic_moves_in_the_template(world: World) -> None:
+    """The API server accepted these schedules, and their windows would have evicted pods when prepared."""
     template = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}], "commit": {}}
     refusal = "spec.template.spec.preemptionPolicy: .*commit is refused beside preemptionPolicy"
     with pytest.raises(RefusedError, match=refusal):
@@ -194,7 +196,7 @@ def test_two_phases_and_preemption_have_no_place_in_the_template_together(world:
         world.schedule(template={"spec": template | {"mayMove": {"automatically": True}}})
 
 
-def test_a_field_out_of_its_range_is_told_in_the_status(world: World) -> None:
+def test_a_field_out_of_its_range_is_reported_in_the_status(world: World) -> None:
     told = until_reason(world.schedule(schedule="0 26 * * *"), "InvalidSpec")
     assert told["status"] == "False"
     assert told["message"].startswith("spec.schedule: '0 26 * * *': its hour can't be read")

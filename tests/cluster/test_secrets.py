@@ -1,4 +1,4 @@
-"""Secrets that the operator is given, and makes, are in none of what it tells."""
+"""Secrets that the operator gets or creates, which appear in none of its outputs."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ LOGIN = "prometheus-login"
 
 @dataclass
 class Refusing:
-    """A Prometheus that refuses everybody, and repeats to them how they have logged in."""
+    """A Prometheus that refuses every request, and repeats the login of the request in its answer."""
 
     url: str
     logins: set[str] = field(default_factory=set)
@@ -51,7 +51,7 @@ def refusing() -> Iterator[Refusing]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Keep the output of the tests clean."""
 
     listener = ThreadingHTTPServer((HOST, 0), Handler)
     server = Refusing(f"http://{HOST}:{listener.server_port}")
@@ -61,7 +61,7 @@ def refusing() -> Iterator[Refusing]:
 
 @pytest.fixture
 def world(private_world: World) -> World:
-    """A namespace whose Secret of a login the operator may read."""
+    """Return a world with a login, in a Secret that the operator may read."""
     namespace = private_world.namespace
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [LOGIN], "verbs": ["get"]}
     private_world.api.create(ROLES.collection(namespace), {"metadata": {"name": LOGIN}, "rules": [rule]})
@@ -75,7 +75,7 @@ def world(private_world: World) -> World:
 
 
 def login(world: World, **keys: str) -> Manifest:
-    """Write the Secret with a login that the operator reads."""
+    """Build the Secret with a login that the operator reads."""
     metadata = {"name": LOGIN, "namespace": world.namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": keys}
 
@@ -85,7 +85,7 @@ def encoded(text: str) -> str:
 
 
 def scrape(operator: OperatorProcess, token: str) -> int:
-    """Ask for the metrics with a token; gives the status."""
+    """Scrape the metrics with a token, and return the HTTP status."""
     request = Request(f"http://{HOST}:{operator.port}/metrics", headers={"Authorization": f"Bearer {token}"})
     try:
         with urlopen(request, timeout=60) as answer:  # noqa: S310 -- loopback
@@ -96,7 +96,7 @@ def scrape(operator: OperatorProcess, token: str) -> int:
 
 
 def refused(level: Live) -> str:
-    """Wait until a WaterLevel tells of a refusal; gives the reason's text."""
+    """Wait until a WaterLevel reports a refusal by its source, and return the message."""
     found = level.until(
         lambda seen: condition(seen.get("status", {}), "Ready").get("reason") == "SourceRefused",
         "tell that it is refused",
@@ -104,7 +104,9 @@ def refused(level: Live) -> str:
     return str(condition(found["status"], "Ready")["message"])
 
 
-def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World, tmp_path: Path) -> None:
+def test_no_secret_appears_in_logs_statuses_or_events(
+    private_cluster: LocalCluster, world: World, tmp_path: Path
+) -> None:
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
     (own,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
     password, token, metrics_token = (secrets.token_urlsafe(20) for _ in range(3))
@@ -144,6 +146,6 @@ def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World
 
 
 def _made(api: Api) -> Manifest:
-    """Find the Secret with the operator's keys; empty before it has them."""
+    """Return the Secret with the operator's keys, or an empty one if it has none yet."""
     found = api.get(SECRET)
     return found if found.get("data") else {}

@@ -1,4 +1,4 @@
-"""The soak, played for a moment."""
+"""A short run of the soak."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,10 @@ from tidelock.kube.lease import LEASES
 
 @pytest.fixture
 def cluster(private_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """The private cluster; its Lease goes with the test, as it refuses whoever has not been elected."""
+    """Yield the private cluster, and delete its Lease after the test.
+
+    With the Lease the fence would refuse operators that other tests start without an election.
+    """
     yield private_cluster
     Api(private_cluster.kubeconfig).delete(LEASES.item("tidelock", SYSTEM_NAMESPACE))
 

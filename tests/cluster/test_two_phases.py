@@ -1,4 +1,4 @@
-"""Locks in two phases and sets of alternatives, on a real API server."""
+"""Two-phase reservations and sets of alternatives, on a real API server."""
 
 from cluster.api import Manifest
 from cluster.live import Lock, condition
@@ -9,7 +9,7 @@ LONG = {"commit": {"withinSeconds": 600}}
 
 
 def token(reservation: Lock) -> str:
-    """Read what commits the room that a lock holds."""
+    """Return the token that commits the capacity of a reservation."""
     told: str = reservation.status()["commit"]["token"]
     return told
 
@@ -18,7 +18,7 @@ def commit(reservation: Lock, token: str) -> None:
     reservation.edit(commit={"token": token})
 
 
-def test_what_is_committed_stays_and_what_is_not_goes(world: World) -> None:
+def test_a_committed_reservation_stays_and_an_uncommitted_one_expires(world: World) -> None:
     node = world.node(cpu="2")
     kept = world.active_reservation("kept", "1", node, **LONG)
     commit(kept, token(kept))
@@ -31,7 +31,7 @@ def test_what_is_committed_stays_and_what_is_not_goes(world: World) -> None:
     assert condition(kept.status(), "Ready")["status"] == "True"
 
 
-def test_an_old_token_does_not_commit_room_that_was_found_anew(world: World) -> None:
+def test_an_old_token_does_not_commit_a_new_hold(world: World) -> None:
     node = world.node(cpu="1")
     reservation = world.active_reservation("web-0", "1", node, **LONG)
     old = token(reservation)
@@ -47,7 +47,7 @@ def test_an_old_token_does_not_commit_room_that_was_found_anew(world: World) -> 
     reservation.until_condition("Committed", "True", "Committed")
 
 
-def test_what_was_committed_is_so_after_a_crash(launch: Launch, private_world: World) -> None:
+def test_a_commit_survives_a_crash_of_the_operator(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     node = world.node()
     kept, open_ = (world.active_reservation(name, "1", node, **LONG) for name in ("kept", "open"))
@@ -63,7 +63,7 @@ def test_what_was_committed_is_so_after_a_crash(launch: Launch, private_world: W
     assert prepared.items() <= open_.status()["commit"].items()
 
 
-def test_when_one_is_committed_its_alternatives_end(world: World) -> None:
+def test_the_alternatives_of_a_committed_reservation_end(world: World) -> None:
     node = world.node(cpu="2")
     chosen, other = (
         world.active_reservation(name, "1", node, anyOf="web", retention="Retain", **LONG) for name in "ab"
@@ -76,7 +76,7 @@ def test_when_one_is_committed_its_alternatives_end(world: World) -> None:
     chosen.until_condition("Committed", "True", "Committed")
 
 
-def test_of_alternatives_without_a_second_phase_the_first_with_room_is_chosen(world: World) -> None:
+def test_the_first_alternative_with_capacity_is_chosen_without_two_phases(world: World) -> None:
     node = world.node(cpu="1")
     large, small = (
         world.reservation(name, cpu, node, anyOf="web", retention="Retain")
@@ -87,7 +87,7 @@ def test_of_alternatives_without_a_second_phase_the_first_with_room_is_chosen(wo
     assert "Active" not in large.phases()
 
 
-def test_an_owner_chooses_whatever_was_committed(world: World) -> None:
+def test_the_binding_of_an_owner_chooses_an_alternative_without_a_commit(world: World) -> None:
     node = world.node()
     first: Manifest = {"owners": [{"pod": {"name": "web-1"}}], "anyOf": "web", "retention": "Retain"}
     other = world.active_reservation("a", "1", node, **first, **LONG)

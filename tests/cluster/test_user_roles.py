@@ -1,4 +1,4 @@
-"""The roles for people and managers: what each may, and may not, by requests in their names."""
+"""The rights of the roles for users and managers, checked by impersonated requests."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -42,7 +42,7 @@ EVERYWHERE = "walter"  # a viewer of the cluster
 
 @pytest.fixture(scope="module")
 def world(controlplane: Cluster) -> Iterator[World]:
-    """A namespace in which each user has the role of the table, and no operator runs."""
+    """Yield a world in which each user has the role of the table, and no operator runs."""
     install_crds(controlplane)
     roles = [each for each in rendered(controlplane) if _is_user_role(each)]
     flags = ("--server-side", "--force-conflicts")
@@ -76,9 +76,9 @@ def binding(name: str, user: str, role: str) -> Manifest:
 def may(
     world: World, user: str, verb: str, resource: str = "reservations.tidelock.dev", namespace: str = ""
 ) -> bool:
-    """Ask the API server whether a user may do this in the world's namespace, or in another.
+    """Return whether a user has a right in the world's namespace, or in another one.
 
-    What is of the cluster is of no namespace.
+    A cluster-scoped resource is checked without a namespace.
     """
     qualified, _, subresource = resource.partition("/")
     plural, _, group = qualified.partition(".")
@@ -94,7 +94,7 @@ def may(
 
 
 def rights(world: World, user: str) -> dict[str, set[str]]:
-    """List what a user may do with each resource."""
+    """Return the verbs that a user may use on each resource."""
     found = {resource: {verb for verb in VERBS if may(world, user, verb, resource)} for resource in RESOURCES}
     return {resource: verbs for resource, verbs in found.items() if verbs}
 
@@ -103,30 +103,30 @@ def test_a_manager_writes_reservations_and_nothing_else(world: World) -> None:
     assert rights(world, "mia") == {"reservations.tidelock.dev": READING | WRITING}
 
 
-def test_a_viewer_reads(world: World) -> None:
+def test_a_viewer_only_reads_reservations(world: World) -> None:
     assert rights(world, "vic") == {"reservations.tidelock.dev": READING}
 
 
-def test_a_viewer_of_the_cluster_reads_what_is_of_the_cluster_too(world: World) -> None:
+def test_a_viewer_of_the_whole_cluster_also_reads_cluster_scoped_resources(world: World) -> None:
     assert rights(world, EVERYWHERE) == dict.fromkeys(
         ("reservations.tidelock.dev", "waterlevels.tidelock.dev"), READING
     )
 
 
 @pytest.mark.parametrize("user", ["val", "ed"])
-def test_who_views_or_edits_a_namespace_reads_and_makes_no_locks(world: World, user: str) -> None:
+def test_the_roles_view_and_edit_read_reservations_and_write_none(world: World, user: str) -> None:
     found = rights(world, user)
     assert found["reservations.tidelock.dev"] == READING
     assert "reservations.tidelock.dev/status" not in found
 
 
 @pytest.mark.parametrize("user", ROLES)
-def test_a_role_ends_with_its_namespace(world: World, user: str) -> None:
+def test_a_role_grants_nothing_in_another_namespace(world: World, user: str) -> None:
     assert not [verb for verb in VERBS if may(world, user, verb, namespace="default")]
 
 
 def refused(world: World, user: str, method: str) -> int:
-    """Do with the world's lock as a user; gives the status of the refusal."""
+    """Try an operation on the world's reservation as a user, and return the HTTP status."""
     api, path = world.api.acting(user), RESERVATIONS.item("web-0", world.namespace)
     try:
         match method:
@@ -143,7 +143,7 @@ def refused(world: World, user: str, method: str) -> int:
     return HTTPStatus.OK
 
 
-def test_so_it_is_when_they_try(world: World) -> None:
+def test_requests_succeed_or_fail_by_the_role_of_the_user(world: World) -> None:
     mia, path = world.api.acting("mia"), RESERVATIONS.item("web-0", world.namespace)
     mia.create(RESERVATIONS.collection(world.namespace), world.manifest("web-0"))
     tries = ("create", "edit", "status", "delete")

@@ -1,4 +1,4 @@
-"""Claims that wait for a pod: met on the node that is chosen for it, before it is bound."""
+"""Claims that wait for a pod: they are bound on the node that is chosen for the pod, before the pod is."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,12 +12,12 @@ from devcluster import wait_for
 
 @pytest.fixture
 def disks(world: World) -> Iterator[Disks]:
-    """Storage of the test's own."""
+    """Yield storage that only this test uses."""
     with closing(Disks(world)) as made:
         yield made
 
 
-def test_a_pod_goes_where_a_ready_volume_is(world: World, disks: Disks) -> None:
+def test_a_pod_runs_on_the_node_of_an_available_volume(world: World, disks: Disks) -> None:
     disks.storage_class()
     disks.node("a")
     node = disks.node("b")
@@ -68,7 +68,7 @@ def test_the_volumes_of_a_pod_are_on_one_node(world: World, disks: Disks) -> Non
     assert {bound_volume(claim) for claim in claims} == mates
 
 
-def test_a_volume_is_made_on_the_pods_node(world: World, disks: Disks) -> None:
+def test_a_volume_is_created_on_the_node_of_the_pod(world: World, disks: Disks) -> None:
     disks.storage_class("fast", ready=False)
     disks.node("a")
     disks.node("b")
@@ -80,7 +80,7 @@ def test_a_volume_is_made_on_the_pods_node(world: World, disks: Disks) -> None:
     assert bound_volume(claim) == world.node_name("made-for-data")
 
 
-def test_a_volume_that_could_not_be_made_is_asked_for_again(world: World, disks: Disks) -> None:
+def test_a_volume_that_could_not_be_created_is_requested_again(world: World, disks: Disks) -> None:
     disks.storage_class("fast", ready=False)
     disks.node("a")
     claim = disks.claim(kind="fast")

@@ -18,7 +18,7 @@ CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 
 class Follower:
-    """A reflector of the config maps in a namespace that runs while the context lasts."""
+    """A reflector of the config maps in a namespace, and a client that changes them."""
 
     def __init__(self, client: KubeClient, namespace: str, settings: WatchSettings) -> None:
         self._client = client
@@ -53,12 +53,12 @@ class Follower:
         await self._client.delete(CONFIG_MAPS.item(name, self._namespace))
 
     async def tells(self, lines: list[str]) -> None:
-        """Wait until the sink has been told exactly this."""
+        """Wait until the event handlers have received exactly these events."""
         await eventually(lambda: len(self.journal.lines) >= len(lines))
         assert self.journal.lines == lines
 
     async def holds(self, things: list[Thing]) -> None:
-        """Wait until the copy holds exactly these states."""
+        """Wait until the reflector's store has exactly these objects."""
         await eventually(lambda: {*map(str, self.reflector.store.values())} == {*map(str, things)})
 
     async def _sleep(self, seconds: float) -> None:
@@ -68,7 +68,7 @@ class Follower:
 
 async def eventually(reached: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not reached():  # noqa: ASYNC110 -- the state of the world is no event of ours
+        while not reached():  # noqa: ASYNC110 -- no event signals it
             await asyncio.sleep(0.005)
 
 
@@ -89,7 +89,7 @@ async def following(
 
 @pytest.fixture
 def private(tmp_path: Path) -> Iterator[LocalCluster]:
-    """A cluster that a test may break."""
+    """Yield a cluster that a test may break."""
     with start_cluster(tmp_path, controller_manager=False, kwok=False) as cluster:
         yield cluster
 
@@ -124,7 +124,7 @@ async def test_a_list_in_small_pages_is_complete(controlplane: Cluster, namespac
 
 
 async def test_bookmarks_move_the_resume_point(controlplane: Cluster, namespace: str) -> None:
-    """The server sends one before it ends a watch in good order; nothing is lost or told twice."""
+    """The server sends a bookmark before it ends a watch regularly. No event is lost or repeated."""
     settings = WatchSettings(shortest_watch=1.0, longest_watch=2.0)
     async with following(controlplane.kubeconfig, namespace, settings) as follower:
         created: list[Thing] = []
@@ -151,8 +151,8 @@ async def test_a_restart_of_the_api_server_loses_and_repeats_nothing(private: Lo
         assert told == [f"+{kept}", f"+{changing}", f"{changing}>{changed}", f"+{added}"]
 
 
-async def test_what_was_deleted_while_nobody_watched_is_removed(private: LocalCluster) -> None:
-    """A restarted API server has no history: it refuses to go on from before, so a list must find out."""
+async def test_an_object_that_was_deleted_between_two_watches_is_removed(private: LocalCluster) -> None:
+    """A restarted API server has no history and cannot resume a watch, so the reflector must list again."""
     async with following(private.kubeconfig, "default") as follower:
         kept = await follower.create("kept")
         gone = await follower.create("gone")

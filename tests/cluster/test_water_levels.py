@@ -53,7 +53,7 @@ def level_of(node: Manifest) -> NodeLevel:
 
 
 def measured(cpu: float, memory: float) -> Callable[[Manifest], bool]:
-    """Make a check of a node: its last quarter of an hour, in percent."""
+    """Return a check that a node is annotated with these means of the last 15 minutes, in percent."""
 
     def check(node: Manifest) -> bool:
         if NODE_LEVEL not in node["metadata"].get("annotations", {}):
@@ -115,7 +115,7 @@ def test_levels_are_annotated_and_summed_up_in_the_status(
     assert metrics['tidelock_water_level_patches_total{kind="Node",result="written"}'] >= 3
 
 
-def test_people_see_the_level_in_a_table(
+def test_kubectl_get_shows_a_water_level_as_a_table(
     world: World,
     exporter: Exporter,
     prometheus: PrometheusServer,
@@ -124,7 +124,7 @@ def test_people_see_the_level_in_a_table(
 ) -> None:
     three_nodes(world, exporter)
     level = water_level(world, prometheus.url, target={"mode": "Static", "percent": 45})
-    level.until(  # a rate needs two samples, so memory is known before
+    level.until(  # a rate needs two samples, so the memory is known earlier
         lambda seen: seen.get("status", {}).get("cpu", {}).get("mean") in {39, 40, 41},
         "be measured",
     )
@@ -136,7 +136,7 @@ def test_people_see_the_level_in_a_table(
     assert [int(each) for each in numbers] == pytest.approx([40, 60, 16], abs=2)
 
 
-def test_one_pods_use_of_every_kind_of_workload_is_annotated_as_long_as_anybody_measures(
+def test_the_use_of_one_pod_is_annotated_on_workloads_as_long_as_a_water_level_exists(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     node, *_ = three_nodes(world, exporter)
@@ -194,7 +194,7 @@ def test_a_server_that_dies_makes_levels_stale_and_never_zero(
     )
 
 
-def test_a_node_with_nonsense_or_without_an_exporter_is_told_apart(
+def test_invalid_and_missing_samples_of_nodes_are_left_out_of_the_statistics(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     bad, missing, good = three_nodes(world, exporter)

@@ -1,4 +1,4 @@
-"""The same world in a real cluster and in the simulator: its pods land so that nodes are used as evenly."""
+"""The same world in a real cluster and in the simulator, in which nodes must be used equally evenly."""
 
 import asyncio
 import secrets
@@ -28,18 +28,18 @@ from tidelock.simulation.world import STEP, Machine, SimulatedWorkload, Simulate
 
 GIBI = 2**30
 NODES, CORES = 4, 8
-# Cores that a pod of each Deployment uses in the mean; all request half a core and may use two.
+# Cores that a pod of each Deployment uses in the mean. All pods request half a core and may use two.
 USE = (0.08, 0.04, 0.451, 0.319, 0.9, 0.226, 0.113, 0.16, 0.637, 0.057)
-# It goes up and down within three steps, so that any whole number of periods has the same mean.
+# The use goes up and down within three steps, so any whole number of periods has the same mean.
 SWELL = (-0.1, 0.0, 0.1)
 STEPS = 12
-# When the second pod of each Deployment comes: the first ones have been measured by then.
+# The arrival of the second pod of each Deployment. The first pods have been measured by then.
 SECOND_WAVE = 6 * STEP
 NOWHERE_YET = "http://127.0.0.1:9"
 
 
 def make_world() -> SimulatedWorld:
-    """Make a world of two waves, a pod of each Deployment in each, one after the other."""
+    """Build a world of two waves, each with one pod of every Deployment, one after the other."""
     kinds = len(USE)
     waves = [wave + 0.5 * number for wave in (0.0, SECOND_WAVE) for number in range(kinds)]
     load = [
@@ -61,7 +61,7 @@ def make_world() -> SimulatedWorld:
 
 
 def spread(pool: Pool, placement: Placement) -> float:
-    """Deviation between the nodes in points of CPU, over a period of the load."""
+    """Return the deviation between the nodes in points of CPU, over a period of the load."""
     return float(np.mean([pool.use(placement, step).cpu.std() for step in range(len(SWELL))]))
 
 
@@ -72,7 +72,7 @@ def simulated(pool: Pool, policy: str) -> float:
 
 @asynccontextmanager
 async def replaying(pools: list[Pool], exporter: Exporter) -> AsyncIterator[None]:
-    """Play the load over and over while the context lasts, a step a second."""
+    """Replay the load repeatedly while the context lasts, with one step each second."""
 
     async def play() -> None:
         step = 0
@@ -93,7 +93,7 @@ async def replaying(pools: list[Pool], exporter: Exporter) -> AsyncIterator[None
 
 
 async def until_measured(pool: Pool) -> None:
-    """Wait until all Deployments say what one pod uses."""
+    """Wait until all Deployments are annotated with the use of one pod."""
     while True:  # pytest's time-out is the limit
         deployments = msgspec.json.decode(await pool.client.get(DEPLOYMENTS.collection(pool.name)))["items"]
         told = [each["metadata"].get("annotations", {}).get(POD_USAGE, "") for each in deployments]
@@ -104,7 +104,7 @@ async def until_measured(pool: Pool) -> None:
 
 @pytest.fixture
 def names() -> dict[str, str]:
-    """Name a pool, and its scheduler, for each policy."""
+    """Return the common name of a pool and its scheduler for each policy."""
     suffix = secrets.token_hex(4)
     return {policy: f"replay-{policy}-{suffix}" for policy in ("default", "water-level")}
 
@@ -121,14 +121,14 @@ def operator(controlplane: Cluster, names: dict[str, str], tmp_path: Path) -> It
     assert "Traceback" not in process.log
 
 
-async def test_pods_of_deployments_land_as_the_simulator_says(
+async def test_pods_of_deployments_spread_as_in_the_simulator(
     controlplane: Cluster,
     names: dict[str, str],
     operator: OperatorProcess,
     exporter: Exporter,
     prometheus: PrometheusServer,
 ) -> None:
-    """Spreads are compared, not nodes: among nodes that are as good, any may be taken."""
+    """Compare spreads and not nodes, because any of equally good nodes can be chosen."""
     world = make_world()
     async with KubeClient(load_connection(controlplane.kubeconfig), user_agent="tidelock-test") as client:
         pools = {policy: Pool(client, world, name) for policy, name in names.items()}
@@ -137,12 +137,12 @@ async def test_pods_of_deployments_land_as_the_simulator_says(
         try:
             for pool in pools.values():
                 await pool.furnish()
-                # Nothing can be measured as yet, as in the simulator's first minutes.
+                # No use is measured yet, as in the simulator's first minutes.
                 manifest = water_level_manifest(pool.name, pool.selector, NOWHERE_YET, **spec)
                 await client.create(WATERLEVELS.collection(), manifest)
             await asyncio.gather(*(fill(pool, 1) for pool in pools.values()))
             async with replaying(list(pools.values()), exporter):
-                await asyncio.sleep(SECONDS + 5)  # until rates are taken over whole periods
+                await asyncio.sleep(SECONDS + 5)  # until rates cover whole periods
                 for pool in pools.values():
                     address = {"spec": {"source": {"prometheus": {"address": prometheus.url}}}}
                     await client.patch(WATERLEVELS.item(pool.name), address)
@@ -160,6 +160,6 @@ async def test_pods_of_deployments_land_as_the_simulator_says(
 
 
 async def fill(pool: Pool, replicas: int) -> None:
-    """Have the Deployments' next pods come one after the other, each when the one before is bound."""
+    """Create the next pods of all Deployments one by one, each when the previous one is bound."""
     for number in range(len(USE)):
         await pool.scale([number], replicas)

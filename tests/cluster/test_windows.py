@@ -1,4 +1,4 @@
-"""Windows: locks that begin later, on a real API server."""
+"""Windows: reservations that begin later, on a real API server."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from cluster.live import condition, in_seconds
 from cluster.world import World
 
 
-def test_a_lock_is_planned_keeps_others_out_and_holds_when_its_window_begins(world: World) -> None:
+def test_a_planned_reservation_excludes_other_pods_and_is_active_from_its_start(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.reservation(cpu="2", node=node, startAt=in_seconds(8), ttlSeconds=600)
     planned = reservation.until_phase("Planned")
@@ -21,7 +21,7 @@ def test_a_lock_is_planned_keeps_others_out_and_holds_when_its_window_begins(wor
     assert reservation.phases() == ["Planned", "Active"]
 
 
-def test_a_pod_that_ends_in_time_uses_the_room_before_the_window(world: World) -> None:
+def test_a_pod_that_ends_in_time_uses_the_capacity_before_the_window(world: World) -> None:
     node = world.node(cpu="2")
     reservation = world.reservation(cpu="2", node=node, startAt=in_seconds(3600))
     reservation.until_phase("Planned")
@@ -53,13 +53,15 @@ def test_windows_after_one_another_share_a_node(world: World) -> None:
     ],
     ids=["startAt", "runSeconds", "ttlSeconds"],
 )
-def test_the_times_of_a_plan_cannot_be_edited(world: World, edit: dict[str, object], problem: str) -> None:
+def test_the_times_of_a_planned_reservation_are_immutable(
+    world: World, edit: dict[str, object], problem: str
+) -> None:
     reservation = world.reservation(node=world.node(), startAt=in_seconds(3600), runSeconds=600)
     reservation.until_phase("Planned")
     with pytest.raises(RefusedError, match=problem):
         reservation.edit(**edit)
 
 
-def test_a_lock_cannot_end_before_it_begins(world: World) -> None:
+def test_a_reservation_cannot_end_before_it_begins(world: World) -> None:
     with pytest.raises(RefusedError, match="expireAt must be after startAt"):
         world.reservation(startAt=in_seconds(3600), expireAt=in_seconds(1800), ttlSeconds=None)

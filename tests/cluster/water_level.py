@@ -8,7 +8,7 @@ from tidelock.kube.client import WATERLEVELS
 
 
 def water_level(world: World, url: str, **spec: object) -> Live:
-    """Create a WaterLevel of a test's own nodes, which reads a Prometheus every five seconds."""
+    """Create a WaterLevel for the nodes of a test, which reads a Prometheus every five seconds."""
     defaults = {
         "source": {"prometheus": {"address": url, "queries": {"podCPU": POD_CPU}}},
         "stalenessSeconds": 20,

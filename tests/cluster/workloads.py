@@ -1,4 +1,4 @@
-"""Workloads of every kind whose pods' use is kept, on a cluster whose controllers leave them alone."""
+"""Workloads of every kind that gets usage annotations, on a cluster without controllers."""
 
 from cluster.api import Manifest
 from cluster.live import Live, Node
@@ -13,7 +13,7 @@ DAEMON_SETS = ApiResource("apps", "v1", "daemonsets", "DaemonSet")
 JOBS = ApiResource("batch", "v1", "jobs", "Job")
 CLONE_SETS = ApiResource("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
 
-# As much of a CloneSet as can be annotated.
+# The smallest CRD of a CloneSet that can be annotated.
 _CLONE_SET_CRD = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -32,13 +32,13 @@ spec:
 
 
 def install_clone_sets(cluster: Cluster) -> None:
-    """Bring in the CRD; harmless if it is there."""
+    """Install the CRD. A second call does no harm."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=_CLONE_SET_CRD)
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/clonesets.apps.kruise.io")
 
 
 def make_workloads(world: World, node: Node) -> dict[str, Live]:
-    """Create a workload of each kind, with a pod on the node; workloads and pods are named after the kind."""
+    """Create a workload of each kind, with a pod on the node. Both are named for the kind."""
     made = {
         resource.kind: _create(world, resource)
         for resource in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS, CLONE_SETS)

@@ -1,4 +1,4 @@
-"""Nodes, pods and locks of one test, apart from those of all others by their names and a label."""
+"""Nodes, pods and reservations of one test, separated from those of other tests by names and a label."""
 
 import secrets
 from collections.abc import Mapping
@@ -33,12 +33,13 @@ _NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 class World:
-    """Makes the nodes, pods and locks of one test, and clears them away."""
+    """A maker of the nodes, pods and reservations of one test, which also deletes them."""
 
     def __init__(self, api: Api, namespace: str = "") -> None:
-        """Make the test's namespace: of that name, where a test has one of the same name in two clusters.
+        """Create the test's namespace, with a given name if a test needs the same name in two clusters.
 
-        `api` makes what is in the namespace; `admin`, here the same, makes quotas and all that is outside.
+        `api` creates the objects of the namespace. `admin`, here the same client, creates quotas and the
+        objects outside of the namespace.
         """
         self.admin = self.api = api
         self.namespace = namespace or f"test-{secrets.token_hex(4)}"
@@ -46,7 +47,7 @@ class World:
         api.create(_NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
-        """Take away all that was made; a test's WaterLevel has the name of its namespace."""
+        """Delete all objects of the test. A test's WaterLevel has the name of its namespace."""
         self.admin.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
         for resource in (RESERVATIONSCHEDULES, RESERVATIONGROUPS, RESERVATIONS, PODS):
             self.admin.delete(resource.collection(self.namespace))
@@ -54,7 +55,7 @@ class World:
         self.admin.delete(_NAMESPACES.item(self.namespace))
 
     def node_name(self, name: str) -> str:
-        """Give the name that the node called `name` has, or will have, among those of all tests."""
+        """Return the full name of the test's node `name`, which no other test uses."""
         return f"{self.namespace}-{name}"
 
     def node(
@@ -65,7 +66,7 @@ class World:
         labels: Mapping[str, str] | None = None,
         extended: Mapping[str, str] | None = None,
     ) -> Node:
-        """Create a node that is Ready and takes pods."""
+        """Create a node that is Ready and schedulable."""
         size = {"cpu": cpu, "memory": "16Gi", "pods": "110", **(extended or {})}
         created = self.admin.create(
             NODES.collection(),
@@ -82,13 +83,13 @@ class World:
             },
         )
         node = Node(self.admin, NODES, created)
-        node.merge({"spec": {"taints": None}})  # what admission puts on every new node
+        node.merge({"spec": {"taints": None}})  # which admission puts on every new node
         return node
 
     def pod(
         self, name: str = "web-0", cpu: str = "1", *, metadata: Manifest | None = None, **spec: Any
     ) -> Pod:
-        """Create a pod that may run on the nodes of this test."""
+        """Create a pod that can run only on the nodes of this test."""
         manifest = {
             "metadata": {"name": name, "namespace": self.namespace} | (metadata or {}),
             "spec": self.pod_spec(cpu) | spec,
@@ -96,16 +97,16 @@ class World:
         return Pod(self.api, PODS, self.api.create(PODS.collection(self.namespace), manifest))
 
     def bound_pod(self, node: Node, name: str = "resident", cpu: str = "1", **spec: Any) -> Pod:
-        """Create a pod that is bound from the start, as by another scheduler, and that the operator knows."""
+        """Create a bound pod, as if another scheduler had bound it, and wait until the operator knows it."""
         pod = self.pod(name, cpu, nodeName=node.name, **spec)
         self.until_known(pod)
         return pod
 
     def until_known(self, pod: Pod) -> None:
-        """Wait until the operator has seen that a pod is bound: a lock for such a pod is consumed.
+        """Wait until the operator knows that a pod is bound. Then a reservation for the pod is consumed.
 
-        Its watches of pods and of locks are in no order, so a lock might be given beside a pod that was there
-        before it, and be taken away again.
+        The operator's watches of pods and of reservations have no common order. So a reservation could get
+        capacity that an earlier pod already uses, and lose it again.
         """
         witness = self.reservation(
             f"{pod.name}-is-known", "1m", owners=[{"pod": {"name": pod.name}}], retention="Retain"
@@ -114,7 +115,7 @@ class World:
         witness.delete()
 
     def priority_class(self, name: str, value: int, policy: str = "PreemptLowerPriority") -> Live:
-        """Create a class of priority, if it is not there, and wait until pods may be created in it."""
+        """Create or update a PriorityClass, and wait until the API server admits pods of it."""
         manifest = {
             "apiVersion": _CLASSES.api_version,
             "kind": _CLASSES.kind,
@@ -127,7 +128,7 @@ class World:
         return made
 
     def deployment(self, name: str, cpu: str) -> None:
-        """Create a Deployment of one such pod."""
+        """Create a Deployment of one pod that can run on the nodes of this test."""
         labels = {"app": name}
         template = {"metadata": {"labels": labels}, "spec": self.pod_spec(cpu)}
         self.api.create(
@@ -138,7 +139,7 @@ class World:
     def manifest(
         self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any
     ) -> Manifest:
-        """Write the manifest of a lock for the pod of its name, on a node or on any node of this test."""
+        """Build the manifest of a reservation for the pod of its name, on a node or any node of this test."""
         node_name = node.name if isinstance(node, Node) else node
         where = {"nodeName": node_name} if node_name else {"nodeSelector": self.selector}
         if "template" not in spec:
@@ -155,30 +156,30 @@ class World:
     def reservation(
         self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any
     ) -> Lock:
-        """Create a lock for the pod of its name, on a node or on any node of this test."""
+        """Create a reservation for the pod of its name, on a node or on any node of this test."""
         return self.store(self.manifest(name, cpu, node, **spec))
 
     def active_reservation(
         self, name: str = "web-0", cpu: str = "1", node: Node | str | None = None, **spec: Any
     ) -> Lock:
-        """Create a lock and wait until it holds."""
+        """Create a reservation and wait until it is active."""
         reservation = self.reservation(name, cpu, node, **spec)
         reservation.until_phase("Active")
         return reservation
 
     def store(self, manifest: Manifest) -> Lock:
-        """Create a lock from its manifest."""
+        """Create a reservation from its manifest."""
         return Lock(
             self.api, RESERVATIONS, self.api.create(RESERVATIONS.collection(self.namespace), manifest)
         )
 
     def apply(self, manifest: Manifest) -> Lock:
-        """Apply a lock's manifest, as GitOps tools do again and again."""
+        """Apply a reservation's manifest, as GitOps tools do repeatedly."""
         path = RESERVATIONS.item(manifest["metadata"]["name"], self.namespace)
         return Lock(self.api, RESERVATIONS, self.api.apply(path, manifest))
 
     def group(self, name: str = "train", *, members: int | list[Manifest] = 2, **spec: Any) -> Live:
-        """Create a group of locks of one core for pods labelled with its name, or of the given kinds."""
+        """Create a group of one-core reservations for pods labelled with its name, or of given members."""
         worker = {"name": "worker", "count": members, "resources": {"cpu": "1"}}
         kinds = [worker] if isinstance(members, int) else members
         where = {"nodeSelector": self.selector, "owners": [{"selector": {"matchLabels": {"job": name[:63]}}}]}
@@ -194,7 +195,7 @@ class World:
         return Live(self.api, RESERVATIONGROUPS, made)
 
     def schedule(self, name: str = "nightly", **spec: Any) -> Live:
-        """Create a schedule of locks of one core for pods labelled with its name, by default once a year."""
+        """Create a schedule of one-core reservations for pods labelled with its name, by default yearly."""
         template = {
             "resources": {"cpu": "1"},
             "nodeSelector": self.selector,
@@ -211,14 +212,14 @@ class World:
         return Live(self.api, RESERVATIONSCHEDULES, made)
 
     def member(self, name: str) -> Lock:
-        """Find a lock that the operator makes for a group or a schedule, as soon as it is made."""
+        """Wait for a reservation that the operator creates for a group or a schedule, and return it."""
         path = RESERVATIONS.item(name, self.namespace)
         found = wait_for(lambda: self._found(path), what=f"{name} to be made")
         assert found is not None
         return Lock(self.api, RESERVATIONS, found)
 
     def quota(self, name: str = "team", **spec: Any) -> Live:
-        """Put a quota on the locks of this test, and wait until the operator knows it.
+        """Create a quota for the reservations of this test, and wait until the operator knows it.
 
         Without fields it allows any priority, and preemption.
         """
@@ -234,7 +235,7 @@ class World:
         return quota
 
     def quote(self, name: str = "ask", **spec: Any) -> Live:
-        """Ask what would become of a lock on the nodes of this test."""
+        """Create a quote for a reservation on the nodes of this test."""
         manifest = {
             "apiVersion": RESERVATIONQUOTES.api_version,
             "kind": RESERVATIONQUOTES.kind,
@@ -245,13 +246,13 @@ class World:
         return Live(self.api, RESERVATIONQUOTES, made)
 
     def event_reasons(self, about: Live) -> set[str]:
-        """Reasons of the events about an object."""
+        """Return the reasons of the events about an object."""
         path = f"{EVENTS.collection(self.namespace)}?fieldSelector=regarding.name={about.name}"
         events = self.admin.get(path)["items"]
         return {event["reason"] for event in events if event["regarding"]["uid"] == about.uid}
 
     def taken_cpu(self, node: Node) -> Decimal:
-        """Cores of a node that bound pods request, and active locks hold for pods that are not bound."""
+        """Return the cores of a node that bound pods request or active reservations hold for unbound pods."""
         pods = self.api.get(PODS.collection(self.namespace))["items"]
         reservations = self.api.get(RESERVATIONS.collection(self.namespace))["items"]
         bound = {pod["metadata"]["name"]: pod["spec"] for pod in pods if pod["spec"].get("nodeName")}
@@ -279,7 +280,7 @@ class World:
             return None
 
     def _admits(self, class_name: str) -> bool:
-        """Whether the API server lets a pod of this class in; it looks classes up in a cache of its own."""
+        """Return whether the API server, which caches classes, already admits a pod of this class."""
         spec = self.pod_spec("1") | {"priorityClassName": class_name}
         path = f"{PODS.collection(self.namespace)}?dryRun=All"
         try:
@@ -291,7 +292,7 @@ class World:
         return True
 
     def pod_spec(self, cpu: str) -> Manifest:
-        """Write the spec of a pod that may run on the nodes of this test."""
+        """Build the spec of a pod that can run only on the nodes of this test."""
         container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
         return {
             "schedulerName": SCHEDULER,

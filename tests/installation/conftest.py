@@ -8,11 +8,11 @@ from installation.rendering import Kustomized
 
 @pytest.fixture(scope="session")
 def kubectl() -> Path:
-    """The program, of the version that the project pins."""
+    """Return the path of kubectl, in the version that the project pins."""
     return find_binaries().programs["kubectl"]
 
 
 @pytest.fixture(scope="session")
 def kustomized(kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Kustomized:
-    """What kustomize makes of base, overlays and components."""
+    """Return a renderer of base, overlays and components by kustomize."""
     return Kustomized(kubectl, tmp_path_factory.mktemp("kustomize"))

@@ -1,4 +1,4 @@
-"""What kustomize and Helm make of manifests/, without a cluster."""
+"""The renderings of manifests/ by kustomize and by Helm, without a cluster."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ OVERLAYS: Mapping[str, Manifest] = {
     "ha": {"replicas": 2},
     "monitoring": {"monitoring": {"enabled": True}},
 }
-"""Each overlay, and the values that ask the chart for the same."""
+"""Each overlay, and the values with which the chart renders the same objects."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
 OWN = frozenset(
     {
@@ -39,20 +39,20 @@ FOREIGN: Mapping[str, str] = {
     "Kustomization": "Flux's",
     "ResourceInterpreterCustomization": "Karmada's",
 }
-"""Kinds of CRDs that are not ours, and whose: neither schemas nor the test cluster know them."""
+"""Kinds of other projects, with the projects. Neither schemas nor the test cluster know these kinds."""
 ADDED, GONE = "an object that was not there", "an object that is not there any more"
 _TIMEOUT = 120
 
 
 class RefusedError(Exception):
-    """A program ended with an error; carries what it said."""
+    """A program ended with an error. The text is its output."""
 
 
 class Kustomized:
-    """kustomize, as it is part of kubectl."""
+    """kustomize, as a part of kubectl."""
 
     def __init__(self, kubectl: Path, folder: Path) -> None:
-        """Keep kustomizations of the tests' own in a folder."""
+        """Keep the kustomizations of the tests in a folder."""
         self._kubectl = kubectl
         self._folder = folder
 
@@ -61,7 +61,7 @@ class Kustomized:
         return _objects(_run([self._kubectl, "kustomize", folder]))
 
     def everything(self) -> list[Manifest]:
-        """Build what a user would write who wants all that there is."""
+        """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
         components = [COMPONENTS / name for name in ("scheduler", "extender", "ha")]
         kustomization = {
@@ -73,10 +73,10 @@ class Kustomized:
 
 
 class Charted:
-    """Helm and the chart."""
+    """Helm, with the chart."""
 
     def __init__(self, helm: Path, home: Path) -> None:
-        """Have Helm keep its files in a folder."""
+        """Make Helm keep its files in a folder."""
         self._helm = helm
         self._environment = {
             "HOME": str(home),
@@ -90,36 +90,36 @@ class Charted:
         """Render the chart with these values.
 
         Raises:
-            RefusedError: Helm would not.
+            RefusedError: Helm refused the chart or the values.
 
         """
         flags = ("--namespace", namespace, "--values", "-")
         return _objects(self.run("template", "tidelock", chart, *flags, text=yaml.safe_dump(values)))
 
     def run(self, *arguments: str | Path, text: str = "") -> str:
-        """Run Helm; gives its output.
+        """Run Helm, and return its output.
 
         Raises:
-            RefusedError: it failed.
+            RefusedError: Helm failed.
 
         """
         return _run([self._helm, *arguments], text, self._environment)
 
 
 def key(manifest: Manifest) -> str:
-    """Name an object as people do."""
+    """Return the kind and the name of an object, as in `Service/tidelock`."""
     return f"{manifest['kind']}/{manifest['metadata']['name']}"
 
 
 def by_key(objects: Sequence[Manifest]) -> dict[str, Manifest]:
-    """Index objects, no two of which may have one key."""
+    """Index objects by their keys, which must be unique."""
     found = {key(each): each for each in objects}
     assert len(found) == len(objects)
     return found
 
 
 def differences(before: Any, after: Any, path: str = "") -> Manifest:
-    """Name what differs by its path, with what it is afterwards; None is nothing."""
+    """Return the later value of each difference by its path. None means that the later value is absent."""
     if isinstance(before, dict) and isinstance(after, dict):
         found: Manifest = {}
         for name in before.keys() | after.keys():
@@ -134,7 +134,7 @@ def differences(before: Any, after: Any, path: str = "") -> Manifest:
 
 
 def changed(before: Sequence[Manifest], after: Sequence[Manifest]) -> Manifest:
-    """Name what differs between two renderings."""
+    """Return the differences between two renderings, by object and path."""
     old, new = by_key(before), by_key(after)
     found: Manifest = dict.fromkeys(new.keys() - old.keys(), ADDED)
     found |= dict.fromkeys(old.keys() - new.keys(), GONE)

@@ -1,4 +1,4 @@
-"""The chart installs what kustomize installs: base by its defaults, and each overlay by a value or two."""
+"""The chart installs the same as kustomize: the base by its defaults, and each overlay by a few values."""
 
 import re
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from installation.rendering import (
 )
 from write_chart import MANIFESTS, OF_THE_CLUSTER
 
-# A release is given its namespace; what is in it beside Tidelock is not the chart's to forbid.
+# The user of a chart chooses the namespace, so the chart does not restrict other objects in it.
 NAMESPACE = {key(each) for each in yaml.safe_load_all((BASE / "namespace.yaml").read_text())}
-# What Helm's charts tell of themselves.
+# The labels and annotations by which Helm's charts describe themselves.
 LABELS = {
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
@@ -32,11 +32,11 @@ LABELS = {
     "helm.sh/chart",
 }
 ANNOTATIONS = {"helm.sh/resource-policy", "checksum/configuration"}
-GENERATED = re.compile(r"^tidelock-scheduler-[a-z0-9]{10}$")  # kustomize's names tell the content
+GENERATED = re.compile(r"^tidelock-scheduler-[a-z0-9]{10}$")  # kustomize adds a hash of the content
 
 
 def without(mapping: Manifest, name: str, keys: set[str]) -> None:
-    """Remove keys from a mapping's mapping, and that when it is empty then."""
+    """Remove keys from a nested mapping, and remove the nested mapping if it is empty then."""
     for each in keys & mapping.get(name, {}).keys():
         del mapping[name][each]
     if mapping.get(name) == {}:
@@ -44,12 +44,12 @@ def without(mapping: Manifest, name: str, keys: set[str]) -> None:
 
 
 def plain(objects: Sequence[Manifest]) -> list[Manifest]:
-    """Bring both kinds of output to one form: without what Helm adds, and sorted where no order counts."""
+    """Convert both kinds of output to one form, without Helm's additions and with sorted lists."""
     found = deepcopy([each for each in objects if key(each) not in NAMESPACE])
     for each in found:
         without(each["metadata"], "labels", LABELS)
         without(each["metadata"], "annotations", ANNOTATIONS)
-        if each["kind"] in OF_THE_CLUSTER:  # kustomize does not know all of these
+        if each["kind"] in OF_THE_CLUSTER:  # kustomize does not know all cluster-scoped kinds
             each["metadata"].pop("namespace", None)
         each["metadata"]["name"] = GENERATED.sub("tidelock-scheduler", each["metadata"]["name"])
         if each["kind"] == "ConfigMap":
@@ -68,26 +68,28 @@ def plain(objects: Sequence[Manifest]) -> list[Manifest]:
     return found
 
 
-def test_every_overlay_has_its_values() -> None:
+def test_every_overlay_has_equivalent_values() -> None:
     assert {each.name for each in FOLDER.iterdir()} == OVERLAYS.keys()
 
 
-def test_the_defaults_are_the_base(charted: Charted, kustomized: Kustomized) -> None:
+def test_the_defaults_of_the_chart_equal_the_base(charted: Charted, kustomized: Kustomized) -> None:
     assert changed(plain(kustomized.objects(BASE)), plain(charted.objects({}))) == {}
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_values_are_an_overlay(charted: Charted, kustomized: Kustomized, overlay: str) -> None:
+def test_the_values_for_an_overlay_equal_the_overlay(
+    charted: Charted, kustomized: Kustomized, overlay: str
+) -> None:
     expected = plain(kustomized.objects(FOLDER / overlay))
     assert changed(expected, plain(charted.objects(OVERLAYS[overlay]))) == {}
 
 
-def test_components_are_combined_as_values_are(charted: Charted, kustomized: Kustomized) -> None:
+def test_all_values_together_equal_all_components_together(charted: Charted, kustomized: Kustomized) -> None:
     assert changed(plain(kustomized.everything()), plain(charted.objects(EVERYTHING))) == {}
 
 
 def test_an_overlay_differs_from_the_base(kustomized: Kustomized) -> None:
-    """Or it would be no overlay, and the comparisons above would say little."""
+    """Otherwise the comparisons above would prove little."""
     base = plain(kustomized.objects(BASE))
     assert OVERLAYS
     for overlay in OVERLAYS:
@@ -97,8 +99,8 @@ def test_an_overlay_differs_from_the_base(kustomized: Kustomized) -> None:
         assert GONE not in found.values()
 
 
-def test_the_image_of_a_kustomization_is_the_user_s(kustomized: Kustomized) -> None:
-    """The name that `kustomize edit set image tidelock=...` replaces."""
+def test_a_kustomization_can_replace_the_image(kustomized: Kustomized) -> None:
+    """Check the name that `kustomize edit set image tidelock=...` replaces."""
     deployment = by_key(kustomized.objects(MANIFESTS / "base"))["Deployment/tidelock"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"].partition(":")[0] == "tidelock"

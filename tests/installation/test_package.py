@@ -1,4 +1,4 @@
-"""The package, as README and docs have it installed: what pip is told to do, in a virtual environment."""
+"""The package, installed in a virtual environment by the pip commands of README and docs."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _UNTRACKED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def typed() -> list[str]:
-    """Give what README and docs have pip do."""
+    """Return the pip commands of README and docs."""
     return [
         command.typed
         for page in PAGES
@@ -26,12 +26,12 @@ def typed() -> list[str]:
     ]
 
 
-def test_there_are_commands_of_pip() -> None:
+def test_readme_and_docs_have_pip_commands() -> None:
     assert {line.partition("#")[0].strip() for line in typed()} >= {"pip install ."}
 
 
 @pytest.mark.timeout(1200)
-def test_what_pip_is_told_to_install_works(tmp_path: Path) -> None:
+def test_the_documented_pip_commands_install_working_programs(tmp_path: Path) -> None:
     source, installed = tmp_path / "src", tmp_path / "venv"
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):  # building leaves files behind
@@ -40,7 +40,7 @@ def test_what_pip_is_told_to_install_works(tmp_path: Path) -> None:
         shutil.copytree(ROOT / name, source / name, ignore=_UNTRACKED)
     subprocess.run([sys.executable, "-m", "venv", installed], check=True)
     environment = os.environ | {"PATH": f"{installed / 'bin'}:{os.environ['PATH']}"}
-    environment.pop("PYTHONPATH", None)  # or it would find the package in the repository
+    environment.pop("PYTHONPATH", None)  # otherwise it would find the package in the repository
 
     for line in typed():
         subprocess.run(["sh", "-ec", line], cwd=source, env=environment, check=True)

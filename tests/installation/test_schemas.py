@@ -1,4 +1,4 @@
-"""Every manifest is what the schemas of Kubernetes ask for, with no field that they do not know."""
+"""Every manifest is valid by the schemas of Kubernetes, without unknown fields."""
 
 import json
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ FILES = [path for folder in ("samples", "gitops") for path in sorted((MANIFESTS 
 
 
 def wrong(objects: list[Manifest]) -> Iterator[str]:
-    """Say what is wrong with manifests, but for kinds of which there is no schema.
+    """Yield the errors of manifests, except those of kinds without a schema.
 
-    Our own are checked by their CRDs' rules, in tests/cluster/test_manifests.py.
+    Manifests of Tidelock's kinds are checked by the rules of the CRDs, in tests/cluster/test_manifests.py.
     """
     for each in objects:
         if each["kind"] in OWN or each["kind"] in FOREIGN:
@@ -37,17 +37,17 @@ def test_the_schemas_are_of_this_version_and_strict() -> None:
     assert kubernetes_validate.validate(service | {"spec": {}}, VERSION, strict=True) == VERSION
 
 
-def test_what_kustomize_makes(kustomized: Kustomized) -> None:
-    """Each object once, as most are the same in all overlays."""
+def test_objects_of_kustomize_are_valid(kustomized: Kustomized) -> None:
+    """Check each object once, because most are the same in all overlays."""
     objects = [each for folder in (BASE, *FOLDER.iterdir()) for each in kustomized.objects(folder)]
     distinct = {json.dumps(each, sort_keys=True): each for each in objects}
     assert list(wrong(list(distinct.values()))) == []
 
 
-def test_what_helm_makes(charted: Charted) -> None:
+def test_objects_of_helm_are_valid(charted: Charted) -> None:
     assert list(wrong(charted.objects(EVERYTHING))) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_to_be_applied_as_it_is(path: Path) -> None:
+def test_a_file_of_samples_or_gitops_is_valid(path: Path) -> None:
     assert list(wrong(list(yaml.safe_load_all(path.read_text())))) == []

@@ -1,4 +1,4 @@
-"""What each value of the chart changes, and nothing else; what the schema refuses; what the chart says."""
+"""The values of the chart: the effect of each, the schema that refuses wrong ones, and the notes."""
 
 import json
 from pathlib import Path
@@ -108,13 +108,15 @@ def default(charted: Charted) -> list[Manifest]:
 
 
 @pytest.mark.parametrize(("values", "expected"), CHANGES.values(), ids=CHANGES)
-def test_a_value_changes_this_alone(
+def test_a_value_has_exactly_these_effects(
     charted: Charted, default: list[Manifest], values: Manifest, expected: Manifest
 ) -> None:
     assert changed(default, charted.objects(values)) == expected
 
 
-def test_more_replicas_are_spread_and_guarded(charted: Charted, default: list[Manifest]) -> None:
+def test_several_replicas_get_spread_constraints_and_a_disruption_budget(
+    charted: Charted, default: list[Manifest]
+) -> None:
     found = changed(default, charted.objects({"replicas": 3}))
     spread = found.pop(f"{POD}.topologySpreadConstraints")
     assert [each["topologyKey"] for each in spread] == [
@@ -124,20 +126,20 @@ def test_more_replicas_are_spread_and_guarded(charted: Charted, default: list[Ma
     assert found == {"Deployment/tidelock: spec.replicas": 3, "PodDisruptionBudget/tidelock": ADDED}
 
 
-def test_ports_that_are_called_are_added(charted: Charted, default: list[Manifest]) -> None:
+def test_egress_ports_are_added_to_the_network_policy(charted: Charted, default: list[Manifest]) -> None:
     found = changed(default, charted.objects({"networkPolicy": {"egressPorts": [8443, 9091]}}))
     assert found.keys() == {EGRESS}
     assert found[EGRESS][-3:] == [{"protocol": "TCP", "port": port} for port in (9090, 8443, 9091)]
 
 
-def test_webhooks_may_let_bindings_pass(charted: Charted) -> None:
+def test_the_failure_policy_of_webhooks_can_be_ignore(charted: Charted) -> None:
     values = {"extender": {"enabled": True, "failurePolicy": "Ignore"}}
     found = changed(charted.objects(OVERLAYS["extender"]), charted.objects(values))
     webhooks = "ValidatingWebhookConfiguration/tidelock: webhooks"
     assert found == {f"{webhooks}[{index}].failurePolicy": "Ignore" for index in (0, 1)}
 
 
-def test_monitors_carry_what_prometheus_selects_by_and_its_token(charted: Charted) -> None:
+def test_monitors_have_the_labels_and_the_token_for_prometheus(charted: Charted) -> None:
     settings = {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"}
     values = {"monitoring": settings, "metrics": {"tokenSecret": {"name": "scrapes", "key": "bearer"}}}
     objects = by_key(charted.objects(values))
@@ -159,7 +161,7 @@ def test_a_changed_configuration_restarts_the_operator(charted: Charted) -> None
     }
 
 
-def test_every_object_is_labelled_by_the_standard(charted: Charted) -> None:
+def test_every_object_has_the_standard_labels(charted: Charted) -> None:
     standard = {
         "app.kubernetes.io/name": "tidelock",
         "app.kubernetes.io/instance": "tidelock",
@@ -173,8 +175,8 @@ def test_every_object_is_labelled_by_the_standard(charted: Charted) -> None:
         assert each["metadata"]["labels"].items() >= standard.items()
 
 
-def test_in_another_namespace_nothing_names_the_usual_one(charted: Charted) -> None:
-    """Nor the account, the Service and the Secret that are in it."""
+def test_objects_in_another_namespace_do_not_mention_the_default_one(charted: Charted) -> None:
+    """The account, the Service and the Secret must also be in the other namespace."""
     usual, elsewhere = charted.objects(EVERYTHING), charted.objects(EVERYTHING, namespace="locks")
     told = by_key(elsewhere)["Deployment/tidelock"]["spec"]["template"]["spec"]["containers"][0]["args"]
     names = ["--tls-names", "tidelock-binders.locks.svc", "--tls-secret", "locks/tidelock-tls"]
@@ -216,7 +218,7 @@ def test_lint_finds_nothing(charted: Charted, values: Manifest) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_wrong_value_is_refused_by_the_name_of_its_field(
+def test_the_refusal_of_a_wrong_value_names_its_field(
     charted: Charted, values: Manifest, field: str, expectation: str
 ) -> None:
     with pytest.raises(RefusedError) as told:
@@ -225,22 +227,22 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(
     assert any(expectation in line for line in lines), told.value
 
 
-def test_the_schema_knows_the_values_and_no_others() -> None:
+def test_the_schema_has_exactly_the_values_of_the_chart() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert schema.keys() == values.keys() | {
         "global"
-    }  # which Helm gives to every chart that is part of another
+    }  # Helm passes it to every chart that is part of another one
     for name in ("image", "crds", "extender", "metrics", "monitoring", "networkPolicy"):
         assert schema[name]["properties"].keys() == values[name].keys()
 
 
-def test_the_chart_is_of_this_version() -> None:
+def test_the_chart_has_this_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
-def test_the_notes_tell_the_next_step(charted: Charted) -> None:
+def test_the_notes_of_the_chart_show_the_next_steps(charted: Charted) -> None:
     flags = ("--dry-run=client", "--namespace", "locks")
     told = charted.run("install", "tidelock", CHART, *flags).partition("NOTES:")[2]
     assert "kubectl rollout status deployment/tidelock -n locks" in told
@@ -248,8 +250,8 @@ def test_the_notes_tell_the_next_step(charted: Charted) -> None:
     assert ReservationSpec.model_validate(reservation["spec"]).ttl_seconds == 600
 
 
-def test_a_package_holds_all_that_it_renders(charted: Charted, tmp_path: Path) -> None:
-    """Files that only a checkout has, such as links to other folders, would be missing in it."""
+def test_a_packaged_chart_renders_the_same_objects(charted: Charted, tmp_path: Path) -> None:
+    """A package would lack files that only a checkout has, such as links to other folders."""
     charted.run("package", CHART, "--destination", tmp_path)
     (package,) = tmp_path.iterdir()
     assert charted.objects(EVERYTHING, chart=package) == charted.objects(EVERYTHING)

@@ -11,13 +11,13 @@ from devcluster.build import NEWEST
 from devcluster.identity import operator_kubeconfig
 from kubelet.stage import Stage
 
-# A kubelet renews its lease every 10 s, and a machine that stalls for some seconds is no loss.
+# A kubelet renews its lease every 10 s, and a stall of the machine for some seconds must not matter.
 _SOON = ("--node-monitor-period=1s", "--node-monitor-grace-period=18s")
 
 
 @pytest.fixture(scope="session")
 def kubelet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A control plane with kube-scheduler, to which tests add nodes with real kubelets."""
+    """Yield a control plane with kube-scheduler, to which tests add nodes with real kubelets."""
     if wanted_version() != NEWEST:
         pytest.skip("a kubelet must not be newer than its API server")
     with start_cluster(
@@ -31,7 +31,7 @@ def kubelet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalC
 def kubelet_operator(
     kubelet_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """The operator, with the rights of its manifests and no others."""
+    """Run the operator, with only the rights that its manifests grant."""
     directory = tmp_path_factory.mktemp("operator")
     identity = operator_kubeconfig(kubelet_cluster, directory)
     with OperatorProcess(identity, directory, "--move-after-seconds=600") as process:
@@ -42,6 +42,6 @@ def kubelet_operator(
 
 @pytest.fixture
 def stage(kubelet_cluster: LocalCluster, kubelet_operator: OperatorProcess) -> Iterator[Stage]:
-    """Nodes with kubelets, pods and locks of the test's own."""
+    """Yield a stage for nodes with kubelets, pods and reservations of this test."""
     with closing(Stage(kubelet_cluster)) as made:
         yield made

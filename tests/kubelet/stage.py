@@ -1,4 +1,4 @@
-"""Nodes with real kubelets, beside the pods and locks of one test."""
+"""Nodes with real kubelets, and the pods and reservations of one test."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _FREE = re.compile(rf"cpu {_TOO_MUCH} needed, (\S+) free")
 
 
 class KubeletNode(Node):
-    """A node of 1 CPU with a kubelet of its own."""
+    """A node of 1 CPU with its own kubelet."""
 
     def __init__(self, api: Api, manifest: Manifest, kubelet: Kubelet) -> None:
         super().__init__(api, NODES, manifest)
@@ -27,27 +27,27 @@ class RunningPod(Live):
     """A pod on a node with a kubelet."""
 
     def runs(self) -> Manifest:
-        """Wait until the kubelet runs it; returns it."""
+        """Wait until the kubelet runs the pod, and return it."""
         return self.until(lambda pod: pod["status"].get("phase") == "Running", "run")
 
     def ends(self, phase: str) -> Manifest:
-        """Wait until it has ended in this phase; returns its status."""
+        """Wait until the pod has ended in this phase, and return its status."""
         ended = self.until(lambda pod: pod["status"].get("phase") == phase, f"be {phase}")
         status: Manifest = ended["status"]
         return status
 
     def end_container(self) -> None:
-        """End its first container, as if the process had ended without an error."""
+        """End the first container of the pod, as if its process had ended without an error."""
         end_container(self.runs()["status"]["containerStatuses"][0]["containerID"])
 
     def restart_container(self) -> None:
-        """End its first container, and wait until the kubelet has started it again."""
+        """End the first container of the pod, and wait until the kubelet has started it again."""
         before = _restarts(self.runs())
         self.end_container()
         self.until(lambda pod: _restarts(pod) > before, "be restarted")
 
     def ask_for(self, cpu: str, *, whole: bool = False) -> None:
-        """Ask for another size in place: of the first container, or of the pod as a whole."""
+        """Request a resize in place, of the first container or of the pod as a whole."""
         requests = {"resources": {"requests": {"cpu": cpu}}}
         if whole:
             self.merge({"spec": requests}, "resize")
@@ -56,12 +56,12 @@ class RunningPod(Live):
         self.merge({"spec": {"containers": [container | requests, *others]}}, "resize")
 
     def until_resize(self, accept: Callable[[Manifest], object], what: str) -> None:
-        """Wait until the kubelet has reported this of the resize in the status."""
+        """Wait until the kubelet has reported a state of the resize in the pod's status."""
         self.until(lambda pod: accept(pod["status"]), what)
 
 
 class Stage(World):
-    """Makes nodes with kubelets for one test, and clears them away with all else that it made."""
+    """A world with kubelets: it also makes nodes with kubelets for one test, and removes them."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         super().__init__(Api(cluster.kubeconfig))
@@ -69,13 +69,13 @@ class Stage(World):
         self._kubelets: dict[str, Kubelet] = {}
 
     def close(self) -> None:
-        """Take away all that was made, and stop the kubelets."""
+        """Delete all objects of the test, and stop the kubelets."""
         super().close()
         for kubelet in self._kubelets.values():
             kubelet.stop()
 
     def kubelet_node(self, name: str = "a", *flags: str) -> KubeletNode:
-        """Start a kubelet, or start it again with other flags, and wait until its node takes pods."""
+        """Start a kubelet, or restart it with other flags, and wait until its node is schedulable."""
         if name in self._kubelets:
             self._kubelets[name].stop()
         ((key, value),) = self.selector.items()
@@ -92,11 +92,11 @@ class Stage(World):
         return running
 
     def find_pod(self, pod: Pod) -> RunningPod:
-        """Look at a pod of the operator's scheduler as one that a kubelet runs."""
+        """Return a pod of the operator's scheduler as a pod on a node with a kubelet."""
         return RunningPod(self.api, PODS, self.api.get(pod.path))
 
     def free_cpu(self, node: Node) -> str:
-        """Ask the operator how much cpu no pod has of a node, by a lock that does not fit."""
+        """Return the free CPU of a node, by the operator's message about a reservation that does not fit."""
         probe = self.reservation("probe", _TOO_MUCH, node, pendingDeadlineSeconds=600)
         told = probe.until_condition("Active", "False", "InsufficientCapacity")["message"]
         probe.delete()
@@ -106,9 +106,9 @@ class Stage(World):
         return found[1]
 
     def assert_free(self, node: Node, cpu: str) -> None:
-        """Check that pods leave just this much of a node, for the operator and for kube-scheduler.
+        """Check that exactly this much CPU of a node is free, for the operator and for kube-scheduler.
 
-        There must be no locks, as kube-scheduler does not know them.
+        The node must have no reservations, because kube-scheduler does not know them.
         """
         told = self.free_cpu(node)
         assert told == cpu, told
@@ -129,7 +129,7 @@ class Stage(World):
             self.until_free(node, cpu)
 
     def until_free(self, node: Node, cpu: str) -> None:
-        """Wait until the operator says that this much cpu is free on a node."""
+        """Wait until the operator finds this much CPU free on a node."""
         reservation = self.active_reservation("fits", cpu, node, pendingDeadlineSeconds=600)
         reservation.delete()
         reservation.until_gone()

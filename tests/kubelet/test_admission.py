@@ -1,12 +1,12 @@
-"""A kubelet refuses what its node has no room for, which the API server binds for anybody."""
+"""Admission by the kubelet, which refuses bound pods that its node has no capacity for."""
 
 from cluster.live import condition
 from devcluster import wait_for
 from kubelet.stage import Stage
 
 
-def test_of_two_bindings_that_race_the_one_that_the_kubelet_refuses_counts_no_longer(stage: Stage) -> None:
-    """A lock that both have violated is given back what the refused one took."""
+def test_a_pod_that_the_kubelet_refuses_no_longer_violates_a_reservation(stage: Stage) -> None:
+    """A reservation that both pods violate gets back the amount that the refused pod took."""
     node = stage.kubelet_node()
     reservation = stage.active_reservation("web-0", "300m", node)
     node.kubelet.freeze()
@@ -31,7 +31,7 @@ def test_of_two_bindings_that_race_the_one_that_the_kubelet_refuses_counts_no_lo
     stage.assert_free(node, "300m")
 
 
-def test_what_the_kubelet_refuses_is_free_for_others_as_in_kube_scheduler(stage: Stage) -> None:
+def test_capacity_of_a_pod_that_the_kubelet_refuses_is_free_as_in_kube_scheduler(stage: Stage) -> None:
     node = stage.kubelet_node()
     stage.running_pod(node, cpu="600m")
     late = stage.find_pod(stage.pod("late", "600m", nodeName=node.name))

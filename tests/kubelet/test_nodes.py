@@ -1,4 +1,4 @@
-"""Kubelets that stop, come back as another node, or find another machine."""
+"""Kubelets that freeze, register again as another node, or report other amounts."""
 
 from cluster.live import condition
 from kubelet.stage import Stage
@@ -7,7 +7,7 @@ _GPU = "example.com/gpu"
 _AN_HOUR = 3600
 
 
-def test_a_lock_is_held_and_not_ready_while_the_kubelet_does_not_renew_its_lease(stage: Stage) -> None:
+def test_a_reservation_is_held_and_not_ready_while_the_kubelet_does_not_renew_its_lease(stage: Stage) -> None:
     node = stage.kubelet_node()
     reservation = stage.active_reservation(cpu="600m", node=node)
     node.kubelet.freeze()
@@ -20,7 +20,7 @@ def test_a_lock_is_held_and_not_ready_while_the_kubelet_does_not_renew_its_lease
 
 
 def test_a_node_that_registers_again_is_another_one(stage: Stage) -> None:
-    """A lock on the node is lost with its uid, and a lock for any node is placed again."""
+    """A reservation that names the node is lost with the node's uid, and one for any node is placed again."""
     node = stage.kubelet_node()
     pinned = stage.active_reservation("pinned", "300m", node)
     roaming = stage.active_reservation("roaming", "300m", pendingDeadlineSeconds=_AN_HOUR)
@@ -37,7 +37,7 @@ def test_a_node_that_registers_again_is_another_one(stage: Stage) -> None:
 
 
 def test_a_node_that_registers_again_while_the_operator_sees_no_gap_is_another_one(stage: Stage) -> None:
-    """The pods that the API server still has on it count on the new node, as they run there again."""
+    """Pods that the API server keeps bound to the node's name run there again, and count on the new node."""
     node = stage.kubelet_node()
     pod = stage.running_pod(node, cpu="600m")
     node.delete()
@@ -47,7 +47,7 @@ def test_a_node_that_registers_again_while_the_operator_sees_no_gap_is_another_o
     stage.assert_free(again, "400m")
 
 
-def test_locks_follow_what_a_kubelet_says_after_a_restart(stage: Stage) -> None:
+def test_reservations_follow_the_extended_resources_of_a_restarted_kubelet(stage: Stage) -> None:
     node = stage.kubelet_node("a", f"--extended-resources={_GPU}=2", "--max-pods=3")
     gpus = stage.active_reservation("gpus", node=node, resources={_GPU: "2"})
     stage.kubelet_node("a", f"--extended-resources={_GPU}=1", "--max-pods=3")
@@ -56,8 +56,8 @@ def test_locks_follow_what_a_kubelet_says_after_a_restart(stage: Stage) -> None:
     gpus.until_phase("Active")
 
 
-def test_a_lock_loses_its_room_while_its_node_says_that_it_is_smaller(stage: Stage) -> None:
-    """The status of a node is written by hand while its kubelet stands still, which then puts it right."""
+def test_a_reservation_loses_its_capacity_while_its_node_reports_less(stage: Stage) -> None:
+    """The test writes the node's status while the kubelet is frozen. The kubelet then corrects it."""
     node = stage.kubelet_node()
     reservation = stage.active_reservation(cpu="600m", node=node)
     node.kubelet.freeze()
@@ -67,8 +67,8 @@ def test_a_lock_loses_its_room_while_its_node_says_that_it_is_smaller(stage: Sta
     reservation.until_phase("Active")
 
 
-def test_a_node_with_an_image_without_names_is_one_like_others(stage: Stage) -> None:
-    """It was invisible: images whose names are null are what kubelets report of those without a tag."""
+def test_a_node_with_a_nameless_image_is_handled_like_other_nodes(stage: Stage) -> None:
+    """Tidelock did not see a node with such an image. Kubelets report null names of images without a tag."""
     node = stage.kubelet_node()
     stage.running_pod(node, cpu="300m")
     named = node.until(lambda found: found["status"].get("images"), "tell its images")["status"]["images"]

@@ -1,4 +1,4 @@
-"""What becomes free, and when, as containers end, are started again, or are evicted."""
+"""The capacity that comes free when containers end or restart, and when pods are evicted."""
 
 from cluster.live import Pod
 from devcluster import wait_for
@@ -9,14 +9,14 @@ _JOBS = ApiResource("batch", "v1", "jobs", "Job")
 _AN_HOUR = 3600
 
 
-def test_a_container_that_is_started_again_keeps_the_room_of_its_pod(stage: Stage) -> None:
+def test_a_restarted_container_keeps_the_capacity_of_its_pod(stage: Stage) -> None:
     node = stage.kubelet_node()
     pod = stage.running_pod(node, cpu="600m")
     pod.restart_container()
     stage.assert_free(node, "400m")
 
 
-def test_a_pod_that_runs_to_its_end_makes_room_for_a_lock_that_waits(stage: Stage) -> None:
+def test_a_pod_that_succeeds_frees_its_capacity_for_a_waiting_reservation(stage: Stage) -> None:
     node = stage.kubelet_node()
     pod = stage.running_pod(node, cpu="600m", restartPolicy="Never")
     reservation = stage.reservation(cpu="800m", node=node, pendingDeadlineSeconds=_AN_HOUR)
@@ -26,7 +26,7 @@ def test_a_pod_that_runs_to_its_end_makes_room_for_a_lock_that_waits(stage: Stag
     reservation.until_phase("Active")
 
 
-def test_a_job_that_completes_makes_room_for_a_lock_that_waits(stage: Stage) -> None:
+def test_a_job_that_completes_frees_its_capacity_for_a_waiting_reservation(stage: Stage) -> None:
     node = stage.kubelet_node()
     template = {"spec": stage.pod_spec("600m") | {"restartPolicy": "OnFailure"}}
     jobs = _JOBS.collection(stage.namespace)
@@ -47,8 +47,8 @@ def test_a_job_that_completes_makes_room_for_a_lock_that_waits(stage: Stage) -> 
     )
 
 
-def test_the_room_of_an_evicted_owner_is_its_locks_again(stage: Stage) -> None:
-    """The kubelet ends the pod; a lock for reuse keeps the room for the pod that comes in its place."""
+def test_the_capacity_of_an_evicted_owner_returns_to_its_reservation(stage: Stage) -> None:
+    """The kubelet ends the pod. A reusable reservation keeps the capacity for the pod that replaces it."""
     node = stage.kubelet_node()
     reservation = stage.active_reservation("web-0", "600m", node, reuse="Always")
     owner = _owner(stage)
@@ -62,7 +62,7 @@ def test_the_room_of_an_evicted_owner_is_its_locks_again(stage: Stage) -> None:
     _owner(stage).runs()
 
 
-def test_pods_that_do_not_tolerate_a_taint_are_evicted_and_leave_their_room(stage: Stage) -> None:
+def test_a_pod_that_does_not_tolerate_a_taint_is_evicted_and_frees_its_capacity(stage: Stage) -> None:
     node = stage.kubelet_node()
     pod = stage.running_pod(node, cpu="600m")
     reservation = stage.reservation(

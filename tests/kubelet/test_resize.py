@@ -1,7 +1,7 @@
-"""Pods that are resized in place: in every stage they count as in kube-scheduler.
+"""Pods that are resized in place, which count in every stage as in kube-scheduler.
 
-The fake machine has no cgroups, so a kubelet here changes a container only when it starts it again, and never
-the resources of a pod as a whole.
+The fake machine has no cgroups. So a kubelet here resizes a container only at its next start, and never
+resizes a pod as a whole.
 """
 
 from cluster.api import Manifest
@@ -19,12 +19,12 @@ def pending(status: Manifest, reason: str) -> bool:
 
 
 def ask_while_frozen(node: KubeletNode, pod: RunningPod, cpu: str) -> None:
-    """Leave a resize proposed: the kubelet has not seen it."""
+    """Freeze the kubelet, and request a resize, which stays proposed."""
     node.kubelet.freeze()
     pod.ask_for(cpu)
 
 
-def test_a_container_counts_with_the_largest_of_spec_allocation_and_what_it_has(stage: Stage) -> None:
+def test_a_container_counts_with_the_largest_of_spec_allocation_and_actual_size(stage: Stage) -> None:
     node = stage.kubelet_node()
     pod = stage.running_pod(node, cpu="300m")
     stage.assert_free(node, "700m")
@@ -46,7 +46,7 @@ def test_a_container_counts_with_the_largest_of_spec_allocation_and_what_it_has(
     stage.assert_free(node, "800m")
 
 
-def test_a_deferred_resize_counts_as_asked_for_and_violates_a_lock_until_it_is_withdrawn(
+def test_a_deferred_resize_counts_and_violates_a_reservation_until_it_is_withdrawn(
     stage: Stage,
 ) -> None:
     node = stage.kubelet_node()
@@ -65,8 +65,11 @@ def test_a_deferred_resize_counts_as_asked_for_and_violates_a_lock_until_it_is_w
     stage.assert_free(node, "400m")
 
 
-def test_an_infeasible_resize_counts_with_what_is_allocated(stage: Stage) -> None:
-    """kubemark has no static CPU manager and no swap, by which a kubelet finds that: the test says it."""
+def test_a_pod_with_an_infeasible_resize_counts_with_its_allocation(stage: Stage) -> None:
+    """The test writes the status, because kubemark finds no resize infeasible.
+
+    It has neither a static CPU manager nor swap.
+    """
     node = stage.kubelet_node()
     pod = stage.running_pod(node, cpu="300m")
     ask_while_frozen(node, pod, "900m")
@@ -77,8 +80,8 @@ def test_an_infeasible_resize_counts_with_what_is_allocated(stage: Stage) -> Non
     stage.assert_free(node, "700m")
 
 
-def test_a_pod_as_a_whole_counts_with_the_largest_of_spec_allocation_and_what_it_has(stage: Stage) -> None:
-    """It counted at its spec, so that what the kubelet had not taken back was given to others."""
+def test_a_pod_as_a_whole_counts_with_the_largest_of_spec_allocation_and_actual_size(stage: Stage) -> None:
+    """The pod counted by its spec, so others got capacity that the kubelet had not taken back yet."""
     node = stage.kubelet_node()
     main = {"name": "main", "image": "example.org/none"}
     pod = stage.running_pod(node, containers=[main], resources={"requests": {"cpu": "300m"}})

@@ -1,11 +1,13 @@
-"""Static pods, which a kubelet runs and then tells of by a mirror pod."""
+"""Static pods, which a kubelet runs and then reports as mirror pods."""
 
 import yaml
 
 from kubelet.stage import Stage
 
 
-def test_a_static_pod_that_takes_locked_room_is_named_and_the_lock_heals_when_it_goes(stage: Stage) -> None:
+def test_a_static_pod_that_takes_reserved_capacity_violates_the_reservation_until_it_ends(
+    stage: Stage,
+) -> None:
     node = stage.kubelet_node()
     reservation = stage.active_reservation(cpu="600m", node=node)
     containers = [{"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "700m"}}}]

@@ -1,4 +1,4 @@
-"""The tutorial on nodes with real kubelets, as its page says that it goes there."""
+"""The tutorial on nodes with real kubelets, which its page also offers."""
 
 from pathlib import Path
 
@@ -12,8 +12,10 @@ _WORKERS = ("worker-1", "worker-2")
 
 
 @pytest.mark.usefixtures("kubelet_operator")
-def test_the_tutorial_goes_as_it_says_on_real_kubelets(kubelet_cluster: LocalCluster, tmp_path: Path) -> None:
-    """Its nodes are there already, so that the file with others is not applied."""
+def test_the_tutorial_prints_the_documented_output_on_real_kubelets(
+    kubelet_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The nodes exist already, so the command that applies the file with other nodes is left out."""
     page = Shell(kubelet_cluster, tmp_path, "test-page")
     kubelets = [kubelet_cluster.add_kubelet(page.own(worker)) for worker in _WORKERS]
     played = 0
