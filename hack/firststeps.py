@@ -1,4 +1,4 @@
-"""Measures how long the first steps of a new user take: python -m firststeps [--empty-caches].
+"""A measurement of the first steps of a new user: python -m firststeps [--empty-caches].
 
 It clones the committed state of this checkout into an empty folder. There it runs the demo and the tutorial
 as far as the first reservation, and reads the web view. It prints when each step was reached. pip and the

@@ -1,7 +1,8 @@
-"""Writes the image's bill of materials in CycloneDX: python -m sbom [FILE].
+"""The image's bill of materials in CycloneDX: python -m sbom [FILE].
 
-FILE is build/tidelock.cdx.json by default. The image has the packages that requirements.lock pins, installed
-by the hashes in it. The same lock file always yields the same output, so that two releases can be compared.
+It is written to build/tidelock.cdx.json by default. The image has the packages that requirements.lock pins,
+installed by the hashes in it. The same lock file always yields the same output, so that two releases can be
+compared.
 """
 
 import sys

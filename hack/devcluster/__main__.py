@@ -1,4 +1,4 @@
-"""Start, stop and show the development cluster: python -m devcluster up | down | status."""
+"""The command line of the development cluster: python -m devcluster up | down | status."""
 
 import argparse
 import os
