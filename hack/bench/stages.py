@@ -1,4 +1,4 @@
-"""The time of each stage of a profiled `tidelock run`: python -m bench.stages FILE.
+"""A summary of a profiled `tidelock run` by stages: python -m bench.stages FILE.
 
 The file is one of `bench.throughput --profile`. A function's own time counts for the stage of its file. The
 time of a built-in function, which has no file, counts for the stages of its callers.
