@@ -2,7 +2,7 @@
 
     python manager.py --deadline 10 --kubeconfig east.yaml --kubeconfig west.yaml pod.yaml
 
-It stores its state in the clusters only, so it can crash at any step and be started again.
+It stores its state only in the clusters, so it can crash at any step and start again.
 
     prepare a reservation in every cluster -> commit the best -> release the others -> send the pod
 
@@ -138,7 +138,7 @@ def dispatch(
             chosen.send()
             home = chosen
         else:
-            chosen.release()  # the promised capacity is gone, so start again
+            chosen.release()  # the promised capacity is gone, so start again.
     step("sent")
     for member in members:
         if member is not home:
