@@ -18,13 +18,13 @@ from tidelock.model.quantities import CPU, PODS
 
 
 class SpareCores(Filter):
-    """A Filter that rejects nodes with fewer than `cores` free beside the pod. Args: {cores: 1}."""
+    """Rules out nodes on which fewer than `cores` would stay free beside the pod; args: {cores: 1}."""
 
     name = "SpareCores"
-    per_node = True  # equal pods get equal answers, so the plugin runs again only for nodes that changed
+    per_node = True  # equal pods get equal answers, so only nodes that have changed are asked about again
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Read the args. The base class refuses those that are left."""
+        """Take the args; what is left of them is refused."""
         cores = args.pop("cores", 1)
         if not isinstance(cores, int | float) or cores < 0:
             raise ValueError(f"cores: {cores!r} is not a number of at least 0")
@@ -32,7 +32,7 @@ class SpareCores(Filter):
         self._spare = round(cores * 1000)
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes with enough free cpu beside their pods, their reservations and this pod."""
+        """Keep nodes with enough cpu that neither pods nor locks have, nor this pod."""
         del state
         cpu = snapshot.column(CPU)
         free = snapshot.allocatable[:, cpu] - snapshot.requested[:, cpu] - snapshot.reserved[:, cpu]
@@ -40,19 +40,19 @@ class SpareCores(Filter):
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Return the same reason for every rejected node, so that nodes can be counted by reason."""
+        """Say the same of every such node, so that nodes can be counted by reason."""
         del state, pod, snapshot, row
         return ("node(s) without spare cores",)
 
 
 class FewestPods(Score):
-    """A Score that prefers nodes with the fewest pods, as a share of their allocatable pods."""
+    """Prefers nodes that have the smallest share of the pods that they may have."""
 
     name = "FewestPods"
     per_node = True
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Return 100 for a node without pods, and 0 for a full one."""
+        """Score 100 for a node without pods, 0 for a full one."""
         del state, pod
         column = snapshot.column(PODS)
         allowed = np.maximum(snapshot.allocatable[rows, column], 1)
