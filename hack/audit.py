@@ -1,8 +1,9 @@
-"""Audits what is locked: python -m audit LOCKFILE...
+"""An audit of the lock files of Python dependencies: python -m audit LOCKFILE...
 
-Every requirement must be pinned and have hashes, so that what is installed is what was locked, and the oldest
-Python of pyproject.toml must be able to install it. Where the data of pip-audit can be reached, none may have
-a known vulnerability besides. It says which of the two it did; the exit status is 0 where nothing is wrong.
+Every requirement must be pinned and have hashes, so that only the locked packages can be installed. The
+oldest Python of pyproject.toml must be able to install it. If the data of pip-audit can be reached, no
+requirement may have a known vulnerability. The output says whether this was checked. The exit status is 0
+without findings.
 """
 
 import subprocess
@@ -19,7 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-# Vulnerabilities that do not concern Tidelock, by their ids, and why they do not.
+# Vulnerabilities that do not concern Tidelock: the reason by id.
 ACCEPTED: Mapping[str, str] = MappingProxyType({})
 
 _TIMEOUT = 600.0  # seconds for one lock file
@@ -43,14 +44,14 @@ class _Report(msgspec.Struct):
 
 
 class Findings(NamedTuple):
-    """What is known of a lock file: how many packages there is data about, and vulnerabilities in words."""
+    """The result for a lock file: the number of packages with data, and a text per vulnerability."""
 
     known: int
     faults: list[str]
 
 
 def requirements(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Read a lock file: each requirement and its hashes."""
+    """Yield each requirement of a lock file with its hashes."""
     for line in text.replace("\\\n", " ").splitlines():
         requirement, *hashes = line.partition(" #")[0].split("--hash=")
         if requirement.strip() and not requirement.startswith("#"):
@@ -58,7 +59,7 @@ def requirements(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def unlocked(text: str) -> Iterator[str]:
-    """Tell of requirements that let anything else be installed than what was locked."""
+    """Yield a text for each requirement that would allow another package than the locked one."""
     for requirement, hashes in requirements(text):
         try:
             specifier = list(Requirement(requirement).specifier)
@@ -72,13 +73,16 @@ def unlocked(text: str) -> Iterator[str]:
 
 
 def oldest_python() -> str:
-    """Read the oldest Python that pyproject.toml lets in, as 3.11.0."""
+    """Return the oldest Python version that pyproject.toml allows, as 3.11.0."""
     asked = tomllib.loads(_PROJECT.read_text())["project"]["requires-python"]
     return f"{asked.removeprefix('>=')}.0"
 
 
 def refusing(text: str, python: str) -> Iterator[str]:
-    """Tell of requirements that can't be installed with a Python, as far as they are installed here."""
+    """Yield a text for each requirement that a Python version can't install.
+
+    Only packages that are installed here can be checked.
+    """
     for requirement, _ in requirements(text):
         name, _, version = requirement.partition(" ;")[0].partition("==")
         try:
@@ -91,18 +95,21 @@ def refusing(text: str, python: str) -> Iterator[str]:
 
 
 def known_vulnerabilities(lock: Path) -> Findings | None:
-    """Ask pip-audit; None if its data can't be reached, or tell of none of these packages: a mirror's do."""
+    """Return the findings of pip-audit, or None without data.
+
+    The data can be unreachable. That of a mirror can lack all of these packages.
+    """
     command = (str(Path(sys.executable).with_name("pip-audit")), *_FLAGS, f"--requirement={lock}")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
         report = msgspec.json.decode(done.stdout, type=_Report)
     except (msgspec.MsgspecError, subprocess.TimeoutExpired):
-        return None  # it writes its report only if it has got all answers
+        return None  # pip-audit writes its report only if it got all answers
     return judge(report)
 
 
 def judge(report: _Report) -> Findings | None:
-    """Sum up a report of pip-audit."""
+    """Return the findings in a report of pip-audit, or None if it has data on no package."""
     known = [each for each in report.dependencies if not each.skip_reason]
     faults = [
         f"{each.name} {each.version}: {found.id}, fixed in {', '.join(found.fix_versions) or 'no version'}"
@@ -114,12 +121,12 @@ def judge(report: _Report) -> Findings | None:
 
 
 def main(locks: Sequence[Path]) -> int:
-    """Audit lock files; gives the exit status."""
+    """Audit lock files and return the exit status."""
     faults: list[str] = []
     reached = True
     for lock in sorted(
         locks, key=lambda each: each.stat().st_size
-    ):  # where nothing answers, a few ask in vain
+    ):  # the smallest first, so that few requests fail if the data can't be reached
         text = lock.read_text()
         wrong = list(unlocked(text))
         faults += [f"{lock}: {each}" for each in (*wrong, *refusing(text, oldest_python()))]

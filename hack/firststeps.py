@@ -1,9 +1,9 @@
-"""How long the first steps take: python -m firststeps [--empty-caches].
+"""A measurement of the first steps of a new user: python -m firststeps [--empty-caches].
 
-Clones what is committed of this checkout into an empty folder, and does there what a new user is told to: the
-demo, the tutorial as far as the first lock, and a look at the web view. It prints when each was reached. pip
-and the control plane come from this user's caches, unless they are to be empty; both is told. A development
-cluster that is up already is left alone.
+It clones the committed state of this checkout into an empty folder. There it runs the demo and the tutorial
+as far as the first reservation, and reads the web view. It prints when each step was reached. pip and the
+control plane use this user's caches, or empty ones. The output names the state of the caches. A development
+cluster that is already up is left alone.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from devcluster.output import say
 from documents import ROOT, Block, commands, page_blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-_LAST = "kubectl wait reservation/"  # how the command begins after which the first lock holds
+_LAST = "kubectl wait reservation/"  # beginning of the command after which the first reservation is active
 _MARK = "=== "
-# The web view sends a line for each change; that of the lock must come.
+# The web view sends one line of text per change. That of the reservation must arrive.
 _LOOK = "from urllib.request import urlopen; next(each for each in urlopen('{url}') if b'web-0' in each)"
 _SESSION = """\
 set -eo pipefail
@@ -49,17 +49,17 @@ class StepError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """What was reached, and when, in seconds since the clone began."""
+    """A step that was reached, with its time in seconds since the clone began."""
 
     name: str
     at: float
 
 
 def until_first_reservation(page: Path = TUTORIAL) -> tuple[list[Block], list[str]]:
-    """Give the files and the commands of the tutorial, as far as the first lock.
+    """Return the files and the commands of the tutorial, as far as the first reservation.
 
     Raises:
-        ValueError: the page waits for no lock.
+        ValueError: no command of the page waits for a reservation.
 
     """
     files: list[Block] = []
@@ -67,17 +67,17 @@ def until_first_reservation(page: Path = TUTORIAL) -> tuple[list[Block], list[st
     for block in page_blocks(page):
         files += [block] * bool(block.title)
         for command in commands(block) if block.language in {"sh", "console"} else ():
-            typed[command.line] = command.typed  # once, however many programs the line has
+            typed[command.line] = command.typed  # once per line, even if it runs several programs
             if command.typed.startswith(_LAST):
                 return files, list(typed.values())
     raise ValueError(f"{page} has no command that begins with {_LAST!r}")
 
 
 def session(typed: Sequence[str], port: int) -> str:
-    """Write a session of bash; in it the operator runs in the background, and serves the web view too."""
+    """Return a script for bash, in which the operator runs in the background and serves the web view."""
     instead = {
         "tidelock run": f"tidelock run --web-view --listen={HOST} --port={port} & operator=$!",
-        # It prints an alias for kubectl where there is none.
+        # The command prints an alias for kubectl if none is installed.
         "TIDELOCK_PROVIDER=go make up": "TIDELOCK_PROVIDER=go make up | tee up.log\n"
         """eval "$(grep '^ *alias ' up.log)" """,
     }
@@ -90,7 +90,7 @@ def session(typed: Sequence[str], port: int) -> str:
 
 
 def environment(folder: Path, *, empty_caches: bool) -> dict[str, str]:
-    """Give the variables of the session: state in the folder, and caches too if they are to be empty."""
+    """Return the variables of the session. Its state is in the folder, and so are caches that start empty."""
     own = {"XDG_STATE_HOME": folder / "state"}
     if empty_caches:
         own |= {"XDG_CACHE_HOME": folder / "cache", "GOMODCACHE": folder / "cache" / "modules"}
@@ -101,7 +101,7 @@ def environment(folder: Path, *, empty_caches: bool) -> dict[str, str]:
 
 
 def steps(folder: Path, variables: Mapping[str, str]) -> Iterator[Step]:
-    """Clone and play; gives each step when it is reached.
+    """Clone, run the session, and yield each step when it is reached.
 
     Raises:
         StepError: a command failed.
@@ -134,7 +134,7 @@ def steps(folder: Path, variables: Mapping[str, str]) -> Iterator[Step]:
 
 
 def circumstances(*, empty_caches: bool) -> str:
-    """Tell what decides how long it takes: processors, the load beside it, and what need not be built."""
+    """Describe the conditions that decide the time: processors, load, and the state of the caches."""
     cached = (cache_folder("controlplane") / cache_key(MODULE, tuple(PACKAGES))).is_dir()
     built = "control plane built before" if cached and not empty_caches else "control plane not built yet"
     pip = "pip's cache empty" if empty_caches else "pip's cache as it was"
@@ -142,7 +142,7 @@ def circumstances(*, empty_caches: bool) -> str:
 
 
 def shown(reached: Sequence[Step]) -> str:
-    """Lay steps out: seconds since the clone began, and those that each took."""
+    """Format the steps as a table, with the seconds since the clone began and the seconds of each step."""
     befores = (0.0, *(step.at for step in reached))
     rows = [
         (step.name, f"{step.at:.1f} s", f"{step.at - before:.1f} s")
@@ -152,10 +152,10 @@ def shown(reached: Sequence[Step]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure once; 0 if all steps could be done."""
+    """Measure once. The exit status is 0 if all steps succeeded."""
     parser = argparse.ArgumentParser(prog="firststeps", description=__doc__)
     parser.add_argument(
-        "--empty-caches", action="store_true", help="download and build all anew: ten minutes or more"
+        "--empty-caches", action="store_true", help="download and build everything: ten minutes or more"
     )
     options = parser.parse_args(arguments)
     told = circumstances(empty_caches=options.empty_caches)

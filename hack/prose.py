@@ -1,8 +1,8 @@
 """Measures the English of docstrings and comments: python -m prose.
 
-Prints how often each pattern occurs per 1,000 words, for each package of operator/tidelock. The exit status
-is 1 when a package exceeds a limit. The patterns are habits in which the code once differed most from
-other Python projects. The limits are twice the rates of kopf, measured in the same way.
+Prints how often each pattern occurs per 1,000 words, for each package of operator/tidelock and of hack. The
+exit status is 1 when a package exceeds a limit. The patterns are habits in which the code once differed most
+from other Python projects. The limits are twice the rates of kopf, measured in the same way.
 """
 
 import ast
@@ -11,11 +11,16 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
-_ROOT = Path(__file__).parents[1] / "operator" / "tidelock"
+_PROJECT = Path(__file__).parents[1]
+ROOTS: Mapping[str, Path] = MappingProxyType(
+    {"": _PROJECT / "operator" / "tidelock", "hack/": _PROJECT / "hack"}
+)
+"""The folders of the measured packages, by the prefix of the packages' names."""
 
 
 class Pattern(NamedTuple):
@@ -76,12 +81,13 @@ def measure(texts: Iterator[str]) -> Prose:
     return Prose(words, found)
 
 
-def packages(root: Path = _ROOT) -> dict[str, list[Path]]:
-    """Return the modules of each package by its folder's path; a top-level module stands for itself."""
+def packages(roots: Mapping[str, Path] = ROOTS) -> dict[str, list[Path]]:
+    """Return the modules of each package by its folder's path. A top-level module stands for itself."""
     modules: dict[str, list[Path]] = {}
-    for path in sorted(root.rglob("*.py")):
-        name = path.parent.relative_to(root).as_posix()
-        modules.setdefault(path.stem if name == "." else name, []).append(path)
+    for prefix, root in roots.items():
+        for path in sorted(root.rglob("*.py")):
+            name = path.parent.relative_to(root).as_posix()
+            modules.setdefault(prefix + (path.stem if name == "." else name), []).append(path)
     return modules
 
 

@@ -1,7 +1,8 @@
-"""Writes what the image consists of, in CycloneDX: python -m sbom [FILE], by default build/tidelock.cdx.json.
+"""The image's bill of materials in CycloneDX: python -m sbom [FILE].
 
-The image has what requirements.lock pins, installed by the hashes that stand there. The same is written again
-for the same lock file, so that two releases can be compared.
+It is written to build/tidelock.cdx.json by default. The image has the packages that requirements.lock pins,
+installed by the hashes in it. The same lock file always yields the same output, so that two releases can be
+compared.
 """
 
 import sys
@@ -23,7 +24,7 @@ _DEFAULT = Path("build") / "tidelock.cdx.json"
 
 
 def packages(lock: str) -> Iterator[Component]:
-    """Describe each requirement of a lock file: a package of PyPI, and the files that may be installed."""
+    """Yield a component for each requirement of a lock file: a package of PyPI and its file hashes."""
     for line, hashes in requirements(lock):
         requirement = Requirement(line)
         (pin,) = requirement.specifier
@@ -42,14 +43,14 @@ def write(lock: Path, file: Path) -> None:
     bom = Bom(components=packages(lock.read_text()))
     bom.metadata.component = image
     bom.register_dependency(image, bom.components)
-    # What would differ each time; both are optional in CycloneDX.
+    # These two would differ each time. Both are optional in CycloneDX.
     bom.metadata.timestamp = bom.serial_number = None  # type: ignore[assignment]
     file.parent.mkdir(parents=True, exist_ok=True)
     JsonV1Dot6(bom).output_to_file(str(file), allow_overwrite=True, indent=2)
 
 
 def main(arguments: list[str]) -> int:
-    """Write it where it is asked for; gives the exit status."""
+    """Write the bill of materials to the given file, and return the exit status."""
     file = Path(arguments[0]) if arguments else _DEFAULT
     write(_LOCK, file)
     print(file)

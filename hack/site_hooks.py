@@ -1,7 +1,7 @@
-"""What mkdocs does for this site besides.
+"""Hooks of mkdocs for this site.
 
-A manifest that a page links to, or another file of the repository, becomes part of the site, and the code in
-tables is read as forges read it.
+A manifest or other file of the repository that a page links to becomes part of the site. Code in tables is
+rendered as on GitHub and other forges.
 """
 
 import posixpath
@@ -25,7 +25,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _contained(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links that lead out of the folder to copies; those to folders fail the build."""
+    """Point links that lead out of the folder to copies. A link to a folder outside of it fails the build."""
     root = Path(config.docs_dir).parent
 
     def within(link: re.Match[str]) -> str:
@@ -34,7 +34,7 @@ def _contained(markdown: str, page: Page, config: MkDocsConfig, files: Files) ->
         if outside.is_relative_to(config.docs_dir) or not outside.is_file():
             return link[0]
         copy = f"{_FOLDER}/{outside.relative_to(root)}"
-        if outside.suffix == ".md":  # no page of the site
+        if outside.suffix == ".md":  # otherwise mkdocs would make it a page of the site
             copy += ".txt"
         if files.get_file_from_path(copy) is None:
             files.append(File.generated(config, copy, abs_src_path=path))
@@ -44,7 +44,10 @@ def _contained(markdown: str, page: Page, config: MkDocsConfig, files: Files) ->
 
 
 def unescaped(markdown: str) -> str:
-    """Take the escape off a bar within code in a table, which Markdown in Python shows and others need."""
+    """Remove the escape of a bar within code in a table.
+
+    Forges need the escape, but Python's Markdown shows it.
+    """
     return _ROW.sub(
         lambda row: _CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]),
         markdown,

@@ -1,8 +1,9 @@
 """Writes the templates of the Helm chart that are copies of manifests: python -m write_chart FOLDER.
 
-A manifest is copied as text, so that its comments and its layout stay. It is given the release's namespace
-and labels, and the condition under which the chart has it. What values change more deeply is written by hand,
-beside the folders that this fills. tests/installation holds the chart to what kustomize makes of manifests.
+A manifest is copied as text, so that its comments and its layout stay. It gets the release's namespace and
+labels, and the condition under which the chart has it. Templates that values change more deeply are written
+by hand, beside the folders that this program fills. tests/installation compares the chart with the output of
+kustomize.
 """
 
 import argparse
@@ -37,22 +38,22 @@ OF_THE_CLUSTER = frozenset(
     }
 )
 _CRD = "CustomResourceDefinition"
-# Helm leaves these alone when the release is removed, or with it all Reservations were gone.
+# Helm keeps the CRDs when the release is removed. Otherwise all Reservations would be deleted with them.
 _KEEP = "  annotations:\n    helm.sh/resource-policy: keep\n"
 _HEADER = "{{{{- /* Written by hack/update-chart from {source}; not to be edited by hand. */}}}}\n"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A folder of manifests with a kustomization, and what becomes of it in the chart.
+    """A folder of manifests with a kustomization, and the rules for its copy in the chart.
 
     Attributes:
-        folder: its path below the repository, whose last part names the folder of templates.
-        condition: when the chart has these objects; empty: always.
-        labels: the lines that give an object its labels.
-        by_hand: files that have no copy, as the chart has a template of its own, or nothing.
-        edits: by file, texts that values replace, as often as they occur.
-        conditions: by file, a condition beside the folder's.
+        folder: its path in the repository. The last part names the folder of templates.
+        condition: the value with which the chart has these objects. Empty means always.
+        labels: the template lines with the labels of an object.
+        by_hand: files without a copy, because the chart has its own template for them, or none.
+        edits: by file, texts that values replace wherever they occur.
+        conditions: by file, a condition in addition to the folder's.
 
     """
 
@@ -65,7 +66,7 @@ class Source:
     conditions: Mapping[str, str] = field(default_factory=dict)
 
 
-# What values replace, and by what.
+# Texts that values replace, each with its replacement.
 _EGRESS = (
     """\
         - {protocol: TCP, port: 9090}
@@ -117,10 +118,10 @@ SOURCES = (
 
 
 def template(source: Source, name: str, text: str) -> str:
-    """Make the template of one manifest.
+    """Return the template of one manifest.
 
     Raises:
-        ValueError: a text that a value is to replace is not in it.
+        ValueError: a text that a value replaces is not in the manifest.
 
     """
     text = text.replace("{{", "{{ `{{` }}")
@@ -144,7 +145,7 @@ def _under(source: Source, name: str, text: str) -> str:
 
 
 def _labelled(source: Source, document: str) -> str:
-    """Add namespace, labels and what Helm is to know to the metadata of a manifest."""
+    """Add the namespace, the labels and annotations for Helm to the metadata of a manifest."""
     kind = re.search(r"^kind: (\w+)$", document, re.MULTILINE)
     name = re.search(r"^metadata:\n  name: \S+\n", document, re.MULTILINE)
     if kind is None or name is None:
@@ -159,7 +160,7 @@ def _labelled(source: Source, document: str) -> str:
 
 
 def config_map(source: Source, generator: Mapping[str, Any]) -> str:
-    """Make the template of a ConfigMap that kustomize generates from files, which the chart has copies of."""
+    """Return the template of a ConfigMap that kustomize generates from files, which the chart also has."""
     name, files = generator["name"], generator["files"]
     labels = yaml.safe_dump(generator.get("options", {}).get("labels", {}), default_flow_style=False)
     own = "".join(f"    {line}\n" for line in labels.splitlines() if line != "{}")
@@ -172,7 +173,7 @@ def config_map(source: Source, generator: Mapping[str, Any]) -> str:
 
 
 def written(root: Path) -> Iterator[tuple[Path, str]]:
-    """Give every file of the chart that is a copy: its path in the chart, and its text."""
+    """Yield every file of the chart that is a copy, by its path in the chart, with its text."""
     for source in SOURCES:
         folder = root / source.folder
         templates = Path("templates") / folder.name
@@ -189,7 +190,7 @@ def written(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def main() -> None:
-    """Write the copies into a chart, in the place of those that are there."""
+    """Write the copies into a chart, and replace its existing copies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the chart")
     chart: Path = parser.parse_args().folder

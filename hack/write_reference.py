@@ -1,7 +1,7 @@
 """Writes the reference pages to a folder: python -m write_reference FOLDER.
 
-A page for each custom resource, from the types in operator/tidelock/model by way of the schemas of the CRDs,
-and one of all metrics, from the collectors that the operator registers.
+Each custom resource gets a page. It is made from the schema of the CRD, which follows from the types in
+operator/tidelock/model. A page of all metrics is made from the collectors that the operator registers.
 """
 
 import argparse
@@ -47,7 +47,7 @@ _COUNTS = {"Items": "items", "Properties": "entries", "Length": "characters"}
 
 
 def main() -> None:
-    """Write one page for each custom resource, and that of the metrics."""
+    """Write one page for each custom resource, and the page of the metrics."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def resource_page(resource: CustomResource) -> str:
-    """Write the page of a custom resource."""
+    """Return the page of a custom resource."""
     schema = resource.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     scope = {"Namespaced": "namespaced", "Cluster": "of the cluster"}[resource.scope]
     head = (
@@ -78,7 +78,7 @@ def resource_page(resource: CustomResource) -> str:
 
 
 def _sections(path: str, schema: Schema, shown: dict[str, str]) -> Iterator[str]:
-    """Write an object's fields, then each object among them in a section of its own; none twice."""
+    """Yield the section of an object's fields, then a section for each object among them, none twice."""
     depth = min(path.count(".") + 2, 4)
     parts = [f"{'#' * depth} {path}", schema["description"]]
     key = repr((schema["properties"], schema.get(VALIDATIONS)))
@@ -146,7 +146,7 @@ def _json(value: object) -> str:
 
 
 def _bounds(field: Schema) -> str:
-    """Say what a value must be, in words."""
+    """Describe the bounds of a value in words."""
     told: list[str] = []
     if "minimum" in field or "maximum" in field:
         told.append(_range(field.get("minimum"), field.get("maximum")))
@@ -203,7 +203,7 @@ class Family(NamedTuple):
 
 
 def exported() -> Iterator[Family]:
-    """Give all metrics that a leader registers."""
+    """Yield all metrics that a leader registers."""
     telemetry = Telemetry(lambda: 0.0, Random(0))  # noqa: S311 -- nothing is sampled
     decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
     telemetry.registry.register(UnreadableObjectReporter(lambda *_: None, tuple))
@@ -217,7 +217,7 @@ def exported() -> Iterator[Family]:
 
 
 def metrics_page(families: Iterable[Family]) -> str:
-    """Write the page of the metrics, the product's own first."""
+    """Return the page of the metrics, with those of Tidelock first."""
     rows = [
         (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.text)
         for each in sorted(families, key=lambda each: (not each.name.startswith("tidelock"), each.name))

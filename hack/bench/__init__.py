@@ -1,1 +1,1 @@
-"""Benchmarks: figures for people to judge, never tests that a slow machine could fail."""
+"""Benchmarks. They report figures for people to judge, and are never tests that a slow machine could fail."""

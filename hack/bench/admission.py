@@ -1,9 +1,10 @@
-"""How long the review of a binding takes: python -m bench.admission [--quick].
+"""A benchmark of binding reviews: python -m bench.admission [--quick].
 
-On a control plane of its own, with bare nodes that each carry a lock, `tidelock run --admission` is asked
-about bindings as the API server would ask: by the token in the webhooks' path, over TLS connections that stay
-open, one at a time and many at once. Each binding that is admitted is then made, so that its pod is counted,
-seen and no longer expected. The exit status is 1 if a review was not answered, or not as the room is.
+A new control plane has nodes without kubelets, each with a reservation. The benchmark sends reviews of
+bindings to `tidelock run --admission`, as the API server would, one at a time and many at once. It uses the
+token in the webhooks' path, and TLS connections that stay open. It then creates each admitted binding, so
+that the operator counts its pod and no longer expects it. The exit status is 1 if a review had no answer, or
+an answer that contradicts the free capacity.
 """
 
 import argparse
@@ -41,7 +42,7 @@ _WAIT = 0.2  # seconds between two looks
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Measure, print the figures and give the exit status."""
+    """Measure, print the figures and return the exit status."""
     install(cluster)
     kubeconfig = operator_kubeconfig(cluster, cluster.directory, EXTENDER)
     (port,) = free_ports(1)
@@ -83,7 +84,10 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 async def _measure(
     client: KubeClient, post: Any, workers: int, options: argparse.Namespace
 ) -> tuple[list[float], int]:
-    """Have bindings reviewed, and make those that are admitted; gives seconds, and the wrong answers."""
+    """Send reviews of bindings, and create the admitted ones.
+
+    Returns the seconds of each review and the number of wrong answers.
+    """
     numbers = iter(range(options.reviews))
     seconds: list[float] = []
     wrong = 0
@@ -109,7 +113,7 @@ async def _measure(
 
 @asynccontextmanager
 async def _reviews(client: KubeClient) -> AsyncIterator[Any]:
-    """Give what posts a review of a binding, and tells whether it is allowed."""
+    """Yield a function that posts a review of a binding, and returns whether it is allowed."""
     secret = msgspec.json.decode(await client.get(SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)))
     tls = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
     url = await _webhook_url(client)
@@ -136,7 +140,7 @@ async def _reviews(client: KubeClient) -> AsyncIterator[Any]:
 
 
 async def _webhook_url(client: KubeClient) -> str:
-    """Read where the API server calls, once the operator has written that."""
+    """Return the URL of the webhook, once the operator has written it."""
     while True:
         webhooks = msgspec.json.decode(await client.get(WEBHOOKS.item(CONFIGURATION)))["webhooks"]
         url: str = webhooks[0]["clientConfig"]["url"]
@@ -173,7 +177,7 @@ async def _until_reserved(client: KubeClient, count: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
+    """Run the benchmark on a new control plane, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="bench.admission", description="Measure how long a binding's review takes."
     )

@@ -1,4 +1,4 @@
-"""Whether what was given is there to be given: read from the API, when all is done."""
+"""Checks of the final state in the API: whether nodes have the capacity that pods and reservations got."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,18 +14,18 @@ from tidelock.model.quantities import Resources, parse_resources
 _PAGE = "500"
 
 Taken = tuple[str, Resources]
-"""A node, and what somebody has of it."""
+"""A node, and amounts of it that a pod or a reservation has."""
 
 
 async def audit(client: KubeClient) -> list[str]:
-    """Find locks that are not held, and nodes with more locked than they have; each fault in words."""
+    """Return a text for each reservation that is not Active, and for each node with too much reserved."""
     reservations = await read_all(client, RESERVATIONS.collection(NAMESPACE))
     nodes = await read_all(client, NODES.collection())
     return [*_not_held(reservations), *overcommitted(nodes, of_reservations(reservations), "locked")]
 
 
 async def audit_pods(client: KubeClient, *, beside_reservations: bool) -> list[str]:
-    """Find nodes with more in pods, or in pods and locks, than they have; each fault in words."""
+    """Return a text for each node with more in pods, or in pods and reservations, than it has."""
     nodes = await read_all(client, NODES.collection())
     taken = of_pods(await read_all(client, PODS.collection()))
     if beside_reservations:
@@ -34,7 +34,7 @@ async def audit_pods(client: KubeClient, *, beside_reservations: bool) -> list[s
 
 
 async def read_all(client: KubeClient, collection: str) -> list[dict[str, Any]]:
-    """Read all objects of a collection, page by page."""
+    """Return all objects of a collection, read page by page."""
     items: list[dict[str, Any]] = []
     token = ""
     while True:
@@ -47,7 +47,7 @@ async def read_all(client: KubeClient, collection: str) -> list[dict[str, Any]]:
 
 
 def of_reservations(reservations: Iterable[dict[str, Any]]) -> list[Taken]:
-    """Tell what active locks hold."""
+    """Return the amounts that active reservations hold."""
     return [
         (
             reservation["status"]["nodeName"],
@@ -59,7 +59,7 @@ def of_reservations(reservations: Iterable[dict[str, Any]]) -> list[Taken]:
 
 
 def of_pods(pods: Iterable[dict[str, Any]]) -> list[Taken]:
-    """Tell what bound pods ask for; the benchmark's have one container each."""
+    """Return the requests of bound pods. Each pod of the benchmark has one container."""
     return [
         (node, parse_resources(pod["spec"]["containers"][0]["resources"]["requests"]) | {POD_COUNT: 1})
         for pod in pods
@@ -68,7 +68,7 @@ def of_pods(pods: Iterable[dict[str, Any]]) -> list[Taken]:
 
 
 def overcommitted(nodes: Iterable[dict[str, Any]], taken: Iterable[Taken], verb: str) -> list[str]:
-    """Find nodes of which more is taken than they have; the verb is for the sentence."""
+    """Return a text for each node of which more is taken than it has. The verb is part of the text."""
     allocatable = {node["metadata"]["name"]: parse_resources(node["status"]["allocatable"]) for node in nodes}
     totals: defaultdict[tuple[str, str], int] = defaultdict(int)
     for node, amounts in taken:

@@ -1,10 +1,11 @@
-"""How evenly nodes are used, by policy, on real load: python -m bench.balance --traces DIR [--quick].
+"""A benchmark of how evenly policies use the nodes: python -m bench.balance --traces DIR [--quick].
 
-Every PlanetLab day of the folder x seeds x two levels of noise between replicas is a world; by its seed, it
-has nodes of one size or of three, and roll-outs or none. All policies play the same worlds, so they are
-compared in pairs. Some days were used for choosing defaults; the verdict goes by the others. Then come a
-burst with frozen metrics, and what is left of the effect when measurements fail. What the file of --json has
-is not played again, so a run may be stopped and gone on with, with more seeds or policies too.
+It uses real load. Each combination of a PlanetLab day of the folder, a seed and one of two levels of noise
+between replicas is a world. The seed decides whether its nodes have one size or three, and whether it has
+roll-outs. All policies are simulated in the same worlds, so they are compared in pairs. Some days were used
+for choosing defaults, so the verdict counts only the others. Then follow a burst with frozen metrics, and the
+effect when measurements fail. Results in the file of --json are reused, so a stopped run can be continued,
+also with more seeds or policies.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from tidelock.simulation.world import STEP, Loads, SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, Setting, burst_world, world_of
 
 TUNED_ON = ("20110303", "20110306")
-"""Days on which defaults were chosen: they are shown, and count for nothing."""
+"""Days on which defaults were chosen. They are shown, but do not count."""
 
 DEFAULT = "default"
 OURS = "water-level"
@@ -62,7 +63,7 @@ _BURST_REPLICAS = 100
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A world to be: the same for all policies; `fault` names what goes wrong in it."""
+    """The parameters of a world, which is the same for all policies. `fault` names the fault in it."""
 
     day: str
     seed: int
@@ -72,20 +73,20 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a case: figures by policy."""
+    """The result of a case: figures by policy."""
 
     case: Case
     figures: dict[str, RunFigures]
 
 
 class Record(msgspec.Struct):
-    """All that was played in worlds of this size, as it is in the file.
+    """All results for worlds of one size, as in the file.
 
     Attributes:
-        nodes: of each world.
-        steps: of five minutes each.
+        nodes: number of nodes of each world.
+        steps: number of steps, of five minutes each.
         outcomes: cases and figures.
-        burst: the most of a burst that one node got, by policy: of one Deployment, and of many.
+        burst: the highest number of a burst's pods on one node, by policy, with one Deployment and with many.
 
     """
 
@@ -95,25 +96,25 @@ class Record(msgspec.Struct):
     burst: dict[str, tuple[int, int]] = {}
 
     def figures(self, case: Case) -> dict[str, RunFigures]:
-        """Give what is known of a case, by policy."""
+        """Return the figures of a case by policy, as far as they exist."""
         return next((outcome.figures for outcome in self.outcomes if outcome.case == case), {})
 
     def without_faults(self, days: Sequence[str]) -> list[Outcome]:
-        """Give the worlds of some days in which nothing went wrong; raises TraceError if there are none."""
+        """Return the results of some days without faults. Raises TraceError if there are none."""
         found = [each for each in self.outcomes if each.case.fault == "none" and each.case.day in days]
         if not found:
             raise TraceError(f"nothing was played of {', '.join(days)}")
         return found
 
     def add(self, outcome: Outcome) -> None:
-        """Take in what came of a case."""
+        """Add the result of a case."""
         known = self.figures(outcome.case)
         if not known:
             self.outcomes.append(outcome)
         known |= outcome.figures
 
     def keep(self, file: Path | None) -> None:
-        """Write all of it to a file, if there is one, which is always whole."""
+        """Write all results to the file, if there is one. The file is always complete."""
         if file is not None:
             new = file.with_suffix(".new")
             new.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
@@ -121,10 +122,10 @@ class Record(msgspec.Struct):
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> "Record":
-        """Read what there is.
+        """Read the file, or return an empty record if there is none.
 
         Raises:
-            TraceError: the file is of other worlds, or can't be read.
+            TraceError: the file has worlds of another size, or can't be read.
 
         """
         if options.json is None or not options.json.exists():
@@ -143,10 +144,10 @@ class Record(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class DayVerdict:
-    """How ours did on a day: ratios of mean spreads, and whether all that is asked for holds.
+    """The result of Tidelock's policy on a day: ratios of mean spreads, and whether they meet the targets.
 
-    `rival` is the one with the least spread of that day, `no_worse` is whether p99 and pending are not above
-    its own.
+    `rival` is the rival with the smallest spread of that day. `no_worse` means that p99 and pending pods are
+    not above the rival's.
     """
 
     day: str
@@ -162,7 +163,7 @@ class DayVerdict:
 
 
 def setting(case: Case, nodes: int, steps: int) -> Setting:
-    """Give the setting of a case: its seed says how large the nodes are and whether there are roll-outs."""
+    """Return the setting of a case. Its seed decides the sizes of nodes and whether there are roll-outs."""
     return Setting(
         nodes=nodes,
         cores=_MIXED if case.seed % 2 else _PLAIN,
@@ -174,7 +175,7 @@ def setting(case: Case, nodes: int, steps: int) -> Setting:
 
 
 def play(task: tuple[Case, Sequence[str]], *, folder: Path, nodes: int, steps: int) -> Outcome:
-    """Play a case under some policies; of faults, those that go by requests know nothing."""
+    """Simulate a case under some policies. Faults do not affect policies that go by requests."""
     case, policies = task
     world = world_of(case.day, _load(folder, case.day), setting(case, nodes, steps), case.seed)
     faults = FAULTS[case.fault]
@@ -183,7 +184,7 @@ def play(task: tuple[Case, Sequence[str]], *, folder: Path, nodes: int, steps: i
 
 
 def _prepare() -> None:
-    """Prepare a process: garbage is rarely looked for, and plugins' warnings are part of the play."""
+    """Prepare a process: collect garbage rarely, and drop warnings of plugins, which a simulation expects."""
     collect_seldom()
     logging.getLogger("tidelock").addHandler(logging.NullHandler())
 
@@ -196,7 +197,7 @@ def _load(folder: Path, day: str) -> Loads:
 def play_all(
     record: Record, cases: Sequence[Case], policies: Sequence[str], options: argparse.Namespace, title: str
 ) -> None:
-    """Play what the record lacks of these cases, on several processes; it is kept after each case."""
+    """Simulate the cases that the record lacks, in several processes, and write the record after each."""
     lacking = ((case, [name for name in policies if name not in record.figures(case)]) for case in cases)
     tasks = [(case, names) for case, names in lacking if names]
     work = partial(play, folder=options.traces, nodes=options.nodes, steps=options.steps)
@@ -211,7 +212,7 @@ def play_all(
 
 
 def day_verdicts(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> list[DayVerdict]:
-    """Judge each day by those of its worlds that ours, the default and all rivals have played."""
+    """Judge each day by its worlds with results of Tidelock's policy, the default and all rivals."""
     needed = {OURS, DEFAULT, *rivals}
     by_day: defaultdict[str, list[dict[str, RunFigures]]] = defaultdict(list)
     for outcome in outcomes:
@@ -234,7 +235,7 @@ def day_verdicts(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> list[Day
 
 
 def ratios(worlds: Sequence[dict[str, RunFigures]], name: str, other: str) -> list[float]:
-    """Give the spread of a policy as a part of another's, for each world that both have played."""
+    """Return the spread of a policy as a part of another's, for each world with results of both."""
     return [world[name].spread / world[other].spread for world in worlds if {name, other} <= world.keys()]
 
 
@@ -283,7 +284,7 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
 
 
 def report_faults(outcomes: Sequence[Outcome]) -> None:
-    """Print what is left of the effect when measurements fail."""
+    """Print the effect that remains when measurements fail."""
     rows = [("fault", "deviation", "of the default's", "most pending", "")]
     for fault in FAULTS:
         worlds = [
@@ -303,9 +304,9 @@ def report_faults(outcomes: Sequence[Outcome]) -> None:
 
 
 def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Have pods come within 30 seconds, their metrics frozen; gives the most that one node got.
+    """Simulate pods that arrive within 30 seconds with frozen metrics, and return the most on one node.
 
-    Once they are replicas of one Deployment, once each is a Deployment by itself.
+    This is done with the replicas of one Deployment, and with one Deployment for each pod.
     """
     frozen = MetricsFaults(down=(_BURST_AT, _BURST_STEPS * STEP))
 
@@ -319,7 +320,7 @@ def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def report_burst(most: dict[str, tuple[int, int]], nodes: int) -> None:
-    """Print how evenly a burst was placed."""
+    """Print how evenly each policy placed a burst."""
     fair = -(-_BURST_REPLICAS // nodes)
     print(f"\n{_BURST_REPLICAS} pods in 30 s on {nodes} equal nodes, metrics frozen; fair share {fair}:")
     rows: list[tuple[str, ...]] = [("policy", "most on a node, one Deployment", "as many Deployments", "")]
@@ -331,7 +332,7 @@ def report_burst(most: dict[str, tuple[int, int]], nodes: int) -> None:
 
 
 def draw(options: argparse.Namespace, outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
-    """Draw the ratios of all policies, and one world of the first reported day in full."""
+    """Draw the ratios of all policies, and one world of the first reported day in detail."""
     folder: Path = options.plots
     folder.mkdir(parents=True, exist_ok=True)
     reported = [outcome for outcome in outcomes if outcome.case.day not in TUNED_ON] or list(outcomes)
@@ -349,19 +350,19 @@ def draw(options: argparse.Namespace, outcomes: Sequence[Outcome], policies: Seq
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
     parser = argparse.ArgumentParser(prog="python -m bench.balance", description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder with planetlab-DAY.csv(.gz) files")
     parser.add_argument("--quick", action="store_true", help="two seeds, half the nodes, for a first look")
-    parser.add_argument("--days", help="names with commas between; without: all that are there")
+    parser.add_argument("--days", help="names, separated by commas. Default: all days of the folder")
     parser.add_argument("--seeds", type=int, help="worlds of each day and noise")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.5], help="between replicas")
-    parser.add_argument("--nodes", type=int, help="of each world; it has twice as many workloads")
+    parser.add_argument("--nodes", type=int, help="of each world, which has twice as many workloads")
     parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="five minutes each")
-    parser.add_argument("--policies", help=f"names with commas between, of {', '.join(POLICIES)}")
+    parser.add_argument("--policies", help=f"names, separated by commas, of {', '.join(POLICIES)}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--json", type=Path, help="file of all figures; what it has is not played again")
-    parser.add_argument("--report", action="store_true", help="play nothing, report what the file has")
+    parser.add_argument("--json", type=Path, help="file of all figures, which are reused")
+    parser.add_argument("--report", action="store_true", help="only report the figures of the file")
     parser.add_argument("--plots", type=Path, help="folder to write pictures to")
     options = parser.parse_args(arguments)
     options.seeds = options.seeds or (2 if options.quick else 10)
@@ -377,7 +378,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def cases(options: argparse.Namespace, days: Sequence[str]) -> Iterator[Case]:
-    """Yield the worlds to play, days in turn, so that a run that is stopped has seen all of them."""
+    """Yield the worlds to simulate, with days in turn, so that even a stopped run has results of all days."""
     for seed in range(options.seeds):
         for noise in options.noise:
             for day in days:
@@ -394,13 +395,13 @@ def _days(options: argparse.Namespace) -> list[str]:
 
 
 def faulty_cases(options: argparse.Namespace, day: str) -> list[Case]:
-    """Give the worlds in which something goes wrong, and the same ones without."""
+    """Return worlds with faults, and the same worlds without faults."""
     seeds = range(min(options.seeds, _FAULTY_SEEDS))
     return [Case(day, seed, options.noise[-1], fault) for fault in FAULTS for seed in seeds]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play all, and print what came of it; gives the exit status."""
+    """Simulate all worlds, print the results and return the exit status."""
     options = parse(arguments)
     _prepare()
     try:

@@ -1,4 +1,4 @@
-"""An independent witness of bindings: when each pod was seen bound."""
+"""An independent observer of bindings, which notes when it sees each pod bound."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,12 +36,12 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 @dataclass
 class Bindings:
-    """What was seen of the pods, by their names.
+    """The observed bindings of pods, by the pods' names.
 
     Attributes:
-        seen: when each was first seen bound, as of `time.perf_counter`.
-        nodes: where to.
-        doubled: pods that were seen bound to one node and then to another, in words.
+        seen: when each pod was first seen bound, as of `time.perf_counter`.
+        nodes: the node of each pod.
+        doubled: a text for each pod that was seen bound to one node and then to another.
 
     """
 
@@ -51,14 +51,14 @@ class Bindings:
     _waits: list[tuple[int, asyncio.Event]] = field(default_factory=list)
 
     async def wait(self, count: int) -> None:
-        """Wait until so many have been seen."""
+        """Wait until so many pods have been seen bound."""
         if len(self.seen) < count:
             reached = asyncio.Event()
             self._waits.append((count, reached))
             await reached.wait()
 
     def take(self, line: bytes, now: float) -> str:
-        """Take an event of a pod that is bound."""
+        """Handle an event of a bound pod."""
         event = _decode_event(line)
         name, node = event.object.metadata.name, event.object.spec.node_name
         if self.nodes.get(name, node) != node:
@@ -76,6 +76,6 @@ class Bindings:
 async def bindings(client: KubeClient) -> AsyncIterator[Bindings]:
     """Watch for pods that get a node while the context lasts."""
     seen = Bindings()
-    # To such a watch a pod is added when it is bound; what goes on before costs nobody anything.
+    # This watch adds a pod when it is bound. Earlier events of the pod are filtered by the API server.
     async with following(client, PODS.collection(NAMESPACE), seen.take, {"fieldSelector": "spec.nodeName!="}):
         yield seen

@@ -1,4 +1,4 @@
-"""Claimants of the same room, in four ways, and an independent witness of who gets it."""
+"""Claimants of the same capacity, in four ways, and an independent observer of their results."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tidelock.ledger.reasons import INSUFFICIENT_CAPACITY
 
 
 class Way(Enum):
-    """How room is claimed."""
+    """The ways to claim capacity."""
 
     RESERVATION = "Reservations"
     POD = "pods of Tidelock"
@@ -28,15 +28,15 @@ class Way(Enum):
 
 @dataclass
 class Claims:
-    """What was seen of claimants, by their names, since the last `clear`.
+    """The observed results of claimants, by their names, since the last `clear`.
 
     Attributes:
-        room: how many of them a node takes.
+        room: number of claimants that fit on a node.
         begun: when each claim was sent, as of `time.perf_counter`.
-        answered: when each was first given room, or told that there is none.
-        won: the node that each was given.
-        unreviewed: bindings that were refused as nobody reviewed them in time.
-        faults: nodes that more were given than fit, and room that was taken back; in words.
+        answered: when each claimant first got capacity or a refusal.
+        won: the node that each claimant got.
+        unreviewed: bindings that were refused because no review came in time.
+        faults: a text for each node with more claimants than fit, and for capacity that was taken back.
 
     """
 
@@ -54,18 +54,18 @@ class Claims:
             kept.clear()
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Wait until something holds that follows from what was seen."""
+        """Wait until a condition on the observed results is true."""
         while not done():
             self._news.clear()
             await self._news.wait()
 
     def refused(self, name: str, now: float) -> None:
-        """Note that a claimant was told that there is no room; it may get some later."""
+        """Note that a claimant was refused. It may get capacity later."""
         self.answered.setdefault(name, now)
         self._news.set()
 
     def take_pod(self, line: bytes, now: float) -> str:
-        """Take an event of a pod."""
+        """Handle an event of a pod."""
         event = decode_event(line)
         pod = event.object
         if event.type != "DELETED" and pod.metadata.name in self.begun:
@@ -76,7 +76,7 @@ class Claims:
         return pod.metadata.resource_version
 
     def take_reservation(self, line: bytes, now: float) -> str:
-        """Take an event of a Reservation."""
+        """Handle an event of a Reservation."""
         event = decode_event(line)
         name, status = event.object.metadata.name, event.object.status
         if event.type != "DELETED" and name in self.begun:
@@ -101,7 +101,7 @@ class Claims:
 
 @asynccontextmanager
 async def claims(client: KubeClient, namespace: str, room: int) -> AsyncIterator[Claims]:
-    """Watch claimants, of whom a node takes so many, while the context lasts."""
+    """Watch claimants while the context lasts. `room` is the number of them that fit on a node."""
     seen = Claims(room)
     async with AsyncExitStack() as watches:
         for resource, take in ((PODS, seen.take_pod), (RESERVATIONS, seen.take_reservation)):
@@ -111,14 +111,14 @@ async def claims(client: KubeClient, namespace: str, room: int) -> AsyncIterator
 
 @dataclass(frozen=True)
 class Claimant:
-    """One core of any of these nodes is wanted, in one of the ways.
+    """A request for one core of any of these nodes, in one of the ways.
 
     Attributes:
-        name: of the pod or Reservation.
-        way: how it claims.
-        scheduler: schedulerName of its pod, if it is one.
+        name: name of the pod or Reservation.
+        way: way of the claim.
+        scheduler: schedulerName of its pod, if it is a pod.
         selector: labels of the nodes.
-        node: which of them a binding by hand names.
+        node: node that a binding by hand names.
 
     """
 
@@ -129,12 +129,12 @@ class Claimant:
     node: str
 
     async def prepare(self, client: KubeClient, namespace: str) -> None:
-        """Make the pod of a binding by hand, which comes later."""
+        """Create the pod for a later binding by hand."""
         if self.way is Way.BINDING:
             await client.create(PODS.collection(namespace), self.pod)
 
     async def claim(self, client: KubeClient, namespace: str, seen: Claims) -> None:
-        """Ask for room; raises ApiError if that can't be asked."""
+        """Claim capacity. Raises ApiError if the request fails."""
         seen.begun[self.name] = time.perf_counter()
         if self.way is Way.RESERVATION:
             await client.create(RESERVATIONS.collection(namespace), self._reservation())
@@ -151,7 +151,7 @@ class Claimant:
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The pod that it is, or that a binding by hand is for."""
+        """The pod of this claim, or of its binding by hand."""
         container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "1"}}}
         spec = {"nodeSelector": self.selector, "containers": [container], "terminationGracePeriodSeconds": 0}
         return pod_object(self.name, self.scheduler, {"spec": spec})
@@ -169,7 +169,7 @@ class Claimant:
 
 
 async def attempt(claimant: Claimant, client: KubeClient, namespace: str, seen: Claims) -> None:
-    """Have a claimant ask; what is no answer is a fault."""
+    """Send a claim, and note a failed request as a fault."""
     try:
         await claimant.claim(client, namespace, seen)
     except ApiError as error:

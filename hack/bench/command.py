@@ -1,4 +1,4 @@
-"""What the benchmarks' commands have in common: counts, and a control plane to play on."""
+"""The common parts of the benchmarks' commands: options for counts, and a new control plane."""
 
 import argparse
 import asyncio
@@ -12,11 +12,11 @@ from devcluster import LocalCluster, start_cluster
 from devcluster.output import say
 
 Count = tuple[str, int, int, str]
-"""An option: its name, its default, its default with --quick, and its help."""
+"""An option: its name, its default, its default with --quick, and its help text."""
 
 
 def is_quick(parser: argparse.ArgumentParser, arguments: Sequence[str], text: str) -> bool:
-    """Add --quick, which changes other options' defaults; whether it is given."""
+    """Add --quick, which changes other options' defaults, and return whether it is given."""
     parser.add_argument("--quick", action="store_true", help=text)
     alone = argparse.ArgumentParser(add_help=False)  # --help is for the parser that knows all options
     alone.add_argument("--quick", action="store_true")
@@ -40,7 +40,10 @@ def play_alone(
     *,
     fsync: bool = False,
 ) -> int:
-    """Run a benchmark on a bare control plane of its own; gives its exit status, 1 if a lock was lost."""
+    """Run a benchmark on a new control plane without controllers and kubelets, and return its exit status.
+
+    The exit status is 1 if a reservation lost its capacity.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
         start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=fsync) as cluster,

@@ -1,4 +1,4 @@
-"""What Tidelock and kube-scheduler made of the same scenario, side by side."""
+"""The results of Tidelock and kube-scheduler in the same scenario, side by side."""
 
 from dataclasses import dataclass, field
 
@@ -11,16 +11,16 @@ PEER = "kube-scheduler"
 
 @dataclass
 class Comparison:
-    """What both programs made of a scenario.
+    """The results of both programs in a scenario.
 
     Attributes:
-        name: the scenario's, for programs.
-        title: the scenario's, for people.
-        tidelock: Tidelock's figures; those of the peer have the same names.
-        kube_scheduler: the peer's.
-        bare: bindings a second without any decision, at the start and the end; empty if not measured.
-        note: why there are no figures; empty if there are.
-        faults: what must not be, in words.
+        name: the scenario's name, for programs.
+        title: the scenario's title, for people.
+        tidelock: Tidelock's figures.
+        kube_scheduler: the peer's figures, with the same names.
+        bare: bindings a second without any decision, at the start and the end. Empty if not measured.
+        note: why there are no figures. Empty if there are.
+        faults: a text for each fault.
 
     """
 
@@ -39,12 +39,12 @@ class Comparison:
 
     @property
     def measured(self) -> bool:
-        """Whether there is any pair of rounds."""
+        """Whether any pair of rounds was measured."""
         return bool(self.tidelock[0].values)
 
     @property
     def text(self) -> str:
-        """All of it, for people."""
+        """The whole comparison as text."""
         shown = table(self.tidelock, self.kube_scheduler, PEER) if self.measured else ""
         bare = " and ".join(f"{rate:.0f}" for rate in self.bare)
         ceiling = f"Bindings without any decision: {bare} a second." if bare else ""

@@ -1,9 +1,9 @@
-"""Who gets the last room: python -m bench.contend [--quick].
+"""A race of many claimants for the last capacity of nodes: python -m bench.contend [--quick].
 
-On a control plane of its own, `tidelock run --extender --admission` and a stock kube-scheduler that asks it
-serve, in every round, many claimants of a few nodes' last room at once: by Reservations, by pods of either
-scheduler, and by bindings that the benchmark posts itself. The exit status is 1 if a node was given to more
-claimants than it has room for, at any time that an independent watch saw, or if room stayed free.
+A new control plane has `tidelock run --extender --admission`, and a stock kube-scheduler that calls its
+extender. In every round, many claimants want the last capacity of a few nodes at once. They are Reservations,
+pods of either scheduler, and bindings that the benchmark posts itself. An independent watch observes them.
+The exit status is 1 if it ever sees more claimants on a node than fit, or if capacity stayed free.
 """
 
 import argparse
@@ -45,16 +45,16 @@ _SCHEDULERS = {Way.POD: DEFAULT_SCHEDULER_NAME, Way.STOCK: PEER, Way.BINDING: "n
 
 @dataclass
 class Contest:
-    """All rounds: what they are like, and what came of them.
+    """The parameters and the results of all rounds.
 
     Attributes:
-        claimants: of a round, a quarter in each way.
-        nodes: of a round.
-        room: claimants that a node takes.
+        claimants: claimants of a round, a quarter in each way.
+        nodes: nodes of a round.
+        room: number of claimants that fit on a node.
         seconds: from each claim to its first answer, by way.
-        winners: how many got room, by way.
-        unreviewed: bindings that were refused as nobody reviewed them in time.
-        faults: what must not be, in words.
+        winners: number of claimants that got capacity, by way.
+        unreviewed: bindings that were refused because no review came in time.
+        faults: a text for each fault.
 
     """
 
@@ -67,7 +67,7 @@ class Contest:
     faults: list[str] = field(default_factory=list)
 
     async def play(self, client: KubeClient, rounds: int) -> None:
-        """Play so many rounds and add them up."""
+        """Run so many rounds and add up their results."""
         async with claims(client, NAMESPACE, self.room) as seen:
             for number in range(rounds):
                 await self._round(client, seen, number)
@@ -105,7 +105,7 @@ class Contest:
         return len(seen.answered) >= len(seen.begun) and len(seen.won) >= self.nodes * self.room
 
     def _claimants(self, number: int, label: dict[str, str], nodes: Sequence[str]) -> list[Claimant]:
-        """Make the claimants of a round, in an order by chance that is the same each time."""
+        """Return the claimants of a round in random order, which is the same in each run."""
         rng = Random(number)  # noqa: S311 -- no secret
         ways = list(Way)
         made = [
@@ -147,7 +147,7 @@ def _node(name: str, labels: dict[str, str], room: int) -> dict[str, Any]:
 
 
 async def _authority(client: KubeClient) -> bytes:
-    """Wait for the operator's certificate, and for the webhooks to trust it; gives its authority in PEM."""
+    """Wait for the operator's certificate, and for the webhooks to trust it. Returns its authority in PEM."""
     while True:
         try:
             secret = msgspec.json.decode(await client.get(SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)))
@@ -160,7 +160,10 @@ async def _authority(client: KubeClient) -> bytes:
 
 
 async def _until_reviewed(client: KubeClient) -> None:
-    """Wait until the API server asks, trusts the answer, and is answered: more than a node has is refused."""
+    """Wait until the API server calls the webhook and trusts its answer.
+
+    The answer is there as soon as a pod that requests more than its node has is refused.
+    """
     label = {_LABEL: "none"}
     await put_nodes(client, [_node("reviewed", label, 0)])
     trial = Claimant("trial", Way.BINDING, "nobody", label, "reviewed")
@@ -176,7 +179,7 @@ async def _until_reviewed(client: KubeClient) -> None:
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Play all rounds, print the figures and give the exit status."""
+    """Run all rounds, print the figures and return the exit status."""
     install(cluster)
     kubeconfig, peers_kubeconfig = (
         operator_kubeconfig(cluster, cluster.directory, EXTENDER),
@@ -213,21 +216,23 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
-    parser = argparse.ArgumentParser(prog="bench.contend", description="Have many claim the last room.")
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
+    parser = argparse.ArgumentParser(
+        prog="bench.contend", description="Let many claimants race for the last capacity."
+    )
     quick = is_quick(parser, arguments, "fewer rounds, for a first look")
     counts = (
         ("rounds", 100, 5, "rounds"),
         ("claimants", 200, 200, "claimants of a round, a quarter in each way"),
         ("nodes", 5, 5, "nodes of a round"),
-        ("room", 4, 4, "claimants that a node takes"),
+        ("room", 4, 4, "number of claimants that fit on a node"),
     )
     add_counts(parser, counts, quick=quick)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
+    """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
     return play_alone(run, options)
 

@@ -1,7 +1,7 @@
-"""How fast decisions are, without an API server: python -m bench.cycle [--quick] [--profile].
+"""A benchmark of decisions without an API server: python -m bench.cycle [--quick] [--profile].
 
-For each set of plugins it measures the processor time of a decision, for pods that are all alike and for pods
-that all differ, on clusters of several sizes, and fits how the time grows with the nodes.
+For each set of plugins it measures the processor time of a decision, for equal pods and for pods that all
+differ, on clusters of several sizes. It also estimates how the time grows with the number of nodes.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from bench.figures import columns, exponent
 from devcluster.output import say
 from tidelock.plugins.registry import REGISTRY
 
-# Decisions a second at _AT nodes with the default profile, for pods that are alike and that differ.
+# Decisions a second at _AT nodes with the default profile, for equal pods and for pods that differ.
 _TARGETS = {True: 5_000, False: 1_500}
 _AT = 5_000
 _WARM_UP = 20  # decisions
@@ -34,10 +34,10 @@ class Growth:
 
     Attributes:
         workload: name of the set of plugins.
-        alike: whether the pods are.
+        alike: whether the pods are equal.
         per_second: decisions a second of processor time, by the number of nodes.
         load: the machine's load average (1 minute) at the end.
-        note: why there are no figures; empty if there are.
+        note: why there are no figures. Empty if there are.
 
     """
 
@@ -49,17 +49,17 @@ class Growth:
 
     @property
     def exponent(self) -> float:
-        """Power of the number of nodes with which the time of a decision grows; NaN for one size."""
+        """Power of the number of nodes with which the time of a decision grows, or NaN for one size."""
         return exponent(list(self.per_second), [1 / rate for rate in self.per_second.values()])
 
     @property
     def power(self) -> str:
-        """The exponent for people; empty for one size."""
+        """The exponent as text, empty for one size."""
         return "" if isnan(self.exponent) else f"n^{self.exponent:.2f}"
 
     @property
     def verdict(self) -> str:
-        """Whether the target is met, where there is one."""
+        """Whether the target is met, as text, empty without a target."""
         rate = self.per_second.get(_AT)
         if rate is None:
             return ""
@@ -91,7 +91,7 @@ def measure(workload: Workload, options: argparse.Namespace, *, alike: bool) -> 
 
 
 def table(growths: Sequence[Growth], sizes: Sequence[int]) -> str:
-    """Lay the figures out for people."""
+    """Format the figures as a table."""
     rows = [("plugins", "pods", *(f"{size} nodes" for size in sizes), "grows with", "target", "load")]
     for growth in growths:
         rates = [f"{growth.per_second[size]:.0f}/s" if size in growth.per_second else "" for size in sizes]
@@ -105,14 +105,14 @@ def _kind(alike: bool) -> str:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
     parser = argparse.ArgumentParser(prog="bench.cycle", description="Measure decisions alone.")
     quick = is_quick(parser, arguments, "fewer sizes and decisions, for a first look")
     sizes = [1_000, _AT] if quick else [1_000, 2_500, _AT, 10_000, 15_000]
     parser.add_argument("--nodes", type=int, nargs="+", default=sizes, metavar="N", help="sizes of clusters")
     counts = (
-        ("placed", 30_000, 30_000, "pods that are placed already"),
-        ("locks", 5_000, 5_000, "locks that are held, in the set with locks"),
+        ("placed", 30_000, 30_000, "pods that are already placed"),
+        ("locks", 5_000, 5_000, "active reservations, in the set with reservations"),
         ("decisions", 3_000, 1_000, "at most so many of each kind and size"),
     )
     add_counts(parser, counts, quick=quick)
@@ -130,7 +130,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; the exit status is 0 whatever the figures."""
+    """Run the benchmark. The exit status is 0 with any figures."""
     options = parse(arguments)
     kinds = [(workload, alike) for workload in options.chosen for alike in (True, False)]
     growths = [measure(workload, options, alike=alike) for workload, alike in kinds]

@@ -1,4 +1,4 @@
-"""Decisions without an API server: the decider of `tidelock run` over a cluster that it is told of."""
+"""Decisions without an API server, by the decider of `tidelock run` with a generated cluster state."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -34,19 +34,19 @@ SCHEDULER = "bench"
 NAMESPACE = "bench"
 NOW = 1_800_000_000.0
 _FIT_ONLY = frozenset({"PrioritySort", "NodeResourcesFit", "DefaultBinder"})
-_APPS = 100  # of the pods that are placed already: the first is the app of those that spread
-_LOOK_AT_CLOCK = 100  # decisions between two looks at the processor clock, each a system call
-_GROUP = 500  # pods that avoid each other
+_APPS = 100  # apps of the placed pods. The first is also the app of the pods that spread
+_LOOK_AT_CLOCK = 100  # decisions between two reads of the processor clock, each of which is a system call
+_GROUP = 500  # pods with anti-affinity to each other
 _MEMORY = float(2**29)  # bytes that a pod uses
 
 
 class DecisionError(Exception):
-    """A pod found no node: the figure would be of something else."""
+    """A pod fitted no node, so the figure would not be the time of successful decisions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is decided, by which plugins, beside how many locks, and whether use is measured."""
+    """The pods of a measurement, its plugins, its number of reservations, and whether use is measured."""
 
     name: str
     shape: Callable[[int], Json]
@@ -57,11 +57,11 @@ class Workload:
 
 
 DEFAULT = Workload(name="default", shape=plain_pod)
-"""Plain pods by the plugins that are enabled by default."""
+"""Plain pods, with the plugins that are enabled by default."""
 
 
 def workloads(reservations: int) -> list[Workload]:
-    """Give the plugin sets that are measured."""
+    """Return the sets of plugins to measure."""
     fit = tuple(plugin for plugin in DEFAULT_PLUGINS if plugin.name in _FIT_ONLY)
     return [
         Workload(name="fit", shape=plain_pod, enabled=fit),
@@ -78,19 +78,19 @@ def workloads(reservations: int) -> list[Workload]:
 
 
 class Stopped:
-    """A clock that stands still: nothing expires, no backoff ends."""
+    """A clock that stands still, so that nothing expires and no backoff ends."""
 
     def now(self) -> float:
-        """Give the one instant."""
+        """Return the constant instant."""
         return NOW
 
     def monotonic(self) -> float:
-        """Give the one instant."""
+        """Return the constant instant."""
         return NOW
 
 
 def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, EventHandlers]:
-    """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
+    """Return a decider with nodes, placed pods that are spread over them in turn, and active reservations."""
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
     decider = Decider(default_configuration(SCHEDULER, builtins))
     event_handlers = EventHandlers(
@@ -112,7 +112,7 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Eve
 
 
 def pods(workload: Workload, count: int, *, alike: bool) -> list[Pod]:
-    """Make pods to decide; if they are not alike, no two ask for the same amount of memory."""
+    """Return pods to decide. If they are not alike, no two request the same amount of memory."""
     shapes = [workload.shape(number) for number in range(count)]
     if not alike:
         shapes = [_sized(shape, number) for number, shape in enumerate(shapes)]
@@ -122,12 +122,13 @@ def pods(workload: Workload, count: int, *, alike: bool) -> list[Pod]:
 def seconds_a_decision(
     decider: Decider, event_handlers: EventHandlers, waiting: Sequence[Pod], limit: float
 ) -> float:
-    """Decide pods for at most so many seconds; gives the processor seconds a decision, booking included.
+    """Decide pods for at most so many seconds, and return the processor seconds per decision and booking.
 
-    Processor time, as the machine may have other work: decisions are one thread that waits for nothing.
+    Processor time is measured because the machine may have other work. Decisions run in one thread that never
+    waits.
 
     Raises:
-        DecisionError: a pod found no node.
+        DecisionError: a pod fitted no node.
 
     """
     for pod in waiting:
@@ -164,7 +165,7 @@ def _placed(count: int, nodes: int) -> list[Pod]:
 
 
 def _measured(node: Node, number: int) -> Node:
-    """Give a node its measured use: from 10 to 59 % of the cpu, from 20 to 59 % of the memory."""
+    """Return a node with measured use, from 10 to 59 % of the cpu and from 20 to 59 % of the memory."""
     cpu, memory = 10.0 + number % 50, 20.0 + number % 40
     windows = _windows(Stat(cpu, cpu, cpu), Stat(memory, memory, memory))
     annotations = {NODE_LEVEL: encode_node_level(NodeLevel(NOW, windows))}
@@ -173,7 +174,7 @@ def _measured(node: Node, number: int) -> Node:
 
 
 def _uses(placed: Sequence[Pod]) -> MeasuredUses:
-    """Measure each pod: from 100 to 599 millicores, and half a gibibyte."""
+    """Return the measured use of each pod, from 100 to 599 millicores and half a gibibyte."""
     cores = [0.1 + number % 500 / 1000 for number in range(len(placed))]
     return MeasuredUses(
         {
@@ -189,7 +190,7 @@ def _windows(cpu: Stat, memory: Stat) -> Windows:
 
 
 def _sized(shape: Json, number: int) -> Json:
-    """Have a pod ask for an amount of memory that no other asks for."""
+    """Return a pod's shape with a memory request that no other pod has."""
     (container,) = shape["spec"]["containers"]
     requests = container["resources"]["requests"] | {"memory": f"{(256 << 10) + number}Ki"}
     sized = {**container, "resources": {"requests": requests}}

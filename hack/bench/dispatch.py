@@ -1,15 +1,17 @@
-"""What locks are worth to managers that race for the last GPUs: python -m bench.dispatch --traces DIR.
+"""A simulation of the benefit of reservations for managers that race for the last GPUs.
 
-The GPU nodes of a production trace (openb) are dealt out to member clusters, each with the real scheduler on
-a virtual clock. Two managers send jobs of that trace where they see room, and teams create some of their own
-in a cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: if
-somebody else came meanwhile and has the room, the job waits there, while it would fit elsewhere. With locks a
-manager asks the cluster before it sends, and room is held until the job arrives.
+Usage: python -m bench.dispatch --traces DIR. The GPU nodes of a production trace (openb) are distributed over
+member clusters, each with the real scheduler on a virtual clock. Two managers send jobs of that trace to
+clusters with visible free capacity, and teams create some of their own in a cluster. A manager's view of the
+clusters is seconds old, and its jobs arrive seconds later. If another job took the capacity meanwhile, the
+job waits there, although it would fit elsewhere. With reservations, a manager asks the cluster before it
+sends, and the capacity is held until the job arrives.
 
-Every size of cluster and load is played twice with the same jobs: without locks and with them. Told are the
-jobs that found no room where they were sent, how long these waited there, how long the others took from being
-wanted to their node, how much of the GPUs was in use, and how much was held for jobs on their way: what locks
-cost. The exit status is 1 if a job with a lock found no room.
+Every size of cluster and load is simulated twice with the same jobs: without reservations and with them. The
+output has the share of jobs that found no capacity in their cluster, and how long these waited there. It also
+has the time of managers' jobs from their creation to their node, and the share of GPUs in use. The share that
+was held for jobs on their way is the cost of reservations. The exit status is 1 if a job with a reservation
+found no capacity.
 """
 
 import argparse
@@ -40,9 +42,9 @@ _NODES, _PODS = "openb_node_list_all_node.csv.gz", "openb_pod_list_default.csv.g
 _MANAGERS = 2
 # Share of jobs that teams create in a cluster themselves.
 _LOCAL = 0.2
-# Seconds between two looks of a manager at the clusters, and those that an answer to a lock takes.
+# Seconds between two looks of a manager at the clusters, and seconds until a reservation is answered.
 _LOOK, _ANSWER = 5.0, 0.05
-# A lock lives so many times as long as a job may take to arrive.
+# The lifetime of a reservation, as a multiple of the average time that a job takes to arrive.
 _PATIENCE = 3
 # Jobs of a backlog that are tried at one look after the first that fits nowhere.
 _BACKFILL = 20
@@ -51,13 +53,13 @@ _PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is played.
+    """The parameters of a simulation.
 
     Attributes:
-        nodes: of all clusters.
+        nodes: nodes of all clusters.
         load: GPUs wanted at any time, as a share of all.
         delay: seconds a job is on the way, on average.
-        seconds: length of the play.
+        seconds: length of the simulation.
         warm_up: seconds at its beginning that do not count.
         life: seconds a job runs, on average.
 
@@ -73,15 +75,15 @@ class Setting:
 
 @dataclass
 class Tally:
-    """What came of one play.
+    """The result of one simulation.
 
     Attributes:
-        sent: jobs that managers have sent and that have arrived.
-        stranded: of these, those that found no room where they were sent.
-        waits: seconds from being wanted to a node, of the jobs of managers; to the end, of those without one.
-        stuck: seconds from the arrival to a node, or to the end, of those that found no room.
-        used: GPU-seconds of bound pods, as a share of all there were.
-        held: GPU-seconds that locks held, as a share of all there were.
+        sent: jobs of managers that have arrived.
+        stranded: number of sent jobs that found no capacity in their cluster.
+        waits: seconds from the creation of each manager's job to its node, or to the end without one.
+        stuck: seconds from the arrival of each stranded job to its node, or to the end without one.
+        used: GPU-seconds of bound pods, as a share of all.
+        held: GPU-seconds that reservations held, as a share of all.
 
     """
 
@@ -94,7 +96,7 @@ class Tally:
 
 
 class Played(NamedTuple):
-    """A setting, and what came of it without locks and with them."""
+    """A setting, and its results without reservations and with them."""
 
     setting: Setting
     without: Tally
@@ -102,7 +104,7 @@ class Played(NamedTuple):
 
 
 class Play:
-    """The clusters, the jobs that come, and what happens when."""
+    """One simulation: the clusters, the jobs and the events in time order."""
 
     def __init__(
         self,
@@ -113,12 +115,12 @@ class Play:
         reservations: bool,
         members: int,
     ) -> None:
-        """Deal out the machines in turn."""
+        """Distribute the machines over the members in turn."""
         self.setting = setting
         self.reservations = reservations
         self.clock = VirtualClock()
         self.tally = Tally()
-        self._rng = Random(0)  # noqa: S311 -- to be repeated, and the same with locks and without
+        self._rng = Random(0)  # noqa: S311 -- repeatable, and the same with reservations and without
         self._shapes = shapes
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -133,7 +135,7 @@ class Play:
         self.managers = [Manager(self) for _ in range(_MANAGERS)]
 
     def run(self) -> Tally:
-        """Fill the clusters, and then play."""
+        """Fill the clusters, run the simulation and return its result."""
         setting = self.setting
         for job in self._filling():
             self.arrive(job, self._rng.choice(self.members))
@@ -155,11 +157,11 @@ class Play:
         return self.tally
 
     def at(self, instant: float, happen: Callable[[], None]) -> None:
-        """Have something happen at a second."""
+        """Schedule a call at a second."""
         heapq.heappush(self._events, (instant, next(self._order), happen))
 
     def arrive(self, job: Job, member: Member) -> None:
-        """Have a job's pod come to a cluster."""
+        """Create a job's pod in a cluster."""
         self._home[job.name] = member
         counts = job.name in self._wanted and self.clock.elapsed >= self.setting.warm_up
         member.create(job)
@@ -170,7 +172,7 @@ class Play:
             self._stranded[job.name] = self.clock.elapsed
 
     def reservation(self, job: Job, member: Member) -> bool:
-        """Ask a cluster for a lock; whether it is Active."""
+        """Create a reservation in a cluster, and return whether it is Active."""
         active = member.reservation(job, math.ceil(_PATIENCE * self.setting.delay))
         self._decide(member)
         return active
@@ -204,7 +206,7 @@ class Play:
             self.at(due, partial(self._wake, member))
 
     def _wake(self, member: Member) -> None:
-        if self._due.get(member) == self.clock.elapsed:  # else an earlier instant came up meanwhile
+        if self._due.get(member) == self.clock.elapsed:  # otherwise an earlier instant was scheduled since
             del self._due[member]
         self._decide(member)
 
@@ -218,7 +220,7 @@ class Play:
         return Job(name, shape.cpu, shape.memory, shape.gpus, self._rng.expovariate(1 / self.setting.life))
 
     def _filling(self) -> Iterator[Job]:
-        """Make jobs for the GPUs that are in use at the beginning."""
+        """Yield jobs for the GPUs that are in use at the beginning."""
         gpus = 0
         for number in count():
             job = self._job(f"old-{number}")
@@ -228,7 +230,7 @@ class Play:
             yield job
 
     def _wishes(self) -> Iterator[tuple[float, Job]]:
-        """Make jobs that come by chance, as many as it takes to want so many GPUs at any time."""
+        """Yield jobs at random times, so many that the average demand is the setting's load."""
         typical = sum(shape.gpus for shape in self._shapes) / len(self._shapes)
         rate = self.setting.load * self.gpus / (typical * self.setting.life)
         instant = 0.0
@@ -240,22 +242,22 @@ class Play:
 
 
 class Manager:
-    """Sends jobs to the fullest cluster in which it sees room, and keeps those for which it sees none."""
+    """A manager that sends each job to the fullest cluster with visible capacity, or keeps it."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self._rng = Random(len(play.members))  # noqa: S311 -- to be repeated
+        self._rng = Random(len(play.members))  # noqa: S311 -- repeatable
         self._backlog: list[Job] = []
         self._under_way: dict[str, tuple[Job, Member]] = {}
         self._views: dict[Member, Amounts] = {}
 
     def want(self, job: Job) -> None:
-        """Send a job, behind those that wait."""
+        """Send a job, after those that wait."""
         self._backlog.append(job)
         self._work_off()
 
     def look(self) -> None:
-        """See what is free, and take off what is on its way and not seen there yet."""
+        """Read the free amounts, and subtract jobs on their way that the clusters do not count yet."""
         self._views = {member: member.free() for member in self._play.members}
         if not self._play.reservations:
             for job, member in self._under_way.values():
@@ -275,7 +277,7 @@ class Manager:
         self._backlog = kept
 
     def _send(self, job: Job) -> bool:
-        """Send a job to the fullest cluster that takes it; whether there is one."""
+        """Send a job to the fullest cluster that takes it, and return whether there is one."""
         for member in sorted(self._views, key=lambda each: self._views[each][:, each.gpu].sum()):
             if not self._take(member, job):
                 continue
@@ -290,7 +292,7 @@ class Manager:
         return False
 
     def _take(self, member: Member, job: Job) -> bool:
-        """Take a job's room off the view of a cluster, on the fullest node; whether it has any."""
+        """Subtract a job from the view of a cluster, on the fullest node, and return whether it fits."""
         free, needs = self._views[member], member.needs(job)
         rows = np.flatnonzero(((free >= needs) | (needs == 0)).all(axis=1))
         if not len(rows):
@@ -306,7 +308,7 @@ class Manager:
 def compare(
     machines: Sequence[Machine], shapes: Sequence[TracedPod], settings: Sequence[Setting], members: int
 ) -> list[Played]:
-    """Play each setting without locks and with them."""
+    """Simulate each setting without reservations and with them."""
     played = []
     for setting in settings:
         say(f"{setting.nodes} nodes, {setting.load:.0%} of the GPUs wanted.")
@@ -320,7 +322,7 @@ def compare(
 
 
 def told(played: Sequence[Played]) -> str:
-    """Lay out the figures as a table."""
+    """Format the figures as a table."""
     rows = [
         ("nodes", "wanted", "", "sent", "found no room", "waited there", "wait p50", "p99", "in use", "held")
     ]
@@ -344,7 +346,7 @@ def told(played: Sequence[Played]) -> str:
 
 
 def plot(played: Sequence[Played], members: int, file: Path) -> None:
-    """Draw over the load what found no room, what was in use, and what was held."""
+    """Draw the shares of stranded jobs, of GPUs in use and of held GPUs over the load."""
     canvas = Canvas(figsize=(9, 3.6), layout="constrained")
     stranded, used = canvas.subplots(1, 2)
     sizes = sorted({each.setting.nodes for each in played})
@@ -371,20 +373,22 @@ def plot(played: Sequence[Played], members: int, file: Path) -> None:
 
 
 def _share(tally: Tally) -> float:
-    """Tell which share of the jobs that were sent found no room."""
+    """Return the share of sent jobs that found no capacity."""
     return tally.stranded / max(tally.sent, 1)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play all settings; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="bench.dispatch", description="Measure what locks are worth.")
+    """Simulate all settings, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="bench.dispatch", description="Measure the benefit of reservations for managers."
+    )
     quick = is_quick(parser, arguments, "fewer nodes, a shorter time")
     parser.add_argument(
-        "--traces", type=Path, required=True, metavar="DIR", help=f"where {_NODES} and {_PODS} are"
+        "--traces", type=Path, required=True, metavar="DIR", help=f"folder of {_NODES} and {_PODS}"
     )
     counts = (
         ("members", 3, 3, "clusters"),
-        ("minutes", 360, 60, "length of a play, the first sixth of which does not count"),
+        ("minutes", 360, 60, "length of a simulation, without the first sixth, which does not count"),
         ("life", 120, 30, "minutes of a job, on average"),
         ("delay", 30, 30, "seconds a job is on the way, on average"),
     )

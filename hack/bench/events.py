@@ -1,10 +1,10 @@
-"""Events of watches of pods and Reservations, as far as benchmarks look at them."""
+"""Events of watches of pods and Reservations, with the fields that benchmarks read."""
 
 import msgspec
 
 
 class Meta(msgspec.Struct, rename="camel"):
-    """Which object it is, in which version."""
+    """The identity of an object, and its version."""
 
     name: str = ""
     uid: str = ""
@@ -12,7 +12,7 @@ class Meta(msgspec.Struct, rename="camel"):
 
 
 class Condition(msgspec.Struct):
-    """What holds of it, or not."""
+    """A condition of an object."""
 
     type: str
     status: str
@@ -20,13 +20,13 @@ class Condition(msgspec.Struct):
 
 
 class Spec(msgspec.Struct, rename="camel"):
-    """Where a pod is bound to, or a Reservation wants its room."""
+    """The node of a pod, or the node that a Reservation wants."""
 
     node_name: str = ""
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """What became of it; the phase, the node and the instant are a Reservation's."""
+    """The status of an object. The phase, the node and the instant are a Reservation's."""
 
     conditions: tuple[Condition, ...] = ()
     phase: str = ""
@@ -35,7 +35,7 @@ class Status(msgspec.Struct, rename="camel"):
 
     @property
     def active(self) -> bool:
-        """Whether a Reservation holds its room."""
+        """Whether a Reservation holds its capacity."""
         return any(each.type == "Active" and each.status == "True" for each in self.conditions)
 
 
@@ -48,7 +48,7 @@ class Object(msgspec.Struct):
 
 
 class Event(msgspec.Struct):
-    """One line of a watch; the type is ADDED, MODIFIED, DELETED or BOOKMARK."""
+    """One event of a watch. The type is ADDED, MODIFIED, DELETED or BOOKMARK."""
 
     type: str
     object: Object

@@ -1,6 +1,7 @@
-"""The worst objects that a tenant can make, by kind: what the API server takes, and more than Tidelock does.
+"""The worst objects that a tenant can create, by kind.
 
-Pure: objects are made from numbers.
+The API server takes all of them, but some are beyond Tidelock's limits. All functions are pure: they make
+objects from numbers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,7 @@ _UID = "00000000-0000-0000-0000-{:012}"
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object by its kind: the name of a lister of the decider, or pod, reservation, schedule or quote."""
+    """An object and its kind: the name of a lister of the decider, or pod, reservation, schedule or quote."""
 
     kind: str
     body: Json
@@ -46,9 +47,9 @@ class Case:
     """A kind of object.
 
     Attributes:
-        name: what the command line calls it.
+        name: name on the command line.
         things: makes the objects for a cluster of so many nodes.
-        later: seconds after which decisions are measured again, if any.
+        later: seconds after which decisions are measured again, or 0.
 
     """
 
@@ -58,7 +59,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Return all cases: what is within the limits, and what is far beyond them."""
+    """Return all cases, some within the limits and some far beyond them."""
     return [
         Case("resources", partial(_unknown_resources, LIMITS[RESOURCES] - 2)),
         Case("resources-8000", partial(_unknown_resources, 8_000)),
@@ -95,7 +96,7 @@ def cases() -> list[Case]:
         Case("volumes-5000", partial(_volumes, 5_000)),
         Case("labels-20000", partial(_labels, 20_000)),
         Case("schedules", partial(_schedules, 1_000, "* * * * *")),
-        # Skipped every year, as clocks are put forward then.
+        # Clocks are put forward at this time, so it is skipped every year.
         Case("schedules-never", partial(_schedules, 1_000, "30 2 * 3 0L")),
         Case("quotes", partial(_quotes, 20)),
         Case("services", partial(_services, 5_000)),
@@ -142,12 +143,12 @@ def _names(prefix: str, count: int) -> list[str]:
 
 
 def _unknown_resources(names: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod that asks for resources that no node has."""
+    """Yield a pod that requests resources that no node has."""
     yield _pod("worst", containers=[_asking(_names("none", names))])
 
 
 def _placed_with_resources(pods: int, names: int, nodes: int) -> Iterator[Thing]:
-    """Make pods that another scheduler has bound, each with resources of its own that no node has."""
+    """Yield pods that another scheduler has bound, each with different resources that no node has."""
     for number in range(pods):
         asked = _asking(_names(f"p{number}", names))
         yield _pod(f"worst-{number}", containers=[asked], nodeName=node_name(number % nodes))
@@ -156,7 +157,7 @@ def _placed_with_resources(pods: int, names: int, nodes: int) -> Iterator[Thing]
 def _reservations_with_resources(
     reservations: int, containers: int, names: int, _nodes: int
 ) -> Iterator[Thing]:
-    """Make locks whose templates ask for resources that no node has."""
+    """Yield reservations with templates that request resources that no node has."""
     for number in range(reservations):
         asking = [
             {**_asking(_names(f"l{number}-{each}", names)), "name": f"c-{each}"} for each in range(containers)
@@ -166,7 +167,7 @@ def _reservations_with_resources(
 
 
 def _claims(uids: int, reservations: int, nodes: int) -> Iterator[Thing]:
-    """Make a bound pod with many locks, whose annotation names as many uids as fit."""
+    """Yield a bound pod with an annotation that names as many uids as fit, and many reservations for it."""
     claims = ",".join(_UID.format(number) for number in range(uids))
     yield _pod(
         "worst",
@@ -195,24 +196,24 @@ def _avoiding(terms: int) -> Json:
 
 
 def _anti_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod that avoids most pods of all namespaces, in different words."""
+    """Yield a pod with anti-affinity to most pods of all namespaces, by terms that all differ."""
     yield _pod("worst", affinity=_avoiding(terms))
 
 
 def _placed_anti_affinity(terms: int, nodes: int) -> Iterator[Thing]:
-    """Make a bound pod that most pods of all namespaces are to avoid."""
+    """Yield a bound pod with anti-affinity to most pods of all namespaces."""
     yield _pod("worst", affinity=_avoiding(terms), nodeName=node_name(nodes // 2))
 
 
 def _placed_wishes(terms: int, nodes: int) -> Iterator[Thing]:
-    """Make a bound pod that wishes most pods of all namespaces away."""
+    """Yield a bound pod with preferred anti-affinity to most pods of all namespaces."""
     wishes = [{"weight": 1, "podAffinityTerm": _shunning(number)} for number in range(terms)]
     affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
     yield _pod("worst", affinity=affinity, nodeName=node_name(nodes // 2))
 
 
 def _owners(reservations: int, owners: int, expressions: int, _nodes: int) -> Iterator[Thing]:
-    """Make locks whose owners are told by many expressions, of which the last one fails; and a pod."""
+    """Yield reservations with many expressions for owners, of which the last one fails, and a pod."""
     for number in range(reservations):
         terms = [
             {
@@ -233,7 +234,7 @@ def _owners(reservations: int, owners: int, expressions: int, _nodes: int) -> It
 
 
 def _selecting(number: int, last: Json) -> list[Json]:
-    """Make owners by many expressions that most pods meet, and a last one."""
+    """Return owners by many expressions that most pods match, and a last one."""
     return [
         {
             "selector": {
@@ -251,9 +252,9 @@ def _selecting(number: int, last: Json) -> list[Json]:
 
 
 def _owners_of_gated(locks: int, pods: int, _nodes: int) -> Iterator[Thing]:
-    """Make locks with many expressions that wait, and pods of theirs that are gated until one is active.
+    """Yield waiting reservations with many expressions, and owners that are gated until one is active.
 
-    They are in a namespace of their own, as each lock is compared with all placed pods of its own.
+    They have their own namespace, as each reservation is compared with all placed pods of its namespace.
     """
     for number in range(locks):
         owners = _selecting(number, {"key": "app", "operator": "In", "values": ["worst"]})
@@ -271,7 +272,7 @@ def _owners_of_gated(locks: int, pods: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _reused(locks: int, _nodes: int) -> Iterator[Thing]:
-    """Make locks for reuse of which all placed pods are owners, by many expressions, and that fit nowhere."""
+    """Yield reusable reservations that fit nowhere, with all placed pods as owners by many expressions."""
     for number in range(locks):
         owners = _selecting(number, {"key": "none", "operator": "DoesNotExist"})
         yield _reservation(
@@ -280,14 +281,14 @@ def _reused(locks: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _locks(count: int, spec: Json, _nodes: int) -> Iterator[Thing]:
-    """Make many locks that are alike, which are all decided, or end, at the same instant."""
+    """Yield many equal reservations, which are all decided, or end, at the same instant."""
     for number in range(count):
         owners = [{"pod": {"name": f"worst-{number}"}}]
         yield _reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1m"}, **spec})
 
 
 def _owners_among_placed(last: str, _nodes: int) -> Iterator[Thing]:
-    """Make a member of a group with many expressions for all placed pods to satisfy; the last one decides."""
+    """Yield a member of a group with many expressions for owners. For placed pods the last one decides."""
     owners = []
     for owner in range(MOST_CONDITIONS // 16):
         wanted: list[Json] = [
@@ -306,7 +307,7 @@ def _terms(count: int) -> list[Json]:
 
 
 def _node_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod with terms of which each names a label of its own."""
+    """Yield a pod with node affinity terms that each name a different label."""
     required = {"nodeSelectorTerms": _terms(terms)}
     yield _pod(
         "worst", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -314,14 +315,14 @@ def _node_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _preferred_nodes(terms: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod that prefers nodes by labels of their own."""
+    """Yield a pod with preferred node affinity terms that each name a different label."""
     wishes = [{"weight": 1, "preference": term} for term in _terms(terms)]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
     yield _pod("worst", affinity=affinity)
 
 
 def _spread(constraints: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod that is to be spread over the nodes with pods of its namespace, in different words."""
+    """Yield a pod with spread constraints over the pods of its namespace, with selectors that all differ."""
     wanted = [
         {
             "maxSkew": 100,
@@ -337,13 +338,13 @@ def _spread(constraints: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _tolerations(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod that tolerates many taints."""
+    """Yield a pod that tolerates many taints."""
     tolerations = [{"key": f"none-{number}", "operator": "Exists"} for number in range(count)]
     yield _pod("worst", tolerations=tolerations)
 
 
 def _containers(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod of many containers, each with another image and another resource."""
+    """Yield a pod of many containers, each with another image and another resource."""
     containers = [
         {
             "name": f"c-{number}",
@@ -356,7 +357,7 @@ def _containers(count: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _host_ports(count: int, nodes: int) -> Iterator[Thing]:
-    """Make pods that take many ports of their node: one that is bound, and one that is to be."""
+    """Yield a bound pod and a pending one, which both take many ports of their node."""
     ports = [{"containerPort": 1 + number, "hostPort": 1 + number} for number in range(count)]
     container = {"name": "main", "image": "pause", "ports": ports}
     yield _pod("worst-placed", containers=[container], nodeName=node_name(nodes // 2))
@@ -364,7 +365,7 @@ def _host_ports(count: int, nodes: int) -> Iterator[Thing]:
 
 
 def _volumes(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod with many disks, and as many claims that there are none of."""
+    """Yield a pod with many disks."""
     volumes = [
         {"name": f"v-{number}", "rbd": {"monitors": [f"m-{number}"], "pool": "p", "image": f"i-{number}"}}
         for number in range(count)
@@ -373,14 +374,14 @@ def _volumes(count: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _labels(count: int, nodes: int) -> Iterator[Thing]:
-    """Make pods with many labels: one that is bound, and one that is to be."""
+    """Yield a bound pod and a pending one, both with many labels."""
     labels = {f"label-{number}": "x" for number in range(count)}
     yield _pod("worst-placed", labels=labels, nodeName=node_name(nodes // 2))
     yield _pod("worst", labels=labels)
 
 
 def _schedules(count: int, schedule: str, _nodes: int) -> Iterator[Thing]:
-    """Make schedules, be it for a time that never comes."""
+    """Yield schedules, some of them for a time that never comes."""
     for number in range(count):
         yield Thing(
             "schedule",
@@ -397,7 +398,7 @@ def _schedules(count: int, schedule: str, _nodes: int) -> Iterator[Thing]:
 
 
 def _template(constraints: int, terms: int, number: int = 0) -> Json:
-    """Make the template of a pod that looks at all others in many words, itself among them."""
+    """Return a template with many constraints and anti-affinity terms about all pods like itself."""
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["worst", f"w-{number}"]}]}
     term = {"labelSelector": selector, "namespaceSelector": {}, "topologyKey": _HOSTNAME}
     required = [{**term, "namespaces": [f"other-{each}"]} for each in range(terms)]
@@ -416,7 +417,7 @@ def _template(constraints: int, terms: int, number: int = 0) -> Json:
 
 
 def _quotes(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make quotes for pods that look at all others."""
+    """Yield quotes for pods with many constraints and anti-affinity terms."""
     for number in range(count):
         template = _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS], number)
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
@@ -424,14 +425,14 @@ def _quotes(count: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _preemptor(constraints: int, terms: int, _nodes: int) -> Iterator[Thing]:
-    """Make a pod that looks at all others, and preempts some of them on any node."""
+    """Yield a pod with many constraints and anti-affinity terms, which preempts others on any node."""
     spec = _template(constraints, terms)["spec"]
     spec["containers"][0]["resources"]["requests"]["cpu"] = "16"
     yield _pod("worst", labels={"app": "worst"}, priority=1_000, **spec)
 
 
 def _storage(claims: int, expressions: int, nodes: int) -> Iterator[Thing]:
-    """Make claims with long selectors, as many volumes as nodes, and a pod that uses them."""
+    """Yield claims with long selectors, as many volumes as nodes, and a pod that uses the claims."""
     local = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
     yield Thing("storage_classes", {"metadata": {"name": "local", "uid": "local"}, **local})
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
@@ -458,7 +459,7 @@ def _storage(claims: int, expressions: int, nodes: int) -> Iterator[Thing]:
 
 
 def _services(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make Services that all select one pod, which is to be spread with what they select."""
+    """Yield Services that all select one pod, which the default constraints spread with their pods."""
     for number in range(count):
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
         yield Thing("services", {"metadata": metadata, "spec": {"selector": {"app": "worst"}}})
@@ -466,7 +467,7 @@ def _services(count: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _controllers(expressions: int, _nodes: int) -> Iterator[Thing]:
-    """Make a ReplicaSet that selects all placed pods in many words, and a pod to be spread with them."""
+    """Yield a ReplicaSet that selects all placed pods by many expressions, and a pod to spread with them."""
     wanted = [{"key": "app", "operator": "NotIn", "values": [f"x-{each}"]} for each in range(expressions)]
     metadata = {"name": "worst", "namespace": NAMESPACE, "uid": "worst"}
     yield Thing("replica_sets", {"metadata": metadata, "spec": {"selector": {"matchExpressions": wanted}}})
@@ -477,7 +478,7 @@ def _controllers(expressions: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _budgets(count: int, expressions: int, _nodes: int) -> Iterator[Thing]:
-    """Make budgets that select all placed pods, and a pod that preempts some of these on any node."""
+    """Yield budgets that select all placed pods, and a pod that preempts some of these on any node."""
     for number in range(count):
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
         wanted = [
@@ -499,7 +500,7 @@ def _member(number: int, members: int, mode: str, asked: Json) -> Thing:
 
 
 def _group(members: int, mode: str, _nodes: int, *, alike: bool = True) -> Iterator[Thing]:
-    """Make a group of which no two members can be on one node, as looking at each other tells."""
+    """Yield a group in which no two members fit on one node, because of their anti-affinity."""
     constraints, terms = OF_GROUPS[CONSTRAINTS] // members, OF_GROUPS[POD_TERMS] // members
     for number in range(members):
         template = _template(constraints, terms, 0 if alike else number)
@@ -507,13 +508,13 @@ def _group(members: int, mode: str, _nodes: int, *, alike: bool = True) -> Itera
 
 
 def _crowd(members: int, _nodes: int) -> Iterator[Thing]:
-    """Make a group that is to be on one node, and is too large for any."""
+    """Yield a group that must be on one node, and is too large for any."""
     for number in range(members):
         yield _member(number, members, "Pack", {"resources": {"cpu": "1m"}})
 
 
 def _group_of_ports(members: int, _nodes: int) -> Iterator[Thing]:
-    """Make a group whose members take many ports of their nodes."""
+    """Yield a group with members that take many ports of their nodes."""
     ports = [{"containerPort": 1 + each, "hostPort": 1 + each} for each in range(OF_GROUPS[PORTS] // members)]
     container = {"name": "main", "image": "pause", "ports": ports}
     for number in range(members):
@@ -521,6 +522,6 @@ def _group_of_ports(members: int, _nodes: int) -> Iterator[Thing]:
 
 
 def _strangers(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make members that a group of one does not have."""
+    """Yield more members than their group has, which has one."""
     for number in range(count):
         yield _member(number, 1, "", {"template": _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS])})

@@ -1,9 +1,10 @@
-"""How long nothing is bound when a leader is gone: python -m bench.failover [--quick].
+"""A benchmark of the time without bindings after a leader has ended: python -m bench.failover [--quick].
 
-On a control plane of its own, with pods that are made at a fixed rate, two `tidelock run` share a Lease. The
-leader is killed (SIGKILL), stopped and let go on when the other leads (SIGSTOP, SIGCONT), or asked to end
-(SIGTERM), again and again, and an independent watch tells when pods were bound. The exit status is 1 if a pod
-was not bound, or twice, if a node was given more than it has, or a stopped leader wrote anything.
+On a new control plane, pods are created at a fixed rate, and two `tidelock run` share a Lease. The leader
+ends in three ways, again and again. It is killed (SIGKILL), stopped and continued after the other leads
+(SIGSTOP, SIGCONT), or asked to end (SIGTERM). An independent watch notes when pods are bound. The exit status
+is 1 if a pod was not bound, or bound twice, if a node got more than it has, or if a stopped leader wrote
+anything.
 """
 
 import argparse
@@ -42,7 +43,7 @@ from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
 _PATIENCE = 180.0  # seconds that a round may take
 _WAIT = 0.05  # seconds between two looks
-# What a round is planned with: seconds that a take-over may take, and how full nodes get.
+# Assumptions for the number of nodes: seconds of a take-over, and how full nodes get.
 _SPARE = 30
 _PODS_ON_A_NODE = 50
 _RESERVATIONS_ON_A_NODE = 8
@@ -60,11 +61,11 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 @dataclass
 class Terms:
-    """What was seen of the Lease.
+    """The observed leaderships of the Lease.
 
     Attributes:
         epoch: number of the last leadership.
-        began: when each began, by number, as of `time.perf_counter`.
+        began: when each leadership began, by number, as of `time.perf_counter`.
 
     """
 
@@ -73,7 +74,7 @@ class Terms:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, line: bytes, now: float) -> str:
-        """Take an event of a Lease."""
+        """Handle an event of a Lease."""
         found = _decode_event(line).object
         epoch = found.spec.lease_transitions or 0
         if found.spec.holder_identity and epoch > self.epoch:
@@ -83,7 +84,7 @@ class Terms:
         return found.meta.resource_version
 
     async def after(self, epoch: int) -> float:
-        """Wait until another leads than in that term; gives when that began."""
+        """Wait for a leadership after the given one, and return when it began."""
         while self.epoch <= epoch:
             self._news.clear()
             await self._news.wait()
@@ -92,15 +93,15 @@ class Terms:
 
 @dataclass
 class Ends:
-    """What the rounds of one kind gave, in seconds.
+    """The results of the rounds of one kind, in seconds.
 
     Attributes:
-        signal: what the leader was sent.
-        meaning: of that.
-        strike: sends it.
-        gaps: the longest time without a binding from then on.
-        vacant: from then until the other held the Lease.
-        starts: from then until it had bound a pod.
+        signal: signal to the leader.
+        meaning: effect of the signal, in words.
+        strike: sends the signal.
+        gaps: the longest time without a binding after each signal.
+        vacant: time from each signal until the other program held the Lease.
+        starts: time from then until the other program had bound a pod.
 
     """
 
@@ -123,12 +124,12 @@ class Ends:
 
 @dataclass
 class Play:
-    """Two replicas, the pods that they bind, and who saw what.
+    """Two replicas, the pods that they bind, and the observers.
 
     Attributes:
         leader: the program that holds the Lease.
-        standby: the other.
-        faults: what must not be, in words.
+        standby: the other program.
+        faults: a text for each fault.
 
     """
 
@@ -142,7 +143,7 @@ class Play:
     _numbers: Iterator[int] = field(default_factory=count)
 
     async def round(self, ends: Ends) -> None:
-        """Strike the leader while pods come; in the end the other leads, and it stands by."""
+        """End the leader while pods are created, so that the other program leads and the first stands by."""
         made: list[str] = []
         epoch, struck = self.terms.epoch, self.leader
         async with asyncio.timeout(_PATIENCE), self._load(made):
@@ -168,18 +169,21 @@ class Play:
         await asyncio.to_thread(struck.start)
 
     async def _let_go(self, stopped: Component) -> None:
-        """Let a stopped leader go on when nobody else writes, and see that it writes nothing and ends."""
+        """Continue a stopped leader while the other program writes nothing, and check that it ends silently.
+
+        Any write that the API server counts meanwhile is a fault.
+        """
         await asyncio.sleep(self.options.seconds)
         before = await self._writes()
         stopped.thaw()
-        while stopped.running:  # noqa: ASYNC110 -- nothing tells of it
+        while stopped.running:  # noqa: ASYNC110 -- no event reports the end
             await asyncio.sleep(_WAIT)
         for what, number in (await self._writes() - before).items():
             self.faults.append(f"a leader that had been stopped wrote: {what} {number} times")
 
     @asynccontextmanager
     async def _load(self, made: list[str]) -> AsyncIterator[None]:
-        """Make pods at a fixed rate while the context lasts, whatever becomes of them."""
+        """Create pods at a fixed rate while the context lasts, whether they are bound or not."""
         stop = asyncio.Event()
 
         async def make(number: int) -> None:
@@ -203,14 +207,14 @@ class Play:
     async def _until_bound(self, made: Sequence[str]) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                while not self.seen.seen.keys() >= set(made):  # noqa: ASYNC110 -- what was lost never comes
+                while not self.seen.seen.keys() >= set(made):  # noqa: ASYNC110 -- a lost pod never comes
                     await asyncio.sleep(_WAIT)
         except TimeoutError:
             lost = set(made) - self.seen.seen.keys()
             self.faults.append(f"{len(lost)} pods were not bound, such as {min(lost)}")
 
     async def _writes(self) -> Counter[str]:
-        """Count the bindings and statuses of Reservations that the API server has taken."""
+        """Count the successful writes of bindings and of statuses of Reservations."""
         text = (await self.client.get("/metrics")).decode()
         found: Counter[str] = Counter()
         for line in text.splitlines():
@@ -223,7 +227,7 @@ class Play:
 
 
 def _end(program: Component) -> None:
-    """Ask a program to end, and wait for as long as that takes."""
+    """Ask a program to end, and wait for its end."""
     process = program.process
     if process is not None:
         process.send(signal.SIGTERM)
@@ -238,7 +242,7 @@ _STRIKES: dict[str, tuple[str, Callable[[Component], None]]] = {
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Play all rounds, print the figures and give the exit status."""
+    """Run all rounds, print the figures and return the exit status."""
     kubeconfig = install(cluster)
     first, second = (_replica(cluster, kubeconfig, name, options.lease) for name in ("first", "second"))
     ends = [Ends(name, *_STRIKES[name]) for name in options.signals]
@@ -283,13 +287,13 @@ def _replica(cluster: LocalCluster, kubeconfig: Path, name: str, lease: int) -> 
 
 
 async def _place(client: KubeClient, number: int, nodes: int) -> None:
-    """Create a pod that is on a node already."""
+    """Create a pod that is already bound to a node."""
     shape = {"spec": {**plain_pod(number)["spec"], "nodeName": f"node-{number % nodes:04}"}}
     await client.create(PODS.collection(BACKGROUND), pod_object(f"placed-{number:06}", "nobody", shape))
 
 
 def _nodes(options: argparse.Namespace) -> int:
-    """Count the nodes that take all locks and a round's pods."""
+    """Return the number of nodes on which all reservations and the pods of a round fit."""
     seconds = 2 * options.seconds + options.lease + _SPARE
     pods: int = options.rate * seconds
     reservations: int = options.locks
@@ -302,24 +306,24 @@ def _quantiles(seconds: Sequence[float]) -> str:
 
 @asynccontextmanager
 async def _terms(client: KubeClient) -> AsyncIterator[Terms]:
-    """Watch who leads while the context lasts."""
+    """Watch the leaderships while the context lasts."""
     seen = Terms()
     async with following(client, LEASES.collection(SYSTEM_NAMESPACE), seen.take):
         yield seen
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
-    parser = argparse.ArgumentParser(prog="bench.failover", description="Have leaders end in three ways.")
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
+    parser = argparse.ArgumentParser(prog="bench.failover", description="Let leaders end in three ways.")
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     counts = (
         ("kills", 10, 2, "how often a leader ends in each of the ways"),
         ("rate", 100, 50, "pods a second"),
-        ("locks", 2_500, 100, "live locks"),
-        ("nodes", 0, 0, "bare nodes, at least; by default as many as are needed"),
-        ("placed", 0, 0, "pods that are placed already"),
-        ("seconds", 3, 2, "how long pods come before a leader ends, and after another has followed"),
-        ("lease", 5, 3, "duration of the Lease in seconds; installations have 15"),
+        ("locks", 2_500, 100, "active reservations"),
+        ("nodes", 0, 0, "nodes without kubelets, or more if needed"),
+        ("placed", 0, 0, "pods that are already placed"),
+        ("seconds", 3, 2, "how long pods are created before a leader ends, and after another has followed"),
+        ("lease", 5, 3, "duration of the Lease in seconds, which is 15 in installations"),
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--signals", nargs="+", choices=_STRIKES, default=list(_STRIKES), help="only these")
@@ -327,7 +331,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
+    """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
     return play_alone(run, options)
 

@@ -1,4 +1,4 @@
-"""Figures of a benchmark: what was measured, how it is summed up, and how it is shown."""
+"""Figures of a benchmark: the values of its rounds, their summary and their tables."""
 
 import os
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ class Figure:
     """One quantity, measured several times.
 
     Attributes:
-        name: what was measured.
+        name: name of the quantity.
         unit: "ms", "locks/s", "s" or "MiB".
-        target: what it ought to be at most, or at least if `more_is_better`; None for no target.
-        values: one for each round, in the order of the rounds.
+        target: highest value that meets the target, or the lowest if `more_is_better`. None for no target.
+        values: one value for each round, in the order of the rounds.
         loads: the machine's load average (1 minute) beside each value.
 
     """
@@ -30,7 +30,7 @@ class Figure:
     loads: list[float] = field(default_factory=list)
 
     def add(self, value: float, load: float | None = None) -> None:
-        """Add a round's value, and the load beside it if that is not the load now."""
+        """Add a round's value, with the machine's load if that is not the load now."""
         self.values.append(value)
         self.loads.append(os.getloadavg()[0] if load is None else load)
 
@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether the target is met; empty without one."""
+        """Whether the target is met, as text, empty without a target."""
         if self.target is None:
             return ""
         better, sign = (
@@ -53,20 +53,20 @@ class Figure:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Give the smallest value that is at least as great as so many percent of the values."""
+    """Return the smallest value that is at least as great as so many percent of the values."""
     ordered = sorted(values)
     return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]
 
 
 def pair_ratios(figure: Figure, peer: Figure) -> list[float]:
-    """Compare round with round: over 1 where Tidelock is better, 1 for equal zeros."""
+    """Return the ratio of each pair of rounds, over 1 if Tidelock is better, and 1 for equal zeros."""
     pairs = zip(figure.values, peer.values, strict=True)
     ratios = ((ours, theirs) if figure.more_is_better else (theirs, ours) for ours, theirs in pairs)
     return [1.0 if over == under else over / under if under else inf for over, under in ratios]
 
 
 def table(figures: Sequence[Figure], peers: Sequence[Figure] = (), peer_name: str = "") -> str:
-    """Lay figures out for people; a figure's peer has its name. Ratios: median (least to most)."""
+    """Format figures as a table. A figure's peer has the same name. Ratios are median (least to most)."""
     of_peer = {figure.name: figure for figure in peers}
     rows = [("", "median", "", "target", peer_name, "better by" if peers else "", "rounds (load)")]
     for figure in figures:
@@ -86,7 +86,7 @@ def table(figures: Sequence[Figure], peers: Sequence[Figure] = (), peer_name: st
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Lay rows of equal length out in columns."""
+    """Format rows of equal length in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -94,7 +94,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """Fit cost = c * size ** e by least squares of the logarithms; gives e, NaN for less than two sizes."""
+    """Fit cost = c * size ** e by least squares of the logarithms, and return e, or NaN for one size."""
     if len(set(sizes)) <= 1:
         return nan
     return linear_regression([log(size) for size in sizes], [log(cost) for cost in costs]).slope

@@ -1,7 +1,7 @@
-"""The floor: a writer that decides nothing, python -m bench.floor KUBECONFIG PORT.
+"""The floor, a writer that decides nothing: python -m bench.floor KUBECONFIG PORT.
 
-It answers every Reservation with one write, the shortest status that says Active=True, on kept connections
-and without any framework. What it can't reach, no operator on the same API server can.
+It answers every Reservation with one write, the shortest status that has Active=True, on open connections and
+without any framework. No operator on the same API server can be faster.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _ACTIVE = {
 
 
 async def answer(kubeconfig: str, port: int) -> None:
-    """Answer locks until the process is stopped."""
+    """Answer reservations until the process is stopped."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     connection = load_connection(kubeconfig)
 

@@ -1,4 +1,4 @@
-"""Follow a collection: a plain watch in the benchmark's own process, without a store."""
+"""A plain watch of a collection in the benchmark's own process, without a store."""
 
 import asyncio
 import time
@@ -13,7 +13,9 @@ from tidelock.kube.errors import TransientError
 _RETRY = 0.1  # seconds, between a watch that ended and the next
 
 Take = Callable[[bytes, float], str]
-"""Takes one event and when it came, as of `time.perf_counter`; gives the object's resource version."""
+"""Handles one event and the time of its arrival, as of `time.perf_counter`.
+
+Returns the object's resource version."""
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -28,7 +30,7 @@ class _List(msgspec.Struct):
 async def following(
     client: KubeClient, collection: str, take: Take, params: Mapping[str, str] | None = None
 ) -> AsyncIterator[None]:
-    """Hand what changes in a collection from now on to `take`, while the context lasts."""
+    """Pass each change of a collection from now on to `take`, while the context lasts."""
     listed = msgspec.json.decode(await client.get(collection, {"limit": "1"}), type=_List)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(
@@ -41,7 +43,7 @@ async def following(
 async def _follow(
     client: KubeClient, collection: str, take: Take, params: Mapping[str, str], version: str
 ) -> None:
-    """Follow for ever; a watch that the server ends goes on where it ended."""
+    """Watch for ever. If the server ends a watch, the next one continues at its end."""
     while True:
         with suppress(TransientError):
             query = {**params, "watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}

@@ -1,10 +1,10 @@
-"""How fast a lock holds: python -m bench.lock [--quick] [--json FILE].
+"""A benchmark of how fast reservations become active: python -m bench.lock [--quick] [--json FILE].
 
-On a control plane of its own, with bare nodes and one writer, it measures `tidelock run` as it is installed:
-locks one at a time and in bursts, in turn with a bare Kopf handler and with a writer that decides nothing
-(the floor: what the API server alone takes for one short answer a lock); then a cold start beside thousands
-of live locks. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given
-without room.
+On a new control plane with nodes without kubelets and one writer, it measures `tidelock run` as it is
+installed. Reservations are created one at a time and in bursts. A bare Kopf handler and a writer that decides
+nothing (the floor) do the same in turn. The floor shows the API server's time for one short answer per
+reservation. Then follows a cold start beside thousands of active reservations. The exit status is 0 with any
+figures, and 1 if a reservation was lost, granted twice or granted without capacity.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from devcluster.programs import APISERVER_GOGC
 
 _MILLI = 1000
 _MEBI = 2**20
-# Seconds that a program gets after each phase, to do what it has put off until then.
+# Seconds that a program gets after each phase for its deferred work.
 _REST = 1.0
 
 
 @dataclass
 class Speed:
-    """How fast one program answers."""
+    """The speed of one program's answers."""
 
     typical: Figure = field(default_factory=lambda: Figure("one at a time, p50", "ms", 15))
     slow: Figure = field(default_factory=lambda: Figure("one at a time, p99", "ms", 50))
@@ -49,13 +49,13 @@ class Speed:
 
     @property
     def figures(self) -> list[Figure]:
-        """All of them, in order."""
+        """All figures, in order."""
         return [self.typical, self.slow, self.slowest, self.burst, self.own, self.stored, self.asked]
 
 
 @dataclass
 class Start:
-    """How a restart goes beside live locks, and what they cost in memory."""
+    """The time of a restart beside active reservations, and their memory."""
 
     idle: Figure = field(default_factory=lambda: Figure("resident, idle", "MiB"))
     filling: Figure = field(
@@ -67,7 +67,7 @@ class Start:
 
     @property
     def figures(self) -> list[Figure]:
-        """All of them, in order."""
+        """All figures, in order."""
         return [self.idle, self.filling, self.full, self.first, self.restarted]
 
 
@@ -78,9 +78,9 @@ async def measure_speed(
     speed: Speed,
     options: argparse.Namespace,
 ) -> None:
-    """Measure one round of a program that is started for it, and add it to the figures."""
+    """Start a program, measure one round, and add it to the figures."""
     await asyncio.to_thread(program.start)
-    await reservations.burst(options.burst)  # nobody pays for connections that are made once
+    await reservations.burst(options.burst)  # opens the connections, which are made only once
     await _rest(reservations)
     latencies = await reservations.latencies(options.locks)
     for figure, seconds in (
@@ -101,7 +101,7 @@ async def measure_speed(
 
 
 def _cpu_times(program: Component, cluster: LocalCluster) -> tuple[float, float, float]:
-    """Give the processor seconds so far of a program, of what stores its objects, and of this process."""
+    """Return the processor seconds so far of a program, of the API server with etcd, and of this process."""
     stored = cpu_seconds(cluster.apiserver) + cpu_seconds(cluster.etcd)
     return cpu_seconds(program), stored, time.process_time()
 
@@ -109,7 +109,7 @@ def _cpu_times(program: Component, cluster: LocalCluster) -> tuple[float, float,
 async def measure_start(
     reservations: Reservations, program: Component, start: Start, options: argparse.Namespace
 ) -> None:
-    """Fill the cluster with locks, then stop and start the operator again and again."""
+    """Fill the cluster with reservations, then stop and start the operator again and again."""
     await asyncio.to_thread(program.start)
     await asyncio.sleep(options.settle)
     start.idle.add(resident_bytes(program) / _MEBI)
@@ -119,7 +119,7 @@ async def measure_start(
     for _ in range(options.rounds):
         await asyncio.to_thread(program.stop)
         begin = time.perf_counter()
-        program.launch()  # without a wait for readiness: who stands by for the Lease is ready, too
+        program.launch()  # without a wait for readiness, as a standby for the Lease is ready, too
         await reservations.burst(1)
         start.first.add(time.perf_counter() - begin)
         await asyncio.sleep(options.settle)
@@ -134,7 +134,7 @@ async def _rest(reservations: Reservations) -> None:
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Measure everything, print it and give the exit status."""
+    """Measure everything, print the figures and return the exit status."""
     kubeconfig, peers_kubeconfig = install(cluster), install_answerer(cluster)
     ours, peer, bound, start = Speed(), Speed(), Speed(), Start()
     contestants: tuple[tuple[Callable[[LocalCluster, Path], Component], Path, Speed], ...] = (
@@ -159,7 +159,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 def report(
     options: argparse.Namespace, ours: Speed, start: Start, peers: Mapping[str, Speed], faults: Sequence[str]
 ) -> None:
-    """Print the figures, and write them to a file if one is wanted."""
+    """Print the figures, and write them to a file if an option names one."""
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
         f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; "
@@ -183,26 +183,28 @@ def report(
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
-    parser = argparse.ArgumentParser(prog="bench.lock", description="Measure how fast a lock holds.")
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
+    parser = argparse.ArgumentParser(
+        prog="bench.lock", description="Measure how fast reservations become active."
+    )
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     counts = (
-        ("nodes", 1_000, 100, "bare nodes"),
+        ("nodes", 1_000, 100, "nodes without kubelets"),
         ("rounds", 3, 1, "rounds of each program, in turn, and cold starts"),
-        ("locks", 200, 50, "locks one at a time in a round"),
-        ("burst", 300, 100, "locks at once"),
+        ("locks", 200, 50, "reservations one at a time in a round"),
+        ("burst", 300, 100, "reservations at once"),
         ("bursts", 3, 1, "bursts in a round"),
-        ("live", 10_000, 500, "live locks beside a cold start"),
+        ("live", 10_000, 500, "active reservations beside a cold start"),
         ("settle", 15, 2, "seconds before memory is read"),
     )
     add_counts(parser, counts, quick=quick)
-    parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
+    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
     add_json(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
+    """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
     return play_alone(run, options, fsync=options.fsync)
 

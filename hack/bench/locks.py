@@ -1,4 +1,4 @@
-"""Locks written by the benchmark, and how long they take to become Active."""
+"""Reservations that the benchmark creates, and the time until they are Active."""
 
 import asyncio
 import time
@@ -12,27 +12,27 @@ from bench.world import NAMESPACE, each
 from tidelock.kube.client import RESERVATIONS, KubeClient
 
 _COLLECTION = RESERVATIONS.collection(NAMESPACE)
-_PATIENCE = 300.0  # seconds after which a lock that is not Active counts as lost
+_PATIENCE = 300.0  # seconds after which a reservation that is not Active counts as lost
 
 
 class ReservationLostError(Exception):
-    """A lock was written and never became Active."""
+    """A reservation was created and never became Active."""
 
 
 @dataclass
 class Reservations:
-    """Writes locks for any node, of one core and four GiB each, that live for a day."""
+    """A writer of reservations for any node, of one core and four GiB each, that live for a day."""
 
     client: KubeClient
     witness: Witness
     _numbers: Iterator[int] = field(default_factory=count)
 
     def names(self, amount: int) -> list[str]:
-        """Give names that no lock has had."""
+        """Return names that no reservation has had."""
         return [f"lock-{next(self._numbers):06}" for _ in range(amount)]
 
     async def latencies(self, amount: int) -> list[float]:
-        """Write locks one at a time; gives the seconds from each write's start to its Active=True."""
+        """Create reservations one at a time, and return the seconds from each request to its Active=True."""
         taken = []
         for name in self.names(amount):
             start = time.perf_counter()
@@ -41,26 +41,26 @@ class Reservations:
         return taken
 
     async def burst(self, amount: int) -> float:
-        """Write locks at once; gives the seconds from the first write's start to the last Active=True."""
+        """Create reservations at once, and return the seconds from the first request to the last Active."""
         names = self.names(amount)
         start = time.perf_counter()
         await each(self.write, names)
         return await self._active(names) - start
 
     async def write(self, name: str) -> None:
-        """Create one lock."""
+        """Create one reservation."""
         await self.client.create(_COLLECTION, _reservation(name))
 
     async def seen(self, name: str) -> float:
-        """Wait for a lock's Active=True; gives when it was seen, as of `time.perf_counter`."""
+        """Wait for a reservation's Active=True, and return when it was seen, as of `time.perf_counter`."""
         return await self._active([name])
 
     async def clear(self) -> None:
-        """Delete all locks."""
+        """Delete all reservations."""
         await self.client.delete(_COLLECTION)
 
     async def _active(self, names: Sequence[str]) -> float:
-        """Wait for all of them; gives when the last was seen Active, as of `time.perf_counter`."""
+        """Wait for all names, and return when the last was seen Active, as of `time.perf_counter`."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 return max([await self.witness.active(name) for name in names])

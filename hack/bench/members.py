@@ -1,4 +1,4 @@
-"""Member clusters of a manager, on a virtual clock: the real scheduler of each, and no API server."""
+"""Member clusters of a manager on a virtual clock, each with the real scheduler but without an API server."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Amounts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A pod that somebody wants: millicores, bytes, whole GPUs, and seconds of life once it is bound."""
+    """A wanted pod: its millicores, bytes and whole GPUs, and its seconds of life after the binding."""
 
     name: str
     cpu: int
@@ -36,24 +36,24 @@ class Job:
 
     @property
     def resources(self) -> dict[str, str]:
-        """What it requests, as the API has it."""
+        """The requests, in the API's format."""
         return {"cpu": f"{self.cpu}m", "memory": str(self.memory), GPU: str(self.gpus)}
 
 
 class Member:
-    """A cluster and its scheduler, which is told of pods and locks as watches would tell it.
+    """A cluster and its scheduler, which gets pods and reservations as from watches.
 
     Attributes:
-        gpus: of all nodes.
+        gpus: GPUs of all nodes.
         bound: GPUs of bound pods.
-        gpu: which of the resources in `free` and `needs` they are.
+        gpu: column of GPUs in `free` and `needs`.
 
     """
 
     def __init__(
         self, machines: Sequence[Machine], clock: VirtualClock, on_bound: Callable[[Job], None]
     ) -> None:
-        """Make the nodes; `on_bound` is called with each job whose pod gets a node."""
+        """Create the nodes. `on_bound` is called with each job when its pod gets a node."""
         self.gpus = sum(machine.gpus for machine in machines)
         self.bound = 0
         self._clock = clock
@@ -72,20 +72,20 @@ class Member:
         self.gpu = decider.columns.column_of.get(GPU, NO_ROW)
 
     def create(self, job: Job) -> None:
-        """Have a job's pod come."""
+        """Create a job's pod."""
         pod = _pod(job)
         self._jobs[job.name], self._pods[job.name] = job, pod
         self._event_handlers.pods.upsert(None, pod)
 
     def delete(self, job: Job) -> None:
-        """Have a job's pod go, bound or not."""
+        """Delete a job's pod, bound or not."""
         pod = self._pods.pop(job.name)
         del self._jobs[job.name]
         self._event_handlers.pods.remove(pod)
         self.bound -= job.gpus if pod.spec.node_name else 0
 
     def reservation(self, job: Job, seconds: int) -> bool:
-        """Ask for a lock for a job's pod; whether it is Active. If not, it is taken back."""
+        """Create a reservation for a job's pod, and return whether it is Active. If not, it is deleted."""
         reservation = self._reservations[job.name] = _reservation(job, seconds)
         self._event_handlers.reservations.upsert(None, reservation)
         self.decide()
@@ -95,18 +95,18 @@ class Member:
         return False
 
     def decide(self) -> None:
-        """Decide all that is due now."""
+        """Run all steps that are due now."""
         for step in due_steps(self._decider, self._clock.now):
             if isinstance(step.outcome, AssumedPod):
                 self._bind(step.outcome)
 
     def next_due(self) -> float | None:
-        """Give the second of the world at which there is something to decide without any event."""
+        """Return the second of the simulation at which the next step is due without any event."""
         due = self._decider.next_due()
         return None if due is None else due - self._clock.now() + self._clock.elapsed
 
     def free(self) -> Amounts:
-        """Give what neither pods nor locks have of each node: nodes x resources, as in `needs`."""
+        """Return the free amounts beside pods and reservations: nodes x resources, as in `needs`."""
         columns = self._decider.columns
         count = len(columns)
         taken = columns.requested[:count] + columns.reserved[:count]
@@ -114,12 +114,12 @@ class Member:
         return free
 
     def needs(self, job: Job) -> Amounts:
-        """Give what a job needs of each resource."""
+        """Return a job's request for each resource."""
         return self._decider.columns.vector(_pod(job).requests)
 
     @property
     def held(self) -> int:
-        """GPUs that locks hold."""
+        """GPUs that reservations hold."""
         return int(self._decider.columns.reserved[:, self.gpu].sum())
 
     def _bind(self, assumed: AssumedPod) -> None:
@@ -166,4 +166,4 @@ def _reservation(job: Job, seconds: int) -> Reservation:
 
 
 def _nobody_sleeps() -> None:
-    """Wake nobody: decisions are made when the simulation asks for them."""
+    """Do nothing, as decisions are made when the simulation asks for them."""

@@ -1,7 +1,7 @@
-"""How long it takes to look for pods to move: python -m bench.moves [--nodes N] [--pods N].
+"""A benchmark of the search for pods to move: python -m bench.moves [--nodes N] [--pods N].
 
-Nodes are fragmented: each has some room left, and none enough for the lock. Each look is one step of the
-decider that serves a cluster, without an API server, in processor time.
+Nodes are fragmented: each has some free capacity, but none has enough for the reservation. Each search is one
+step of the decider that serves a cluster, without an API server, in processor time.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"
-_CPUS = 16  # of a node
-_LEFT = 2  # of them, that no pod has
+_CPUS = 16  # cpus of a node
+_LEFT = 2  # free cpus of a node
 
 
 def pod_json(number: int, node: str, millis: int) -> Json:
-    """Make a pod of a ReplicaSet."""
+    """Return a pod of a ReplicaSet."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
     return {
         "metadata": {
@@ -49,7 +49,7 @@ def pod_json(number: int, node: str, millis: int) -> Json:
 
 
 def lock_json(number: int, cpus: float, priority: int) -> Json:
-    """Make a lock for which three pods may be moved that are not above it."""
+    """Return a reservation for which three pods of at most its priority may be moved."""
     metadata = {"name": f"lock-{number}", "namespace": _NAMESPACE, "uid": f"lock-{number}", "generation": 1}
     return {
         "metadata": metadata | {"creationTimestamp": format_instant(_NOW), "resourceVersion": "1"},
@@ -65,7 +65,7 @@ def lock_json(number: int, cpus: float, priority: int) -> Json:
 
 
 def world(nodes: int, pods: int) -> tuple[Decider, EventHandlers]:
-    """Make a decider over fragmented nodes."""
+    """Return a decider with fragmented nodes."""
     decider = Decider(default_configuration("bench", BUILTINS))
     cache, ledger = decider.cache, decider.ledger
     event_handlers = EventHandlers(
@@ -85,7 +85,7 @@ def world(nodes: int, pods: int) -> tuple[Decider, EventHandlers]:
 def looks(
     decider: Decider, event_handlers: EventHandlers, number: int, cpus: float, priority: int, count: int
 ) -> list[float]:
-    """Look for moves so many times; gives the processor seconds of each."""
+    """Search for moves so many times, and return the processor seconds of each search."""
     reservation = decode_reservation(msgspec.json.encode(lock_json(number, cpus, priority)))
     event_handlers.reservations.upsert(None, reservation)
     seconds, now = [], _NOW + number * PLAN_SECONDS * (count + 2)
@@ -96,13 +96,13 @@ def looks(
         decider.moving.step(now)
         seconds.append(time.process_time() - begin)
         entry = decider.ledger.entries[reservation.key]
-        entry.plan = None  # the next look has to find it again
+        entry.plan = None  # so that the next search finds it again
     event_handlers.reservations.remove(reservation)
     return seconds
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; the exit status is 0 whatever the figures."""
+    """Run the benchmark. The exit status is 0 with any figures."""
     parser = argparse.ArgumentParser(prog="bench.moves", description="Measure the search for moves alone.")
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=28, help="pods of each node")

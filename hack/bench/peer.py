@@ -1,6 +1,6 @@
-"""The peer: a bare Kopf handler that says Active=True to every Reservation and decides nothing.
+"""The peer, a bare Kopf handler that answers every Reservation with Active=True and decides nothing.
 
-Kopf's own settings, one write a lock: the least that any operator built on Kopf needs for such an answer.
+It has Kopf's own settings and one write per reservation, the least that any operator built on Kopf needs.
 """
 
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ import kopf
 
 @kopf.on.event("tidelock.dev", "v1alpha1", "reservations")
 async def activate(status: kopf.Status, patch: kopf.Patch, **_: Any) -> None:
-    """Say that the lock is active, unless that is said already."""
+    """Write that the reservation is active, unless its status has conditions."""
     if not status.get("conditions"):
         patch.status["conditions"] = [
             {

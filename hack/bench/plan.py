@@ -1,8 +1,8 @@
-"""How long it takes to plan a lock that begins later: python -m bench.plan [--nodes N] [--locks N].
+"""A benchmark of planning reservations that begin later: python -m bench.plan [--nodes N] [--locks N].
 
-All nodes are full of pods that end and of future locks, so that a lock fits nowhere from now on, and finds
-its room in between. Each decision is one step of the decider that serves a cluster, without an API server,
-timed on the wall.
+All nodes are full of pods that end and of planned reservations. So a reservation fits nowhere from now on,
+but fits between the others. Each decision is one step of the decider that serves a cluster, without an API
+server, in wall-clock time.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _RUN_SECONDS = 1800
 
 
 def pod_json(number: int, node: str) -> Json:
-    """Make a pod that fills half of its node and ends within the first hour."""
+    """Return a pod that fills half of its node and ends within the first hour."""
     return {
         "metadata": {"name": f"pod-{number}", "namespace": _NAMESPACE, "uid": f"pod-{number}"},
         "spec": {
@@ -48,7 +48,7 @@ def pod_json(number: int, node: str) -> Json:
 
 
 def lock_json(number: int, slot: int, node: str = "") -> Json:
-    """Make a lock of half a node for ten minutes from the beginning of an hour, and a short run."""
+    """Return a reservation of half a node for ten minutes from the beginning of an hour, and a short run."""
     spec: Json = {
         "resources": {"cpu": "8", "memory": "32Gi"},
         "owners": [{"pod": {"name": f"job-{number}"}}],
@@ -62,7 +62,7 @@ def lock_json(number: int, slot: int, node: str = "") -> Json:
 
 
 class World:
-    """A decider over full nodes."""
+    """A decider with full nodes."""
 
     def __init__(self, nodes: int) -> None:
         self.decider = Decider(default_configuration("bench", BUILTINS))
@@ -79,10 +79,10 @@ class World:
             sink.synced()
 
     def plan(self, plain: Json) -> float:
-        """Have a lock be planned; gives the seconds that its step took.
+        """Plan a reservation, and return the seconds of its step.
 
         Raises:
-            ValueError: it has no room, so the figure would be of something else.
+            ValueError: the reservation was not planned, so the figure would not be the time of planning.
 
         """
         reservation = decode_reservation(msgspec.json.encode(plain))
@@ -97,11 +97,11 @@ class World:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; the exit status is 0 whatever the figures."""
+    """Run the benchmark. The exit status is 0 with any figures."""
     parser = argparse.ArgumentParser(prog="bench.plan", description="Measure planning alone.")
     parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--locks", type=int, default=10_000, help="future locks that are there")
-    parser.add_argument("--plans", type=int, default=1_000, help="locks that are planned beside them")
+    parser.add_argument("--locks", type=int, default=10_000, help="planned reservations at the start")
+    parser.add_argument("--plans", type=int, default=1_000, help="reservations to plan beside them")
     options = parser.parse_args(arguments)
     rng = Random(1)  # noqa: S311 -- no secret
     world = World(options.nodes)
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     rows = [("a lock for", "p50", "p99", "target")]
     first = options.locks
     for name, pinned in (("any node", False), ("one node", True)):
-        slots = range(_SLOTS, 2 * _SLOTS) if pinned else range(_SLOTS)  # a node that is named has room then
+        slots = range(_SLOTS, 2 * _SLOTS) if pinned else range(_SLOTS)  # in which a named node has capacity
         seconds = [
             world.plan(
                 lock_json(number, rng.choice(slots), node_name(number % options.nodes) if pinned else "")

@@ -1,6 +1,6 @@
-"""A picture of what both schedulers made of the scenarios.
+"""A picture of the results of both schedulers: python -m bench.plot FILE.png FILE.json [FILE.json ...].
 
-`python -m bench.plot FILE.png FILE.json [FILE.json ...]` draws what several runs of bench.throughput wrote.
+It draws the results of several runs of bench.throughput.
 """
 
 import sys
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Canvas
 from bench.comparison import PEER, Comparison
 from bench.figures import Figure
 
-_BAR = 0.38  # of the space between two scenarios
+_BAR = 0.38  # width of a bar, as a share of the space between two scenarios
 _COLOURS = ("#0b7285", "#adb5bd")
 
 

@@ -1,4 +1,4 @@
-"""Pods of the benchmark, written and removed, and the events that tell of them."""
+"""Pods of the benchmark, their creation and deletion, and their events."""
 
 import time
 
@@ -17,7 +17,7 @@ _PAGE = "500"
 
 
 def pod_name(number: int) -> str:
-    """Name a pod."""
+    """Return the name of a pod."""
     return f"pod-{number:06}"
 
 
@@ -34,7 +34,7 @@ async def add_priorities(client: KubeClient) -> None:
 
 
 async def add_pods(client: KubeClient, scenario: Scenario, scheduler: str) -> None:
-    """Create all pods that a scenario wants placed."""
+    """Create all pods of a scenario that a scheduler must place."""
 
     async def add(number: int) -> None:
         await add_pod(client, scenario, scheduler, number)
@@ -43,7 +43,7 @@ async def add_pods(client: KubeClient, scenario: Scenario, scheduler: str) -> No
 
 
 async def add_pod(client: KubeClient, scenario: Scenario, scheduler: str, number: int) -> float:
-    """Create one of them; gives when the request began, as of `time.perf_counter`."""
+    """Create one pod of a scenario, and return when the request began, as of `time.perf_counter`."""
     body = pod_object(pod_name(number), scheduler, scenario.pod(number))
     begin = time.perf_counter()
     await client.create(PODS.collection(NAMESPACE), body)
@@ -51,7 +51,7 @@ async def add_pod(client: KubeClient, scenario: Scenario, scheduler: str, number
 
 
 async def add_background(client: KubeClient, scenario: Scenario, scheduler: str) -> None:
-    """Create the pods that are there before: those on nodes, and those at a gate."""
+    """Create the other pods of a scenario: those on nodes, and those at a gate."""
     bodies = [
         pod_object(f"placed-{number:06}", scheduler, _on(node, shape))
         for number, (node, shape) in enumerate(scenario.placed)
@@ -67,7 +67,7 @@ async def add_background(client: KubeClient, scenario: Scenario, scheduler: str)
 
 
 async def scheduled_events(client: KubeClient) -> int:
-    """Count the pods that an event calls scheduled."""
+    """Count the pods with a Scheduled event."""
     if await _count(client, EVENTS.collection(NAMESPACE)) == 0:
         return 0
     events = await read_all(client, EVENTS.collection(NAMESPACE))
@@ -82,21 +82,24 @@ async def clear_pods(client: KubeClient) -> None:
 
 
 async def clear_world(client: KubeClient) -> None:
-    """Delete everything that scenarios make."""
+    """Delete all objects of scenarios."""
     await clear_pods(client)
     for collection in (RESERVATIONS.collection(NAMESPACE), NODES.collection()):
         await clear(client, collection)
 
 
 async def clear(client: KubeClient, collection: str) -> None:
-    """Delete all objects of a collection at once, page by page, as a request's time is limited."""
+    """Delete all objects of a collection without a grace period.
+
+    This is done page by page, as the time of a request is limited.
+    """
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     while await _count(client, collection):
         await client.request("DELETE", collection, params={"limit": _PAGE}, body=options)
 
 
 def _on(node: int, shape: Json) -> Json:
-    """Shape a pod that is on a node already."""
+    """Return the shape of a pod that is already bound to a node."""
     return {**shape, "spec": {**shape["spec"], "nodeName": node_name(node)}}
 
 

@@ -1,4 +1,4 @@
-"""The programs under test, each as its user would run it, in a process of its own."""
+"""The programs under test, each in its own process, with the command that a user would run."""
 
 import os
 import ssl
@@ -20,7 +20,7 @@ _SCRAPE_TIMEOUT = 10.0  # seconds
 
 
 def tidelock(cluster: LocalCluster, kubeconfig: Path, profile: Path | None = None) -> Component:
-    """Return the operator; it ends with the cluster. A profile of each run can be written to a file."""
+    """Return the operator, which ends with the cluster. A profile of each run can be written to a file."""
     (port,) = free_ports(1)
     profiled = (sys.executable, "-m", "cProfile", "-o", str(profile), "-m", "tidelock.main")
     command = profiled if profile else (str(_SCRIPTS / "tidelock"),)
@@ -33,7 +33,7 @@ def tidelock(cluster: LocalCluster, kubeconfig: Path, profile: Path | None = Non
 
 
 def bare_kopf(cluster: LocalCluster, kubeconfig: Path) -> Component:
-    """Return the peer; it ends with the cluster."""
+    """Return the bare Kopf handler, which ends with the cluster."""
     (port,) = free_ports(1)
     return Component(
         name="bare-kopf",
@@ -53,7 +53,7 @@ def bare_kopf(cluster: LocalCluster, kubeconfig: Path) -> Component:
 
 
 def floor(cluster: LocalCluster, kubeconfig: Path) -> Component:
-    """Return the writer that decides nothing; it ends with the cluster."""
+    """Return the writer that decides nothing, which ends with the cluster."""
     (port,) = free_ports(1)
     return Component(
         name="floor",
@@ -66,9 +66,10 @@ def floor(cluster: LocalCluster, kubeconfig: Path) -> Component:
 def kube_scheduler(
     cluster: LocalCluster, kubeconfig: Path, scheduler_name: str, settings: Mapping[str, Any] | None = None
 ) -> Component:
-    """Return the stock scheduler with its default profile and unlimited requests; it ends with the cluster.
+    """Return the stock scheduler with its default profile and unlimited requests.
 
-    There may be other settings of its configuration. Anybody may read its health and metrics.
+    It ends with the cluster. `settings` are more fields of its configuration. Any client may read its health
+    and metrics.
     """
     (port,) = free_ports(1)
     keys = cluster.directory / "keys"
@@ -102,7 +103,7 @@ def kube_scheduler(
 
 
 def scrape(program: Component) -> str:
-    """Read a program's metrics, from the port that also tells its health."""
+    """Read a program's metrics, from the port of its health check."""
     health = program.health
     scheme = "https" if health.tls else "http"
     url = f"{scheme}://{HOST}:{health.port}/metrics"
@@ -111,20 +112,20 @@ def scrape(program: Component) -> str:
 
 
 def resident_bytes(program: Component) -> int:
-    """Give the memory that a running program has resident."""
+    """Return the resident memory of a running program."""
     status = Path(f"/proc/{pid(program)}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * _KIBI
 
 
 def cpu_seconds(program: Component) -> float:
-    """Give the processor time that a running program has used since its start, in all its threads."""
+    """Return the processor time of a running program since its start, in all its threads."""
     stat = Path(f"/proc/{pid(program)}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def pid(program: Component) -> int:
-    """Give the process id of a program that was started."""
+    """Return the process ID of a program that was started."""
     if program.process is None:
         raise ValueError(f"{program.name} was never started")
     return program.process.pid

@@ -1,6 +1,6 @@
-"""How fast quotes are answered, without an API server: python -m bench.quote [--nodes N] [--quotes N].
+"""A benchmark of quotes without an API server: python -m bench.quote [--nodes N] [--quotes N].
 
-Beside them, in the same run, stand decisions about pods that are alike. Processor time, as in bench.cycle.
+The same run also measures decisions about equal pods. All times are processor time, as in bench.cycle.
 """
 
 import argparse
@@ -22,7 +22,7 @@ _PLACED = 30_000
 
 
 def ask(number: int, cpu: str, *, alike: bool) -> Pod:
-    """Make the stand-in of a quote; if they are not alike, no two ask for the same amount of memory."""
+    """Return the reserve pod of a quote. If quotes are not alike, no two request the same memory."""
     memory = f"{(256 << 10) + (0 if alike else number)}Ki"
     metadata = {"name": f"ask-{number}", "namespace": "bench", "uid": f"ask-{number}", "generation": 1}
     plain = {"metadata": metadata, "spec": {"resources": {"cpu": cpu, "memory": memory}}}
@@ -33,7 +33,7 @@ def ask(number: int, cpu: str, *, alike: bool) -> Pod:
 
 
 def rate(decider: Decider, asks: Sequence[Pod], *, feasible: bool) -> tuple[float, float]:
-    """Give the quotes a second of processor time, and of the clock on the wall."""
+    """Return the quotes a second of processor time, and of wall-clock time."""
     for each in asks[:_WARM_UP]:
         decider.quote(each, _NOW)
     begin, wall = time.process_time(), time.perf_counter()
@@ -45,7 +45,7 @@ def rate(decider: Decider, asks: Sequence[Pod], *, feasible: bool) -> tuple[floa
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; the exit status is 0 whatever the figures."""
+    """Run the benchmark. The exit status is 0 with any figures."""
     parser = argparse.ArgumentParser(prog="bench.quote", description="Measure quotes alone.")
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--quotes", type=int, default=1_000)

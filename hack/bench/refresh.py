@@ -1,9 +1,10 @@
-"""What a refresh of all measurements costs: python -m bench.refresh [--quick] [--json FILE].
+"""A benchmark of refreshing all measurements: python -m bench.refresh [--quick] [--json FILE].
 
-On a control plane of its own, with bare nodes and Deployments whose pods are on them, `tidelock run` reads a
-WaterLevel from a server that answers as Prometheus would: when nothing has moved, and when everything has, so
-that every node and every Deployment is annotated. In the end pods are made at a steady rate beside that; how
-long they took is told, and how long without one. The floor is a bare client that writes as many patches.
+A new control plane has nodes without kubelets, and Deployments with pods on them. `tidelock run` reads the
+measurements of a WaterLevel from a server that answers as Prometheus would. A refresh is measured when
+nothing has moved, and when everything has, so that every node and every Deployment is annotated. In the end
+pods are created at a steady rate during a refresh. Their latency is compared with that of pods without a
+refresh. The floor is a bare client that writes as many patches.
 """
 
 import argparse
@@ -48,7 +49,7 @@ _STILL = "nothing moved"
 _TARGET = 30  # seconds
 _MILLI = 1000
 _MEBI = 2**20
-_SLOT = 60  # seconds; of all readings within a slot of the shortest window the first one counts
+_SLOT = 60  # seconds. Only the first reading within a slot of the shortest window counts
 _LOOK_AGAIN = 1.0
 _IN_FLIGHT = 8  # as the annotator has
 _REFRESHES = "tidelock_water_level_refresh_seconds"
@@ -58,10 +59,10 @@ _PATIENCE = 600.0
 
 @dataclass
 class Steady:
-    """Pods that are made at a fixed rate, whatever becomes of them.
+    """Pods that are created at a fixed rate, whether they are bound or not.
 
     Attributes:
-        begins: when the request of each was begun, as of `time.perf_counter`.
+        begins: when the request of each pod began, as of `time.perf_counter`.
 
     """
 
@@ -72,7 +73,7 @@ class Steady:
 
     @asynccontextmanager
     async def making(self) -> AsyncIterator[None]:
-        """Make pods while the context lasts."""
+        """Create pods while the context lasts."""
         task = asyncio.create_task(self._make())
         try:
             yield
@@ -98,7 +99,7 @@ class Steady:
         )
 
     async def latencies(self, seen: Bindings) -> list[float]:
-        """Wait until all are bound; gives milliseconds from the request to the binding."""
+        """Wait until all pods are bound, and return the milliseconds from each request to its binding."""
         async with asyncio.timeout(_PATIENCE):
             while self.begins.keys() - seen.seen.keys():  # noqa: ASYNC110 -- others' pods are seen too
                 await asyncio.sleep(_LOOK_AGAIN)
@@ -107,7 +108,7 @@ class Steady:
 
 @dataclass
 class Bench:
-    """What is measured, and by what."""
+    """One measurement: the programs, the observers and the figures."""
 
     cluster: LocalCluster
     client: KubeClient
@@ -138,12 +139,12 @@ class Bench:
         await self.floor()
 
     async def refresh(self, title: str) -> None:
-        """Have everything read once more, and measure what that costs."""
+        """Trigger a refresh, and measure its cost."""
         programs = {"operator": self.program, "API server": self.cluster.apiserver, "etcd": self.cluster.etcd}
         text = await self._scraped()
         done, written = Histogram.parse(text, _REFRESHES), _written(text)
         used = {name: cpu_seconds(process) for name, process in programs.items()}
-        spec = {"stalenessSeconds": 7200 + int(done.count) % 2}  # whatever is edited, it is read at once
+        spec = {"stalenessSeconds": 7200 + int(done.count) % 2}  # any edit triggers a refresh at once
         await self.client.patch(WATERLEVELS.item(_LEVEL), {"spec": spec})
         text = await self._until_refreshed(done.count + 1)
         target = None if title == _STILL else _TARGET
@@ -156,7 +157,7 @@ class Bench:
             figure.add(cpu_seconds(process) - used[program])
 
     async def decisions(self, title: str, refresh: Callable[[str], Awaitable[None]] | None) -> None:
-        """Make pods all the while, and tell how long they took; for some seconds, or for a refresh."""
+        """Create pods for some seconds, or during a refresh, and measure their latency."""
         steady = Steady(self.client, self.options.rate, self.numbers)
         before = Histogram.parse(await self._scraped(), _DECISIONS)
         async with steady.making():
@@ -194,7 +195,7 @@ class Bench:
                 parameters = {"fieldManager": "bench-floor", "force": "true"}
                 await self.client.patch(path, body, kind="apply", params=parameters)
 
-        # The operator watches nodes, and pays for what it is told.
+        # The operator watches nodes, and would use processor time for each event.
         await asyncio.to_thread(self.program.stop)
         begin, used = time.perf_counter(), time.process_time()
         servers = cpu_seconds(self.cluster.apiserver)
@@ -242,7 +243,7 @@ async def _next_slot() -> None:
 
 
 def _written(text: str) -> float:
-    """Count the annotations that have been written."""
+    """Return the number of annotations that the operator has written."""
     lines = (line for line in text.splitlines() if line.startswith("tidelock_water_level_patches_total"))
     return sum(float(line.rpartition(" ")[2]) for line in lines if 'result="written"' in line)
 
@@ -252,7 +253,7 @@ def _workload(number: int) -> str:
 
 
 async def add_workloads(client: KubeClient, count: int, pods: int, nodes: int) -> list[tuple[str, str]]:
-    """Create Deployments, their ReplicaSets and pods that are on nodes, in turn; gives the pods."""
+    """Create Deployments, their ReplicaSets and pods that are bound to nodes in turn, and return the pods."""
     owners: dict[int, dict[str, object]] = {}
 
     async def add(number: int) -> None:
@@ -292,7 +293,7 @@ async def add_workloads(client: KubeClient, count: int, pods: int, nodes: int) -
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Measure, print the figures and give the exit status."""
+    """Measure, print the figures and return the exit status."""
     program = tidelock(cluster, install(cluster))
     async with admin(cluster) as client:
         say(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} pods.")
@@ -304,7 +305,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             bench = Bench(cluster, client, program, scripted, seen, options)
             try:
                 await bench.run()
-            finally:  # what was measured until then is worth seeing
+            finally:  # prints the figures that were measured even after an error
                 print(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} placed pods.")
                 print(table(bench.figures), flush=True)
     if options.json is not None:
@@ -313,18 +314,18 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="bench.refresh", description="Measure what a refresh costs.")
+    """Run the benchmark on a new control plane, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="bench.refresh", description="Measure the cost of a refresh.")
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     counts = (
-        ("nodes", 5_000, 500, "bare nodes"),
+        ("nodes", 5_000, 500, "nodes without kubelets"),
         ("workloads", 2_000, 200, "Deployments"),
-        ("pods", 10_000, 1_000, "pods of these, on nodes"),
+        ("pods", 10_000, 1_000, "bound pods of these Deployments"),
         ("rounds", 2, 1, "refreshes of each kind"),
-        ("seconds", 30, 10, "how long pods are made without a refresh"),
+        ("seconds", 30, 10, "how long pods are created without a refresh"),
     )
     add_counts(parser, counts, quick=quick)
-    parser.add_argument("--rate", type=float, default=20, help="pods a second that are made beside")
+    parser.add_argument("--rate", type=float, default=20, help="pods a second that are created meanwhile")
     add_json(parser)
     options = parser.parse_args(arguments)
     return play_alone(run, options)

@@ -1,4 +1,4 @@
-"""One program's round of one scenario: what is done, and what is measured of it."""
+"""One program's round of one scenario: its steps and its figures."""
 
 import asyncio
 import os
@@ -21,18 +21,18 @@ _MILLI = 1000
 _MEBI = 2**20
 _DECISIONS = "scheduler_scheduling_algorithm_duration_seconds"
 _LOOK_AGAIN = 1.0  # seconds between two looks for events
-# Seconds after which events that have stopped coming are given up: a program may drop some.
+# Seconds without a new event after which the benchmark stops waiting, as a program may drop some events.
 _EVENTS_PATIENCE = 15.0
 _WARM_UP = 1.0  # seconds between a program's readiness and the first pod of an open loop
 
 
 class RoundError(Exception):
-    """A round that can't be counted; says why."""
+    """A round failed and can't be counted. The message has the reason."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A program under test and the pods that are its own."""
+    """A program under test, and the scheduler name of its pods."""
 
     name: str
     program: Component
@@ -42,11 +42,11 @@ class Contestant:
 
 @dataclass
 class Round:
-    """What a round gave: values by the figure's name, in its unit; NaN for what can't be told.
+    """The result of a round: values by the figure's name, in its unit. NaN means that a value is unknown.
 
     Attributes:
         load: the machine's load average (1 minute) at the end of the work.
-        faults: nodes with too much on them, and what was not done; in words.
+        faults: a text for each overcommitted node, and for each pod that breaks the scenario's rule.
 
     """
 
@@ -56,7 +56,7 @@ class Round:
 
 
 def figures(scenario: Scenario) -> list[Figure]:
-    """Give the figures that rounds of a scenario fill, without values yet."""
+    """Return the figures of a scenario's rounds, still without values."""
     drain = [
         Figure("pods bound", "pods/s", more_is_better=True),
         Figure("between 10 % and 90 %", "pods/s", more_is_better=True),
@@ -83,10 +83,10 @@ def figures(scenario: Scenario) -> list[Figure]:
 
 
 async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, limit: float) -> Round:
-    """Play one round within a time limit in seconds, and leave no pod and no program behind.
+    """Run one round within a time limit in seconds, and leave no pod and no program behind.
 
     Raises:
-        RoundError: it was not done within the limit.
+        RoundError: the round did not end within the limit.
 
     """
     seen = Bindings()
@@ -112,12 +112,12 @@ async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, l
 
 
 async def bare_bindings(client: KubeClient, scenario: Scenario, limit: float) -> float:
-    """Bind all pods of a scenario without any decision, node by node in turn; gives the bindings a second.
+    """Bind all pods of a scenario to nodes in turn without any decision, and return the bindings a second.
 
-    No scheduler beside this API server can be expected to be much faster.
+    No scheduler at this API server can be expected to be much faster.
 
     Raises:
-        RoundError: it was not done within the limit in seconds.
+        RoundError: the bindings were not done within the limit in seconds.
 
     """
 
@@ -139,7 +139,7 @@ async def bare_bindings(client: KubeClient, scenario: Scenario, limit: float) ->
 
 
 async def _drain(client: KubeClient, scenario: Scenario, contestant: Contestant, seen: Bindings) -> Round:
-    """Have all pods ready before the program starts."""
+    """Create all pods before the program starts, and measure how it binds them."""
     program = contestant.program
     await add_pods(client, scenario, contestant.scheduler_name)
     launch = time.perf_counter()
@@ -162,7 +162,7 @@ async def _drain(client: KubeClient, scenario: Scenario, contestant: Contestant,
 
 
 async def _open_loop(client: KubeClient, scenario: Scenario, contestant: Contestant, seen: Bindings) -> Round:
-    """Make pods at a fixed rate, whatever becomes of them."""
+    """Create pods at a fixed rate, whether they are bound or not, and measure their latency."""
     if scenario.rate is None:
         raise ValueError(f"{scenario.name} has no rate")
     program = contestant.program
@@ -195,7 +195,10 @@ async def _open_loop(client: KubeClient, scenario: Scenario, contestant: Contest
 
 
 async def _await_events(client: KubeClient, pods: int) -> tuple[int, float]:
-    """Wait until every pod has its event, or no more come; gives how many have, and when that was seen."""
+    """Wait until every pod has its event, or no more events come.
+
+    Returns the number of pods with an event, and when the last change of the number was seen.
+    """
     told, since = 0, time.perf_counter()
     while told < pods and time.perf_counter() - since < _EVENTS_PATIENCE:
         await asyncio.sleep(_LOOK_AGAIN)
@@ -218,12 +221,12 @@ def _costs(program: Component, start_cpu: float, pods: int) -> dict[str, float]:
 
 
 def number_of(name: str) -> int:
-    """Give the number of a pod or node, with which its name ends."""
+    """Return the number at the end of the name of a pod or node."""
     return int(name.rpartition("-")[2])
 
 
 def rate(instants: Sequence[float], lower: int, upper: int) -> float:
-    """Give the events a second between two percentages of them; the instants are in order."""
+    """Return the events a second between two percentages of them. The instants are in order."""
     first = len(instants) * lower // 100
     last = max(len(instants) * upper // 100 - 1, first)
     seconds = instants[last] - instants[first]

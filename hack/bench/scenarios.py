@@ -1,6 +1,6 @@
-"""What the schedulers are given to do: nodes, pods that are there already, and pods to place.
+"""The tasks of the schedulers: nodes, pods that are already bound, and pods to place.
 
-Pure: objects are made from numbers, so every round and every program gets the same.
+All functions are pure: they make objects from numbers, so every round and every program gets the same.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Any
 Json = dict[str, Any]
 
 Placement = Mapping[int, int]
-"""On which node each pod is, both by their numbers."""
+"""The node of each pod, both by their numbers."""
 
 Rule = Callable[[Placement], list[str]]
 
@@ -21,7 +21,7 @@ LOW, HIGH = "bench-low", "bench-high"  # priority classes
 
 _NODE_SIZE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 _POD_SIZE = {"cpu": "100m", "memory": "256Mi"}
-_QUARTER = {"cpu": "4", "memory": "1Gi"}  # as much cpu as a quarter of a node
+_QUARTER = {"cpu": "4", "memory": "1Gi"}  # a quarter of a node's cpu
 _ON_A_FULL_NODE = 4
 _DEDICATED = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 _IMAGE = "pause"
@@ -32,16 +32,16 @@ class Scenario:
     """A task for schedulers.
 
     Attributes:
-        name: what the command line calls it.
-        title: what people read.
-        nodes: number of nodes, `node` makes each from its number.
-        pods: number of pods to place, `pod` makes the spec and labels of each from its number.
-        rate: pods a second that are made while the program runs; None: all are made before it starts.
+        name: name on the command line.
+        title: title for people.
+        nodes: number of nodes. `node` makes each from its number.
+        pods: number of pods to place. `pod` makes the spec and labels of each from its number.
+        rate: pods a second that are created while the program runs. With None all are created before.
         placed: pods that are bound from the start, as the node's number and the spec.
         gated: pods that wait at a gate all the time.
-        locks: live Reservations.
-        plugins: what Tidelock's registry must have.
-        rule: finds what is wrong with a placement, in words.
+        reservations: number of active Reservations.
+        plugins: plugins that Tidelock's registry must have.
+        rule: returns a text for each fault of a placement.
 
     """
 
@@ -59,13 +59,13 @@ class Scenario:
     rule: Rule = field(default=lambda _placement: [])
 
     def missing(self, registry: Collection[str]) -> list[str]:
-        """Name the plugins that a registry lacks."""
+        """Return the names of the plugins that a registry lacks."""
         return sorted(self.plugins.difference(registry))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How large the scenarios are; `drain_nodes` are those of the plain drains, one scenario each."""
+    """The sizes of the scenarios. `drain_nodes` has one number of nodes for each plain drain."""
 
     drain_nodes: Sequence[int]
     pods: int
@@ -76,15 +76,15 @@ class Sizes:
 
     @property
     def nodes(self) -> int:
-        """Nodes of all scenarios but the drains."""
+        """Number of nodes of the scenarios that are not plain drains."""
         return self.drain_nodes[0]
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
-    """Give all scenarios in the order in which they are run."""
+    """Return all scenarios in the order of the run."""
     nodes, pods = sizes.nodes, sizes.pods
     group_size = max(nodes // 2, 1)
-    # A drain of plain pods on plain nodes, and what a scenario has otherwise.
+    # A drain of plain pods on plain nodes, of which each scenario changes some fields.
     drain = partial(Scenario, nodes=nodes, pods=pods, node=plain_node, pod=plain_pod)
     open_loops = [
         drain(
@@ -153,12 +153,12 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
 
 
 def node_name(number: int) -> str:
-    """Name a node."""
+    """Return the name of a node."""
     return f"node-{number:05}"
 
 
 def plain_node(number: int, labels: Mapping[str, str] | None = None, taints: Sequence[Json] = ()) -> Json:
-    """Make a node that is Ready: 16 cores, 64Gi, 110 pods, in one of the zones."""
+    """Return a node that is Ready, with 16 cores, 64Gi and 110 pods, in one of the zones."""
     name = node_name(number)
     ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastHeartbeatTime": None}
     return {
@@ -180,13 +180,13 @@ def plain_node(number: int, labels: Mapping[str, str] | None = None, taints: Seq
 
 
 def mixed_node(number: int) -> Json:
-    """Make a node of a mixed cluster: every other one is dedicated, every third has an SSD."""
+    """Return a node of a mixed cluster. Every other one is dedicated, and every third has an SSD."""
     disk = {"disk": "ssd" if number % 3 == 0 else "hdd"}
     return plain_node(number, disk, [_DEDICATED] if number % 2 else [])
 
 
 def pod_object(name: str, scheduler: str, shape: Json) -> Json:
-    """Make a pod of a shape, which has `spec` and perhaps `labels`."""
+    """Return a pod of a shape, which has `spec` and perhaps `labels`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -196,17 +196,17 @@ def pod_object(name: str, scheduler: str, shape: Json) -> Json:
 
 
 def plain_pod(_number: int) -> Json:
-    """Shape a pod that any node can take."""
+    """Return the shape of a pod that any node can take."""
     return _shape()
 
 
 def gated_pod(_number: int) -> Json:
-    """Shape a pod that must not be scheduled yet."""
+    """Return the shape of a pod that must not be scheduled yet."""
     return _shape(schedulingGates=[{"name": "bench.tidelock.dev/wait"}])
 
 
 def spread_pod(_number: int) -> Json:
-    """Shape a pod that is one of many, spread evenly over the zones."""
+    """Return the shape of a pod with a constraint that spreads it and its peers evenly over the zones."""
     constraint = {
         "maxSkew": 1,
         "topologyKey": "topology.kubernetes.io/zone",
@@ -217,7 +217,7 @@ def spread_pod(_number: int) -> Json:
 
 
 def lonely_pod(number: int, group_size: int) -> Json:
-    """Shape a pod that shares its host with none of its group."""
+    """Return the shape of a pod that shares its host with no other pod of its group."""
     labels = {"group": f"group-{number // group_size}"}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
     return _shape(
@@ -226,7 +226,10 @@ def lonely_pod(number: int, group_size: int) -> Json:
 
 
 def choosy_pod(number: int) -> Json:
-    """Shape a pod that excludes a zone and prefers SSDs; every other one is let onto dedicated nodes."""
+    """Return the shape of a pod that excludes a zone and prefers SSDs.
+
+    Every other pod tolerates dedicated nodes.
+    """
     key = "topology.kubernetes.io/zone"
     required = [
         {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [f"zone-{number % ZONES}"]}]}
@@ -241,7 +244,7 @@ def choosy_pod(number: int) -> Json:
 
 
 def unevenly_spread(placement: Placement) -> list[str]:
-    """Find zones with too many of the pods that are to be spread."""
+    """Return a text for each zone with too many of the pods that must be spread."""
     pods = Counter(node % ZONES for node in placement.values())
     least = min(pods[zone] for zone in range(ZONES))
     return [
@@ -250,7 +253,7 @@ def unevenly_spread(placement: Placement) -> list[str]:
 
 
 def not_alone(placement: Placement, group_size: int) -> list[str]:
-    """Find nodes with several lonely pods of a group."""
+    """Return a text for each node with several pods of a group that must not share a host."""
     pods = Counter((pod // group_size, node) for pod, node in placement.items())
     return [
         f"{node_name(node)} has {count} pods of group-{group}"
@@ -260,7 +263,7 @@ def not_alone(placement: Placement, group_size: int) -> list[str]:
 
 
 def not_wanted(placement: Placement) -> list[str]:
-    """Find choosy pods in the zone that they exclude, or on dedicated nodes that they don't tolerate."""
+    """Return a text for each pod in an excluded zone, or on a dedicated node that it does not tolerate."""
     return [
         f"pod {pod} is on {node_name(node)}"
         for pod, node in placement.items()
@@ -269,12 +272,12 @@ def not_wanted(placement: Placement) -> list[str]:
 
 
 def unimportant_pod() -> Json:
-    """Shape a pod that fills a quarter of a node and goes at once when it is asked to."""
+    """Return the shape of a low-priority pod that fills a quarter of a node and ends at once when evicted."""
     return _shape(size=_QUARTER, priorityClassName=LOW, terminationGracePeriodSeconds=0)
 
 
 def important_pod(_number: int) -> Json:
-    """Shape a pod for which an unimportant one must go."""
+    """Return the shape of a high-priority pod that must preempt a low-priority one."""
     return _shape(size=_QUARTER, priorityClassName=HIGH)
 
 

@@ -1,4 +1,4 @@
-"""A server that answers a WaterLevel's queries as Prometheus would, with numbers that are set by hand."""
+"""A server that answers a WaterLevel's queries as Prometheus would, with given numbers."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -25,13 +25,13 @@ Series = tuple[dict[str, str], float]
 
 @dataclass
 class Scripted:
-    """What the server knows; every node has the same use, and so has every pod.
+    """The data of the server. All nodes have the same use, and so have all pods.
 
     Attributes:
-        nodes: their names.
-        pods: their namespaces and names.
-        part: use of nodes as a part of them, and of pods as a part of a core.
-        address: where it listens, once it does.
+        nodes: names of the nodes.
+        pods: namespaces and names of the pods.
+        part: use of a node as a part of its capacity, and of a pod as a part of a core.
+        address: URL of the server, once it listens.
 
     """
 
@@ -41,7 +41,7 @@ class Scripted:
     address: str = ""
 
     def answer(self, query: str, time: float) -> Iterator[Series]:
-        """Give the series of a query, as (labels, value)."""
+        """Return the series of a query, as (labels, value)."""
         match query:
             case "node_cpu" | "node_memory":
                 return (({"node": name}, self.part) for name in self.nodes)
@@ -56,7 +56,7 @@ class Scripted:
 
 
 def encoded(kind: str, series: Iterator[Series], time: float) -> bytes:
-    """Write an answer of the HTTP API."""
+    """Encode an answer of the HTTP API."""
     result = [{"metric": labels, "value": (time, repr(value))} for labels, value in series]
     return msgspec.json.encode({"status": "success", "data": {"resultType": kind, "result": result}})
 

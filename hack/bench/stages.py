@@ -1,7 +1,7 @@
-"""Where a profiled `tidelock run` spends its time, stage by stage: python -m bench.stages FILE.
+"""A summary of a profiled `tidelock run` by stages: python -m bench.stages FILE.
 
-The file is one of `bench.throughput --profile`. A function's own time counts for the stage that its file
-belongs to; that of a built-in one, which has no file, for those of its callers.
+The file is one of `bench.throughput --profile`. A function's own time counts for the stage of its file. The
+time of a built-in function, which has no file, counts for the stages of its callers.
 """
 
 import pstats
@@ -14,16 +14,16 @@ from pathlib import Path
 from bench.figures import columns
 
 Function = tuple[str, int, str]
-"""File, line and name; a built-in function has the file "~"."""
+"""File, line and name. A built-in function has the file "~"."""
 
 Entry = tuple[int, int, float, float, Mapping[Function, tuple[int, int, float, float]]]
-"""Calls, calls that are no recursion, own seconds, seconds with callees; the same by caller."""
+"""Primitive calls, calls, own seconds and seconds with callees, and the same by caller."""
 
 WAITING = "waiting for something to do"
 _OTHER = "start, and all else"
 _BUILT_IN = "~"
 
-# The first that a path contains counts.
+# The first key that a path contains counts.
 _STAGES: Mapping[str, str] = {
     "tidelock/kube/events": "events",
     "tidelock/kube/correlation": "events",
@@ -65,13 +65,13 @@ def stages(functions: Mapping[Function, Entry]) -> dict[str, float]:
 
 
 def stage_of(file: str) -> str:
-    """Name the stage that a file belongs to."""
+    """Return the stage of a file."""
     return next((stage for part, stage in _STAGES.items() if part in file), _OTHER)
 
 
 def report(file: Path) -> str:
-    """Lay the stages of a profile out for people, with their shares of all that is not waiting."""
-    # The stub of pstats leaves out the attribute that holds all that was measured.
+    """Format the stages of a profile, with their shares of the time that is not waiting."""
+    # The stub of pstats lacks the attribute with the measurements.
     functions: Mapping[Function, Entry] = pstats.Stats(str(file)).stats  # type: ignore[attr-defined]
     seconds = stages(functions)
     busy = sum(spent for stage, spent in seconds.items() if stage != WAITING)

@@ -1,13 +1,14 @@
-"""How fast a lock is beside thousands of another namespace: python -m bench.tenants [--quick] [--json FILE].
+"""A benchmark of one tenant beside another's flood: python -m bench.tenants [--quick] [--json FILE].
 
-On a control plane of its own, with bare nodes, one tenant takes locks one at a time, and deletes each again,
-so that room comes free all the time. First nobody else is there; then while another tenant makes thousands of
-locks, and then beside all of these. That is done for two kinds of flood: locks over their namespace's quota,
-and locks for which no node has room. The ratios are those of the 99th percentiles.
+On a new control plane with nodes without kubelets, one tenant creates reservations one at a time. It deletes
+each again, so that capacity is freed all the time. This is measured without other tenants, then while another
+tenant creates thousands of reservations, and then beside all of these. There are two kinds of flood:
+reservations over their namespace's quota, and reservations that fit no node. The ratios compare the 99th
+percentiles.
 
-What the machine alone makes of it is measured first: a writer that decides nothing answers the quiet tenant,
-and nobody the flood. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or
-given without room.
+The effect of the machine alone is measured first. A writer that decides nothing answers the quiet tenant, and
+no program answers the flood. The exit status is 0 with any figures, and 1 if a reservation was lost, granted
+twice or granted without capacity.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from tidelock.kube.errors import TransientError
 
 _MILLI = 1000
 _TARGET = 2.0
-# Live locks that the quota of the flooding tenant allows, and cores that no node has.
+# Active reservations that the quota of the flooding tenant allows, and cores that no node has.
 _ALLOWED = 100
 _TOO_LARGE = "13"
 _FLOOD_LIFE = 86_400
@@ -52,7 +53,7 @@ _FLOOR = ("nobody decides, quiet", "nobody decides, coming")
 
 @dataclass
 class Latencies:
-    """How fast the quiet tenant's locks are in one situation, in milliseconds."""
+    """The latency of the quiet tenant's reservations in one situation, in milliseconds."""
 
     situation: str
     typical: Figure = field(init=False)
@@ -65,7 +66,7 @@ class Latencies:
         self.ratio = Figure(f"{self.situation}, p99 to quiet p99", "times", _TARGET)
 
     def add(self, seconds: Sequence[float], quiet: float | None = None) -> float:
-        """Add a round; gives its 99th percentile, which is compared with that of the quiet."""
+        """Add a round and return its 99th percentile, which is compared with that of the quiet situation."""
         slow = percentile(seconds, 99) * _MILLI
         self.typical.add(percentile(seconds, 50) * _MILLI)
         self.slow.add(slow)
@@ -74,14 +75,14 @@ class Latencies:
 
     @property
     def figures(self) -> list[Figure]:
-        """All of them that were measured, in order."""
+        """All figures, in order."""
         return [self.typical, self.slow, self.ratio]
 
 
 async def one_at_a_time(
     client: KubeClient, reservations: Reservations, enough: Callable[[int], bool]
 ) -> list[float]:
-    """Take locks one after the other and give each back, until it is enough; gives the seconds of each."""
+    """Create and delete reservations one at a time until there are enough, and return their seconds."""
     taken: list[float] = []
     while not enough(len(taken)):
         (name,) = reservations.names(1)
@@ -93,7 +94,7 @@ async def one_at_a_time(
 
 
 async def flood(client: KubeClient, amount: int, writers: int, cpu: str) -> None:
-    """Make locks in the other namespace, so many at once."""
+    """Create reservations in the other namespace, so many at once."""
     names = iter(range(amount))
 
     async def write() -> None:
@@ -106,7 +107,7 @@ async def flood(client: KubeClient, amount: int, writers: int, cpu: str) -> None
 
 
 async def answered(client: KubeClient, amount: int) -> None:
-    """Wait until every lock of the flood has been decided and told of."""
+    """Wait until every reservation of the flood has been decided, with a phase in its status."""
     async with asyncio.timeout(_PATIENCE):
         while True:
             listing = msgspec.json.decode(await client.get(_FLOOD))
@@ -116,7 +117,7 @@ async def answered(client: KubeClient, amount: int) -> None:
 
 
 def _while(task: asyncio.Task[None]) -> Callable[[int], bool]:
-    """Have locks taken as long as a task is under way, one at least."""
+    """Return a condition that ends with a task, after at least one reservation."""
     return lambda taken: taken > 0 and task.done()
 
 
@@ -150,7 +151,7 @@ async def measure(
     options: argparse.Namespace,
     situations: dict[str, Latencies],
 ) -> None:
-    """Measure one round: nobody else there, then both floods, while they come and beside them."""
+    """Measure one round: without a flood, and then during and beside each of the two floods."""
     full = options.locks.__le__
     quiet = situations["quiet"].add(await one_at_a_time(client, reservations, full))
     for kind, cpu in _KINDS:
@@ -173,7 +174,7 @@ async def measure_floor(
     options: argparse.Namespace,
     situations: dict[str, Latencies],
 ) -> None:
-    """Measure one round of what no operator can be faster than: nobody looks at the flood."""
+    """Measure one round of the floor, in which no program handles the flood."""
     alone, coming = (situations[each] for each in _FLOOR)
     quiet = alone.add(await one_at_a_time(client, reservations, options.locks.__le__))
     coming.add(await _while_they_come(client, reservations, options, _TOO_LARGE), quiet)
@@ -191,7 +192,7 @@ async def _while_they_come(
 
 
 async def _clear(client: KubeClient) -> None:
-    """Delete the flood; the API server gives a request up in which it has not deleted all of it in time."""
+    """Delete the flood. The API server aborts a request that does not delete all of it in time."""
     while True:
         with suppress(TransientError):
             await client.delete(_FLOOD)
@@ -199,7 +200,7 @@ async def _clear(client: KubeClient) -> None:
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Measure everything, print it and give the exit status."""
+    """Measure everything, print the figures and return the exit status."""
     kubeconfig = install(cluster)
     names = [*_FLOOR, "quiet", *(f"{kind}, {when}" for kind, _ in _KINDS for when in ("coming", "there"))]
     situations = {name: Latencies(name) for name in names}
@@ -209,7 +210,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         for program, play in ((floor, measure_floor), (tidelock, measure)):
             answering = program(cluster, kubeconfig)
             await asyncio.to_thread(answering.start)
-            await reservations.burst(options.burst)  # nobody pays for connections that are made once
+            await reservations.burst(options.burst)  # opens the connections, which are made only once
             await reservations.clear()
             for number in range(options.rounds):
                 say(f"Round {number + 1} of {options.rounds}, {answering.name}.")
@@ -231,27 +232,27 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
     parser = argparse.ArgumentParser(
-        prog="bench.tenants", description="Measure how fast a lock is beside thousands of another namespace."
+        prog="bench.tenants", description="Measure one tenant's latency beside another tenant's flood."
     )
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     counts = (
-        ("nodes", 1_000, 100, "bare nodes"),
+        ("nodes", 1_000, 100, "nodes without kubelets"),
         ("rounds", 3, 1, "rounds"),
-        ("locks", 200, 100, "locks one at a time in each situation"),
-        ("burst", 100, 20, "locks at once beforehand, to warm up"),
-        ("flood", 10_000, 1_000, "locks of the other namespace"),
-        ("writers", 4, 4, "locks of the flood that are made at once"),
+        ("locks", 200, 100, "reservations one at a time in each situation"),
+        ("burst", 100, 20, "reservations at once beforehand, to warm up"),
+        ("flood", 10_000, 1_000, "reservations of the other namespace"),
+        ("writers", 4, 4, "reservations of the flood that are created at once"),
     )
     add_counts(parser, counts, quick=quick)
-    parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
+    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
     add_json(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
+    """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
     return play_alone(run, options, fsync=options.fsync)
 

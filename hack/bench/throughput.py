@@ -1,8 +1,8 @@
-"""How fast pods are scheduled, beside kube-scheduler: python -m bench.throughput [--quick] [--json FILE].
+"""A comparison with kube-scheduler: python -m bench.throughput [--quick] [--json FILE].
 
-On a control plane of its own, with bare nodes, it has `tidelock run` and the stock kube-scheduler do the same
-work in turn (ABBA), each in a process of its own that runs alone. The exit status is 0 whatever the figures,
-and 1 if a node was given more pods than it has room for, or a scenario was not done within its time.
+A new control plane has nodes without kubelets. `tidelock run` and the stock kube-scheduler do the same work
+in turn (ABBA), so that only one of them runs at a time. The exit status is 0 with any figures, and 1 if a
+node got more pods than fit, or if a scenario did not end within its time.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from tidelock.kube.client import KubeClient
 from tidelock.plugins.registry import REGISTRY
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
-_INTERRUPTED = 130  # as a shell says of a program that Ctrl-C ended
+_INTERRUPTED = 130  # the exit status in a shell of a program that Ctrl-C ended
 
 
 async def compare(
     client: KubeClient, scenario: Scenario, pair: tuple[Contestant, Contestant], options: argparse.Namespace
 ) -> Comparison:
-    """Play all rounds of a scenario, the programs in turn, the second first in every other round."""
+    """Run all rounds of a scenario with the programs in turn, in reverse order in every other round."""
     comparison = Comparison.of(scenario)
     missing = scenario.missing(REGISTRY)
     if missing:
@@ -67,7 +67,7 @@ async def compare(
 
 
 async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> None:
-    """Make what a scenario finds in every round: nodes, and locks that Tidelock gives."""
+    """Create the objects that every round of a scenario needs: nodes, and reservations that are Active."""
     say(f"{scenario.title}: {scenario.nodes} nodes.")
     await put_nodes(client, (scenario.node(number) for number in range(scenario.nodes)))
     if not scenario.reservations:
@@ -84,7 +84,7 @@ async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> 
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
-    """Measure everything, print it and give the exit status."""
+    """Measure everything, print the figures and return the exit status."""
     pair = (
         Contestant(
             "Tidelock",
@@ -115,7 +115,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, comparisons: Sequence[Comparison]) -> None:
-    """Write what there is so far to the files that are wanted."""
+    """Write the results so far to the files of the options."""
     if options.json:
         content = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -127,13 +127,13 @@ def _write(options: argparse.Namespace, comparisons: Sequence[Comparison]) -> No
         }
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
     if options.plot and any(comparison.measured for comparison in comparisons):
-        from bench.plot import plot  # noqa: PLC0415 -- takes a second, and few want it
+        from bench.plot import plot  # noqa: PLC0415 -- takes a second, and few runs need it
 
         plot(comparisons, options.plot)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
     parser = argparse.ArgumentParser(prog="bench.throughput", description="Compare with kube-scheduler.")
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     parser.add_argument(
@@ -142,24 +142,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         default=[200] if quick else [5_000, 1_000],
         metavar="N",
-        help="bare nodes: one plain drain for each number, all else with the first",
+        help="nodes without kubelets: one plain drain for each number, other scenarios with the first",
     )
     counts = (
         ("pods", 5_000, 500, "pods of a drain"),
         ("rounds", 3, 1, "rounds of each program, in turn"),
         ("gated", 10_000, 1_000, "pods at a gate"),
-        ("locks", 5_000, 500, "live locks"),
-        ("placed", 30_000, 3_000, "pods that are placed already, where there are any"),
-        ("seconds", 30, 10, "how long pods are made at a fixed rate"),
-        ("limit", 600, 180, "seconds after which a round is given up"),
+        ("locks", 5_000, 500, "active reservations, in the scenario with reservations"),
+        ("placed", 30_000, 3_000, "pods that are already placed, in the scenario with placed pods"),
+        ("seconds", 30, 10, "how long pods are created at a fixed rate"),
+        ("limit", 600, 180, "seconds after which a round fails"),
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--scenarios", metavar="A,B", help="only these, by name")
-    parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
+    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
     add_json(parser)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figures there")
     parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="have cProfile slow Tidelock down and write there"
+        "--profile", type=Path, metavar="FILE", help="write a cProfile of Tidelock, which slows it down"
     )
     options = parser.parse_args(arguments)
     everything = scenarios(
@@ -181,7 +181,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark on a control plane of its own; gives the exit status."""
+    """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
     try:
         return play_alone(run, options, fsync=options.fsync)

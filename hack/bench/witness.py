@@ -1,4 +1,4 @@
-"""An independent witness of locks: a plain watch in the benchmark's own process."""
+"""An independent observer of reservations, by a plain watch in the benchmark's own process."""
 
 import asyncio
 from collections import defaultdict
@@ -14,10 +14,10 @@ from tidelock.kube.client import RESERVATIONS, KubeClient
 
 @dataclass
 class Witness:
-    """What was seen of the locks, as the events came.
+    """The observed states of reservations.
 
     Attributes:
-        faults: locks that were taken back or given again while their object was there, in words.
+        faults: a text for each reservation that lost its capacity or was granted again while it existed.
 
     """
 
@@ -28,11 +28,11 @@ class Witness:
     _grants: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     async def active(self, name: str) -> float:
-        """Wait for a lock's Active=True; gives when it was seen, as of `time.perf_counter`."""
+        """Wait for a reservation's Active=True, and return when it was seen, as of `time.perf_counter`."""
         return await asyncio.shield(self._seen[name])
 
     def take(self, event: Event, now: float) -> None:
-        """Take an event in."""
+        """Handle an event."""
         meta, status = event.object.metadata, event.object.status
         if event.type == "DELETED":
             self._grants.pop(meta.uid, None)
@@ -49,7 +49,7 @@ class Witness:
 
 @asynccontextmanager
 async def witness(client: KubeClient) -> AsyncIterator[Witness]:
-    """Watch the locks while the context lasts."""
+    """Watch the reservations while the context lasts."""
     seen = Witness()
 
     def take(line: bytes, now: float) -> str:

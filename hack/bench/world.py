@@ -1,4 +1,4 @@
-"""The cluster that is measured in: the custom resources, and nodes without machines or kubelets."""
+"""The cluster of a benchmark: the custom resources, and nodes without machines or kubelets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 NAMESPACE = "bench"
 BACKGROUND = "bench-background"
-# Requests that the benchmark has under way at once, each on a connection of its own.
+# Number of requests that the benchmark sends at once, each on its own connection.
 IN_FLIGHT = 64
 
 IDENTITY = "a ServiceAccount with the rights of manifests/base"
@@ -35,7 +35,7 @@ _NODE_SIZE = {"cpu": "12", "memory": "48Gi", "pods": "110"}
 
 
 def install(cluster: LocalCluster) -> Path:
-    """Install Tidelock's manifests and the locks' namespace; gives the kubeconfig of its ServiceAccount."""
+    """Install Tidelock's manifests and the namespaces, and return the kubeconfig of its ServiceAccount."""
     cluster.kubectl("apply", "--server-side", "-k", str(BASE))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_DEFINITIONS)
     for namespace in (NAMESPACE, BACKGROUND):
@@ -44,23 +44,24 @@ def install(cluster: LocalCluster) -> Path:
 
 
 def install_answerer(cluster: LocalCluster) -> Path:
-    """Give those who answer locks beside Tidelock a ServiceAccount with its rights; gives the kubeconfig.
+    """Create a ServiceAccount with Tidelock's rights for the other writers, and return its kubeconfig.
 
-    Not its ServiceAccount, as the API server refuses what that writes without leading.
+    They can't use Tidelock's ServiceAccount, as the API server refuses its writes without a leadership.
     """
-    # Kopf patches where the operator puts. Others than the operator need `restore` to write a status.
+    # Kopf uses PATCH where the operator uses PUT. Other writers than the operator need `restore` for a
+    # status.
     right = ("--verb=patch,restore", "--resource=reservations.tidelock.dev/status")
     cluster.kubectl("create", "clusterrole", "bench-answerer", *right)
     return _install_peer(cluster, "bench-answerer", (SERVICE_ACCOUNT, "bench-answerer"))
 
 
 def install_kube_scheduler(cluster: LocalCluster) -> Path:
-    """Give the stock scheduler a ServiceAccount with its usual rights; gives the kubeconfig."""
+    """Create a ServiceAccount with the usual rights of the stock scheduler, and return its kubeconfig."""
     return _install_peer(cluster, "kube-scheduler", ("system:kube-scheduler", "system:volume-scheduler"))
 
 
 def _install_peer(cluster: LocalCluster, name: str, roles: Sequence[str]) -> Path:
-    """Make a ServiceAccount in kube-system: its requests have the priority level of Tidelock's."""
+    """Create a ServiceAccount in kube-system, where its requests have the priority level of Tidelock's."""
     namespace = "kube-system"
     cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
     for role in roles:
@@ -71,28 +72,28 @@ def _install_peer(cluster: LocalCluster, name: str, roles: Sequence[str]) -> Pat
 
 @asynccontextmanager
 async def admin(cluster: LocalCluster) -> AsyncIterator[KubeClient]:
-    """Give a client that no priority or fairness holds back, as system:masters is exempt from both."""
+    """Yield a client that is exempt from priority and fairness, as a member of system:masters."""
     connection = load_connection(str(cluster.kubeconfig))
     async with KubeClient(
         connection,
         user_agent="tidelock-bench",
         timeout_seconds=60.0,
-        connections=IN_FLIGHT + 1,  # one for the witness
+        connections=IN_FLIGHT + 1,  # one more for a watch
     ) as client:
         yield client
 
 
 async def add_nodes(client: KubeClient, count: int) -> None:
-    """Create nodes that are Ready and take pods: 12 cores, 48Gi, 110 pods each."""
+    """Create nodes that are Ready and take pods, each with 12 cores, 48Gi and 110 pods."""
     await put_nodes(client, [_node(f"node-{number:04}") for number in range(count)])
 
 
 async def put_nodes(client: KubeClient, nodes: Iterable[dict[str, Any]]) -> None:
-    """Create nodes with no other taints than those that they ask for."""
+    """Create nodes with only the taints of their spec."""
 
     async def put(node: dict[str, Any]) -> None:
         await client.create(NODES.collection(), node)
-        # Admission taints every new node; without a controller manager nobody else takes the taint away.
+        # Admission taints every new node, and there is no controller manager that removes the taint.
         taints = node.get("spec", {}).get("taints") or None
         await client.patch(NODES.item(node["metadata"]["name"]), {"spec": {"taints": taints}})
 
@@ -100,7 +101,7 @@ async def put_nodes(client: KubeClient, nodes: Iterable[dict[str, Any]]) -> None
 
 
 async def each(work: Callable[[T], Awaitable[object]], items: Iterable[T]) -> None:
-    """Do the work for every item, at most `IN_FLIGHT` at once, begun in their order."""
+    """Do the work for every item in order, at most `IN_FLIGHT` at once."""
     left = iter(items)
 
     async def worker() -> None:

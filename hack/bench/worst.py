@@ -1,16 +1,16 @@
-"""How long one object of a tenant stalls the loop: python -m bench.worst [--quick] [--profile] [--kinds A,B].
+"""A benchmark of a tenant's worst objects: python -m bench.worst [--quick] [--profile] [--kinds A,B].
 
-A cluster of 1,000 nodes and 10,000 placed pods is built in memory. For each kind of object it takes the worst
-that the limits let through, and one far beyond the limits. Three stalls are measured, each the longest time
-for which the event loop does not turn:
+A cluster of 1,000 nodes and 10,000 placed pods is built in memory. For each kind of object, the benchmark
+takes the worst one that the limits allow, and one far beyond the limits. Three stalls are measured, each the
+longest time in which the event loop is blocked:
 
-- taking in: an event of the object, from its JSON to the ledger and the cache, or to the answer of a quote;
-- deciding: a step of the decider about the object, some seconds later too where a case says so;
+- taking in: an event of the object, from its JSON to the ledger and the cache, or to the answer of a quote.
+- deciding: a step of the decider about the object, in some cases also some seconds later.
 - beside: a step of the decider about any other pod, after that.
 
-It is processor time, as the machine may have other work: the loop is one thread that waits for nothing there.
-A Reservation or schedule whose spec can't be read is counted as refused: it is no worst object, unless it is
-one that is beyond the limits.
+All times are processor time, as the machine may have other work, and the event loop is one thread that does
+not wait here. A Reservation or schedule with a spec that can't be read counts as refused. A refused object is
+no worst case, unless it is one beyond the limits.
 """
 
 import argparse
@@ -48,9 +48,9 @@ _TOP = 25  # functions of a profile
 
 @dataclass
 class Stall:
-    """The longest stalls by a kind of object, in milliseconds; `load` is the machine's, over 1 minute.
+    """The longest stalls by a kind of object, in milliseconds.
 
-    Of `taken` objects so many were `refused`.
+    `load` is the machine's load average over 1 minute. `taken` and `refused` count the objects.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Stall:
 
     @property
     def worst(self) -> float:
-        """The longest of the three."""
+        """The longest of the three stalls."""
         return max(self.taking_in, self.deciding, self.beside)
 
     @property
@@ -74,14 +74,14 @@ class Stall:
 
 @dataclass
 class _Stage:
-    """A decider and its feed, with the object's stalls so far."""
+    """A decider with its event handlers, and the object's stalls so far."""
 
     decider: Decider
     event_handlers: EventHandlers
     stall: Stall = field(init=False)
 
     def take_in(self, thing: Thing) -> None:
-        """Decode an object and hand it to the feed, as a watch does."""
+        """Decode an object and pass it to the event handlers, as a watch does."""
         raw, problem = msgspec.json.encode(thing.body), ""
         begin = time.process_time()
         match thing.kind:
@@ -110,7 +110,7 @@ class _Stage:
         self.stall.refused += bool(problem)
 
     def decide(self, now: float = NOW) -> float:
-        """Decide until nothing is due; returns the longest step."""
+        """Run steps until none is due, and return the time of the longest."""
         longest = 0.0
         begin = time.process_time()
         for _ in due_steps(self.decider, lambda: now):
@@ -120,8 +120,8 @@ class _Stage:
 
 
 def measure(case: Case, options: argparse.Namespace) -> Stall:
-    """Measure the stalls of one kind of object on a cluster of its own."""
-    gc.collect()  # or the search for what the case before has left would count
+    """Measure the stalls of one kind of object in a new cluster."""
+    gc.collect()  # otherwise the garbage of the previous case would be collected while the time counts
     stage = _Stage(*furnished(DEFAULT, options.nodes, options.placed))
     stage.stall = Stall(case.name)
     profile = cProfile.Profile()
@@ -143,7 +143,7 @@ def measure(case: Case, options: argparse.Namespace) -> Stall:
 
 
 def table(stalls: Sequence[Stall]) -> str:
-    """Lay the figures out for people."""
+    """Format the figures as a table."""
     rows: list[tuple[str, ...]] = [
         ("object", "taking in", "deciding", "beside", f"at most {TARGET:.0f} ms", "refused", "load")
     ]
@@ -155,12 +155,12 @@ def table(stalls: Sequence[Stall]) -> str:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    """Read the command line. --quick changes the defaults, and given options take precedence."""
     parser = argparse.ArgumentParser(prog="bench.worst", description="Measure the worst objects of tenants.")
     quick = is_quick(parser, arguments, "a smaller cluster, for a first look")
     counts = (
         ("nodes", 1_000, 200, "nodes of the cluster"),
-        ("placed", 10_000, 2_000, "pods that are placed already"),
+        ("placed", 10_000, 2_000, "pods that are already placed"),
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--kinds", metavar="A,B", help="only these kinds of objects, by name")
@@ -176,7 +176,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; the exit status is 0 whatever the figures."""
+    """Run the benchmark. The exit status is 0 with any figures."""
     options = parse(arguments)
     collect_seldom()  # as the operator does
     stalls = []

@@ -1,1 +1,1 @@
-"""The demo: the story of a lock, played on a real control plane and checked step by step."""
+"""The demo: the story of a reservation on a real control plane, checked step by step."""

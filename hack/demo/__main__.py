@@ -1,8 +1,8 @@
-"""Play the demo: python -m demo.
+"""The command line of the demo: python -m demo.
 
-In the cluster that TIDELOCK_KUBECONFIG names, if it is set; else in kind, where a Docker engine answers; else
-on a control plane that is built once with Go. With --kubelets it is the
-latter, and its nodes have real kubelets.
+It uses the cluster that TIDELOCK_KUBECONFIG names, if it is set. Otherwise it uses kind if a Docker engine
+answers, or a control plane that is built once with Go. With --kubelets it uses the latter, with real
+kubelets.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tidelock.kube.config import load_connection
 
 
 async def play(cluster: Cluster, workers: list[str]) -> None:
-    """Play all chapters; raises StepError at the first that goes differently."""
+    """Run all chapters. Raises StepError at the first claim that does not hold."""
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
         world = World(cluster, client)
         await world.measure(workers)
@@ -48,12 +48,12 @@ def _stage(folder: Path, *, kubelets: bool) -> AbstractContextManager[tuple[Clus
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Set up, play, take down; 0 if the story went as it should."""
-    parser = argparse.ArgumentParser(prog="demo", description="Play the story of a lock.")
+    """Set up, run the demo and clean up. The exit status is 0 if all claims hold."""
+    parser = argparse.ArgumentParser(prog="demo", description="Play the story of a reservation.")
     parser.add_argument(
         "--kubelets",
         action="store_true",
-        help="on a control plane of its own, whose nodes have real kubelets",
+        help="on a new control plane with real kubelets",
     )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tidelock-demo-") as folder:

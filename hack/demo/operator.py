@@ -1,4 +1,4 @@
-"""The operator as a user runs it: a process of its own."""
+"""The operator in its own process, as a user runs it."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ _STOP_SECONDS = 60.0
 
 @contextmanager
 def running_operator(kubeconfig: Path, log: Path, *options: str) -> Iterator[int]:
-    """Run `tidelock run` while the context lasts; it is ready when the context begins. Gives its port."""
+    """Run `tidelock run` while the context lasts, and yield its port once it is ready."""
     (port,) = free_ports(1)
     run = (sys.executable, "-m", "tidelock.main", "run")
     command = [*run, f"--kubeconfig={kubeconfig}", f"--port={port}", *options]

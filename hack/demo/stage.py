@@ -1,4 +1,4 @@
-"""Where the story is played: three workers, Tidelock, and nothing else that moves."""
+"""The cluster of the demo: three workers, Tidelock, and no other scheduler."""
 
 import json
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[tuple[Cluster, list[str]]]:
-    """Start a control plane of the story's own, with the operator as a process of this machine.
+    """Start a new control plane, with the operator as a process of this machine.
 
-    The workers have real kubelets, or kwok plays them.
+    The workers have real kubelets, or kwok simulates them.
     """
     with ExitStack() as stack:
         cluster = stack.enter_context(start_cluster(folder, kwok=not kubelets))
@@ -34,7 +34,7 @@ def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[tuple
 
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[tuple[Cluster, list[str]]]:
-    """Use a cluster in which Tidelock is installed; the story is played on its first three workers."""
+    """Use a cluster in which Tidelock is installed, with its first three workers."""
     cluster.kubectl("wait", "deployment/tidelock", "--namespace=tidelock-system", "--for=condition=Available")
     selector = "--selector=!node-role.kubernetes.io/control-plane"
     nodes = json.loads(cluster.kubectl("get", "nodes", selector, "--output=json"))["items"]

@@ -1,11 +1,11 @@
-"""The story, one function a chapter: every claim is checked, and the first that fails ends it."""
+"""The story of the demo, with one function per chapter. The first claim that does not hold ends it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from demo.world import StepError, World, condition, expiry, message
 
-# Seconds within which room is free again; a machine that is busy with other work gets several tries.
+# Seconds within which capacity is free again. A machine that is busy with other work gets several tries.
 _PROMPT = 0.1
 _TRIES = 5
 _MILLI = 1000
@@ -15,7 +15,7 @@ def check(claim: str, holds: object) -> None:
     """Print a claim that holds.
 
     Raises:
-        StepError: it does not.
+        StepError: the claim does not hold.
 
     """
     if not holds:
@@ -111,7 +111,7 @@ async def an_infeasible_reservation(world: World, workers: list[str]) -> None:
 
 async def two_managers_race(world: World, workers: list[str]) -> None:
     names = ["manager-a", "manager-b"]
-    last = world.cores(0.5)  # what is left on the first worker is less than twice this much
+    last = world.cores(0.5)  # the first worker has less than twice this amount free
     await asyncio.gather(*(world.reserve(n, last, owner=n, nodeName=workers[0]) for n in names))
 
     async def decided() -> list[bool]:
@@ -127,22 +127,22 @@ async def two_managers_race(world: World, workers: list[str]) -> None:
 
 CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] = (
     (
-        "Room that is locked on one node stays free while everything else fills up",
+        "Reserved capacity of one node stays free while pods fill all other capacity",
         a_reservation_holds_its_room,
     ),
-    ("A pod that would need the locked room is refused, and told why", an_ordinary_pod_waits),
+    ("A pod that needs the reserved capacity is refused, with the reason", an_ordinary_pod_waits),
     (
-        "The owner lands on its lock's node, the lock is gone, and what it left is anybody's",
+        "The owner lands on its reservation's node, the reservation is gone, and other pods get the rest",
         the_owner_takes_its_reservation,
     ),
     (
-        "At the instant of expiry the room is free, and a pod that waits for it is bound",
+        "At the instant of expiry the capacity is free, and a waiting pod is bound",
         a_reservation_expires,
     ),
-    ("A lock that names no node finds the one with room", a_reservation_for_any_node),
-    ("A lock for which there is no room says why", an_infeasible_reservation),
+    ("A reservation for any node gets the node with capacity", a_reservation_for_any_node),
+    ("A reservation that fits no node reports the reason", an_infeasible_reservation),
     (
-        "Two managers reserve the last room at the same time: exactly one gets it, and the other is told",
+        "Two managers reserve the last capacity at the same time: exactly one gets it, the other a reason",
         two_managers_race,
     ),
 )

@@ -1,4 +1,4 @@
-"""Write the screens of docs/kubectl.md anew, from a run on a real control plane: python -m demo.tour."""
+"""A writer of the screens of docs/kubectl.md, from a run on a real control plane: python -m demo.tour."""
 
 import json
 import os
@@ -66,7 +66,7 @@ spec:
 
 
 class Tour:
-    """Commands in one folder and namespace, and what they print."""
+    """Commands in one folder and namespace, and their output."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -74,7 +74,7 @@ class Tour:
         self.screens: dict[str, list[str]] = {}
 
     def furnish(self) -> None:
-        """Make what the commands are to be about."""
+        """Create the objects and files that the commands use."""
         self._cluster.kubectl("create", "namespace", _NAMESPACE)
         self._cluster.kubectl("config", "set-context", "--current", f"--namespace={_NAMESPACE}")
         for node, (cpu, memory) in _LEVELS.items():
@@ -88,7 +88,7 @@ class Tour:
         (self._folder / "locks.yaml").write_text(_BAD)
 
     def pod(self, name: str, cpu: str, node: str = "") -> None:
-        """Create a pod, which may be kept to one node."""
+        """Create a pod, with a selector for one node if one is given."""
         container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
         spec: dict[str, Any] = {"schedulerName": SCHEDULER, "containers": [container]}
         if node:
@@ -97,11 +97,11 @@ class Tour:
         self._cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(manifest))
 
     def until_refused(self, name: str) -> None:
-        """Wait until a pod has been told that it fits nowhere."""
+        """Wait until a pod has a condition, as it fits no node."""
         self._until_pod(name, lambda pod: pod["status"].get("conditions"))
 
     def show(self, screen: str, *arguments: str) -> None:
-        """Run a command of the plugin, and keep it with what it prints."""
+        """Run a command of the plugin, and keep it with its output."""
         environment = os.environ | {"KUBECONFIG": str(self._cluster.kubeconfig), "NO_COLOR": "1"}
         done = subprocess.run(
             [sys.executable, "-c", "from tidelock.cli.main import main; main()", *arguments],
@@ -147,7 +147,7 @@ def play(tour: Tour) -> None:
 
 
 def written(page: str, screens: dict[str, list[str]]) -> str:
-    """Put screens into a page, each into the code block after the comment that names it."""
+    """Return a page with the screens, each in the code block after the comment that names it."""
     for name, shown in screens.items():
         head = f"<!-- {name} -->\n```console\n"
         before, found, after = page.partition(head)
@@ -158,7 +158,7 @@ def written(page: str, screens: dict[str, list[str]]) -> str:
 
 
 def main() -> None:
-    """Set up, run all commands, write the page, take down."""
+    """Set up, run all commands, write the page and clean up."""
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-tour-") as folder,
         own_control_plane(Path(folder)) as (

@@ -1,11 +1,12 @@
-"""Plays load on a real control plane, under the default scores and under WaterLevelBalance, and draws it.
+"""A demo of load on a real control plane, with the default scores and with WaterLevelBalance.
 
     python -m demo.water [--load TRACE.csv.gz] [--plot FILE.png] [--quick]
 
-Two pools of nodes without machines have the same Deployments and the same load, one pool under a profile that
-scores by requests, the other under WaterLevelBalance alone. An exporter tells a real Prometheus what the pods
-use where they are; `tidelock run` reads that, and places the pods that take the place of those whose life is
-over. Five minutes of the load are played in some seconds. At the end the simulator plays the same world.
+Two pools of nodes without machines have the same Deployments and the same load. One pool has a profile that
+scores by requests, the other one with WaterLevelBalance alone. An exporter reports the use of pods and nodes
+to a real Prometheus. `tidelock run` reads it, and places the pods that replace those at the end of their
+life. Five minutes of the load take some seconds. At the end the simulator runs the same world, and the nodes'
+use is drawn.
 """
 
 import argparse
@@ -55,7 +56,7 @@ _SAY_EVERY = 12  # steps
 
 @dataclass
 class Lives:
-    """Ends pods when their life is over, as the simulator's worlds do; seconds are those of the play."""
+    """The lifetimes of pods, as in the simulator's worlds, in seconds of the demo."""
 
     pool: Pool
     mean: float
@@ -63,7 +64,7 @@ class Lives:
     _ends: dict[str, float] = field(default_factory=dict)
 
     def due(self, names: Sequence[str], now: float) -> list[str]:
-        """Give the pods whose life is over; the first ones are found at all ages."""
+        """Return the pods at the end of their life. The first pods have random ages."""
         first = not self._ends
         for name in names:
             if name not in self._ends:
@@ -84,14 +85,14 @@ def _world(options: argparse.Namespace) -> SimulatedWorld:
 
 
 def _replicas(world: SimulatedWorld) -> list[int]:
-    """Give how many pods of each workload there are at any time: those with which the world begins."""
+    """Return the constant number of pods of each workload, which is that at the beginning of the world."""
     begin = world.arrives <= STEP / 5
     counts: list[int] = np.bincount(world.workload[begin], minlength=len(world.workloads)).tolist()
     return counts
 
 
 async def _staged(client: KubeClient, world: SimulatedWorld, url: str) -> list[Pool]:
-    """Make both pools, empty and not measured as yet."""
+    """Create both pools, still empty and not measured."""
     pools = [Pool(client, world, name) for name in _POLICIES]
     for pool in pools:
         await pool.furnish()
@@ -102,13 +103,13 @@ async def _staged(client: KubeClient, world: SimulatedWorld, url: str) -> list[P
 
 
 async def _fill(pool: Pool, replicas: Sequence[int]) -> None:
-    """Have all pods placed, before anything is measured."""
+    """Create all pods and wait until they are placed, before any measurement."""
     for workload, count in enumerate(replicas):
         await pool.scale([workload], count)
 
 
 def _target(port: int) -> Callable[[Pool], float]:
-    """Make what reads the water line of a pool, which the operator's metrics tell."""
+    """Return a function that reads the target of a pool's water level from the operator's metrics."""
 
     def read(pool: Pool) -> float:
         with suppress(URLError, TimeoutError), urlopen(url, timeout=_SCRAPE_TIMEOUT) as answer:
@@ -152,7 +153,7 @@ async def _played(cluster: Cluster, port: int, options: argparse.Namespace, scen
 
 
 async def _deleted(deletion: Awaitable[None]) -> None:
-    with suppress(ApiError):  # it is gone already, or is tried again at the next step
+    with suppress(ApiError):  # the pod is already gone, or the next step tries again
         await deletion
 
 
@@ -178,7 +179,7 @@ def _scene(folder: Path) -> Iterator[tuple[Cluster, int, _Scene]]:
 
 
 def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]:
-    """Say how evenly nodes were used, here and in the simulator; gives a title for each panel."""
+    """Print how evenly the nodes were used, here and in the simulator, and return a title for each panel."""
     first = min(round(WARM_UP / STEP), options.steps // 2)
     titles = []
     for timer in courses:
@@ -195,20 +196,20 @@ def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play, report and draw; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="demo.water", description="Play load on a real control plane.")
+    """Run the demo, report and draw, and return the exit status."""
+    parser = argparse.ArgumentParser(prog="demo.water", description="Run load on a real control plane.")
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
     quick = parser.parse_known_args(arguments)[0].quick
-    parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); without: synthetic load")
+    parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz). Default: synthetic load")
     parser.add_argument("--nodes", type=int, default=4 if quick else 10, help="of each pool")
     parser.add_argument("--workloads", type=int, default=8 if quick else 20, help="Deployments of each pool")
     parser.add_argument("--fill", type=float, default=0.6, help="share of all cores requested")
     parser.add_argument("--steps", type=int, default=12 if quick else 120, help="five minutes of load each")
-    parser.add_argument("--step-seconds", type=float, default=4.0, help="for which a step is played")
+    parser.add_argument("--step-seconds", type=float, default=4.0, help="duration of a step")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the play there")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the nodes' use there")
     options = parser.parse_args(arguments)
-    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # what the simulator's plugins say
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # for messages of the simulator's plugins
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-water-") as folder,
         _scene(Path(folder)) as (cluster, port, scene),

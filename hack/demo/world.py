@@ -1,4 +1,4 @@
-"""What the story does to the cluster and sees of it, through the API alone."""
+"""The actions and observations of the story in the cluster, through the API alone."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ _WORKER = 3900  # millicores of the workers that the story is written for
 
 
 class StepError(AssertionError):
-    """The cluster did not do what the story says."""
+    """A claim of the story does not hold in the cluster."""
 
 
 class World:
-    """A cluster as the story sees it."""
+    """A cluster, with the helpers of the story."""
 
     def __init__(self, cluster: Cluster, client: KubeClient) -> None:
         self.cluster = cluster
@@ -35,12 +35,12 @@ class World:
         self._core = _MILLI
 
     async def measure(self, workers: Collection[str]) -> None:
-        """Shrink the story's cores to fit workers that have less than it is written for."""
+        """Shrink the story's cores to fit workers with less free cpu than the story assumes."""
         free = await self.free_cpu()
         self._core = min(_MILLI, *(free[worker] * _MILLI // _WORKER for worker in workers))
 
     def cores(self, count: float) -> str:
-        """Write an amount of cpu in the cores of the story, of which a worker has 3.9."""
+        """Return an amount of cpu from the story's cores, of which a worker has 3.9."""
         return format_quantity(CPU, int(count * self._core))
 
     async def create_pod(self, name: str, cpu: str) -> None:
@@ -57,7 +57,7 @@ class World:
         )
 
     async def reserve(self, name: str, cpu: str, owner: str, **spec: object) -> None:
-        """Apply a Reservation of this much cpu for the pod named `owner`; it lives for 10 minutes."""
+        """Create a Reservation of this much cpu for the pod named `owner`, which lives for 10 minutes."""
         whole: dict[str, object] = {
             "resources": {"cpu": cpu},
             "owners": [{"pod": {"name": owner}}],
@@ -78,7 +78,7 @@ class World:
         return _parsed(await self._client.get(PODS.item(name, NAMESPACE)))
 
     async def reservation(self, name: str) -> dict[str, Any] | None:
-        """Read a Reservation; None if there is none."""
+        """Read a Reservation, or return None if there is none."""
         try:
             return _parsed(await self._client.get(RESERVATIONS.item(name, NAMESPACE)))
         except NotFound:
@@ -90,14 +90,14 @@ class World:
         await self.until(f"pod {name} is gone", lambda: self._gone(name))
 
     async def bound(self, name: str) -> tuple[str, float]:
-        """Wait until a pod is bound; gives its node and the time at which that was seen."""
+        """Wait until a pod is bound, and return its node and the time at which this was seen."""
         pod = await self.until(
             f"pod {name} is bound", lambda: self.pod(name), lambda pod: pod["spec"].get("nodeName")
         )
         return pod["spec"]["nodeName"], time.time()
 
     async def active(self, name: str) -> dict[str, Any]:
-        """Wait until a lock is Active; gives its status."""
+        """Wait until a reservation is Active, and return its status."""
         what = f"reservation {name} is Active"
         held = await self.until(
             what, lambda: self.reservation(name), lambda seen: seen and condition(seen, "Active")
@@ -106,7 +106,7 @@ class World:
         return status
 
     async def refused(self, name: str) -> str:
-        """Wait until a pod has been told that it fits nowhere; gives the note of its event."""
+        """Wait until a pod has a FailedScheduling event, and return the event's note."""
         path = EVENTS.collection(NAMESPACE)
 
         async def notes() -> list[str]:
@@ -120,7 +120,7 @@ class World:
         return (await self.until(f"pod {name} is refused", notes))[-1]
 
     async def free_cpu(self) -> dict[str, int]:
-        """Sum up what no pod has requested of each node, in millicores."""
+        """Return the cpu of each node that no pod has requested, in millicores."""
         nodes = _parsed(await self._client.get(NODES.collection()))["items"]
         free = {
             node["metadata"]["name"]: parse_quantity(CPU, node["status"]["allocatable"][CPU])
@@ -146,7 +146,7 @@ class World:
         """Probe until the result is accepted.
 
         Raises:
-            StepError: it was not accepted in time.
+            StepError: no result was accepted in time.
 
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -167,19 +167,19 @@ class World:
 
 
 def condition(seen: dict[str, Any], name: str) -> bool:
-    """Tell whether a condition is True."""
+    """Return whether a condition is True."""
     conditions = seen.get("status", {}).get("conditions", [])
     return any(each["type"] == name and each["status"] == "True" for each in conditions)
 
 
 def message(seen: dict[str, Any], name: str) -> str:
-    """Give the message of a condition; empty if there is no such condition."""
+    """Return the message of a condition, or an empty text if there is no such condition."""
     conditions = seen.get("status", {}).get("conditions", [])
     return next((str(each["message"]) for each in conditions if each["type"] == name), "")
 
 
 def expiry(status: dict[str, Any]) -> float:
-    """Give the instant at which a lock ends, in seconds since the epoch."""
+    """Return the instant at which a reservation ends, in seconds since the epoch."""
     return parse_instant(status["expiresAt"])
 
 

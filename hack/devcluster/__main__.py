@@ -1,4 +1,4 @@
-"""Start, stop and show the development cluster: python -m devcluster up | down | status."""
+"""The command line of the development cluster: python -m devcluster up | down | status."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from devcluster.provider import VARIABLE, Provider
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; 0 if it was done, 1 if it could not be or if `status` finds no whole cluster."""
+    """Run one command. The exit status is 1 if it failed, or if `status` finds no complete cluster."""
     options = _parser().parse_args(arguments)
     try:
         match options.command:
@@ -39,13 +39,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="devcluster", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start the cluster unless it runs, and print how to use it")
-    up.add_argument(
-        "--provider", choices=list(Provider), help=f"default: ${VARIABLE}, else what is installed"
-    )
+    up.add_argument("--provider", choices=list(Provider), help=f"default: ${VARIABLE}, or an installed one")
     up.add_argument(
         "--kubernetes",
         choices=[*OLDER, NEWEST],
-        help=f"version, of the provider go; default: ${binaries.VARIABLE}, else {NEWEST}",
+        help=f"version, for the provider go. Default: ${binaries.VARIABLE}, or {NEWEST}",
     )
     up.add_argument(
         "--scheduler", action="store_true", help="with the stock kube-scheduler (kind always has it)"
@@ -55,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_count,
         default=0,
         metavar="N",
-        help="with N nodes of 1 CPU and real kubelets, worker-1 and so on; of the provider go",
+        help="with N nodes of 1 CPU and real kubelets, named worker-1 and so on, for the provider go",
     )
     commands.add_parser("down", help="stop it and delete its data")
     commands.add_parser("status", help="show what runs")

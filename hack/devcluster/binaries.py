@@ -1,4 +1,4 @@
-"""Find the programs of the control plane: in KUBEBUILDER_ASSETS, else in a cache, else by building them."""
+"""The programs of the control plane, from KUBEBUILDER_ASSETS, from a cache, or built with Go."""
 
 import hashlib
 import os
@@ -22,19 +22,21 @@ NOTHING_RUNS_KUBERNETES = (
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the programs are, by name, and kwok's stage files."""
+    """The paths of the programs by name, and of kwok's stage files."""
 
     programs: Mapping[str, Path]
     stages: tuple[Path, ...]
 
 
 def find_binaries() -> Binaries:
-    """Return all programs; what is neither in KUBEBUILDER_ASSETS nor cached is built, in minutes.
+    """Return all programs.
 
-    Of an older Kubernetes there are the API server, the controllers and the scheduler, and the newest's rest.
+    A program that is neither in KUBEBUILDER_ASSETS nor cached is built, which takes minutes. With an older
+    Kubernetes, the API server, the controllers and the scheduler have its version, and the other programs the
+    newest.
 
     Raises:
-        DevClusterError: there is no such version, or something must be built, and Go is missing or fails.
+        DevClusterError: there is no such version, or a program must be built and Go is missing or fails.
 
     """
     version = wanted_version()
@@ -49,7 +51,7 @@ def find_binaries() -> Binaries:
 
 
 def wanted_version() -> str:
-    """Return the version of Kubernetes that TIDELOCK_KUBERNETES names, else the newest.
+    """Return the version of Kubernetes that TIDELOCK_KUBERNETES names, or the newest.
 
     Raises:
         DevClusterError: there is no such version here.
@@ -68,21 +70,21 @@ def _built(module: Path, programs: Sequence[str]) -> Path:
         if not obtainable() or shutil.which("go") is None:
             raise DevClusterError(NOTHING_RUNS_KUBERNETES)
         with exclusive(folder.parent / "lock", "Waiting for another build of the control plane to end."):
-            if not folder.is_dir():  # the build that was waited for may have made it
+            if not folder.is_dir():  # the other build may have made it
                 build(folder, programs, module)
     return folder
 
 
 def obtainable() -> bool:
-    """Whether `find_binaries` can be expected to succeed, at once or after a build."""
-    if sys.platform != "linux":  # processes are told apart by means of Linux's pid descriptors
+    """Return whether `find_binaries` can be expected to succeed, at once or after a build."""
+    if sys.platform != "linux":  # processes are identified by Linux's pid descriptors
         return False
     missing = [name for name in PACKAGES if name not in _assets()]
     return (_cache() / cache_key(MODULE, missing)).is_dir() or shutil.which("go") is not None
 
 
 def cache_key(module: Path, programs: Sequence[str]) -> str:
-    """Name a build by everything that decides its outcome: versions, flags, programs and platform."""
+    """Return the name of a build, from all its inputs: versions, flags, programs and platform."""
     digest = hashlib.sha256()
     for part in (
         (module / "go.mod").read_bytes(),
@@ -100,13 +102,16 @@ def _cache() -> Path:
 
 
 def cache_folder(name: str) -> Path:
-    """Return where builds of one kind are kept."""
+    """Return the folder of cached builds of one kind."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tidelock" / name
 
 
 def _assets() -> dict[str, Path]:
-    """Programs in the folder KUBEBUILDER_ASSETS; never kwok, whose stages belong to the pinned version."""
+    """Return the programs in the folder KUBEBUILDER_ASSETS, without kwok.
+
+    kwok's stages belong to the pinned version.
+    """
     folder = os.environ.get("KUBEBUILDER_ASSETS")
     if not folder:
         return {}

@@ -1,4 +1,4 @@
-"""What components/extender offers to those who bind pods beside Tidelock, for an operator on this machine."""
+"""Webhooks and extender of components/extender, which other binders use, for an operator on this machine."""
 
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from devcluster.loopback import HOST
 
 _KUBE_SCHEDULER = MANIFESTS / "components" / "extender" / "kube-scheduler.yaml"
 NAMES = (HOST, f"tidelock-binders.{SYSTEM_NAMESPACE}.svc")
-"""For whom the operator's certificate is to be made: as the API server reaches it, and kube-scheduler."""
+"""The names in the operator's certificate, by which the API server and kube-scheduler reach it."""
 
 
 def webhook_configuration(cluster: Cluster, port: int) -> dict[str, Any]:
-    """Read the webhooks, to be asked at a port of this machine and not at a Service."""
+    """Return the webhook configuration, with a port of this machine instead of a Service."""
     kind = "ValidatingWebhookConfiguration"
     (configuration,) = [each for each in rendered(cluster, EXTENDER) if each["kind"] == kind]
     for webhook in configuration["webhooks"]:
@@ -27,12 +27,12 @@ def webhook_configuration(cluster: Cluster, port: int) -> dict[str, Any]:
 
 
 def scheduler_keys(cluster: LocalCluster) -> Keys:
-    """Return the keys by which kube-scheduler proves itself to the extender: those of the cluster's admin."""
+    """Return the keys of the cluster's admin, with which kube-scheduler authenticates to the extender."""
     return Keys.under(cluster.directory / "keys")
 
 
 def scheduler_configuration(port: int, authority: Path, keys: Keys, **extender: Any) -> dict[str, Any]:
-    """Read the configuration for kube-scheduler, with the extender at a port of this machine."""
+    """Return the configuration for kube-scheduler, with the extender at a port of this machine."""
     settings: dict[str, Any] = yaml.safe_load(_KUBE_SCHEDULER.read_text())
     (offered,) = settings["extenders"]
     offered |= {"urlPrefix": f"https://{HOST}:{port}/extender", "httpTimeout": "30s", **extender}

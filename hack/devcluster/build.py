@@ -1,4 +1,4 @@
-"""Build the control plane's programs with Go from the modules in hack/controlplane."""
+"""Builds of the control plane's programs with Go, from the modules in hack/controlplane."""
 
 import os
 import re
@@ -22,11 +22,11 @@ PACKAGES: Mapping[str, str] = {
     "kubemark": "k8s.io/kubernetes/cmd/kubemark",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
-NEWEST = "1.36"  # of the versions of Kubernetes, and the default
+NEWEST = "1.36"  # the newest version of Kubernetes, and the default
 OLDER = ("1.34", "1.35")
-"""Versions that have a module of their own, with only what is in VERSIONED."""
+"""Versions that have a module of their own, with only the programs in VERSIONED."""
 VERSIONED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-# kwok has no behaviour of its own: its stages say how nodes become Ready and pods Running.
+# kwok has no behaviour of its own. Its stages define how nodes become Ready and pods Running.
 STAGES = (
     "kustomize/stage/node/fast/node-initialize.yaml",
     "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -37,10 +37,12 @@ STAGES = (
 
 
 def build(folder: Path, programs: Sequence[str], module: Path = MODULE) -> None:
-    """Fill a new folder with programs, and kwok's stages; it gets its name only when it is complete.
+    """Fill a new folder with programs, and with kwok's stages.
+
+    The folder gets its name only when it is complete.
 
     Raises:
-        DevClusterError: Go failed; carries the end of its output.
+        DevClusterError: Go failed. The message has the end of its output.
 
     """
     partial = folder.with_name(f"{folder.name}.partial")
@@ -60,13 +62,13 @@ def build(folder: Path, programs: Sequence[str], module: Path = MODULE) -> None:
 def _copy_stages(folder: Path) -> None:
     listing = folder / "kwok.log"
     run_go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], listing)
-    kwok = Path(listing.read_text().splitlines()[-1])  # downloads may be told first
+    kwok = Path(listing.read_text().splitlines()[-1])  # lines about downloads may come first
     for stage in STAGES:
         shutil.copyfile(kwok / stage, folder / Path(stage).name)
 
 
 def link_flags(module: Path) -> str:
-    """Return the linker's flags: no debug tables, and stamps of the Kubernetes version that go.mod pins."""
+    """Return the linker's flags: no debug tables, and the Kubernetes version that go.mod pins."""
     pinned = re.search(
         r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)", (module / "go.mod").read_text(), re.MULTILINE
     )
@@ -80,10 +82,12 @@ def link_flags(module: Path) -> str:
 
 
 def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
-    """Run Go in a module's folder; a terminal sees the time run, a log gets a line every half minute.
+    """Run Go in a module's folder, and print the elapsed time.
+
+    A terminal shows it every second. A log gets a line of text every half minute.
 
     Raises:
-        DevClusterError: Go is too old, or failed; carries the end of its output.
+        DevClusterError: Go is too old, or it failed. The message of a failure has the end of its output.
 
     """
     terminal = sys.stderr.isatty()
@@ -100,7 +104,7 @@ def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
                 minutes, seconds = divmod(int(time.monotonic() - begin), 60)
                 say(f"  go {arguments[0]}: {minutes}m{seconds:02d}s", end="\r" if terminal else "\n")
         finally:
-            process.terminate()  # an interrupted build must not go on; an ended one is left alone
+            process.terminate()  # no interrupted build goes on. This does nothing if the process has ended
     if process.returncode:
         _check_version(module)
         advice = "if it could not download, name a module proxy that it can reach in GOPROXY"
@@ -108,7 +112,7 @@ def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
 
 
 def _check_version(module: Path) -> None:
-    """Refuse a Go older than the module wants, unless it fetches another, as Go 1.21 and later can."""
+    """Refuse a Go that is older than the module requires, unless it can fetch a newer one, as Go 1.21 can."""
     found = _version(module, {}) or _version(module, {"GOTOOLCHAIN": "local"})
     needed = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     if found and needed and [int(part) for part in found.groups()] < [int(part) for part in needed.groups()]:
@@ -130,7 +134,7 @@ def _version(module: Path, variables: Mapping[str, str]) -> re.Match[str] | None
 
 
 def _runs_on(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of a process; whether it has not come within the time."""
+    """Wait for the end of a process, and return whether it still runs after the time."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

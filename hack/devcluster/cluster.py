@@ -12,21 +12,21 @@ from devcluster.errors import DevClusterError
 
 ATTACH_VARIABLE = "TIDELOCK_KUBECONFIG"
 _KUBECTL_TIMEOUT = 120.0  # seconds
-_OLDEST_KUBECTL = 24  # 1.24: the first with `create token`
+_OLDEST_KUBECTL = 24  # 1.24 is the first with `create token`
 
 
 class Cluster:
-    """A Kubernetes cluster, through its kubeconfig; one that was attached to is never stopped."""
+    """A Kubernetes cluster, through its kubeconfig. An attached cluster is never stopped."""
 
     def __init__(self, kubeconfig: Path, kubectl: Sequence[str]) -> None:
         self.kubeconfig = kubeconfig
         self._kubectl = (*kubectl, f"--kubeconfig={kubeconfig}")
 
     def kubectl(self, *args: str, input: str | None = None) -> str:  # noqa: A002 -- as subprocess.run calls it
-        """Run kubectl with `input` on its standard input and return what it prints.
+        """Run kubectl with `input` on its standard input and return its output.
 
         Raises:
-            DevClusterError: kubectl failed; carries its error output.
+            DevClusterError: kubectl failed. The message has its error output.
 
         """
         done = subprocess.run(
@@ -42,7 +42,7 @@ class Cluster:
         return done.stdout
 
     def _age(self) -> str:
-        """Say what to do if this kubectl is too old, which its own errors don't tell."""
+        """Return advice if this kubectl is too old, as its own errors do not mention it."""
         told = subprocess.run(
             [self._kubectl[0], "version", "--client", "--output=json"],
             capture_output=True,
@@ -56,7 +56,7 @@ class Cluster:
         return f"; kubectl {found[1]} is too old: install 1.{_OLDEST_KUBECTL} or later"
 
     def stop(self) -> None:
-        """Give the cluster up."""
+        """Stop using the cluster."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class Cluster:
 
 
 def attach(kubeconfig: Path) -> Cluster:
-    """Return a cluster that somebody else runs; kubectl is the one on PATH, else the built one.
+    """Return a cluster that another user or program runs. kubectl is the one on PATH, or the built one.
 
     Raises:
         DevClusterError: there is no such file.
@@ -84,7 +84,7 @@ def attach(kubeconfig: Path) -> Cluster:
 def attached() -> Cluster | None:
     """Return the cluster that TIDELOCK_KUBECONFIG names, if it is set.
 
-    KUBECONFIG is ignored on purpose: tests and the demo create nodes, which nobody wants in a cluster in use.
+    KUBECONFIG is ignored on purpose. Tests and the demo create nodes, which would disturb a cluster in use.
     """
     kubeconfig = os.environ.get(ATTACH_VARIABLE)
     return attach(Path(kubeconfig)) if kubeconfig else None

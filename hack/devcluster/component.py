@@ -1,4 +1,4 @@
-"""One program of the control plane: how it is run, whether it is healthy, and the process that it is now."""
+"""One program of the control plane: its command, its health check and its current process."""
 
 import signal
 import time
@@ -10,7 +10,7 @@ from devcluster.loopback import Health
 from devcluster.output import tail
 from devcluster.processes import Process, record, recorded, spawn
 
-_START_TIMEOUT = 300.0  # seconds; ready within 5 on an idle machine, but a loaded one has taken more than 120
+_START_TIMEOUT = 300.0  # seconds. An idle machine needs at most 5, but a loaded one has taken more than 120
 _POLL_INTERVAL = 0.05
 
 
@@ -18,7 +18,7 @@ _POLL_INTERVAL = 0.05
 class Component:
     """A program that can be started, stopped, frozen and killed, again and again, at the same address.
 
-    Its process is remembered in `directory`, so that whoever finds the folder can stop what runs there.
+    Its process is recorded in `directory`, so that other programs can stop it, too.
     """
 
     name: str
@@ -28,24 +28,24 @@ class Component:
 
     @property
     def log(self) -> Path:
-        """What the program prints, over all its starts."""
+        """The file with the output of all its starts."""
         return self.directory / f"{self.name}.log"
 
     @property
     def process(self) -> Process | None:
-        """The process of the last start; None before the first."""
+        """The process of the last start, or None before the first."""
         return recorded(self.directory).get(self.name)
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, be it frozen or not yet healthy."""
+        """Whether the process exists, even if it is frozen or not yet healthy."""
         return self.process is not None and self.process.alive
 
     def start(self) -> None:
         """Start the program and wait until it is healthy.
 
         Raises:
-            DevClusterError: it runs already, ended at once or did not become healthy.
+            DevClusterError: the program runs already, ended at once or did not become healthy.
 
         """
         self.launch()
@@ -58,7 +58,7 @@ class Component:
         record(self.directory, self.name, spawn(self.command, self.log))
 
     def wait_healthy(self, timeout: float = _START_TIMEOUT) -> None:
-        """Wait until the program answers that it is healthy; notices at once if it has ended."""
+        """Wait until the program reports that it is healthy, and raise at once if it has ended."""
         deadline = time.monotonic() + timeout
         while not self.healthy():
             if not self.running:
@@ -68,11 +68,11 @@ class Component:
             time.sleep(_POLL_INTERVAL)
 
     def healthy(self) -> bool:
-        """Whether the program answers, now, that it is healthy."""
+        """Return whether the program now reports that it is healthy."""
         return self.health.ok()
 
     def stop(self) -> None:
-        """Ask the program to end and wait for it; nothing happens if it does not run."""
+        """Ask the program to end and wait for it. This does nothing if it does not run."""
         if self.process is not None:
             self.process.stop()
 
@@ -81,11 +81,11 @@ class Component:
         self._running_process().kill()
 
     def freeze(self) -> None:
-        """Stop the program's time (SIGSTOP): its connections stay open and nothing answers."""
+        """Freeze the program (SIGSTOP). Its connections stay open, but it does not answer."""
         self._running_process().send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen program run on (SIGCONT)."""
+        """Let a frozen program continue (SIGCONT)."""
         self._running_process().send(signal.SIGCONT)
 
     def _running_process(self) -> Process:

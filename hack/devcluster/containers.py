@@ -1,7 +1,7 @@
-"""The containers of kubemark's kubelets, which have no processes that could end: a client has to end them.
+"""A client that ends containers of kubemark's kubelets, which have no processes that could end.
 
-kubemark's kubelet talks to a fake container runtime in its own process, by the Container Runtime Interface:
-gRPC on a socket in /tmp. One call with one message needs a few bytes of HTTP/2 and Protocol Buffers.
+kubemark's kubelet talks to a fake container runtime in its own process, by the Container Runtime Interface,
+which is gRPC on a socket in /tmp. One call with one message needs a few bytes of HTTP/2 and Protocol Buffers.
 """
 
 import socket
@@ -22,10 +22,12 @@ _HEAD = 9  # bytes before a frame's payload
 
 
 def end_container(container_id: str) -> None:
-    """End a container with exit status 0, as if its process had; its kubelet notices within a second or two.
+    """End a container as if its process had ended with exit status 0.
+
+    Its kubelet notices within one or two seconds.
 
     Args:
-        container_id: as a pod's status tells it.
+        container_id: the ID from the pod's status.
 
     Raises:
         DevClusterError: no runtime of this machine has such a container.
@@ -50,11 +52,11 @@ def remove_dead_runtimes() -> None:
 
 
 def _runtimes() -> Iterator[Path]:
-    return Path("/tmp").glob(_SOCKETS)  # noqa: S108 -- where kubemark puts them
+    return Path("/tmp").glob(_SOCKETS)  # noqa: S108 -- kubemark puts its sockets there
 
 
 def _call(path: Path, method: str, message: bytes) -> bool:
-    """Whether a call succeeds: a refusal has no data, and a runtime that has ended does not answer."""
+    """Return whether a call succeeds. A refusal has no data, and a runtime that has ended does not answer."""
     headers = b"".join(
         _literal(name, value)
         for name, value in (
@@ -99,5 +101,5 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def _literal(name: str, value: str) -> bytes:
-    """Write a header in full, without the tables of HPACK."""
+    """Encode a header in full, without the tables of HPACK."""
     return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))

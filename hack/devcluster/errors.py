@@ -1,2 +1,2 @@
 class DevClusterError(Exception):
-    """The development cluster can't do what was asked; the message is written for the person who asked."""
+    """A request to the development cluster failed. The message is written for the user at the terminal."""

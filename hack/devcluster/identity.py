@@ -1,4 +1,4 @@
-"""Logs the operator in as the ServiceAccount that the manifests give it, not as admin."""
+"""The operator's login as its ServiceAccount of the manifests, not as admin."""
 
 import json
 from pathlib import Path
@@ -27,18 +27,18 @@ _IDENTITY = (
     "Secret",
 )
 _FILE_NAME = "operator.kubeconfig"
-_VALIDITY = "8h"  # of the token: longer than any test, story or benchmark
+_VALIDITY = "8h"  # the token's lifetime, longer than any test, demo or benchmark
 
 
 def rendered(cluster: Cluster, installation: Path = BASE) -> list[dict[str, Any]]:
-    """Return the objects that an installation consists of."""
+    """Return the objects of an installation."""
     return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(installation))))
 
 
 def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = BASE) -> Path:
-    """Install the operator's identity and rights, and return a kubeconfig with nothing but its token.
+    """Install the operator's identity and rights, and return a kubeconfig with only its token.
 
-    Other identities' rights on the cluster stay as they are.
+    The rights of other identities in the cluster stay as they are.
     """
     identity = [manifest for manifest in rendered(cluster, installation) if manifest["kind"] in _IDENTITY]
     cluster.kubectl(
@@ -48,7 +48,7 @@ def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = 
 
 
 def token_kubeconfig(cluster: Cluster, account: str, namespace: str, kubeconfig: Path) -> Path:
-    """Write a kubeconfig with nothing but a token of a ServiceAccount, and its namespace."""
+    """Write a kubeconfig with only a token of a ServiceAccount, and its namespace."""
     token = cluster.kubectl(
         "create", "token", account, f"--namespace={namespace}", f"--duration={_VALIDITY}"
     ).strip()

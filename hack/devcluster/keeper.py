@@ -1,4 +1,4 @@
-"""A process that outlives its owner only to stop what the owner left running."""
+"""A process that outlives its owner only to stop the programs that the owner left running."""
 
 import os
 import subprocess
@@ -14,24 +14,24 @@ _KEEP = "import sys; from devcluster.keeper import keep; keep(sys.argv[1])"
 
 
 class Keeper:
-    """Stops the processes recorded in a folder once this process ends, be it by SIGKILL."""
+    """A helper process that stops the processes of a folder once this process ends, even by SIGKILL."""
 
     def __init__(self, directory: Path) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _KEEP, str(directory)],
             stdin=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-            start_new_session=True,  # a Ctrl-C is for the owner
+            start_new_session=True,  # so that only the owner gets a Ctrl-C
         )
 
     def close(self) -> None:
-        """Let the keeper stop what still runs, and wait for it."""
+        """Let the helper process stop the remaining programs, and wait for it."""
         self._process.communicate()
 
 
 @contextmanager
 def kept(component: Component) -> Iterator[None]:
-    """Run a program, alone in its folder, while the context lasts or until this process ends."""
+    """Run a program, the only one of its folder, until the context or this process ends."""
     keeper = Keeper(component.directory)
     try:
         component.start()
@@ -42,6 +42,6 @@ def kept(component: Component) -> Iterator[None]:
 
 
 def keep(directory: str) -> None:
-    """Wait for the owner's end, which closes the pipe to standard input; then stop what it left."""
+    """Wait for the owner's end, which closes the pipe to standard input, and stop its programs."""
     sys.stdin.read()
     stop_recorded(Path(directory))

@@ -1,4 +1,4 @@
-"""The keys of a throwaway control plane: one authority, made anew for every cluster and not kept."""
+"""The keys of a throwaway control plane, from a new certificate authority per cluster that is not stored."""
 
 import datetime as dt
 import ipaddress
@@ -16,7 +16,7 @@ _CLOCK_SKEW = dt.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Keys:
-    """Where the PEM files of one control plane are."""
+    """The paths of the PEM files of one control plane."""
 
     authority: Path
     server_certificate: Path
@@ -39,7 +39,7 @@ class Keys:
 
 
 def make_keys(directory: Path) -> Keys:
-    """Write an authority's certificate, and what it signed: a loopback server and a cluster admin."""
+    """Write an authority's certificate, and the signed ones of a loopback server and a cluster admin."""
     directory.mkdir(parents=True, exist_ok=True)
     keys = Keys.under(directory)
     authority = _Authority()
@@ -64,7 +64,7 @@ def make_keys(directory: Path) -> Keys:
 
 
 class _Authority:
-    """A certificate authority that lives as long as this object: its own key is never written."""
+    """A certificate authority that exists as long as this object, as its key is never written."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -126,7 +126,7 @@ def _name(common_name: str, organization: str | None = None) -> x509.Name:
 
 
 def _new_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Make a private key and write it in the one encoding that every Kubernetes program reads (SEC 1)."""
+    """Create a private key and write it in the one encoding that every Kubernetes program reads (SEC 1)."""
     key = ec.generate_private_key(ec.SECP256R1())
     path.touch(mode=0o600)
     path.write_bytes(

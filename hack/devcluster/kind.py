@@ -11,7 +11,7 @@ _DOCKER_TIMEOUT = 10.0  # seconds
 
 
 def usable() -> bool:
-    """Whether a Docker engine answers, and kind and kubectl are installed."""
+    """Return whether a Docker engine answers, and kind and kubectl are installed."""
     if not all(shutil.which(program) for program in ("docker", "kind", "kubectl")):
         return False
     try:
@@ -34,6 +34,6 @@ def down(kubeconfig: Path) -> None:
 
 
 def _run(script: str, kubeconfig: Path) -> None:
-    """Run a script of hack/kind; its output is for the person at the terminal."""
+    """Run a script of hack/kind. Its output goes to the terminal."""
     if subprocess.run([_SCRIPTS / script, kubeconfig], check=False).returncode:
         raise DevClusterError(f"hack/kind/{script} failed.")

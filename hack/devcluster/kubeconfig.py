@@ -11,7 +11,7 @@ _NAME = "tidelock-dev"
 
 
 def write_kubeconfig(path: Path, server: str, keys: Keys) -> None:
-    """Write a kubeconfig for the admin that needs no other file, readable by its owner only."""
+    """Write a kubeconfig for the admin that needs no other file, and that only its owner can read."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -38,7 +38,7 @@ def write_kubeconfig(path: Path, server: str, keys: Keys) -> None:
 
 
 def server_url(kubeconfig: Path) -> str:
-    """Return the API server's address that the kubeconfig's current context leads to.
+    """Return the API server's address in the kubeconfig's current context.
 
     Raises:
         DevClusterError: the file is no kubeconfig, or its current context is missing.

@@ -1,4 +1,4 @@
-"""Nodes with real kubelets: those of kubemark, for which only the machine and the containers are fake."""
+"""Nodes with the real kubelets of kubemark, for which only the machine and the containers are fake."""
 
 import re
 import shutil
@@ -14,9 +14,9 @@ from devcluster.errors import DevClusterError
 from devcluster.loopback import Health, free_ports
 
 NAME_PREFIX = "kubelet-"
-"""The beginning of the names of kubelets among recorded processes."""
+"""The prefix of the names of kubelets among recorded processes."""
 
-# kubemark has no flag for the folder that other kubelets have at /var/lib/kubelet; its log names it.
+# kubemark has no flag for the folder that other kubelets have at /var/lib/kubelet. Its log names the folder.
 _FOLDER = re.compile(r"Using (/tmp/hollow-kubelet\.\d+) as root dir")
 _REQUESTS_PER_SECOND = 100  # kubemark's own limit is for thousands of kubelets on one API server
 
@@ -25,15 +25,15 @@ _REQUESTS_PER_SECOND = 100  # kubemark's own limit is for thousands of kubelets 
 class Kubelet(Component):
     """The kubelet of one node, of 1 CPU, 3840Mi and, by default, 110 pods.
 
-    It keeps nothing over a restart, after which it admits its pods and starts their containers again. It
-    listens on all interfaces, for which kubemark has no flag either.
+    It loses its state in a restart, and then admits its pods and starts their containers again. It listens on
+    all interfaces, as kubemark has no flag for this.
     """
 
     node_name: str
 
     @property
     def static_pods(self) -> Path:
-        """The folder of manifests of static pods; a new one after each start."""
+        """The folder of manifests of static pods, which is a new one after each start."""
         folders = _folders(self.log)
         if not folders:
             raise DevClusterError(f"{self.name} has not been started.")
@@ -42,7 +42,7 @@ class Kubelet(Component):
 
 
 def describe_kubelet(directory: Path, kubeconfig: Path, node_name: str, *flags: str) -> Kubelet:
-    """Return the kubelet of a node in a cluster's folder; `flags` are more flags of kubemark."""
+    """Return the kubelet of a node in a cluster's folder. `flags` are more flags of kubemark."""
     port, health_port = free_ports(2)
     name = f"{NAME_PREFIX}{node_name}"
     return Kubelet(
@@ -66,7 +66,7 @@ def describe_kubelet(directory: Path, kubeconfig: Path, node_name: str, *flags: 
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Delete what the kubelets of a cluster have left in /tmp; none of them may run."""
+    """Delete the files of a cluster's kubelets in /tmp. None of the kubelets may run."""
     for log in directory.glob(f"{NAME_PREFIX}*.log"):
         for folder in _folders(log):
             shutil.rmtree(folder, ignore_errors=True)
@@ -78,7 +78,7 @@ def _folders(log: Path) -> list[Path]:
 
 
 def _identity(admin: Path, kubeconfig: Path, node_name: str) -> Path:
-    """Write a kubeconfig by which the admin acts as the node."""
+    """Write a kubeconfig with which the admin acts as the node."""
     content = yaml.safe_load(admin.read_text())
     for user in content["users"]:
         user["user"] |= {"as": f"system:node:{node_name}", "as-groups": ["system:nodes"]}

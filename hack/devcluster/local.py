@@ -19,12 +19,12 @@ from devcluster.processes import stop_recorded
 
 
 class LocalCluster(Cluster):
-    """A cluster whose components can be stopped, frozen and killed one by one.
+    """A cluster with components that can be stopped, frozen and killed one by one.
 
     Attributes:
-        directory: keys, data, logs and process records; it outlives the cluster.
-        components: by program name; kube-controller-manager, kube-scheduler and kwok only if asked for,
-            kubelets never.
+        directory: the folder of keys, data, logs and process records, which outlives the cluster.
+        components: components by program name. kube-controller-manager, kube-scheduler and kwok are optional,
+            and kubelets are not among them.
 
     """
 
@@ -43,7 +43,7 @@ class LocalCluster(Cluster):
 
     @property
     def etcd(self) -> Component:
-        """The store."""
+        """The etcd server."""
         return self.components["etcd"]
 
     @property
@@ -52,9 +52,9 @@ class LocalCluster(Cluster):
         return self.components["kube-apiserver"]
 
     def add_kubelet(self, node_name: str, *flags: str) -> Kubelet:
-        """Start a real kubelet and wait until its node is Ready and takes pods; `flags` are for kubemark.
+        """Start a real kubelet and wait until its node is Ready and takes pods.
 
-        To change them, stop the node's kubelet and add it again.
+        `flags` are for kubemark. To change them, stop the node's kubelet and add it again.
 
         Raises:
             DevClusterError: the kubelet did not start, or the cluster has kwok.
@@ -70,7 +70,7 @@ class LocalCluster(Cluster):
         return kubelet
 
     def stop(self) -> None:
-        """End all components and kubelets; harmless when they have ended."""
+        """End all components and kubelets that run."""
         stop_recorded(self.directory)
         remove_leftovers(self.directory)
         if self._keeper is not None:
@@ -92,11 +92,11 @@ def start_cluster(
 ) -> LocalCluster:
     """Start a control plane in a folder and wait until it is ready.
 
-    It ends with `stop`, or with this process however that ends, unless it shall `outlive` it.
+    The control plane ends with `stop`, or when this process ends for any reason, unless `outlive` is set.
     `scheduler_settings` are more fields of the KubeSchedulerConfiguration.
 
     Raises:
-        DevClusterError: programs can't be had, or one did not start: names it, with the end of its log.
+        DevClusterError: programs are not available, or one did not start. The message has the end of its log.
 
     """
     binaries = find_binaries()
@@ -128,10 +128,13 @@ def start_cluster(
 
 
 def _launch(components: Sequence[Component]) -> None:
-    """Start everything and wait until it is healthy, in the order of need, as much at once as is safe."""
+    """Start all components in the order of their dependencies, and wait until they are healthy.
+
+    As many as is safe start at once.
+    """
     etcd, apiserver, *others = components
     etcd.launch()
-    apiserver.launch()  # it tries until etcd answers; the others would give up after 10 s without it
+    apiserver.launch()  # it retries until etcd answers. The others would give up after 10 s without it
     etcd.wait_healthy()
     apiserver.wait_healthy()
     for component in others:

@@ -9,10 +9,10 @@ from devcluster.output import say
 
 @contextmanager
 def exclusive(path: Path, notice: str) -> Iterator[None]:
-    """Hold a lock file; gives `notice` if it must wait. The system lets go of it even after SIGKILL.
+    """Hold a lock file, and print `notice` if it must wait. The system releases it even after SIGKILL.
 
     Raises:
-        DevClusterError: its folder can't be written to.
+        DevClusterError: the folder of the file can't be written to.
 
     """
     try:

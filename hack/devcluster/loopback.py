@@ -1,4 +1,4 @@
-"""The loopback interface, where all programs listen: free ports, small servers, questions after health."""
+"""The loopback interface, on which all programs listen: free ports, small servers and health checks."""
 
 import http.client
 import random
@@ -11,23 +11,26 @@ from socketserver import BaseServer
 from threading import Thread
 
 HOST = "127.0.0.1"
-# Below the ephemeral ports of every system: were it one of those, a client's outgoing connection could take
+# Below the ephemeral ports of every system. From an ephemeral port, a client's outgoing connection could use
 # the port of a component that a test has stopped.
 _PORTS = range(20_000, 32_000)
 _ANSWER_TIMEOUT = 2.0  # seconds
-_LOOK = 0.01  # seconds after which a server has noticed that it is to end
+_LOOK = 0.01  # seconds after which a server notices that it must end
 
 
 @dataclass(frozen=True)
 class Health:
-    """Where a program tells whether it is healthy; over TLS if there is a context for it."""
+    """The address of a program's health check, over TLS if there is a context for it."""
 
     port: int
     path: str
     tls: ssl.SSLContext | None
 
     def ok(self) -> bool:
-        """Whether the program answers 200; one that does not listen or does not answer is not healthy."""
+        """Return whether the program answers 200.
+
+        A program that does not listen or does not answer is not healthy.
+        """
         connection = (
             http.client.HTTPSConnection(HOST, self.port, timeout=_ANSWER_TIMEOUT, context=self.tls)
             if self.tls
@@ -43,7 +46,7 @@ class Health:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different TCP ports that nobody listens on now."""
+    """Return different TCP ports on which no program listens now."""
     free = (port for port in random.sample(_PORTS, k=len(_PORTS)) if _is_free(port))
     return [next(free) for _ in range(count)]
 
@@ -59,7 +62,7 @@ def _is_free(port: int) -> bool:
 
 @contextmanager
 def running(server: BaseServer) -> Iterator[None]:
-    """Have a server answer in a thread of its own while the context lasts, and close it."""
+    """Run a server in its own thread while the context lasts, and close it."""
     with server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": _LOOK})
         thread.start()

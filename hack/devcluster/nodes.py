@@ -1,4 +1,4 @@
-"""Nodes without machines, for clusters where kwok plays the kubelets, and when any node takes pods."""
+"""Nodes without machines, for clusters in which kwok simulates the kubelets, and a wait for any node."""
 
 import json
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ def add_kwok_node(
     `timeout` is in seconds.
 
     Raises:
-        WaitTimeoutError: the node did not become Ready, as without kwok, or kept the taint that a new node
-            gets, as without kube-controller-manager.
+        WaitTimeoutError: the node did not become Ready, for example because kwok does not run. Or it kept the
+            taint that a new node gets, for example because kube-controller-manager does not run.
 
     """
     cluster.kubectl("create", "-f", "-", input=json.dumps(_manifest(name, cpu, memory, pods, labels or {})))
@@ -34,10 +34,10 @@ def add_kwok_node(
 
 
 def wait_until_ready(cluster: Cluster, name: str, timeout: float = 60.0) -> None:
-    """Wait until a node exists, is Ready and takes pods; `timeout` is in seconds.
+    """Wait until a node exists, is Ready and takes pods. `timeout` is in seconds.
 
     Raises:
-        WaitTimeoutError: it does not, in time.
+        WaitTimeoutError: the node is not there, not Ready or takes no pods after the timeout.
 
     """
     wait_for(
@@ -56,14 +56,14 @@ def _manifest(name: str, cpu: str, memory: str, pods: int, labels: Mapping[str, 
         "metadata": {
             "name": name,
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},  # the mark by which kwok knows its nodes elsewhere
+            "annotations": {"kwok.x-k8s.io/node": "fake"},  # in other setups kwok manages only these
         },
         "status": {"capacity": size, "allocatable": size},
     }
 
 
 def _obstacles(text: str) -> list[str]:
-    """List what keeps pods off a new node, which is written as JSON if it exists."""
+    """Return the reasons for which a new node takes no pods. `text` is its JSON, or empty without a node."""
     if not text:
         return ["there is no such node"]
     node = json.loads(text)

@@ -5,7 +5,7 @@ _TAIL_LINES = 20
 
 
 def say(message: str, end: str = "\n") -> None:
-    """Tell the person at the terminal what goes on; standard output stays free for results."""
+    """Print a progress message to standard error, as standard output is for results."""
     print(message, end=end, file=sys.stderr, flush=True)
 
 

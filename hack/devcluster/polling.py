@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 class WaitTimeoutError(TimeoutError):
-    """What was waited for did not come in time."""
+    """The expected state was not reached in time."""
 
 
 def wait_for(
@@ -19,10 +19,10 @@ def wait_for(
 ) -> T:
     """Probe every `interval` seconds and return the first value that `until` accepts.
 
-    `what` completes the sentence "waited 60 s for ..."; errors of the probe are not caught.
+    `what` completes the sentence "waited 60 s for ...". Errors of the probe are not caught.
 
     Raises:
-        WaitTimeoutError: nothing was accepted within `timeout` seconds; names the last value seen.
+        WaitTimeoutError: no value was accepted within `timeout` seconds. The message has the last one.
 
     """
     deadline = time.monotonic() + timeout

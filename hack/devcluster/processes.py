@@ -1,4 +1,4 @@
-"""Processes known by pid and start time, so that a recycled pid is never mistaken for the process it was."""
+"""Processes identified by pid and start time, so that a recycled pid never means another process."""
 
 import os
 import select
@@ -11,31 +11,31 @@ from pathlib import Path
 
 # Field 22 of /proc/<pid>/stat, counted from the state, the first field after the parenthesised name.
 _START_TIME_AFTER_NAME = 19
-_GRACE = 2.0  # seconds; an API server with open watches would take a minute, and none of them needs more
-_REAPED = 10.0  # seconds; the system may be slow to free the memory of what it kills
+_GRACE = 2.0  # seconds. An API server with open watches would take a minute, but no program needs that.
+_REAPED = 10.0  # seconds. The system may be slow to free the memory of a killed process.
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process of this machine; `started` is in clock ticks since boot."""
+    """One process of this machine. `started` is in clock ticks since boot."""
 
     pid: int
     started: int
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs or is stopped by a signal; a zombie has ended."""
+        """Whether the process runs or is stopped by a signal. A zombie has ended."""
         return not self.wait(0)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; does nothing if the process has ended."""
+        """Send a signal, unless the process has ended."""
         with self._handle() as handle:
             if handle is not None:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handle, number)
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds for the end; whether it has come. A child is reaped."""
+        """Wait up to `timeout` seconds for the end, and return whether it came. A child is reaped."""
         with self._handle() as handle:
             if handle is None:
                 return True
@@ -46,7 +46,7 @@ class Process:
             return True
 
     def stop(self) -> None:
-        """End the process, politely and then by force, and wait for its end."""
+        """End the process with SIGTERM and then, if needed, by force, and wait for its end."""
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)  # a frozen process would not see the first signal
         if not self.wait(_GRACE):
@@ -59,7 +59,7 @@ class Process:
 
     @contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """Yield a descriptor of exactly this process, or None if its pid is free or someone else's."""
+        """Yield a descriptor of exactly this process, or None if its pid is free or another process's."""
         if not self._has_its_pid():
             yield None
             return
@@ -68,7 +68,7 @@ class Process:
         except ProcessLookupError:
             yield None
             return
-        try:  # asked again, as the pid may have changed hands before it was opened
+        try:  # checked again, as another process may have got the pid before it was opened
             yield descriptor if self._has_its_pid() else None
         finally:
             os.close(descriptor)
@@ -81,7 +81,7 @@ class Process:
 
 
 def spawn(command: Sequence[str], log: Path) -> Process:
-    """Run a command in a session of its own, so that a Ctrl-C here is not its own; output goes to `log`."""
+    """Run a command in its own session, so that it does not get a Ctrl-C. Its output goes to `log`."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         pid = os.posix_spawn(
@@ -101,19 +101,19 @@ def spawn(command: Sequence[str], log: Path) -> Process:
 
 
 def record(directory: Path, name: str, process: Process) -> None:
-    """Remember a process under a name, for this program and for others."""
+    """Record a process under a name, for this program and for others."""
     partial = directory / f".{name}.pid"
     partial.write_text(f"{process.pid} {process.started}\n")
     partial.replace(directory / f"{name}.pid")
 
 
 def recorded(directory: Path) -> Mapping[str, Process]:
-    """Every process remembered in the folder, by name; some may have ended."""
+    """Return every process recorded in the folder, by name. Some may have ended."""
     return {path.stem: _read(path) for path in sorted(directory.glob("[!.]*.pid"))}
 
 
 def stop_recorded(directory: Path) -> None:
-    """End every process remembered in the folder, the youngest first, and forget them."""
+    """End every process recorded in the folder, the youngest first, and delete the records."""
     for process in sorted(recorded(directory).values(), key=attrgetter("started", "pid"), reverse=True):
         process.stop()
     for path in directory.glob("*.pid"):
@@ -134,7 +134,7 @@ def _start_time(pid: int) -> int:
 
 
 def _ended(descriptor: int, timeout: float) -> bool:
-    """Whether the process of a pid descriptor ends within `timeout` seconds."""
+    """Return whether the process of a pid descriptor ends within `timeout` seconds."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(timeout * 1000))

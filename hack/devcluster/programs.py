@@ -1,4 +1,4 @@
-"""How each program of the control plane is run: its flags, and where it says that it is healthy."""
+"""The flags and the health check of each program of the control plane."""
 
 import ssl
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from devcluster.keys import Keys
 from devcluster.loopback import HOST, Health, free_ports
 
 APISERVER_GOGC = 400
-"""GOGC of the API server. As its heap is tiny here, it would look for garbage many times a second at Go's own
-100: that took about a quarter of its CPU time in a burst of writes."""
+"""GOGC of the API server. Its heap is tiny here, so Go's default of 100 would collect garbage many times a
+second. That took about a quarter of its CPU time in a burst of writes."""
 
-_REQUESTS_PER_SECOND = 1_000  # the programs' own limits are for clusters that are shared
+_REQUESTS_PER_SECOND = 1_000  # the programs' own limits are for shared clusters
 
 
 class Ports(NamedTuple):
-    """Where each program listens."""
+    """The port of each program."""
 
     etcd: int
     etcd_peer: int
@@ -39,7 +39,7 @@ class Ports(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """What the programs of one cluster share."""
+    """The settings that the programs of one cluster share."""
 
     directory: Path
     binaries: Binaries
@@ -48,7 +48,7 @@ class Site:
 
     @property
     def kubeconfig(self) -> Path:
-        """The kubeconfig of programs and people."""
+        """The kubeconfig for programs and users."""
         return self.directory / "kubeconfig"
 
     @property
@@ -59,7 +59,7 @@ class Site:
     def component(
         self, name: str, port: int, health: str, *flags: str, tls: bool = True, variables: Sequence[str] = ()
     ) -> Component:
-        """Describe a program that tells its health at a path of a port; variables are NAME=value."""
+        """Describe a program that reports its health at a path of a port. Variables are NAME=value."""
         return Component(
             name=name,
             command=("/usr/bin/env", *variables, str(self.binaries.programs[name]), *flags),
@@ -83,7 +83,7 @@ class Site:
 
 
 def etcd(site: Site, *, fsync: bool) -> Component:
-    """Return the store; without fsync it is faster and loses data in a power cut."""
+    """Return etcd. Without fsync it is faster, and loses data in a power cut."""
     client, peer = f"http://{HOST}:{site.ports.etcd}", f"http://{HOST}:{site.ports.etcd_peer}"
     return site.component(
         "etcd",
@@ -96,14 +96,14 @@ def etcd(site: Site, *, fsync: bool) -> Component:
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
         f"--unsafe-no-fsync={str(not fsync).lower()}",
-        # As kubeadm has it: without, watches of what nobody has touched yet get no bookmarks.
+        # As in kubeadm. Without it, watches of resources that have not changed yet get no bookmarks.
         "--watch-progress-notify-interval=5s",
         tls=False,
     )
 
 
 def apiserver(site: Site) -> Component:
-    """Return the API server: RBAC, ServiceAccount tokens on request, none mounted into pods."""
+    """Return the API server, with RBAC and ServiceAccount tokens on request, and none mounted into pods."""
     return site.component(
         "kube-apiserver",
         site.ports.apiserver,
@@ -126,7 +126,7 @@ def apiserver(site: Site) -> Component:
 
 
 def controller_manager(site: Site, flags: Sequence[str]) -> Component:
-    """Return the controllers: Deployments become pods, namespaces end, Ready nodes lose their taint.
+    """Return the controllers, which create pods of Deployments, delete namespaces and untaint Ready nodes.
 
     `flags` are more flags.
     """
@@ -148,9 +148,10 @@ def controller_manager(site: Site, flags: Sequence[str]) -> Component:
 
 
 def scheduler(site: Site, settings: Mapping[str, Any], flags: Sequence[str]) -> Component:
-    """Return the stock scheduler, for pods that name no other; its metrics are for whom the API server lets.
+    """Return the stock scheduler, for pods that name no other.
 
-    `settings` are more fields of its KubeSchedulerConfiguration, `flags` more flags.
+    The API server decides which clients may read its metrics. `settings` are more fields of its
+    KubeSchedulerConfiguration, and `flags` are more flags.
     """
     configuration = site.directory / "kube-scheduler.yaml"
     configuration.write_text(
@@ -183,7 +184,7 @@ def scheduler(site: Site, settings: Mapping[str, Any], flags: Sequence[str]) -> 
 
 
 def kwok(site: Site) -> Component:
-    """Return the stand-in for all kubelets: every node becomes Ready, every bound pod Running."""
+    """Return kwok, which simulates all kubelets. Every node becomes Ready, and every bound pod Running."""
     return site.component(
         "kwok",
         site.ports.kwok,

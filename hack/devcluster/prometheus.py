@@ -1,4 +1,4 @@
-"""A Prometheus server on this machine's loopback interface, which scrapes what a test exports."""
+"""A Prometheus server on this machine's loopback interface, which scrapes the metrics of a test."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,12 +15,12 @@ from devcluster.tools import find_program
 
 
 class PrometheusServer:
-    """Prometheus with some targets, as a context; it ends with this process, however that ends."""
+    """Prometheus with some targets, as a context. It ends when this process ends for any reason."""
 
     def __init__(
         self, directory: Path, targets: Sequence[str], job: str = "nodes", scrape_seconds: int = 1
     ) -> None:
-        """Prepare; targets are host:port, scraped at /metrics every so many seconds as one job."""
+        """Prepare the server. Targets are host:port, scraped at /metrics as one job."""
         directory.mkdir(parents=True, exist_ok=True)
         (port,) = free_ports(1)
         self.url = f"http://{HOST}:{port}"

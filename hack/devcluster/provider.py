@@ -1,4 +1,4 @@
-"""Which way to run Kubernetes this machine offers."""
+"""The ways to run Kubernetes on this machine."""
 
 import os
 from enum import StrEnum
@@ -10,7 +10,7 @@ VARIABLE = "TIDELOCK_PROVIDER"
 
 
 class Provider(StrEnum):
-    """A way to run Kubernetes; in order of preference."""
+    """The ways to run Kubernetes, in order of preference."""
 
     KIND = "kind"
     GO = "go"
@@ -24,12 +24,13 @@ _NEEDS = {
 
 
 def choose(wanted: str | None) -> Provider:
-    """Return the provider that is wanted, else the first that this machine can run.
+    """Return the wanted provider, or the first that this machine can run.
 
-    Only Go can give another version of Kubernetes.
+    Only the provider go has other versions of Kubernetes.
 
     Raises:
-        DevClusterError: it can't be run here, or there is none; one sentence that says what to install.
+        DevClusterError: the provider can't be run here, or there is none. The message is one sentence, which
+            names the programs to install.
 
     """
     if version := os.environ.get(binaries.VARIABLE):

@@ -1,4 +1,4 @@
-"""The one development cluster of a user: up, until it is taken down."""
+"""The one development cluster of a user, which is up until the user takes it down."""
 
 import json
 import os
@@ -21,7 +21,8 @@ _BUSY = "Waiting for another command on the development cluster to end."
 def up(wanted: str | None, *, scheduler: bool, kubelets: int = 0) -> None:
     """Start the cluster unless it runs, and print how to use it.
 
-    With kubelets there are so many nodes, worker-1 and so on; without, kwok plays the kubelets of all nodes.
+    With kubelets there are so many nodes, named worker-1 and so on. Without, kwok simulates the kubelets of
+    all nodes.
     """
     if choose(wanted or (Provider.GO if kubelets else None)) is Provider.KIND:
         if kubelets:
@@ -50,7 +51,7 @@ def up(wanted: str | None, *, scheduler: bool, kubelets: int = 0) -> None:
 
 
 def down() -> None:
-    """Stop what `up` started, of whichever provider, and delete its data."""
+    """Stop the cluster that `up` started, with any provider, and delete its data."""
     if _kind_kubeconfig().exists():
         kind.down(_kind_kubeconfig())
     with exclusive(_state() / "lock", _BUSY):
@@ -59,7 +60,7 @@ def down() -> None:
 
 
 def status() -> bool:
-    """Print what runs; whether a cluster is whole."""
+    """Print the programs that run, and return whether the cluster is complete."""
     processes = recorded(_directory())
     for name, process in processes.items():
         print(f"{name:<24} {process.pid:>8}  {'running' if process.alive else 'ended'}")
@@ -83,7 +84,7 @@ def _kubelets() -> int:
 
 
 def _version() -> str:
-    """Ask the cluster that runs for its version of Kubernetes."""
+    """Return the Kubernetes version of the running cluster."""
     answer = json.loads(attach(_directory() / "kubeconfig").kubectl("get", "--raw=/version"))
     return f"{answer['major']}.{answer['minor']}"
 

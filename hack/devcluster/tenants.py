@@ -1,4 +1,4 @@
-"""Accounts of tenants: a namespace's manager and an author of its pods, each with its own rights alone."""
+"""Accounts of tenants: a namespace's manager, and an author of its pods, each with only its own rights."""
 
 import json
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ AUTHOR: Sequence[Rule] = (
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _ALL},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": _ALL},
 )
-"""What an author of pods may write in its namespace: the part of the role `edit` that Tidelock reads.
+"""The rights of an author of pods in its namespace: those of the role `edit` on objects that Tidelock reads.
 
-`edit` itself would let the author act as any ServiceAccount of the namespace, so as its manager."""
+`edit` itself would let the author act as any ServiceAccount of the namespace, including its manager."""
 
 STATUSES: Sequence[Rule] = (
     {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "update", "patch"]},
@@ -54,7 +54,7 @@ STATUSES: Sequence[Rule] = (
         "verbs": ["get", "update", "patch"],
     },
 )
-"""Rights to statuses in a namespace. No role of the manifests has them: they are a cluster's own mistake.
+"""Rights to statuses in a namespace. No role of the manifests has them, so only a mistake can grant them.
 
 A policy of the manifests refuses the statuses of tidelock.dev all the same."""
 
@@ -62,9 +62,9 @@ A policy of the manifests refuses the statuses of tidelock.dev all the same."""
 def tenant_account(
     cluster: Cluster, namespace: str, name: str, roles: Sequence[str | Sequence[Rule]], directory: Path
 ) -> Path:
-    """Make a ServiceAccount with these roles in a namespace, and return a kubeconfig with its token.
+    """Create a ServiceAccount with these roles in a namespace, and return a kubeconfig with its token.
 
-    A role is the name of a ClusterRole, or the rules of a Role of the account's own.
+    A role is the name of a ClusterRole, or the rules of a Role for this account alone.
     """
     objects: list[dict[str, Any]] = [_object("v1", "ServiceAccount", namespace, name)]
     for number, role in enumerate(roles):

@@ -1,4 +1,4 @@
-"""Programs beside a control plane, each built once from its Go module, when it is needed."""
+"""Programs in addition to a control plane, each built once from its Go module, when it is needed."""
 
 import hashlib
 import platform
@@ -14,13 +14,13 @@ from devcluster.locks import exclusive
 from devcluster.output import say
 
 _HACK = Path(__file__).parents[1]
-# Of Prometheus. Static targets are enough: each kind of service discovery would bring the client of a cloud.
+# For Prometheus. Static targets are enough, and each kind of service discovery would bring a cloud's client.
 _FLAGS = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a program is built from: a package, by the versions of a module of this repository."""
+    """The source of a program: a package, in the version that a module of this repository pins."""
 
     module: Path
     package: str
@@ -35,10 +35,10 @@ SOURCES: Mapping[str, Source] = {
 
 
 def find_program(name: str) -> Path:
-    """Return one of SOURCES; if it is not cached it is built, in minutes.
+    """Return the path of a program of SOURCES. If it is not cached it is built, which takes minutes.
 
     Raises:
-        DevClusterError: it must be built, and Go is missing or fails.
+        DevClusterError: the program must be built, and Go is missing or fails.
 
     """
     source = SOURCES[name]

@@ -1,1 +1,1 @@
-"""Hostile objects of every kind, drawn from the schemas of the API, and what becomes of the operator."""
+"""A fuzzer: hostile objects of every kind, drawn from the API's schemas, and checks of the operator."""

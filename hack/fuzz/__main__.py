@@ -1,10 +1,11 @@
 """Hostile objects of every kind: python -m fuzz [--objects 10000] [--seed SEED] [--only NUMBER].
 
-On a control plane of its own, the operator runs as it is installed. Objects of all kinds that it reads are
-made and changed as tenants may, and as an administrator where no tenant may. Their fields are drawn from
-the schemas. It fails if the operator ends or raises, if /healthz gets slow, if a canary (another tenant's
-small Reservation) is answered late, and for each object without a status or a refusal that names a field.
-A finding names a file with the object, and `--seed SEED --only NUMBER` plays that object alone.
+On a new control plane, the operator runs as it is installed. Objects of all kinds that it reads are created
+and changed with a tenant's rights, or by an administrator if a tenant may not write the kind. Their fields
+are drawn from the schemas. The run fails if the operator ends or raises, if /healthz gets slow, or if a
+canary (another tenant's small Reservation) is answered late. Each object needs a status, or a refusal that
+names a field. A finding names a file with the object, and `--seed SEED --only NUMBER` repeats that object
+alone.
 """
 
 import argparse
@@ -35,15 +36,15 @@ from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 
 PROBE = 0.25
-"""Seconds that 99 of 100 probes of /healthz take at most."""
+"""Limit in seconds for 99 of 100 probes of /healthz."""
 SONG = 2.0
-"""Seconds in which each canary is answered."""
+"""Limit in seconds for the answer to each canary."""
 
 _NAMESPACE, _LIMITED, _CANARIES = "fuzz", "fuzz-limited", "fuzz-canary"
 
 
 async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
-    """Run the operator and play the plan."""
+    """Run the operator and execute the plan."""
     program = tidelock(cluster, await asyncio.to_thread(install, cluster))
     for namespace in (_NAMESPACE, _LIMITED, _CANARIES):
         manifest = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -67,7 +68,7 @@ async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
 
 
 async def _schemas(client: KubeClient) -> dict[str, Schema]:
-    """Ask the API server for the schemas of Kubernetes' own kinds."""
+    """Read the schemas of Kubernetes' own kinds from the API server."""
     groups = {
         f"apis/{each.group}/{each.version}" if each.group else f"api/{each.version}"
         for each in RESOURCES.values()
@@ -80,7 +81,7 @@ async def _schemas(client: KubeClient) -> dict[str, Schema]:
 
 
 def slowness(vitals: Vitals) -> list[str]:
-    """Say where the operator was slower than it may be."""
+    """Return a text for each measurement in which the operator was too slow."""
     found = []
     if (probe := _percentile(vitals.probes, 0.99)) > PROBE:
         found.append(f"/healthz: the 99th percentile of {len(vitals.probes)} probes is {probe:.3f} s")
@@ -91,13 +92,13 @@ def slowness(vitals: Vitals) -> list[str]:
 
 
 def _percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of the values does not exceed; 0 for none."""
+    """Return the value that a share of the values does not exceed, or 0 without values."""
     ordered = sorted(values)
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
 
 
 def report(plan: Plan, outcome: Outcome) -> None:
-    """Print what was done and what was found."""
+    """Print the numbers of objects and the findings."""
     vitals = outcome.vitals
     ends = sorted({end for _, end in outcome.verdicts})
     rows = [("kind", *ends, "accepted")] + [
@@ -120,9 +121,9 @@ def report(plan: Plan, outcome: Outcome) -> None:
 def parse(arguments: Sequence[str]) -> Plan:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="fuzz", description="Hostile objects of every kind.")
-    parser.add_argument("--objects", type=int, default=10_000, help="how many objects are made")
-    parser.add_argument("--seed", default=secrets.token_hex(4), help="of all that is drawn")
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="play the object of this number alone")
+    parser.add_argument("--objects", type=int, default=10_000, help="how many objects are created")
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="of all random choices")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="create only the object of this number")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="where findings are written")
     options = parser.parse_args(arguments)
     if options.only is not None:
@@ -131,7 +132,7 @@ def parse(arguments: Sequence[str]) -> Plan:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fuzz on a control plane of its own; gives the exit status."""
+    """Fuzz on a new control plane, and return the exit status."""
     plan = parse(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-fuzz-") as directory,

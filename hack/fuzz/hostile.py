@@ -13,10 +13,10 @@ from fuzz.schema import Schema
 from tidelock.model.quantities import QuantityError, parse_quantity
 
 _MISSING: Any = object()
-_TRIES = 12  # of a value at the bounds of its schema that the schema allows
-_LARGE = 0.01  # how often a value is as large as the API server takes
-_OPTIONAL = 0.2  # how often a field that may be left out is there
-_DEPTH = 5  # beyond which no optional field is added
+_TRIES = 12  # tries to draw a value at the bounds of its schema that the schema allows
+_LARGE = 0.01  # share of values that are as large as the API server accepts
+_OPTIONAL = 0.2  # share of optional fields that are present
+_DEPTH = 5  # depth beyond which no optional field is added
 
 INSTANTS = (
     "0001-01-01T00:00:00Z",
@@ -69,7 +69,7 @@ _LIKELY = (
     ),
     *("0 0 * * *", "apps/v1", "Deployment", "metadata.name", "2035-01-01T00:00:00Z", "0.5", "nvidia.com/gpu"),
 )
-# Texts for fields of which a schema does not say what they take.
+# Texts for fields with formats that no schema describes.
 _BY_NAME: Mapping[str, tuple[str, ...]] = {
     "schedule": (
         "0 2 * * *",
@@ -111,7 +111,7 @@ _RAW = (
 
 
 def plain(rng: Random, schema: Schema, depth: int = 0) -> Any:
-    """Draw an ordinary value: what the schema requires, and some of the rest."""
+    """Draw an ordinary value, with the required fields and some of the optional ones."""
     if choices := schema.get("enum"):
         return rng.choice(choices)
     value: Any = {}
@@ -169,9 +169,9 @@ def _found(pattern: str, text: str) -> bool:
 def mutated(
     rng: Random, schema: Schema, value: Any = _MISSING, depth: int = 0, *, beyond: bool = False
 ) -> Any:
-    """Copy a value with one part of it hostile; a part that is not there is added.
+    """Copy a value, with one hostile part. A missing part is added.
 
-    What is hostile is inside the bounds of its schema, as far as this module knows them, unless `beyond`.
+    The hostile part is inside the bounds of its schema, as far as this module knows them, unless `beyond`.
     """
     if value is _MISSING:
         value = plain(rng, schema, depth)
@@ -204,7 +204,7 @@ def _mutated_object(
     ]
     if not fields or (beyond and depth and rng.random() < 1 / _TRIES):
         return value | {rng.choice((*TEXTS, "unknownField")): _anything(rng)}
-    # What is there is changed more often than what is not: it is in use.
+    # Present fields are changed more often than missing ones, as they are in use.
     name = rng.choice([*fields, *(9 * [each for each in fields if each in value])])
     part = mutated(rng, schema.properties[name], value.get(name, _MISSING), depth + 1, beyond=beyond)
     return value | {name: part}
@@ -222,7 +222,7 @@ def hostile(rng: Random, schema: Schema, *, beyond: bool) -> Any:
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    """Whether a schema allows a value, as far as its type and bounds go."""
+    """Return whether the type and the bounds of a schema allow a value."""
     if isinstance(value, msgspec.Raw):
         return schema.type in {"", "object"}
     if choices := schema.get("enum"):
@@ -248,7 +248,7 @@ def _fits(schema: Schema, value: Any) -> bool:
 
 
 def _is_quantity(value: object) -> bool:
-    """Whether a value is an amount above 0 and below 1P: our kinds take no others."""
+    """Return whether a value is an amount above 0 and below 1P, as Tidelock's kinds require."""
     with suppress(QuantityError):
         return isinstance(value, str | int) and 0 < parse_quantity("", value) < 10**15
     return False
@@ -294,7 +294,7 @@ def _lists(rng: Random, schema: Schema) -> Any:
     count = rng.choice((0, 1, 2, most, most + 1))
     one = plain(rng, schema.items)
     if rng.random() < 1 / 2:
-        return [one] * count  # the same again and again
+        return [one] * count  # equal items
     return [plain(rng, schema.items) for _ in range(count)]
 
 
@@ -311,7 +311,7 @@ def _flags(rng: Random, _: Schema) -> Any:
 
 
 def _free(rng: Random, _: Schema) -> Any:
-    """Draw a value for a place that takes any."""
+    """Draw a value for a field without a type."""
     return rng.choice((deep(rng.choice((10, 100, 900))), {}, [], _anything(rng)))
 
 
@@ -333,7 +333,7 @@ def _anything(rng: Random) -> Any:
 
 
 def _large(rng: Random, schema: Schema) -> Any:
-    """Draw a value of a megabyte at most: more the API server does not take."""
+    """Draw a value of a megabyte at most, as the API server accepts no more."""
     size = rng.choice((10_000, 200_000, 900_000))
     match schema.type:
         case "array":
@@ -350,5 +350,5 @@ def _large(rng: Random, schema: Schema) -> Any:
 
 
 def deep(levels: int) -> msgspec.Raw:
-    """Nest objects and lists; encoders that call themselves can't write so many levels."""
+    """Return nested objects and lists as raw JSON, as recursive encoders can't write so many levels."""
     return msgspec.Raw(b'{"a":[' * (levels // 2) + b"1" + b"]}" * (levels // 2))

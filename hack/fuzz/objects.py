@@ -1,4 +1,4 @@
-"""What is fuzzed: objects of each kind by number, and changes of them, each drawn from a seed alone."""
+"""The objects of the fuzzer by number, and their changes, each drawn from a seed alone."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _FOREIGN = {
     each.kind: each for each in (PODS, NODES, *(resource for resource, _ in OTHERS.values()), *_WORKLOADS)
 }
 RESOURCES: Mapping[str, ApiResource] = _OURS | _FOREIGN
-"""Every kind that is fuzzed: ours, all that decisions go by, and workloads that are annotated."""
+"""Every kind that is fuzzed: Tidelock's, those that decisions depend on, and workloads with annotations."""
 
 _WIRE = {PODS.kind: Pod, NODES.kind: Node} | {
     resource.kind: decode.kind for resource, decode in OTHERS.values() if isinstance(decode, Reader)
@@ -73,20 +73,20 @@ _ANNOTATIONS = (
 _ORDINARY = 0.95
 _SHARE_OF_PATCHES = 0.7
 _LIMITED = 0.1
-_READ = 0.85  # how often only fields are drawn that the operator reads
-_BEYOND = 0.2  # how often an object breaks its schema, so that the API server should refuse it
+_READ = 0.85  # share of objects with only those fields that the operator reads
+_BEYOND = 0.2  # share of objects that break their schema, so that the API server should refuse them
 
 
 @dataclass(frozen=True)
 class Case:
-    """An object, and how it is changed once it is there.
+    """An object, and its later changes.
 
     Attributes:
-        name: the seed and the number, by which it is drawn again.
-        kind: its kind.
-        manifest: the object; msgspec.Raw in it is JSON that no encoder writes.
-        strict: whether the API server refuses unknown fields, as kubectl has it; else it prunes them.
-        limited: whether it is in the namespace that has quotas.
+        name: the seed and the number, from which the case can be drawn again.
+        kind: kind of the object.
+        manifest: the object. msgspec.Raw in it is JSON that no encoder writes.
+        strict: whether the API server refuses unknown fields, as for kubectl, or prunes them.
+        limited: whether the object is in the namespace that has quotas.
         patches: merge patches of the object.
         forged: merge patches of its status, which no tenant may write.
 
@@ -102,25 +102,25 @@ class Case:
 
     @property
     def resource(self) -> ApiResource:
-        """Where it is found."""
+        """The API resource of the object."""
         return RESOURCES[self.kind]
 
     @property
     def ours(self) -> bool:
-        """Whether we define the kind."""
+        """Whether Tidelock defines the kind."""
         return self.kind in _OURS
 
     @property
     def by_admin(self) -> bool:
-        """Whether no tenant may write it."""
+        """Whether no tenant may write the object."""
         return not self.resource.namespaced or self.kind in _BY_ADMIN
 
 
 class Source:
-    """Draws cases; all that it takes besides the seed are the schemas of the API."""
+    """A source of cases, from a seed and the schemas of the API."""
 
     def __init__(self, seed: str, schemas: Mapping[str, Schema]) -> None:
-        """Take the schemas of Kubernetes' own kinds."""
+        """Prepare with the schemas of Kubernetes' own kinds."""
         self._seed = seed
         self._schemas = {**schemas, **of_crds()}
         self._read = {
@@ -136,7 +136,7 @@ class Source:
                 self._samples.setdefault(sample["kind"], []).append(sample)
 
     def draw(self, number: int) -> Case:
-        """Draw the case of a number, the same each time."""
+        """Draw the case of a number, which is the same each time."""
         name = f"{self._seed}-{number}"
         rng = Random(name)  # noqa: S311 -- chance, no secret
         [kind] = rng.choices(self._kinds, self._weights)
@@ -165,7 +165,7 @@ class Source:
         return Case(name, kind, manifest, strict, limited, tuple(patches), tuple(forged))
 
     def _base(self, rng: Random, kind: str, schema: Schema) -> Json:
-        """Draw an ordinary object: a sample, one made for its kind, or whatever its schema allows."""
+        """Draw an ordinary object: a sample, one made for its kind, or one from its schema."""
         samples = self._samples.get(kind, [])
         if kind in _BASES and rng.random() < _ORDINARY:
             return _BASES[kind](rng)
@@ -175,7 +175,7 @@ class Source:
         return value
 
     def _patch(self, rng: Random, schema: Schema, manifest: Json) -> Json:
-        """Draw a change of one part: of the spec or the like, or of the metadata."""
+        """Draw a change of one part of the spec or another field, or of the metadata."""
         fields = [
             name for name in schema.properties if name not in {"apiVersion", "kind", "metadata", "status"}
         ]
@@ -191,7 +191,10 @@ class Source:
 
 
 def _metadata(rng: Random, metadata: Json, *, beyond: bool) -> Json:
-    """Add some metadata that tenants write; what may make the API server refuse it only if `beyond`."""
+    """Add some metadata that tenants write.
+
+    Metadata that the API server may refuse is added only if `beyond`.
+    """
     if beyond and rng.random() < 1 / 2:
         field, value = rng.choice(list(_METADATA.items()))
         metadata = metadata | {field: value(rng)}
@@ -239,7 +242,7 @@ _METADATA: Mapping[str, Callable[[Random], Any]] = {
 
 
 def _pod(rng: Random) -> Json:
-    """Draw a pod with some of what schedulers look at."""
+    """Draw a pod with some of the fields that schedulers read."""
     requests = rng.choice(({"cpu": "100m"}, {"cpu": "1", "memory": "1Gi"}, {}))
     container: Json = {"name": "main", "image": "example.org/none", "resources": {"requests": requests}}
     spec: Json = {"schedulerName": SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
@@ -272,7 +275,7 @@ def _pod(rng: Random) -> Json:
 
 
 def _held(rng: Random) -> Json:
-    """Draw what a Reservation, a member of a group or a window of a schedule holds, and for whom."""
+    """Draw the amounts and the owners of a Reservation, a member of a group or a window of a schedule."""
     requests = {"cpu": rng.choice(("100m", "1", "63")), "memory": "1Gi"}
     container = {"name": "main", "resources": {"requests": requests}}
     labels = {"app": "fuzz"}
@@ -291,7 +294,7 @@ def _held(rng: Random) -> Json:
 
 
 def _reservation(rng: Random) -> Json:
-    """Draw a Reservation with some of what it may have, and that does not exclude each other."""
+    """Draw a Reservation with some optional fields that do not exclude each other."""
     spec = _held(rng) | {"ttlSeconds": rng.choice((1, 60, 31_536_000))}
     excluding: list[Json] = [
         {},
@@ -387,7 +390,7 @@ def _job(rng: Random) -> Json:
 
 
 def _controller(rng: Random) -> Json:
-    """Draw a ReplicationController, whose selector is a map."""
+    """Draw a ReplicationController, which has a map as its selector."""
     spec = _workload(rng)["spec"]
     return {"spec": spec | {"selector": spec["selector"]["matchLabels"]}}
 

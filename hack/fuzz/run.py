@@ -1,4 +1,4 @@
-"""One run: cases are made, changed and removed, while the operator's vitals are taken."""
+"""One run of the fuzzer, which creates, changes and removes cases, and measures the operator's vitals."""
 
 import asyncio
 import time
@@ -26,21 +26,21 @@ _VAST = {"cpu": "100000", "memory": "1000Ti", "pods": "100000"}
 _CANARY_NODE = "fuzz-canary"
 _NODES = 4
 _WORKERS = 6
-_RECENT = 40  # cases that a finding about the process names
+_RECENT = 40  # number of cases that a finding about the process names
 _PROGRESS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is played.
+    """The parameters of a run.
 
     Attributes:
-        seed: of chance; with a case's number it gives the case.
-        objects: how many cases are played.
-        first: the number of the first.
-        alive: how many objects are left in the cluster at once.
-        patience: seconds in which the operator has to say what became of an object.
-        folder: where findings are written.
+        seed: seed of all random choices. With a case's number it decides the case.
+        objects: number of cases.
+        first: number of the first case.
+        alive: number of objects that stay in the cluster at once.
+        patience: seconds in which the operator must answer an object.
+        folder: folder for the files of findings.
 
     """
 
@@ -53,7 +53,7 @@ class Plan:
 
 
 class Tenancy(NamedTuple):
-    """The clients that write, an admin's and a team's, and the namespaces that they write in."""
+    """The clients of an admin and of a team, and the namespaces in which they write."""
 
     admin: KubeClient
     team: KubeClient
@@ -64,14 +64,14 @@ class Tenancy(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What was done, and what was found.
+    """The result of a run.
 
     Attributes:
-        verdicts: what became of the objects, by kind and end.
-        patches: how many changes were sent.
-        slowest: the most seconds that an answer took, and of which object.
-        vitals: of the operator.
-        findings: what went wrong, in words that name a file with the object.
+        verdicts: number of requests by kind and result.
+        patches: number of changes that were sent.
+        slowest: seconds of the slowest answer, and its object.
+        vitals: vitals of the operator.
+        findings: a text for each fault, which names a file with the object.
 
     """
 
@@ -82,13 +82,13 @@ class Outcome:
     findings: list[str] = field(default_factory=list)
 
     def accepted(self, kind: str) -> float:
-        """Return which share of the drawn objects of a kind the API server took."""
+        """Return the share of the drawn objects of a kind that the API server accepted."""
         taken, refused = (self.verdicts[kind, f"POST {end}"] for end in ("accepted", "refused"))
         return taken / max(taken + refused, 1)
 
 
 async def fuzz(tenancy: Tenancy, source: Source, program: Component, plan: Plan) -> Outcome:
-    """Play a plan against an operator that runs, and clear away what was made."""
+    """Execute a plan against a running operator, and delete all objects."""
     run = _Run(tenancy, source, program, plan)
     await run.play()
     return run.outcome
@@ -130,7 +130,7 @@ class _Run:
                 say(f"{number + 1} objects, {self.outcome.patches} patches, {found} findings")
 
     async def _play(self, case: Case) -> None:
-        """Make an object and change it; each time it must be refused with a reason, or answered."""
+        """Create an object and change it. Each request must be refused with a reason, or answered."""
         collection = case.resource.collection(self._namespace(case))
         if not await self._send(case, "POST", collection, case.manifest):
             return
@@ -140,14 +140,14 @@ class _Run:
             self.outcome.patches += 1
             if await self._send(case, "PATCH", self._path(case), patch):
                 await self._await_answer(case)
-        for patch in case.forged:  # what is forged of an object is believed until the operator writes again
+        for patch in case.forged:  # a forged status counts until the operator writes again
             self.outcome.patches += 1
             await self._send(case, "PATCH", f"{self._path(case)}/status", patch, forged=True)
         if len(self._live) > self._plan.alive:
             await self._remove(self._live.popleft())
 
     async def _send(self, case: Case, method: str, path: str, body: object, *, forged: bool = False) -> bool:
-        """Send a request as who may; whether it was accepted."""
+        """Send a request with a client that has the right, and return whether it was accepted."""
         by_admin = forged or case.by_admin or case.limited or (method == "PATCH" and case.resource is QUOTES)
         client = self._tenancy.admin if by_admin else self._tenancy.team
         validation = {"fieldValidation": "Strict" if case.strict else "Ignore"}
@@ -169,7 +169,7 @@ class _Run:
             try:
                 raw = await self._tenancy.admin.get(self._path(case))
             except NotFound:
-                return  # it was fulfilled, or has expired
+                return  # the object was consumed, or has expired
             except ApiError:
                 raw = b""
             with suppress(msgspec.MsgspecError, RecursionError):
@@ -188,7 +188,7 @@ class _Run:
             self._look()
 
     async def _remove(self, case: Case) -> None:
-        """Delete an object without waiting for anybody's finalizers."""
+        """Delete an object without waiting for finalizers."""
         path = self._path(case)
         with suppress(ApiError):
             if case.manifest["metadata"].get("finalizers") or any(
@@ -204,14 +204,14 @@ class _Run:
         return self._tenancy.limited if case.limited else self._tenancy.namespace
 
     def _look(self) -> None:
-        """Look whether the operator lives."""
+        """Check whether the operator still runs."""
         if not self._dead and not self._program.running:
             self._dead = True
             log = self._program.log.read_text(errors="replace")
             self._found_together("the operator ended; its log ends with:\n" + log[-3000:])
 
     def _look_at_log(self) -> None:
-        """Look for exceptions that did not end the operator, and keep its log."""
+        """Search for exceptions that did not end the operator, and keep its log."""
         log = self._program.log.read_text(errors="replace")
         self._plan.folder.mkdir(parents=True, exist_ok=True)
         (self._plan.folder / f"operator-{self._plan.seed}.log").write_text(log)
@@ -228,7 +228,7 @@ class _Run:
         self.outcome.findings.append(f"{what}\n  the last objects are {' '.join(files)}")
 
     def _write(self, case: Case) -> Path:
-        """Write a case to a file of its own; raw JSON in it is written as it was sent."""
+        """Write a case to its own file, with raw JSON exactly as it was sent."""
         self._plan.folder.mkdir(parents=True, exist_ok=True)
         file = self._plan.folder / f"{case.name}.json"
         file.write_bytes(msgspec.json.encode([case.manifest, *case.patches, *case.forged]))
@@ -236,7 +236,7 @@ class _Run:
 
 
 def _ground() -> Sequence[dict[str, object]]:
-    """Describe the nodes that cases may use, and one that the canary has for itself."""
+    """Return the nodes for cases, and one for the canary alone."""
     taint = {"key": "fuzz.tidelock.dev/canary", "effect": "NoSchedule"}
     names = [f"fuzz-node-{number}" for number in range(_NODES)]
     nodes: list[dict[str, object]] = [_node(name, {GROUND: "fuzz"}, _SIZE) for name in names]

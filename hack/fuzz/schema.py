@@ -1,4 +1,4 @@
-"""Schemas of the kinds that are fuzzed: of ours from crds/, of Kubernetes' own from the API server."""
+"""Schemas of the fuzzed kinds: Tidelock's from crds/, and Kubernetes' own from the API server."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ _LITERALS = re.compile(r"'([^']{1,40})'|\b(\d{1,19})\b")
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema, in which references are followed when they are met.
+    """One schema, in which references are followed lazily.
 
     Attributes:
-        plain: the schema as OpenAPI writes it.
-        components: schemas that references lead to, by name.
+        plain: the schema in OpenAPI's format.
+        components: targets of references, by name.
         words: texts and numbers that the rules (CEL) of this kind compare with.
-        name: the field that has this schema; a list's items have the name of the list.
+        name: the field that has this schema. A list's items have the name of the list.
 
     """
 
@@ -41,7 +41,7 @@ class Schema:
 
     @property
     def type(self) -> str:
-        """The JSON type, `quantity` for what may be a number or a text, or empty for anything."""
+        """The JSON type, `quantity` for a number or a text, or empty for any type."""
         if self.plain.get(_INT_OR_STRING) or "oneOf" in self.plain or "anyOf" in self.plain:
             return "quantity"
         return str(self.plain.get("type", ""))
@@ -58,20 +58,20 @@ class Schema:
 
     @property
     def refused(self) -> frozenset[str]:
-        """The fields that a rule refuses whatever their values are."""
+        """The fields that a rule refuses with any value."""
         found = (_REFUSED.fullmatch(rule) for rule in self._rules)
         return frozenset(each.group(1) for each in found if each)
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """What a text must match."""
+        """The patterns that a text must match."""
         found = (_TEXT_PATTERN.match(rule) for rule in self._rules)
         own = (str(self.plain["pattern"]),) if "pattern" in self.plain else ()
         return (*own, *(each.group(1) for each in found if each))
 
     @property
     def key_pattern(self) -> str:
-        """What the keys of a map must match; empty for any."""
+        """The pattern that the keys of a map must match, or empty without one."""
         found = (_KEY_PATTERN.fullmatch(rule) for rule in self._rules)
         return next((each.group(1) for each in found if each), "")
 
@@ -81,17 +81,17 @@ class Schema:
 
     @property
     def items(self) -> "Schema":
-        """What a list has."""
+        """The schema of a list's items."""
         return self._follow(self.plain.get("items", {}), self.name)
 
     @property
     def values(self) -> "Schema | None":
-        """What the values of a map are; None for an object that has fields, or whatever it wants."""
+        """The schema of a map's values, or None for an object with fields, or with any content."""
         values = self.plain.get("additionalProperties")
         return self._follow(values, self.name) if isinstance(values, dict) else None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Look up a bound, format or pattern."""
+        """Return a bound, format or pattern."""
         return self.plain.get(name, default)
 
     def _follow(self, plain: Json, name: str) -> "Schema":
@@ -104,7 +104,7 @@ class Schema:
 
 
 def of_wire(schema: Schema, hint: Any) -> Json:
-    """Return what is left of a schema if it has those fields alone that are decoded to a type of ours."""
+    """Return a schema with only those fields that Tidelock decodes to a type of its own."""
     plain = {name: value for name, value in schema.plain.items() if name not in {"properties", "required"}}
     kinds = [each for each in (hint, *get_args(hint), *_inner(hint)) if _is_struct(each)]
     if schema.type == "array":
@@ -120,7 +120,7 @@ def of_wire(schema: Schema, hint: Any) -> Json:
 
 
 def _expanded(schema: Schema, depth: int = 0) -> Json:
-    """Copy a schema with what its references lead to, as far as anybody looks."""
+    """Copy a schema with its references replaced by their targets, up to a depth."""
     plain = {name: value for name, value in schema.plain.items() if name not in _NESTED}
     if depth > _DEEPEST:
         return plain
@@ -134,7 +134,7 @@ def _expanded(schema: Schema, depth: int = 0) -> Json:
 
 
 def _inner(hint: Any) -> Iterator[Any]:
-    """Yield what the parts of a union or a list are made of."""
+    """Yield the type arguments of the parts of a union or a list."""
     for each in get_args(hint):
         yield from get_args(each)
 
@@ -144,7 +144,7 @@ def _is_struct(hint: Any) -> bool:
 
 
 def of_crds() -> dict[str, Schema]:
-    """Read the schemas of our kinds, by kind."""
+    """Return the schemas of Tidelock's kinds, by kind."""
     found = {}
     for file in sorted(CRDS.glob("*.yaml")):
         definition = yaml.safe_load(file.read_text())
@@ -155,7 +155,7 @@ def of_crds() -> dict[str, Schema]:
 
 
 def of_openapi(document: Json) -> dict[str, Schema]:
-    """Find the kinds of one group in what the API server answers to /openapi/v3/..."""
+    """Return the schemas of one group by kind, from the API server's answer to /openapi/v3/..."""
     components = document["components"]["schemas"]
     return {
         each["kind"]: Schema(plain, components)

@@ -1,4 +1,4 @@
-"""What has to become of an object: a status, or a refusal that names its field."""
+"""The required answer to an object: a status, or a refusal that names a field."""
 
 import re
 from typing import Any
@@ -12,12 +12,12 @@ from tidelock.kube.errors import ApiError
 _FIELD = re.compile(r"\b(spec|metadata|status|template|name|kind|uid|resourceVersion)\b")
 _OF_THE_API_SERVER = {0, 404, 413, 504}  # no answer, gone, too large, too slow
 _SERVER_ERRORS = range(500, 600)
-# What the API server says of JSON that it does not read at all, before there are fields.
+# The API server's messages for JSON that it can't read at all, before it looks at fields.
 _UNREADABLE = (
     *("exceeded max depth", "error decoding", "unable to decode", "invalid character"),
     *("cannot unmarshal number", "parsing time"),
 )
-# The webhook and etcd have bounds of their own: these name sizes.
+# Messages about sizes, as the webhook and etcd have their own limits.
 _SIZES = ("too large", "larger than", "Request entity", "exceeds", "limit", "Too long", "must be no more")
 
 
@@ -45,7 +45,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class Seen(msgspec.Struct):
-    """An object as far as its answer goes."""
+    """The fields of an object with its answer."""
 
     metadata: _Meta
     spec: _Spec | None = None
@@ -56,7 +56,7 @@ decode = msgspec.json.Decoder(Seen).decode
 
 
 def of_refusal(case: Case, refusal: ApiError) -> str:
-    """Say what is wrong with a refusal by the API server; empty if it names what it refuses."""
+    """Return the fault of a refusal by the API server, or an empty text if it names a field."""
     if not case.ours or refusal.status in _OF_THE_API_SERVER:
         return ""
     if refusal.status in _SERVER_ERRORS:
@@ -68,7 +68,7 @@ def of_refusal(case: Case, refusal: ApiError) -> str:
 
 
 def answered(case: Case, seen: Seen) -> bool:
-    """Whether the operator has said what became of this version of an object."""
+    """Return whether the operator has answered this version of an object."""
     if seen.metadata.deletion_timestamp:
         return True
     status = seen.status or _Status()
@@ -83,7 +83,7 @@ def answered(case: Case, seen: Seen) -> bool:
 
 
 def of_answer(seen: Seen) -> str:
-    """Say what is wrong with an answer; empty if an invalid spec has its field named."""
+    """Return the fault of an answer, or an empty text if it names the field of an invalid spec."""
     conditions = (seen.status.conditions if seen.status is not None else None) or ()
     for each in conditions:
         if each.reason == "InvalidSpec" and not _FIELD.search(each.message):

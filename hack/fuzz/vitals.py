@@ -1,4 +1,4 @@
-"""Whether the operator lives and serves others: its /healthz, and a canary, another tenant's Reservation."""
+"""Measurements of the operator's health, by /healthz and by canaries, another tenant's Reservations."""
 
 import asyncio
 import http.client
@@ -25,11 +25,11 @@ _PATIENCE = 60.0
 
 @dataclass
 class Vitals:
-    """What was measured.
+    """The measurements of a run.
 
     Attributes:
-        probes: seconds that each probe of /healthz took; infinity for one that failed.
-        songs: seconds that the operator took to make each canary Active; infinity for one that never was.
+        probes: seconds of each probe of /healthz, or infinity for a failed one.
+        songs: seconds until each canary was Active, or infinity for one that never was.
 
     """
 
@@ -39,7 +39,7 @@ class Vitals:
 
 @contextmanager
 def probing(vitals: Vitals, port: int) -> Iterator[None]:
-    """Ask after the health of a process while the context lasts."""
+    """Probe the health of a process while the context lasts."""
     ended = Event()
 
     def probe() -> None:
@@ -69,16 +69,16 @@ def _probe(port: int) -> float:
 
 
 class Canary:
-    """Makes a small Reservation on a node again and again."""
+    """A small Reservation on a node, which is created again and again."""
 
     def __init__(self, client: KubeClient, namespace: str, node: str) -> None:
         self._client, self._namespace, self._node = client, namespace, node
         self._numbers = itertools.count()
 
     async def sing(self) -> float:
-        """Make a Reservation, return the seconds from its storage to its being Active, and delete it.
+        """Create a Reservation, delete it, and return the seconds from its storage until it was Active.
 
-        They are infinite if it is never Active. What the API server takes to store it is left out.
+        They are infinite if it is never Active. The API server's time to store it does not count.
         """
         name = f"canary-{next(self._numbers)}"
         spec = {"nodeName": self._node, "resources": {"cpu": "100m"}, "owners": [{"pod": {"name": name}}]}
@@ -102,7 +102,7 @@ class Canary:
         return taken
 
     async def go_on(self, vitals: Vitals) -> None:
-        """Sing for ever."""
+        """Create canaries for ever."""
         while True:
             with suppress(ApiError, msgspec.MsgspecError):
                 vitals.songs.append(await self.sing())

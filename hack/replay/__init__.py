@@ -1,1 +1,1 @@
-"""A simulator's world in a real cluster: its nodes and Deployments, and its load as Prometheus scrapes it."""
+"""A simulator's world in a real cluster: its nodes, its Deployments, and its load for Prometheus."""

@@ -1,4 +1,4 @@
-"""What node-exporter and cAdvisor would say of nodes and pods that exist on paper."""
+"""The metrics of node-exporter and cAdvisor for simulated nodes and pods."""
 
 import threading
 import time
@@ -10,24 +10,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from devcluster.loopback import HOST, running
 
 SECONDS = 20
-"""Seconds over which `NODE_CPU` and `POD_CPU` take rates."""
+"""Window in seconds of the rates in `NODE_CPU` and `POD_CPU`."""
 NODE_CPU = (
     f'1 - sum without (cpu, mode) (rate(node_cpu_seconds_total{{mode=~"idle|iowait"}}[{SECONDS}s]))'
     f" / sum without (cpu, mode) (rate(node_cpu_seconds_total[{SECONDS}s]))"
 )
 POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[{SECONDS}s]))"
-"""Queries of a WaterLevel for those who can't wait: the default ones ask for five minutes."""
+"""Queries of a WaterLevel with a short window, as the default ones have five minutes."""
 
 _MEMORY = 16 * 2**30
 
 
 @dataclass
 class Exporter:
-    """Use that is set here, and scraped by Prometheus.
+    """The use of nodes and pods, for Prometheus to scrape.
 
     Attributes:
         address: host:port of the exporter.
-        nodes: parts of CPU and memory in use, by node; NaN is told as it is.
+        nodes: parts of CPU and memory in use, by node. NaN is exported as NaN.
         pods: cores and bytes in use, by namespace and name.
 
     """
@@ -42,19 +42,19 @@ class Exporter:
     def show(
         self, nodes: dict[str, tuple[float, float]], pods: dict[tuple[str, str], tuple[float, float]]
     ) -> None:
-        """Have everything use something else from now on."""
+        """Replace the use of all nodes and pods from now on."""
         with self._lock:
             self._settle()
             self.nodes, self.pods = nodes, pods
 
     def render(self) -> str:
-        """Write the metrics as they are now."""
+        """Return the present metrics as text."""
         with self._lock:
             self._settle()
             return "\n".join([*self._node_lines(), *self._pod_lines(), ""])
 
     def _settle(self) -> None:
-        """Have the counters go on from the last time."""
+        """Advance the counters by the time since the last call."""
         now = time.monotonic()
         elapsed, self._last = now - self._last, now
         for name, (cpu, _) in self.nodes.items():
@@ -97,7 +97,7 @@ def exporting() -> Iterator[Exporter]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Write no log."""
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
     exporter = Exporter(f"{HOST}:{server.server_port}")

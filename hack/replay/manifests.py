@@ -1,4 +1,4 @@
-"""What the simulator's policies are in a cluster: a scheduler's configuration, and WaterLevels."""
+"""The simulator's policies in a cluster, as a scheduler's configuration and WaterLevels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _STALENESS = 60  # seconds
 
 
 def configuration(policies: Mapping[str, SimulatedPolicy]) -> str:
-    """Write a KubeSchedulerConfiguration with a profile for each scheduler name.
+    """Return a KubeSchedulerConfiguration with a profile for each scheduler name.
 
     Raises:
         ValueError: a policy is neither the default profile nor WaterLevelBalance.
@@ -33,7 +33,7 @@ def configuration(policies: Mapping[str, SimulatedPolicy]) -> str:
 
 
 def water_level_manifest(name: str, selector: Mapping[str, str], url: str, **spec: object) -> Manifest:
-    """Write a WaterLevel of the nodes with these labels, which reads a Prometheus every five seconds."""
+    """Return a WaterLevel of the nodes with these labels, which reads a Prometheus every five seconds."""
     queries = {"nodeCPU": NODE_CPU, "podCPU": POD_CPU}
     defaults = {
         "nodeSelector": {"matchLabels": dict(selector)},

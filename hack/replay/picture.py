@@ -1,4 +1,4 @@
-"""A picture of pools over time: how full each node is, and the water line."""
+"""A picture of pools over time: the use of each node, and the target."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ _MINUTE = 60.0
 
 
 def draw(courses: Sequence[Course], titles: Sequence[str], seconds: float, file: Path) -> None:
-    """Draw a panel for each pool, side by side: a thin line for each node, a thick one for the target."""
+    """Draw a panel for each pool, with a thin curve for each node and a thick one for the target."""
     canvas = Figure(figsize=(11, 4.6), layout="constrained")
     axes = canvas.subplots(1, len(courses), squeeze=False, sharex=True, sharey=True)[0]
     for axis, timer, title in zip(axes, courses, titles, strict=True):

@@ -1,4 +1,4 @@
-"""Plays the load of worlds step by step, and keeps what came of it."""
+"""A replay of the load of worlds, step by step, which records the results."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ from tidelock.simulation.world import Floats
 
 @dataclass
 class Course:
-    """What a pool went through; T steps.
+    """The history of a pool over T steps.
 
     Attributes:
-        pool: which one.
-        cpu: percent of each node in each step so far, by what its pods use; T x N.
-        target: water line of its WaterLevel beside each step, in percent; NaN where there was none.
-        pending: how many pods had no node; T.
-        placement: where the pods were in the last step.
+        pool: pool of this history.
+        cpu: percent of each node in each step so far, from the use of its pods. T x N.
+        target: target of its WaterLevel beside each step in percent, or NaN if there was none.
+        pending: number of pods without a node. T.
+        placement: placement of the pods in the last step.
 
     """
 
@@ -41,9 +41,9 @@ async def play(
     target: Callable[[Pool], float],
     at_step: AtStep,
 ) -> None:
-    """Play the load of all pools once; a step lasts so many seconds.
+    """Replay the load of all pools once. A step lasts so many seconds.
 
-    The exporter tells of each step as it begins, with the pods as they are then.
+    The exporter shows each step as it begins, with the pods of that time.
     """
     clock = asyncio.get_running_loop().time
     due = clock()

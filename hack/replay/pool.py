@@ -1,4 +1,4 @@
-"""Nodes and Deployments of a world in a real cluster, and what their pods use."""
+"""Nodes and Deployments of a world in a real cluster, and the use of their pods."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -19,7 +19,7 @@ LABEL = "replay.tidelock.dev/pool"
 _NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 _APP = "app"
 _CORE = 1000
-_PATIENCE = 180.0  # seconds, for what takes one
+_PATIENCE = 180.0  # limit in seconds of each wait
 _LOOK_AGAIN = 0.2
 
 
@@ -47,12 +47,12 @@ _decode = msgspec.json.Decoder(_List).decode
 
 
 class Placement(NamedTuple):
-    """Where the pods are at one time; P pods in the order of their names.
+    """The nodes of the pods at one time, for P pods in the order of their names.
 
     Attributes:
-        names: of the pods; P.
-        workload: index of each pod's workload; P.
-        node: row of its node, or NOWHERE; P.
+        names: names of the pods. P.
+        workload: index of each pod's workload. P.
+        node: row of each pod's node, or NOT_PLACED. P.
 
     """
 
@@ -62,12 +62,12 @@ class Placement(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What is used at one time; N nodes, P pods.
+    """The use at one time, of N nodes and P pods.
 
     Attributes:
-        cpu: percent of each node; N.
-        memory: the same of memory; N.
-        cores: of each pod; P.
+        cpu: percent of each node's CPU. N.
+        memory: percent of each node's memory. N.
+        cores: cores of each pod. P.
 
     """
 
@@ -78,14 +78,14 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class Pool:
-    """A world in a cluster: nodes and a namespace of its own, pods for one scheduler name.
+    """A world in a cluster, with its own nodes, its own namespace, and pods for one scheduler name.
 
-    All replicas of a Deployment use alike, so it does not matter which of them is which.
+    All replicas of a Deployment have the same use, so they are interchangeable.
 
     Attributes:
-        client: speaks to the API server with the rights of an administrator.
+        client: client with the rights of an administrator.
         world: nodes and workloads.
-        name: of the namespace, of the nodes' label and of the scheduler.
+        name: name of the namespace, of the nodes' label and of the scheduler.
 
     """
 
@@ -99,11 +99,11 @@ class Pool:
         return {LABEL: self.name}
 
     def node_name(self, row: int) -> str:
-        """Name a node."""
+        """Return the name of a node."""
         return f"{self.name}-{self.world.machines[row].name}"
 
     async def furnish(self) -> None:
-        """Make namespace, nodes and Deployments without replicas; wait until the nodes take pods."""
+        """Create namespace, nodes and Deployments without replicas, and wait until the nodes take pods."""
         await self.client.create(_NAMESPACES.collection(), {"metadata": {"name": self.name}})
         for row in range(len(self.world.machines)):
             await self.client.create(NODES.collection(), self._node(row))
@@ -112,7 +112,7 @@ class Pool:
         await _until(self._ready)
 
     async def clear(self) -> None:
-        """Take away what was made; Deployments first, so that nobody makes pods anew."""
+        """Delete all objects, Deployments first, so that they create no pods again."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         for path in (DEPLOYMENTS.collection(self.name), PODS.collection(self.name)):
             await self.client.request("DELETE", path, body=options | {"gracePeriodSeconds": 0})
@@ -121,7 +121,7 @@ class Pool:
         await self.client.delete(_NAMESPACES.item(self.name))
 
     async def scale(self, workloads: Collection[int], replicas: int) -> None:
-        """Have so many replicas of some Deployments, and wait until all of them are bound."""
+        """Scale some Deployments, and wait until all replicas are bound."""
         deployments = self.world.workloads
         for workload in workloads:
             name = deployments[workload].name
@@ -135,7 +135,7 @@ class Pool:
         await _until(bound)
 
     async def placement(self) -> Placement:
-        """Read where the pods are; without those that are being deleted."""
+        """Read the placement of the pods that are not being deleted."""
         pods = sorted(
             (
                 pod
@@ -153,11 +153,11 @@ class Pool:
         )
 
     async def end_pod(self, name: str) -> None:
-        """Delete a pod at once; its Deployment makes another."""
+        """Delete a pod at once. Its Deployment creates another."""
         await self.client.request("DELETE", PODS.item(name, self.name), body={"gracePeriodSeconds": 0})
 
     def use(self, placement: Placement, step: int) -> Use:
-        """Work out what is used in a step: what pods want, up to the size of their node."""
+        """Compute the use in a step, which is the demand of the pods, up to the size of their node."""
         world = self.world
         there = placement.node != NOT_PLACED
         nodes, workloads = placement.node[there], placement.workload[there]
@@ -172,7 +172,7 @@ class Pool:
         return Use(100 * total * granted / cores, 100 * np.minimum(memory / sizes, 1), got)
 
     def tell(self, exporter: Exporter, placement: Placement, use: Use) -> None:
-        """Have the exporter tell of this from now on."""
+        """Let the exporter show this use from now on."""
         memory = _memory(self.world)
         exporter.show(
             {name: each for name, each in exporter.nodes.items() if not name.startswith(f"{self.name}-")}
@@ -229,22 +229,22 @@ class Pool:
 
 async def _until(reached: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(_PATIENCE):
-        while not await reached():  # noqa: ASYNC110 -- polling is plain, and quick enough
+        while not await reached():  # noqa: ASYNC110 -- polling is simple, and fast enough
             await asyncio.sleep(_LOOK_AGAIN)
 
 
 def loads(world: SimulatedWorld) -> Floats:
-    """Give the millicores that one pod of each workload wants in each step: W x T."""
+    """Return the millicores that one pod of each workload wants in each step: W x T."""
     wanted: Floats = world.cpu[_examples(world)].astype(np.float64)
     return wanted
 
 
 def _memory(world: SimulatedWorld) -> Floats:
-    """Give the bytes that one pod of each workload uses: W."""
+    """Return the bytes that one pod of each workload uses: W."""
     used: Floats = world.memory[_examples(world)]
     return used
 
 
 def _examples(world: SimulatedWorld) -> Indices:
-    """Give a pod of each workload: W; every workload of a world has one."""
+    """Return one pod of each workload: W. Every workload of a world has at least one."""
     return np.unique(world.workload, return_index=True)[1]

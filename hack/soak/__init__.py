@@ -1,1 +1,1 @@
-"""A long run of churn, and whether anything is lost, left over or grows by it."""
+"""A long run of churn, and checks for lost objects, leftovers and growth."""

@@ -1,10 +1,10 @@
-"""An hour of churn, and what it leaves: python -m soak [--minutes 60] [--rate 20] [--json FILE].
+"""An hour of churn, and checks of its result: python -m soak [--minutes 60] [--rate 20] [--json FILE].
 
-On a control plane of its own, with bare nodes and the operator as it is installed, locks and pods are made,
-consumed, expired, edited and deleted at a steady rate, and nodes are cordoned, resized and removed beside
-them. It prints whether the operator's memory, open files and tasks grow. At the end the ledger must be what
-the API server says, locks and pods that were there from the start must be as they were, and nothing may be
-left over. The exit status is 1 if anything was lost or is left over, and 0 otherwise.
+A new control plane has nodes without kubelets, and the operator as it is installed. Reservations and pods are
+created, consumed, expired, edited and deleted at a steady rate. Meanwhile nodes are cordoned, resized and
+removed. The run prints whether the operator's memory, open files and tasks grow. At the end the ledger must
+equal the state of the API server. Reservations and pods that existed from the start must be unchanged, and
+nothing may be left over. The exit status is 1 if anything was lost or is left over, and 0 otherwise.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from soak.samples import Sample, trend
 NAMESPACE = "soak"
 
 _DEFINITIONS = ("crd/reservations.tidelock.dev", "crd/waterlevels.tidelock.dev")
-# An hour's growth that is worth a word, by what grows.
+# The growth in an hour that matters, by quantity.
 _LIMITS = {"memory": ("MiB", 8.0), "files": ("open files", 4.0), "tasks": ("tasks", 4.0)}
 
 
 def install(cluster: LocalCluster) -> Path:
-    """Install the manifests and the namespace; gives the kubeconfig of the operator's ServiceAccount."""
+    """Install the manifests and the namespace, and return the kubeconfig of the operator's ServiceAccount."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(BASE))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *_DEFINITIONS)
     namespace = msgspec.json.encode(
@@ -45,7 +45,7 @@ def install(cluster: LocalCluster) -> Path:
 
 
 async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
-    """Run the operator and play the plan."""
+    """Run the operator and execute the plan."""
     program = tidelock(cluster, install(cluster))
     await asyncio.to_thread(program.start)
     try:
@@ -60,7 +60,7 @@ async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
 
 
 def growth(samples: Sequence[Sample]) -> str:
-    """Lay out what the operator took of the machine, and whether that grows."""
+    """Format the operator's memory, open files and tasks, with their growth."""
     rows: list[tuple[str, ...]] = [("", "first", "last", "most", "an hour (95 %)", "")]
     if not samples:
         return "No sample was taken."
@@ -79,7 +79,7 @@ def growth(samples: Sequence[Sample]) -> str:
 
 
 def report(plan: Plan, outcome: Outcome) -> None:
-    """Print what was done and what came of it."""
+    """Print the numbers of objects, the growth and the faults."""
     done = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.lives.items()))
     pace = outcome.objects / (plan.minutes * 60)
     print(f"{outcome.objects} locks and pods in {plan.minutes:g} min, {pace:.1f}/s. Lives: {done}.")
@@ -89,15 +89,15 @@ def report(plan: Plan, outcome: Outcome) -> None:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="soak", description="An hour of churn, and what it leaves.")
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long objects are made")
-    parser.add_argument("--rate", type=float, default=20.0, help="locks and pods that are made a second")
+    parser = argparse.ArgumentParser(prog="soak", description="An hour of churn, and checks of its result.")
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long objects are created")
+    parser.add_argument("--rate", type=float, default=20.0, help="reservations and pods per second")
     parser.add_argument("--nodes", type=int, default=16, help="nodes that last")
     parser.add_argument("--shaky-nodes", type=int, default=4, help="nodes that are changed all the time")
     parser.add_argument(
-        "--patience", type=float, default=120.0, help="seconds after which what has not come is lost"
+        "--patience", type=float, default=120.0, help="seconds after which a missing result counts as lost"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of what happens when")
+    parser.add_argument("--seed", type=int, default=0, help="of the random choices")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write samples and faults there too")
     options = parser.parse_args(arguments)
     for name in ("minutes", "rate", "nodes", "shaky_nodes", "patience"):
@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Soak on a control plane of its own; gives the exit status."""
+    """Run the soak on a new control plane, and return the exit status."""
     options = vars(parse(arguments))
     target: Path | None = options.pop("json")
     plan = Plan(**options)

@@ -1,4 +1,4 @@
-"""Whether the operator's ledger and the API server tell the same, when all is quiet."""
+"""A comparison of the operator's ledger with the API server, for a time without changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _ONE = {POD_COUNT: "1"}
 
 @dataclass(frozen=True)
 class Account:
-    """Sums by what they are of: amounts by kind and resource, locks by phase, pods that wait."""
+    """Sums by name: amounts by kind and resource, reservations by phase, and waiting pods."""
 
     sums: Counter[str] = field(default_factory=Counter)
 
@@ -28,7 +28,7 @@ class Account:
             self.sums[f"{kind} {resource}"] += units
 
     def differences(self, api: "Account") -> list[str]:
-        """Tell, in words, what the ledger (this) has otherwise than the API."""
+        """Return a text for each difference between the ledger (this account) and the API."""
         return [
             f"{what}: {self.sums[what]} in the ledger, {api.sums[what]} in the API"
             for what in sorted(self.sums.keys() | api.sums.keys())
@@ -37,7 +37,7 @@ class Account:
 
 
 def of_ledger(metrics: Metrics) -> Account:
-    """Read what the operator's own metrics tell."""
+    """Return the account in the operator's own metrics."""
     account = Account()
     for kind in _KINDS:
         for (resource,), value in metrics[f"tidelock_{kind}"].items():
@@ -49,7 +49,7 @@ def of_ledger(metrics: Metrics) -> Account:
 
 
 def of_api(nodes: Iterable[Json], pods: Iterable[Json], reservations: Iterable[Json]) -> Account:
-    """Sum up what the API server has; the pods have one container each."""
+    """Return the account of the API server's objects. Each pod has one container."""
     account = Account()
     names = set()
     for node in nodes:

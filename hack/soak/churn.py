@@ -1,4 +1,4 @@
-"""The churn: lives that are begun at a steady pace, beside some that last from its begin to its end."""
+"""The churn: lives of objects that begin at a steady rate, and objects that last for the whole run."""
 
 import asyncio
 import time
@@ -16,20 +16,21 @@ from soak.seen import LostError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import ApiError
 
-# Lives under way at once. Where the machine is too slow for the rate, the pace sinks before room runs out.
+# Limit of lives at once. On a machine that is too slow for the rate, the rate decreases before capacity runs
+# out.
 _LIVES = 150
 _SIZE = {"cpu": "1", "memory": "2Gi"}
 
 
 class Churn:
-    """Begins lives, and notes how they end."""
+    """The lives of a run and their results."""
 
     def __init__(self, actor: Actor, outcome: Outcome) -> None:
         self._actor = actor
         self._outcome = outcome
 
     async def go(self, rate: float, seconds: float) -> None:
-        """Begin lives for so long, at so many objects a second; ends with the last of them."""
+        """Begin lives for so long, at so many objects a second, and wait until all have ended."""
         room = asyncio.Semaphore(_LIVES)
         begin = due = time.perf_counter()
         async with asyncio.TaskGroup() as group:
@@ -44,7 +45,7 @@ class Churn:
                 await asyncio.sleep(due - time.perf_counter())
 
     def _kinds(self) -> Iterator[str]:
-        """Give one of each kind, then any of them, for ever."""
+        """Yield one of each kind, and then random ones for ever."""
         yield from KINDS
         kinds, weights = list(KINDS), [kind.weight for kind in KINDS.values()]
         while True:
@@ -60,14 +61,14 @@ class Churn:
 
 @dataclass
 class Standing:
-    """Locks and pods that last: one of each on every steady node."""
+    """Reservations and pods that last for the whole run, one of each on every steady node."""
 
     actor: Actor
     nodes: int
     held: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     async def up(self) -> None:
-        """Make them, and wait until they hold."""
+        """Create the objects, and wait until they are active and bound."""
         where = dict(enumerate(node_names(STEADY, self.nodes)))
 
         async def stand(number: int) -> None:
@@ -84,7 +85,7 @@ class Standing:
         await each(stand, where)
 
     async def lost(self) -> list[str]:
-        """Tell which of them are not as they were."""
+        """Return a text for each object that has changed."""
         now: dict[str, tuple[str, str]] = {}
         for resource in (RESERVATIONS, PODS):
             listed = await self._read(resource.collection(self.actor.namespace))
@@ -96,7 +97,7 @@ class Standing:
         ]
 
     async def down(self) -> None:
-        """Remove them."""
+        """Delete the objects."""
         for name in self.held:
             await self.actor.remove(RESERVATIONS if "lock" in name else PODS, name)
 
@@ -105,7 +106,7 @@ class Standing:
 
 
 def _grant(item: dict[str, Any]) -> tuple[str, str]:
-    """Tell where an object has its room, and since when a lock has it."""
+    """Return the node of an object, and the instant at which a reservation became active."""
     status = item.get("status", {})
     active = status.get("phase") == "Active"
     return (status["nodeName"], status["activatedAt"]) if active else (item["spec"].get("nodeName", ""), "")

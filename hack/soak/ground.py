@@ -1,4 +1,4 @@
-"""Nodes to stand on: some that last, and some that are cordoned, resized, removed and made again."""
+"""The nodes of a soak: some that last, and some that are cordoned, resized, removed and created again."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _PAUSE = 2.0  # seconds between two changes
 
 
 def node_names(kind: str, count: int) -> list[str]:
-    """Name the nodes of a kind."""
+    """Return the names of the nodes of a kind."""
     return [f"{kind}-{number:03}" for number in range(count)]
 
 
@@ -45,13 +45,13 @@ async def shake(client: KubeClient, names: list[str], rng: Random) -> NoReturn:
 
 
 async def renew(client: KubeClient, name: str) -> None:
-    """Remove a node, and make it as it was at first."""
+    """Delete a node, and create it again in its original state."""
     await client.delete(NODES.item(name))
     await lay(client, [name])
 
 
 async def level(client: KubeClient) -> None:
-    """Remove all nodes of a soak."""
+    """Delete all nodes of a soak."""
     await client.request("DELETE", NODES.collection(), params={"labelSelector": LABEL})
 
 

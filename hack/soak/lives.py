@@ -1,4 +1,4 @@
-"""The lives that locks and pods lead in the churn: each knows its own good end."""
+"""The lives of reservations and pods in the churn, each of which checks its own expected end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,18 +16,18 @@ REQUIRE = "tidelock.dev/require-reservation"
 _LONG = 86_400  # seconds
 _SIZES = ({"cpu": "500m", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "4Gi"})
 _NOWHERE = {"cpu": "1k"}
-_STAY = 4.0  # seconds that a life lasts at most where it could last for ever
+_STAY = 4.0  # limit in seconds of a random delay
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Makes, changes and removes objects, and waits for what becomes of them.
+    """A client that creates, changes and deletes objects, and waits for their states.
 
     Attributes:
-        client: an admin's.
-        namespace: where all of it goes on.
-        seen: the watch that tells.
-        rng: chance.
+        client: client of an admin.
+        namespace: namespace of all objects.
+        seen: states of the objects from a watch.
+        rng: source of random choices.
 
     """
 
@@ -37,7 +37,7 @@ class Actor:
     rng: Random
 
     async def reservation(self, name: str, **spec: Any) -> None:
-        """Write a lock for the pod of its name: of a usual size, on any node, for a day."""
+        """Create a reservation for the pod of its name, of a usual size, on any node, for a day."""
         body = {
             "apiVersion": RESERVATIONS.api_version,
             "kind": RESERVATIONS.kind,
@@ -53,7 +53,7 @@ class Actor:
         await self.client.create(RESERVATIONS.collection(self.namespace), body)
 
     async def pod(self, name: str, *, insists: bool = False, **spec: Any) -> None:
-        """Create a pod; one that insists goes where its lock is, or nowhere."""
+        """Create a pod. One that insists stays gated until its reservation is active, and runs only there."""
         requests = self.rng.choice(_SIZES)
         container = {"name": "main", "image": "example.org/none", "resources": {"requests": requests}}
         body = {
@@ -71,7 +71,7 @@ class Actor:
         await self.client.create(PODS.collection(self.namespace), body)
 
     async def edit(self, name: str, **spec: Any) -> None:
-        """Change a lock's spec."""
+        """Change a reservation's spec."""
         await self.client.patch(RESERVATIONS.item(name, self.namespace), {"spec": spec})
 
     async def remove(self, resource: ApiResource, name: str) -> None:
@@ -80,21 +80,21 @@ class Actor:
         await self.gone(resource, name)
 
     async def stay(self) -> None:
-        """Let some time pass."""
+        """Wait for a random time."""
         await asyncio.sleep(self.rng.uniform(0, _STAY))
 
     async def active(self, name: str) -> None:
-        """Wait until a lock is told to hold."""
+        """Wait until a reservation has reported Active."""
         await self.seen.until(RESERVATIONS, name, lambda story: story.was_active, "Active")
 
     async def group_committed(self, name: str) -> None:
-        """Wait until a lock is told to hold, or to be over: a short one may end before that is told."""
+        """Wait until a reservation has reported Active or Expired, as a short one may end very early."""
         await self.seen.until(
             RESERVATIONS, name, lambda story: story.was_active or story.phase == "Expired", "given"
         )
 
     async def phase(self, name: str, phase: str) -> None:
-        """Wait until a lock is in a phase that lasts."""
+        """Wait until a reservation is in a phase that lasts."""
         await self.seen.until(RESERVATIONS, name, lambda story: story.phase == phase, phase)
 
     async def bound(self, name: str) -> None:
@@ -102,13 +102,13 @@ class Actor:
         await self.seen.until(PODS, name, lambda story: story.node, "bound")
 
     async def gone(self, resource: ApiResource, name: str) -> None:
-        """Wait until an object is gone; its story ends there."""
+        """Wait until an object is gone, and forget its history."""
         await self.seen.until(resource, name, lambda story: story.gone, "gone")
         self.seen.forget(resource, name)
 
 
 async def consumed(actor: Actor, name: str) -> None:
-    """Have a lock taken by its pod, and go; the pod follows later."""
+    """Let a pod consume its reservation, and delete the pod later."""
     await actor.reservation(name)
     await actor.active(name)
     await actor.pod(name, insists=actor.rng.random() < 1 / 2)
@@ -119,7 +119,7 @@ async def consumed(actor: Actor, name: str) -> None:
 
 
 async def awaited(actor: Actor, name: str) -> None:
-    """Have a pod there first, that waits for its lock."""
+    """Create a pod first, which waits for its reservation."""
     await actor.pod(name, insists=True)
     await actor.reservation(name)
     await actor.bound(name)
@@ -128,7 +128,7 @@ async def awaited(actor: Actor, name: str) -> None:
 
 
 async def retained(actor: Actor, name: str) -> None:
-    """Leave a lock as a tombstone, and remove it."""
+    """Let a reservation be retained as a tombstone, and delete it."""
     await actor.reservation(name, retention="Retain")
     await actor.pod(name)
     await actor.bound(name)
@@ -138,14 +138,14 @@ async def retained(actor: Actor, name: str) -> None:
 
 
 async def expired(actor: Actor, name: str) -> None:
-    """Let a lock that nobody takes end by itself."""
+    """Let a reservation expire, as its pod never comes."""
     await actor.reservation(name, ttlSeconds=actor.rng.randint(1, 5))
     await actor.group_committed(name)
     await actor.gone(RESERVATIONS, name)
 
 
 async def deleted(actor: Actor, name: str) -> None:
-    """Give a lock up."""
+    """Delete an active reservation."""
     await actor.reservation(name)
     await actor.active(name)
     await actor.stay()
@@ -153,7 +153,7 @@ async def deleted(actor: Actor, name: str) -> None:
 
 
 async def withdrawn(actor: Actor, name: str) -> None:
-    """Delete a lock and its pod whatever has become of them."""
+    """Delete a reservation and its pod in any state."""
     await actor.reservation(name)
     await actor.pod(name)
     await asyncio.sleep(actor.rng.uniform(0, 0.2))
@@ -164,7 +164,7 @@ async def withdrawn(actor: Actor, name: str) -> None:
 
 
 async def edited(actor: Actor, name: str) -> None:
-    """Make a lock larger, then smaller, and cut it short."""
+    """Make a reservation larger, then smaller, and shorten its lifetime."""
     await actor.reservation(name, resources={"cpu": "1"})
     await actor.active(name)
     for cpu in ("2", "500m"):
@@ -175,14 +175,14 @@ async def edited(actor: Actor, name: str) -> None:
 
 
 async def rejected(actor: Actor, name: str) -> None:
-    """Ask for room that no node has, until the deadline."""
+    """Create a reservation that fits no node, and wait for its deadline."""
     await actor.reservation(name, resources=_NOWHERE, pendingDeadlineSeconds=1)
     await actor.phase(name, "Rejected")
     await actor.remove(RESERVATIONS, name)
 
 
 async def plain(actor: Actor, name: str) -> None:
-    """Place a pod without a lock."""
+    """Create a pod without a reservation."""
     await actor.pod(name)
     await actor.bound(name)
     await actor.stay()
@@ -190,12 +190,12 @@ async def plain(actor: Actor, name: str) -> None:
 
 
 def _named(name: str) -> Mapping[str, str]:
-    # By a selector, as it is no error then if the lock is consumed and gone.
+    # With a selector it is no error if the reservation is consumed and gone.
     return {"fieldSelector": f"metadata.name={name}"}
 
 
 class Kind(NamedTuple):
-    """A kind of life: how many objects it makes, and how often it is led in relation to others."""
+    """A kind of life: its function, its number of objects, and its weight among the kinds."""
 
     live: Callable[[Actor, str], Awaitable[None]]
     objects: int

@@ -1,4 +1,4 @@
-"""What came of a soak."""
+"""The result of a soak."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from soak.samples import Sample
 
 @dataclass
 class Outcome:
-    """What was done, and what went wrong.
+    """The result of a soak.
 
     Attributes:
-        lives: lives that came to their good end, by kind.
-        objects: locks and pods that were made for them.
-        samples: what the operator took of the machine during the churn.
-        faults: what was lost or is left over, in words.
+        lives: number of lives with their expected end, by kind.
+        objects: number of reservations and pods that were created.
+        samples: samples of the operator during the churn.
+        faults: a text for each fault, such as a lost object or a leftover.
 
     """
 

@@ -1,4 +1,4 @@
-"""One run of a soak, from its nodes to what it leaves."""
+"""One run of a soak, from its nodes to its final checks."""
 
 import asyncio
 import time
@@ -21,22 +21,22 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.errors import ApiError
 
 _SECOND, _MINUTE = 1.0, 60.0
-_SAMPLES = 240  # of a run, if that is not more than one a second
-# What may be open at the end beside what was open at the start: connections that are kept for a while.
+_SAMPLES = 240  # samples of a run, but at most one a second
+# Open files and tasks that may be added until the end, as some connections are kept for a while.
 _MORE_FILES, _MORE_TASKS = 8, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is played.
+    """The parameters of a soak.
 
     Attributes:
-        minutes: how long lives are begun.
-        rate: locks and pods that are made a second.
-        nodes: nodes that last.
-        shaky_nodes: nodes that are changed all the time.
-        patience: seconds after which what has not come counts as lost.
-        seed: of chance.
+        minutes: time in which lives begin.
+        rate: reservations and pods per second.
+        nodes: number of nodes that last.
+        shaky_nodes: number of nodes that are changed all the time.
+        patience: seconds after which a missing result counts as lost.
+        seed: seed of all random choices.
 
     """
 
@@ -49,7 +49,7 @@ class Plan:
 
 
 async def soak(client: KubeClient, namespace: str, program: Component, plan: Plan) -> Outcome:
-    """Play a plan against an operator that runs, and clear away what was made."""
+    """Execute a plan against a running operator, and delete all objects."""
     run = _Soak(client, namespace, program, plan)
     try:
         await run.play()
@@ -107,7 +107,7 @@ class _Soak:
                 )
 
     async def _agree(self, when: str) -> None:
-        """Wait until the ledger is what the API says; what stays different is a fault."""
+        """Wait until the ledger equals the API server's state. A difference that stays is a fault."""
 
         async def differences() -> list[str]:
             lists = [await read_all(self._client, each.collection()) for each in (NODES, PODS, RESERVATIONS)]
@@ -116,7 +116,7 @@ class _Soak:
         self.outcome.faults += [f"{when}: {each}" for each in await self._settle(differences)]
 
     async def _calm(self, before: Sample) -> None:
-        """Wait until the operator has let go of what it used for the churn."""
+        """Wait until the operator has released the open files and tasks of the churn."""
 
         async def held() -> list[str]:
             now = await look(self._program, self._begin)
@@ -132,7 +132,7 @@ class _Soak:
         self.outcome.faults += await self._settle(held)
 
     async def _settle(self, faults: Callable[[], Awaitable[list[str]]]) -> list[str]:
-        """Look until there is no fault, or patience ends; gives those that stay."""
+        """Repeat a check until it finds no fault, or until the patience ends, and return the last faults."""
         deadline = time.perf_counter() + self._plan.patience
         while (found := await faults()) and time.perf_counter() < deadline:  # noqa: ASYNC110 -- a probe
             await asyncio.sleep(_SECOND)
@@ -151,7 +151,7 @@ class _Soak:
 
 
 def _words(group: BaseExceptionGroup[BaseException]) -> list[str]:
-    """Tell of all errors of a group, and of the groups in it."""
+    """Return a text for each error of a group, and of the groups in it."""
     words: list[str] = []
     for error in group.exceptions:
         words += (
@@ -162,7 +162,7 @@ def _words(group: BaseExceptionGroup[BaseException]) -> list[str]:
 
 @asynccontextmanager
 async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Do endless work while the context lasts."""
+    """Run endless coroutines while the context lasts."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in work]
         yield

@@ -1,4 +1,4 @@
-"""What the operator takes of the machine, sample by sample, and whether it grows."""
+"""Samples of the operator's memory, open files and tasks, and their growth."""
 
 import asyncio
 import os
@@ -16,8 +16,9 @@ from devcluster import Component
 
 _MEBI = 2**20
 _HOUR = 3600.0
-# A line is fitted through the means of so many stretches of equal length: neighbouring samples resemble each
-# other, so that each alone would make the interval too narrow. The first part is not counted: caches fill.
+# A line is fitted through the means of so many stretches of equal length. Neighbouring samples resemble each
+# other, so a fit of single samples would make the interval too narrow. Caches fill in the first part, which
+# does not count.
 _STRETCHES = 12
 _WARM_UP = 0.2
 _LEAST = 2 * _STRETCHES  # samples
@@ -25,11 +26,11 @@ _LEAST = 2 * _STRETCHES  # samples
 _STUDENT = 2.228
 
 Metrics = dict[str, dict[tuple[str, ...], float]]
-"""Values by the name of a metric and those of its labels."""
+"""Values by the name of a metric and the values of its labels."""
 
 
 class Sample(NamedTuple):
-    """One look: seconds since the first, MiB resident, open files, tasks of the event loop."""
+    """One sample: seconds since the start, resident MiB, open files, and tasks of the event loop."""
 
     at: float
     memory: float
@@ -38,14 +39,14 @@ class Sample(NamedTuple):
 
 
 class Trend(NamedTuple):
-    """How fast something grows, in its unit an hour: the best guess, and an interval of 95 % around it."""
+    """The growth of a quantity in an hour, in its unit: the estimate, and its interval of 95 %."""
 
     slope: float
     low: float
     high: float
 
     def verdict(self, limit: float) -> str:
-        """Say whether it grows by more than a limit an hour."""
+        """Return, as text, whether the growth exceeds a limit in an hour."""
         if self.low > limit:
             return f"grows by more than {limit:g} an hour"
         if self.high <= limit:
@@ -68,7 +69,7 @@ async def metrics_of(program: Component) -> Metrics:
 
 
 async def look(program: Component, begin: float) -> Sample:
-    """Take a sample; `begin` is when the first was taken, as of `time.perf_counter`."""
+    """Take a sample. `begin` is the start of the run, as of `time.perf_counter`."""
     metrics = await metrics_of(program)
     files = len(os.listdir(f"/proc/{pid(program)}/fd"))  # noqa: PTH208 -- names alone, of which none is a path
     tasks = int(metrics["tidelock_tasks"][()])
@@ -76,9 +77,9 @@ async def look(program: Component, begin: float) -> Sample:
 
 
 def trend(times: Sequence[float], values: Sequence[float]) -> Trend | None:
-    """Tell how fast values grow; None for too few of them. Times are in seconds, growth is an hour's.
+    """Return the growth of values in an hour, or None for too few values. Times are in seconds.
 
-    Ordinary least squares; the slope's standard error is sqrt(RSS / (n - 2) / Sxx).
+    The method is ordinary least squares. The slope's standard error is sqrt(RSS / (n - 2) / Sxx).
     """
     first = int(len(times) * _WARM_UP)
     times, values = times[first:], values[first:]

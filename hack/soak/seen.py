@@ -1,4 +1,4 @@
-"""What became of locks and pods: an independent watch in the soak's own process."""
+"""The states of reservations and pods, from an independent watch in the soak's own process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,18 +11,18 @@ from tidelock.kube.client import PODS, RESERVATIONS, ApiResource, KubeClient
 
 
 class LostError(Exception):
-    """What had to come did not, in all the time that it was given; says what."""
+    """An object did not reach its expected state in time. The message names both."""
 
 
 @dataclass
 class Story:
-    """What a watch has told of one object.
+    """The observed history of one object.
 
     Attributes:
-        node: where it is, or has its room.
-        phase: a lock's phase; empty before the operator has answered, and for pods.
-        was_active: whether a lock has ever been told to hold.
-        gone: whether it has been deleted.
+        node: node of a pod or a reservation.
+        phase: phase of a reservation, empty before the operator has answered, and for pods.
+        was_active: whether a reservation has ever reported Active.
+        gone: whether the object has been deleted.
 
     """
 
@@ -34,28 +34,28 @@ class Story:
 
 
 class Seen:
-    """The stories of all locks and pods that somebody still asks about."""
+    """The histories of all reservations and pods of unfinished lives."""
 
     def __init__(self, patience: float) -> None:
-        """Take for how many seconds anything is waited for."""
+        """Prepare with the limit of each wait in seconds."""
         self._patience = patience
         self._stories: dict[tuple[str, str], Story] = {}
 
     def expect(self, resource: ApiResource, name: str) -> Story:
-        """Begin the story of an object, before it is made."""
+        """Begin the history of an object, before it is created."""
         return self._stories.setdefault((resource.plural, name), Story())
 
     def forget(self, resource: ApiResource, name: str) -> None:
-        """End the story of an object that nobody asks about any more."""
+        """Drop the history of an object that is no longer needed."""
         self._stories.pop((resource.plural, name), None)
 
     async def until(
         self, resource: ApiResource, name: str, accept: Callable[[Story], object], what: str
     ) -> Story:
-        """Wait until an object is as described.
+        """Wait until an object is in an accepted state.
 
         Raises:
-            LostError: it was not in time; `what` completes the sentence "Reservation web-0 was not ...".
+            LostError: the state was not reached in time. `what` completes "Reservation web-0 was not ...".
 
         """
         story = self._stories[resource.plural, name]
@@ -71,11 +71,11 @@ class Seen:
         return story
 
     def take_reservation(self, line: bytes, _: float) -> str:
-        """Take an event of a lock."""
+        """Handle an event of a reservation."""
         return self._take(RESERVATIONS, line)
 
     def take_pod(self, line: bytes, _: float) -> str:
-        """Take an event of a pod."""
+        """Handle an event of a pod."""
         return self._take(PODS, line)
 
     def _take(self, resource: ApiResource, line: bytes) -> str:
@@ -87,14 +87,14 @@ class Seen:
             story.phase = status.phase
             story.was_active = story.was_active or status.active
             story.gone = event.type == "DELETED"
-            story.changed.set()  # who waits looks again
+            story.changed.set()  # wakes all waiting tasks
             story.changed = asyncio.Event()
         return meta.resource_version
 
 
 @asynccontextmanager
 async def watching(client: KubeClient, namespace: str, patience: float) -> AsyncIterator[Seen]:
-    """Watch the locks and pods of a namespace while the context lasts."""
+    """Watch the reservations and pods of a namespace while the context lasts."""
     seen = Seen(patience)
     async with (
         following(client, RESERVATIONS.collection(namespace), seen.take_reservation),

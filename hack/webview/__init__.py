@@ -1,1 +1,1 @@
-"""The web view over a cluster that is made up: for its tests in a browser, and for pictures of it."""
+"""The web view of a simulated cluster, for its tests in a browser and for pictures of it."""

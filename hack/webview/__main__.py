@@ -1,10 +1,10 @@
-"""Takes pictures of the web view, serves it, or measures it, over a cluster that is made up.
+"""A command that takes pictures of the web view of a simulated cluster, serves it, or measures it.
 
     python -m webview docs/images          # web-view-light.png and web-view-dark.png
-    python -m webview --port 8080          # to be looked at in a browser, until Ctrl-C
-    python -m webview --cost               # what a look takes with thousands of nodes and locks
+    python -m webview --port 8080          # for a browser, until Ctrl-C
+    python -m webview --cost               # the cost of a page with thousands of nodes and reservations
 
-Pictures take a chromium, see hack/chromium.
+Pictures need Chromium, see hack/chromium.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from webview.cost import measure
 from webview.scene import Scene, ordinary
 
 _SIZE = 1240, 860  # CSS pixels
-_COLOURS = 256  # in a picture, which makes its file smaller
+_COLOURS = 256  # colours in a picture, for a smaller file
 
 
 async def take(browser: Browser, address: str, scheme: Literal["light", "dark"], file: Path) -> None:
@@ -44,7 +44,7 @@ async def take(browser: Browser, address: str, scheme: Literal["light", "dark"],
 
 def shrink(file: Path) -> None:
     """Write a picture with fewer colours."""
-    from PIL import Image  # noqa: PLC0415 -- comes with matplotlib, and is of use here alone
+    from PIL import Image  # noqa: PLC0415 -- comes with matplotlib, and only this function uses it
 
     with Image.open(file) as picture:
         small = picture.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
@@ -52,7 +52,7 @@ def shrink(file: Path) -> None:
 
 
 async def pictures(scene: Scene, program: str, folder: Path) -> None:
-    """Take a picture by day and one by night."""
+    """Take a picture in light colours and one in dark colours."""
     async with scene.stage.served() as address, chromium(program) as browser:
         await take(browser, address, "light", folder / "web-view-light.png")
         await take(browser, address, "dark", folder / "web-view-dark.png")
@@ -66,9 +66,9 @@ async def serve(scene: Scene, port: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; gives the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(prog="webview", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", nargs="?", type=Path, help="where the pictures go")
+    parser.add_argument("folder", nargs="?", type=Path, help="folder for the pictures")
     parser.add_argument("--port", type=int, default=0, help="serve here instead")
     parser.add_argument("--cost", action="store_true", help="measure instead")
     options = parser.parse_args(argv)

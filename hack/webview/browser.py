@@ -8,7 +8,7 @@ from playwright.async_api import Browser, async_playwright
 
 _PATIENCE = 60_000  # milliseconds
 _FLAGS = (
-    "--no-sandbox",  # of a root user in a container there is none
+    "--no-sandbox",  # a root user in a container has no sandbox
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -19,7 +19,7 @@ _FLAGS = (
 
 
 def find_chromium() -> str | None:
-    """Give the program's path; None if it is not installed, see hack/chromium."""
+    """Return the program's path, or None if it is not installed, see hack/chromium."""
     return shutil.which("chromium")
 
 

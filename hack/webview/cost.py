@@ -1,4 +1,4 @@
-"""What a look at a large cluster takes of the processor."""
+"""The processor time of a page of the web view for a large cluster."""
 
 import time
 from collections.abc import Generator
@@ -14,7 +14,7 @@ _ROUNDS = 15
 
 
 def measure() -> None:
-    """Print it for a few questions; milliseconds are of the thread's own time, whatever else runs."""
+    """Print the cost of a few queries, in milliseconds of the thread's own time."""
     scene = large(_NODES)
     for number in range(_LOCKS):
         scene.reservation(f"lock-{number}", {"cpu": "1", "memory": "2Gi"})
@@ -37,7 +37,7 @@ def measure() -> None:
 
 
 def _look(slices: Generator[None, None, ViewPage]) -> tuple[list[float], int]:
-    """Make a page; gives the seconds of each slice, and how many bytes are sent."""
+    """Build a page, and return the seconds of each slice and the number of bytes to send."""
     spent: list[float] = []
     while True:
         started = time.thread_time()

@@ -1,4 +1,4 @@
-"""A small cluster that is made up, as it would be after a few minutes of work."""
+"""A small simulated cluster, in the state after a few minutes of work."""
 
 import json
 from collections.abc import Mapping
@@ -26,26 +26,26 @@ _SMALL = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 
 
 class HandClock:
-    """Stands still unless it is moved."""
+    """A clock that stands still until `advance` is called."""
 
     def __init__(self, time: float) -> None:
         self._time = time
 
     def now(self) -> float:
-        """Give the time that it was moved to."""
+        """Return the time of this clock."""
         return self._time
 
     def monotonic(self) -> float:
-        """Give the same."""
+        """Return the time of this clock."""
         return self._time
 
     def advance(self, seconds: float) -> None:
-        """Move on."""
+        """Advance the clock."""
         self._time += seconds
 
 
 class Scene:
-    """A cluster whose objects are added by hand."""
+    """A cluster with objects that are added by hand."""
 
     def __init__(self) -> None:
         self.clock = HandClock(_START)
@@ -62,14 +62,14 @@ class Scene:
             sink.synced()
 
     def node(self, name: str, amounts: Mapping[str, str], water: str | None = None, **spec: Any) -> None:
-        """Add a node, with the annotation of its level if it is measured."""
+        """Add a node, with the annotation of its measured use if it is given."""
         plain = self._object(name, spec, annotations={NODE_LEVEL: water} if water else {})
         self._event_handlers.nodes.upsert(
             None, decode_node(_encode(plain | {"status": {"allocatable": amounts}}))
         )
 
     def pod(self, name: str, requests: Mapping[str, str], node_name: str = "", **spec: Any) -> None:
-        """Add a pod: one that waits, or one that runs on a node."""
+        """Add a pod that waits, or that runs on a node."""
         containers = [{"name": "main", "resources": {"requests": requests}}]
         wanted = {
             "schedulerName": DEFAULT_SCHEDULER_NAME,
@@ -86,7 +86,7 @@ class Scene:
         self._event_handlers.reservations.upsert(None, decode_reservation(_encode(plain)))
 
     def level(self, cpu: float, memory: float, age: float = 20.0) -> str:
-        """Write the level of a node that was measured some seconds ago."""
+        """Return the annotation of a node that was measured some seconds ago."""
         window: dict[Measured, Stat] = {"cpu": Stat(*[cpu] * 3), "memory": Stat(*[memory] * 3)}
         return encode_node_level(NodeLevel(self.clock.now() - age, {"15m": window}))
 
@@ -100,9 +100,9 @@ def _encode(plain: Json) -> bytes:
 
 
 def ordinary() -> Scene:
-    """Play ten minutes: pods that run, locks that are given, wait, are broken into and end."""
+    """Simulate ten minutes, with running pods, and reservations that wait, get capacity, lose it and end."""
     scene, rng = Scene(), Random(5)  # noqa: S311 -- a picture, not a secret
-    ahead = -580.0  # measured close to the end of the play
+    ahead = -580.0  # measured close to the end of the simulation
     for number, gpus in enumerate((1, 3, 5, 7), start=1):
         scene.node(f"gpu-{number}", _LARGE, scene.level(rng.uniform(35, 80), rng.uniform(30, 70), ahead))
         scene.pod(f"train-{number}", {"cpu": "24", "memory": "200Gi", _GPU: str(gpus)}, f"gpu-{number}")
@@ -139,7 +139,7 @@ def ordinary() -> Scene:
 
 
 def large(nodes: int) -> Scene:
-    """Make a cluster of many nodes that are all measured."""
+    """Return a cluster of many nodes that are all measured."""
     scene, rng = Scene(), Random(7)  # noqa: S311 -- as above
     for number in range(nodes):
         scene.node(f"node-{number:05}", _SMALL, scene.level(rng.uniform(0, 100), rng.uniform(0, 100)))

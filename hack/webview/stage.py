@@ -1,4 +1,4 @@
-"""What the operator does between its watches and its HTTP server, without an API server."""
+"""The operator's work between its watches and its HTTP server, without an API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ STANDING_BY = Standing("standby", "tidelock-7d9c5-k4zqm", "tidelock-7d9c5-x2x9p_
 
 @dataclass
 class Stage:
-    """A decider, and the web view of it."""
+    """A decider, and its web view."""
 
     decider: Decider
     clock: Clock
@@ -36,7 +36,7 @@ class Stage:
         self.view = WebView(self.decider, self.recent)
 
     def settle(self) -> None:
-        """Decide all that can be decided now; what is decided comes true at once."""
+        """Run all steps that are due now, and apply each decision at once."""
         decider, now = self.decider, self.clock.now()
         effects = Effects()
         for step in due_steps(decider, self.clock.now):
@@ -54,7 +54,7 @@ class Stage:
 
     @asynccontextmanager
     async def served(self, token_file: Path | None = None, port: int = 0) -> AsyncIterator[str]:
-        """Serve the web view as the operator does, at a free port if it is 0; gives its address."""
+        """Serve the web view as the operator does, at a free port if `port` is 0, and yield its address."""
         token = MetricsToken(token_file) if token_file else None
         site = Site(self.view.look, lambda: self.standing, self.clock, token).application
         async with serve(

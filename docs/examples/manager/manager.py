@@ -1,14 +1,15 @@
-"""A global manager in small: it asks several clusters for room and sends a pod to one that has locked it.
+"""A small global manager: it asks several clusters for capacity and sends a pod to one that reserved it.
 
     python manager.py --deadline 10 --kubeconfig east.yaml --kubeconfig west.yaml pod.yaml
 
-It remembers nothing: all that it knows is in the clusters, so it may crash at any step and be started again.
+It stores its state only in the clusters, so it can crash at any step and start again.
 
-    prepare a lock in every cluster -> commit the best -> release the others -> send the pod
+    prepare a reservation in every cluster -> commit the best -> release the others -> send the pod
 
-The commit decides: it is one write to one object, and counts only if the room is still the one that was
-promised. Before it, a new start asks again, and the locks that are there answer at once. After it, a new
-start goes on with the cluster whose lock has a commit. What is never committed releases itself.
+The commit decides. It is one write to one object, and counts only if the reservation still has the promised
+capacity. If the manager crashes before the commit, its next start prepares again, and existing reservations
+answer at once. If it crashes later, its next start continues with the cluster that has the committed
+reservation. A reservation that is never committed releases itself.
 """
 
 import argparse
@@ -26,18 +27,18 @@ Manifest = dict[str, Any]
 GROUP, VERSION, PLURAL = "tidelock.dev", "v1alpha1", "reservations"
 GONE, EXISTS, REFUSED = 404, 409, 422
 LOOK_AGAIN = 0.05  # seconds
-# How long a committed lock lives after its Active: time enough to send, also after a crash.
+# Lifetime of a committed reservation, from Active on. It suffices for sending the pod, also after a crash.
 LIFE_SECONDS = 300
-# How long room that is prepared is held beyond the deadline, by which all clusters have answered.
+# Prepared capacity is held for so long after the deadline, by which all clusters have answered.
 COMMIT_SECONDS = 20
 
 
 class NoRoomError(Exception):
-    """No cluster has given a lock in time; says why, for each."""
+    """No cluster granted a reservation in time. The message has the reason of each cluster."""
 
 
 class Member:
-    """One cluster, and what the manager does there for one pod."""
+    """One cluster, and the manager's requests to it for one pod."""
 
     def __init__(self, kubeconfig: str, pod: Manifest) -> None:
         self.name = kubeconfig
@@ -47,7 +48,7 @@ class Member:
         self._namespace, self._key = pod["metadata"]["namespace"], pod["metadata"]["name"]
 
     def prepare(self, deadline: int) -> None:
-        """Ask for a lock of just what the pod needs; harmless if it has been asked for."""
+        """Create a reservation for exactly the pod's requests, unless it exists."""
         reservation = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "Reservation",
@@ -68,7 +69,7 @@ class Member:
         )
 
     def reservation(self) -> Manifest | None:
-        """Read the lock."""
+        """Read the reservation."""
         found: Manifest | None = _unless(
             (GONE,),
             lambda: self._custom.get_namespaced_custom_object(
@@ -78,7 +79,10 @@ class Member:
         return found
 
     def commit(self, reservation: Manifest) -> None:
-        """Choose this cluster, for the room that the lock holds now; nothing if it has come to its end."""
+        """Choose this cluster, with the capacity that the reservation holds now.
+
+        This has no effect on a reservation that has ended.
+        """
         token = {"spec": {"commit": {"token": reservation["status"]["commit"]["token"]}}}
         _unless(
             (GONE, REFUSED),
@@ -88,7 +92,7 @@ class Member:
         )
 
     def release(self) -> None:
-        """Give the lock back; harmless if it is gone."""
+        """Delete the reservation, unless it is gone."""
         _unless(
             (GONE,),
             lambda: self._custom.delete_namespaced_custom_object(
@@ -97,11 +101,11 @@ class Member:
         )
 
     def send(self) -> None:
-        """Send the pod; harmless if it is there."""
+        """Create the pod, unless it exists."""
         _unless((EXISTS,), lambda: self._core.create_namespaced_pod(self._namespace, self._pod))
 
     def has_pod(self) -> bool:
-        """Tell whether the pod has been sent here."""
+        """Return whether the pod exists in this cluster."""
         return (
             _unless((GONE,), lambda: self._core.read_namespaced_pod(self._key, self._namespace)) is not None
         )
@@ -113,12 +117,12 @@ class Member:
 def dispatch(
     members: Sequence[Member], deadline: int, step: Callable[[str], None] = lambda _name: None
 ) -> str:
-    """Send the pod to a cluster that has room; gives that cluster's name.
+    """Send the pod to a cluster that has capacity, and return that cluster's name.
 
-    `step` is told of each step that is done, in the order of their names in the code.
+    `step` is called with the name of each step that is done, in the order of the names in the code.
 
     Raises:
-        NoRoomError: no cluster has room within `deadline` seconds; nothing is left behind.
+        NoRoomError: no cluster has capacity within `deadline` seconds. No reservation is left behind.
 
     """
     home = next((member for member in members if member.has_pod()), None)
@@ -134,7 +138,7 @@ def dispatch(
             chosen.send()
             home = chosen
         else:
-            chosen.release()  # what was promised is gone: all from the start
+            chosen.release()  # the promised capacity is gone, so start again.
     step("sent")
     for member in members:
         if member is not home:
@@ -143,7 +147,7 @@ def dispatch(
 
 
 def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None]) -> Member:
-    """Prepare all, and commit the first in their order of those that have room."""
+    """Prepare in all clusters, and commit the first one in their order that has capacity."""
     for member in members:
         member.prepare(deadline)
     step("prepared")
@@ -167,12 +171,12 @@ def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None
 
 
 def is_active(reservation: Manifest | None) -> bool:
-    """Tell whether a lock holds its room."""
+    """Return whether a reservation holds its capacity."""
     return _condition(reservation, "Active").get("status") == "True"
 
 
 def _have_answered(reservations: Sequence[Manifest | None]) -> bool:
-    """Tell whether all locks have been tried, and one has room or none will get any."""
+    """Return whether all reservations were tried, and one has capacity or none will get any."""
     reasons = [
         _condition(reservation, "Active").get("reason", "Waiting")
         for reservation in reservations
@@ -190,7 +194,7 @@ def _is_chosen(reservation: Manifest | None) -> bool:
 
 
 def _is_committed(member: Member) -> bool:
-    """Wait until a commit has been seen, and tell whether it counts."""
+    """Wait until the cluster has handled the commit, and return whether it counts."""
     reservation = member.reservation()
     while reservation is not None and _condition(reservation, "Committed").get("reason") == "AwaitingCommit":
         time.sleep(LOOK_AGAIN)
@@ -208,7 +212,7 @@ def _condition(reservation: Manifest | None, kind: str) -> Manifest:
 
 
 def _unless(statuses: tuple[int, ...], call: Callable[[], Any]) -> Any:
-    """Give the answer of a call, or None where it fails with one of these."""
+    """Return the answer of a call, or None if it fails with one of these statuses."""
     try:
         return call()
     except ApiException as error:
@@ -218,7 +222,7 @@ def _unless(statuses: tuple[int, ...], call: Callable[[], Any]) -> Any:
 
 
 def main() -> int:
-    """Read the command line and dispatch one pod; the exit status is 1 if there is no room."""
+    """Read the command line and dispatch one pod. The exit status is 1 if there is no capacity."""
     parser = argparse.ArgumentParser(description="Send a pod to a cluster that has locked room for it.")
     parser.add_argument(
         "--kubeconfig", action="append", required=True, help="of each cluster, the best first"

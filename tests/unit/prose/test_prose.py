@@ -1,5 +1,7 @@
 """hack/prose.py: the count of words in docstrings and comments, and the limits of a package."""
 
+from pathlib import Path
+
 import pytest
 
 import prose
@@ -38,3 +40,24 @@ def test_a_single_occurrence_never_exceeds_a_limit(text: str, exceeded: list[str
 
 def test_every_package_is_measured() -> None:
     assert {"main", "model/api", "ledger/queue", "plugins/reservation"} <= prose.packages().keys()
+
+
+def test_every_package_of_hack_is_measured() -> None:
+    folders = {path.parent.name for path in prose.ROOTS["hack/"].glob("*/__init__.py")}
+    assert {"bench", "devcluster", "mutation"} <= folders
+    assert {"hack/prose", *(f"hack/{name}" for name in folders)} <= prose.packages().keys()
+
+
+def test_modules_are_grouped_by_folder_and_top_level_modules_stand_for_themselves(tmp_path: Path) -> None:
+    for name in ("main.py", "model/pods.py", "model/api/crds.py", "model/nodes.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = prose.packages({"": tmp_path / "model", "all/": tmp_path})
+    assert {name: [path.stem for path in paths] for name, paths in found.items()} == {
+        "nodes": ["nodes"],
+        "pods": ["pods"],
+        "api": ["crds"],
+        "all/main": ["main"],
+        "all/model": ["nodes", "pods"],
+        "all/model/api": ["crds"],
+    }

@@ -1,7 +1,8 @@
-"""Two plugins for Tidelock: nodes keep some cores spare, and nodes with few pods are preferred.
+"""Two plugins for Tidelock: a Filter that keeps some cores of each node free, and a Score for few pods.
 
-A plugin sees one pod and all nodes at once: amounts are NumPy arrays with one row a node and one column a
-resource, in thousandths of a core, bytes or pieces. It returns one element a node, and loops over none.
+A plugin sees one pod and all nodes at once. Amounts are NumPy arrays with one row per node and one column per
+resource, in thousandths of a core, bytes or pieces. A plugin returns one element per node, without a loop
+over the nodes.
 """
 
 from typing import Any
