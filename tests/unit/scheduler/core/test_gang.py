@@ -757,3 +757,34 @@ def test_a_group_is_over_when_its_last_member_is_consumed() -> None:
         gang.drop(number)
     gang.settle()
     assert len(core.ledger.groups) == 0
+
+
+def test_a_member_that_does_not_fit_beside_others_is_tried_before_them() -> None:
+    gang = Gang(cluster("3", "3"))
+    gang.member(0, resources={"cpu": "2"})
+    gang.member(1, resources={"cpu": "2"}, nodeName="node-a")
+    gang.settle()
+    assert [(gang[number].phase, gang[number].node) for number in (0, 1)] == [
+        (ACTIVE, "node-b"),
+        (ACTIVE, "node-a"),
+    ]
+
+
+def test_several_members_are_tried_first_one_more_in_each_step() -> None:
+    gang = Gang(cluster("3", "3", "3"), 3)
+    gang.member(0, resources={"cpu": "2"})
+    gang.member(1, resources={"cpu": "2"}, nodeName="node-a")
+    gang.member(2, resources={"cpu": "2"}, nodeName="node-b")
+    gang.settle()
+    assert [gang[number].node for number in range(3)] == ["node-c", "node-a", "node-b"]
+
+
+def test_a_group_that_fits_in_no_order_is_refused_after_a_few_trials() -> None:
+    core = cluster("3", "3")
+    gang = Gang(core, 3)
+    for number, name in enumerate(("node-a", "node-a", "node-b")):
+        gang.member(number, resources={"cpu": "2"}, nodeName=name)
+    gang.settle()
+    assert gang.phases == [PENDING] * 3
+    assert {gang[number].reason for number in range(3)} == {reasons.INSUFFICIENT_CAPACITY}
+    assert core.decider.next_due() != 0
