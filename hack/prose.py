@@ -1,8 +1,9 @@
 """Measures the English of docstrings and comments: python -m prose.
 
-Prints how often each pattern occurs per 1,000 words, for each package of operator/tidelock and of hack. The
-exit status is 1 when a package exceeds a limit. The patterns are habits in which the code once differed most
-from other Python projects. The limits are twice the rates of kopf, measured in the same way.
+Prints how often each pattern occurs per 1,000 words, for each package of operator/tidelock, hack, tests and
+docs/examples. The exit status is 1 when a package exceeds a limit. The patterns are habits in which the code
+once differed most from other Python projects. The limits are twice the rates of kopf, measured in the same
+way.
 """
 
 import ast
@@ -18,7 +19,12 @@ from typing import NamedTuple
 
 _PROJECT = Path(__file__).parents[1]
 ROOTS: Mapping[str, Path] = MappingProxyType(
-    {"": _PROJECT / "operator" / "tidelock", "hack/": _PROJECT / "hack"}
+    {
+        "": _PROJECT / "operator" / "tidelock",
+        "hack/": _PROJECT / "hack",
+        "tests/": _PROJECT / "tests",
+        "examples/": _PROJECT / "docs" / "examples",
+    }
 )
 """The folders of the measured packages, by the prefix of the packages' names."""
 
