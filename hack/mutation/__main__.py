@@ -29,8 +29,13 @@ _OPERATOR = _ROOT / "operator" / "tidelock"
 _KEPT = _ROOT / "build" / "mutation"
 # Changes without an effect that a test could see, one line each: module, kind of fault, line of code.
 _EQUIVALENT = Path(__file__).parent / "equivalent.txt"
-_SUITES = ("tests/unit/ledger", "tests/unit/scheduler", "tests/unit/plugins", "tests/unit/web")
-_SUITES_OF_ALL = (*_SUITES, "tests/contract", "tests/property", "tests/model")
+_SUITES = ("ledger", "scheduler", "plugins", "web", "process", "simulation", "cli", "binders", "load")
+_SUITES_OF_ALL = (
+    *(f"tests/unit/{each}" for each in _SUITES),
+    "tests/contract",
+    "tests/property",
+    "tests/model",
+)
 # A fault may make a loop endless: a test that takes longer, in seconds, has failed.
 _LONGEST_TEST = 120
 
@@ -72,14 +77,11 @@ def find_tests() -> Touched:
     if not data.exists():
         _KEPT.mkdir(parents=True, exist_ok=True)
         settings = _KEPT / "settings.toml"
-        settings.write_text(
-            "[tool.coverage.run]\n"
-            f'source = ["{_OPERATOR}"]\ndynamic_context = "test_function"\ndata_file = "{data}.part"\n'
-        )
+        settings.write_text(f'[tool.coverage.run]\nsource = ["{_OPERATOR}"]\ndata_file = "{data}.part"\n')
         subprocess.run(
             [
                 *(sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest"),
-                *("-q", "-p", "no:cacheprovider", *_SUITES_OF_ALL),
+                *("-q", "-p", "no:cacheprovider", "-p", "mutation.contexts", *_SUITES_OF_ALL),
             ],
             cwd=_ROOT,
             check=True,
@@ -88,25 +90,17 @@ def find_tests() -> Touched:
         Path(f"{data}.part").rename(data)
     measured = coverage.CoverageData(str(data))
     measured.read()
-    by_module = {
-        path.relative_to(_ROOT / "tests").with_suffix("").as_posix().replace("/", "."): path
-        for path in (_ROOT / "tests").rglob("test_*.py")
-    }
     files: Touched = {}
     for measured_file in measured.measured_files():
         module = str(Path(measured_file).relative_to(_OPERATOR))
-        for line, contexts in measured.contexts_by_lineno(measured_file).items():
-            files[module, line] = frozenset(filter(None, (_file_of(each, by_module) for each in contexts)))
+        tests_of = {
+            line: set(contexts) for line, contexts in measured.contexts_by_lineno(measured_file).items()
+        }
+        of_module = set[str]().union(*tests_of.values())
+        for line, tests in tests_of.items():
+            # A line without a test is run by the import of its module, such as a constant.
+            files[module, line] = frozenset((tests - {""}) or (of_module - {""}))
     return files
-
-
-def _file_of(context: str, by_module: dict[str, Path]) -> str:
-    """Return the test file of a coverage context, such as `tests.unit.web.test_view.test_it`."""
-    parts = context.removeprefix("tests.").split(".")
-    for end in range(len(parts), 0, -1):
-        if (path := by_module.get(".".join(parts[:end]))) is not None:
-            return str(path.relative_to(_ROOT))
-    return ""
 
 
 def survives(fault: Fault, tests: Sequence[str], jobs: int) -> bool:

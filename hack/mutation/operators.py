@@ -181,7 +181,9 @@ class _Finder(ast.NodeVisitor):
         """Return nothing, or go on instead of an early return."""
         if node.value is None:
             self._drop(node, "dropped return")
-        elif not (isinstance(node.value, ast.Constant) and node.value.value is None):
+        elif isinstance(node.value, ast.Constant) and not node.value.value:
+            self.generic_visit(node)  # for callers that ask for its truth, None would be the same
+        else:
             self._add(node, self._start(node), self._end(node), "return None", "returned nothing")
             self.generic_visit(node)
 

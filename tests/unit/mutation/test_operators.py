@@ -26,6 +26,8 @@ from mutation.operators import changed_lines, mutations
         ("for a in b:\n    continue", ["for a in b:\n    pass"]),
         ("def f():\n    return a", ["def f():\n    return None"]),
         ("def f():\n    return", ["def f():\n    pass"]),
+        ("def f():\n    return False", ["def f():\n    return True"]),
+        ("def f():\n    return None", []),
     ],
 )
 def test_each_fault_is_one_small_change(source: str, mutated: list[str]) -> None:
