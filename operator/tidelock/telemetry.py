@@ -177,7 +177,9 @@ class Telemetry(MetricsRecorder):
             ("event", "phase"),
             registry=self.registry,
         )
-        self.reservations = Counter("tidelock_locks_total", "Locks given.", registry=self.registry)
+        self.reservations = Counter(
+            "tidelock_locks_total", "Reservations given capacity.", registry=self.registry
+        )
         self.releases = Counter(
             "tidelock_releases_total", "Reservations released, by cause.", ("cause",), registry=self.registry
         )

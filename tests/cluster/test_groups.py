@@ -97,7 +97,7 @@ def test_members_are_packed_into_one_zone_or_spread_over_all(world: World) -> No
 def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -> None:
     node = world.node(cpu="3")
     group = world.group(members=4)
-    told = until_refused(group, "needs room for 4 locks at once, and 3 would have some")
+    told = until_refused(group, "needs capacity for 4 reservations at once, and 3 fit")
     message = condition(told, "Active")["message"]
     assert "1 Insufficient cpu" in message
     assert "cpu 1 needed, 0 free" in message
@@ -120,7 +120,7 @@ def test_of_two_groups_that_need_the_same_room_one_gets_all_of_it(world: World) 
         phases, until=lambda found: sorted(found) == ["Active", "Pending"], what="one group to be active"
     )
     winner = phases().index("Active")
-    until_refused(groups[1 - winner], "needs room for 3 locks at once")
+    until_refused(groups[1 - winner], "needs capacity for 3 reservations at once")
     groups[winner].delete()
     until_phase(groups[1 - winner], "Active")
 
@@ -189,7 +189,7 @@ def test_when_one_member_loses_its_node_all_wait_for_room_again(world: World) ->
     before = until_phase(group, "Active")
     lost = members(world)[0].until_phase("Active")["nodeName"]
     world.api.delete(f"/api/v1/nodes/{lost}")
-    until_refused(group, "needs room for 2 locks at once, and 1 would have some")
+    until_refused(group, "needs capacity for 2 reservations at once, and 1 fit")
     (left,) = (name for name in nodes if name != lost)
     assert world.pod("stranger").until_bound() == left
     world.node("c", cpu="2")
@@ -304,7 +304,7 @@ def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
     operator.start()
     operator.ready()
     until_taken(group, 0)
-    until_refused(group, "needs room for 3 locks at once")
+    until_refused(group, "needs capacity for 3 reservations at once")
     assert all("boundPod" not in reservation.status() for reservation in left)
 
 
@@ -332,5 +332,5 @@ def test_a_crash_before_all_is_stored_leaves_no_half_of_a_group(launch: Launch, 
             until_phase(group, "Active")
             wait_for(held, until=lambda found: found == 3, what="all to be active")
         else:
-            until_refused(group, "needs room for 3 locks at once")
+            until_refused(group, "needs capacity for 3 reservations at once")
             assert held() == 0

@@ -55,7 +55,7 @@ def test_room_that_is_locked_is_no_room_for_another_lock_which_is_told_who_has_i
     first = world.active_reservation("first", "3", node)
     second = world.reservation("second", "2", node)
     message = second.until_condition("Active", "False", "InsufficientCapacity")["message"]
-    assert f"cpu 2 needed, 1 free, 3 locked by {world.namespace}/first" in message
+    assert f"cpu 2 needed, 1 free, 3 reserved by {world.namespace}/first" in message
 
     first.delete()
     second.until_phase("Active")
@@ -120,7 +120,7 @@ def test_a_lock_may_be_written_as_the_pod_it_is_for(world: World) -> None:
 
     second = world.reservation("second", node=node, template=template)
     message = second.until_condition("Active", "False", "InsufficientCapacity")["message"]
-    assert f"example.org/gpu 2 needed, 0 free, 2 locked by {world.namespace}/first" in message
+    assert f"example.org/gpu 2 needed, 0 free, 2 reserved by {world.namespace}/first" in message
 
 
 def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:

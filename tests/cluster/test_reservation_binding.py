@@ -57,7 +57,7 @@ def test_a_refused_binding_gives_the_lock_back(
     series = 'tidelock_reservation_transitions_total{event="admit",phase="Active"}'
     wait_for(lambda: operator.metrics()[series] >= 2, what="the lock to be back")  # it goes on trying
 
-    private_world.pod("stranger", cpu="1").until_refused("locked by")
+    private_world.pod("stranger", cpu="1").until_refused("reserved by")
     assert reservation.status()["phase"] == "Active"
     gate.open()
     assert pod.until_bound() == node.name

@@ -33,7 +33,7 @@ def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
     launch()
     reservation = private_world.active_reservation(cpu="3")
     stranger = private_world.pod("stranger")
-    stranger.until_refused("locked by")
+    stranger.until_refused("reserved by")
     stranger.delete()  # or it would take what the former pod leaves
     former.merge({"metadata": {"finalizers": None}})
     former.until_gone()

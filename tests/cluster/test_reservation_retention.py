@@ -146,7 +146,7 @@ def test_a_status_edited_by_somebody_else_is_put_right(world: World) -> None:
         {"status": {"phase": "Consumed", "nodeName": "elsewhere", "conditions": [], "epoch": 99}}, "status"
     )
     reservation.until(lambda found: found["status"] == right, "be put right")
-    world.pod("stranger").until_refused("locked by")
+    world.pod("stranger").until_refused("reserved by")
 
 
 def test_a_status_written_by_somebody_else_gives_no_room(world: World) -> None:

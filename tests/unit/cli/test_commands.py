@@ -86,7 +86,7 @@ def test_why_of_a_pod(serve: Callable[[Answers], FixedServer], capsys: pytest.Ca
     assert run("why", "pod/web-0", "--kubeconfig", str(server.kubeconfig)) == 0
 
     told = capsys.readouterr().out
-    assert "locked by shop/batch" in told
+    assert "reserved by shop/batch" in told
     assert "You may not list namespaces, services" in told
     assert {method for method, _, _ in server.asked} == {"GET"}
 

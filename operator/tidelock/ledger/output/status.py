@@ -110,7 +110,9 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
             Aspect("Stalled", "True", reasons.INVALID_SPEC, quota.problem),
         ]
     else:
-        aspects = [Aspect("Ready", "True", reasons.ENFORCED, "locks of this namespace are held to it")]
+        aspects = [
+            Aspect("Ready", "True", reasons.ENFORCED, "reservations of this namespace are limited by it")
+        ]
         for hard, limits, uses, amounts in (
             ("hard", quota.hard, "used", used.reserved),
             ("hardSeconds", quota.hard_seconds, "usedSeconds", used.seconds),
@@ -157,7 +159,7 @@ def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 def _expectations(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Yield the conditions of a member that has capacity while its group is not committed."""
-    text = f"{entry.message}, and waits until all locks of its group are stored"
+    text = f"{entry.message}, and waits until all reservations of its group are stored"
     for name in ("Active", "Ready", "Reconciling"):
         yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
 

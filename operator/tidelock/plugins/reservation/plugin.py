@@ -186,7 +186,7 @@ class ReservationPlugin(
                 name: format_quantity(resource, units)
                 for name, units in (("needed", needed), ("free", free), ("locked", reserved))
             }
-            by = f", {amount['locked']} locked by {names}{more}" if lockers else ""
+            by = f", {amount['locked']} reserved by {names}{more}" if lockers else ""
             texts.append(f"{resource} {amount['needed']} needed, {amount['free']} free{by}")
         return ", ".join(texts)
 

@@ -132,9 +132,8 @@ class Evictor:
                     moving.failed(task, f"pod {victim.key} can't be evicted: {error}", self._clock.now())
                 else:
                     moving.evicted(victim.uid)
-                    note = (
-                        f"Moved for reservation {task.reservation}, to make room on node {victim.node_name}"
-                    )
+                    node = victim.node_name
+                    note = f"Moved for reservation {task.reservation}, to free capacity on node {node}"
                     self._recorder.record(pod_reference(victim), "Normal", "Moved", "Moving", note)
                     pause = self._tasks.retry_pauses()
         finally:
@@ -172,7 +171,7 @@ class Evictor:
         """
         kind, status, reason = PREEMPTED_CONDITION
         cause = (
-            "an owner of the room that it borrows"
+            "an owner of the capacity that it borrows"
             if attempt.borrowers
             else f"a higher priority {attempt.kind}"
         )

@@ -83,7 +83,7 @@ class StatusWriter(ObjectWriter):
     def _audit(self, entry: ReservationInfo) -> Record:
         life = record(entry, self._clock.now())
         self._telemetry.ended(life)
-        audit.info("a lock has ended", extra=asdict(life))
+        audit.info("a reservation has ended", extra=asdict(life))
         return life
 
     def _note_waiting(self, key: Key) -> None:

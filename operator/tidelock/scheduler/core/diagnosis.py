@@ -80,7 +80,7 @@ def in_detail(plugin: Filter, pod: Pod, view: NodeView, filter_result: FilterRes
     """Describe the shortfall of the one node of a view, and the pods that are nominated there."""
     numbers = plugin.detail(view.state, pod, view.snapshot, int(view.rows[0]))
     rivals = ", ".join(str(rival.key) for rival in filter_result.rivals.get(int(view.at[0]), ()))
-    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which room is kept")))
+    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which capacity is kept")))
 
 
 def _numbers(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:

@@ -220,8 +220,8 @@ class GangScheduler:
         reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, diagnosis)
         needed = group.least - group.served
         text = (
-            f"group {group.key.name} needs room for {needed} locks at once, and {lack.before} would have some"
-            f"; {entry.key.name} beside them: {diagnosis.message}"
+            f"group {group.key.name} needs capacity for {needed} reservations at once, and {lack.before} fit"
+            f"; {entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
 

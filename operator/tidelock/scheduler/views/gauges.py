@@ -77,7 +77,7 @@ class Gauges(Collector):
         for name, text, amounts in (
             ("allocatable", "Allocatable of all nodes", columns.allocatable),
             ("requested", "Requests of all bound and assumed pods", columns.requested),
-            ("locked", "Room held by locks", columns.reserved),
+            ("locked", "Capacity held by Reservations", columns.reserved),
         ):
             family = GaugeMetricFamily(
                 f"tidelock_{name}", f"{text}, in cores, bytes or pieces.", labels=("resource",)

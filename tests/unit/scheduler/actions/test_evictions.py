@@ -339,5 +339,5 @@ async def test_a_budget_that_forbids_the_eviction_of_a_borrower_is_overruled() -
     assert told == [("POST", "/eviction"), ("PATCH", "/status"), ("DELETE", "")]
     (mark,) = asked(shell, "low")[1][2]["status"]["conditions"]
     assert mark["message"] == (
-        "tidelock-scheduler: preempting to accommodate an owner of the room that it borrows"
+        "tidelock-scheduler: preempting to accommodate an owner of the capacity that it borrows"
     )

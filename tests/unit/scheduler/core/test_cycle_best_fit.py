@@ -24,7 +24,7 @@ def web(name: str = "web-0", cpu: str = "1", **fields: Any) -> Pod:
 
 
 def foreign(name: str = "web-0", **fields: Any) -> Pod:
-    """Give a pod that another scheduler has bound just now, after all locks were made."""
+    """Give a pod that another scheduler has bound just now, after all reservations were made."""
     bound: dict[str, Any] = {"node_name": "node-a", "bound_at": NOW + 1}
     return web(name, scheduler="default-scheduler", **bound | fields)
 

@@ -125,7 +125,7 @@ def test_a_borrower_gets_nothing_of_a_lock_that_is_not_borrowable() -> None:
     core = Core(node("node-a", cpu="2"))
     reservation(core, borrowable=None)
     core.add(borrower())
-    assert "2 locked by shop/lock" in core.refuse().diagnosis.message
+    assert "2 reserved by shop/lock" in core.refuse().diagnosis.message
 
 
 def test_the_owner_has_the_borrower_evicted_waits_for_it_and_consumes_its_lock(core: Core) -> None:
@@ -306,7 +306,7 @@ def test_who_borrows_no_more_has_taken_the_room(core: Core) -> None:
     bound = core.run(borrower())
     core.event_handlers.pods.upsert(bound, pod("batch-0", requests=TWO, node_name="node-a", version=2))
     entry = core.ledger.entries[Key("shop", "lock")]
-    assert entry.violation == "pod shop/batch-0 took cpu 2 locked on node-a"
+    assert entry.violation == "pod shop/batch-0 took cpu 2 reserved on node-a"
     assert (core.used(), core.reserved()) == (4000, 0)
 
 
@@ -315,7 +315,7 @@ def test_a_stranger_in_lent_room_is_a_violation_though_nothing_is_held(core: Cor
     core.run(borrower())
     core.add(pod("stranger", requests=ONE, node_name="node-a"))
     entry = core.ledger.entries[Key("shop", "lock")]
-    assert entry.violation == "pod shop/stranger took cpu 1 locked on node-a"
+    assert entry.violation == "pod shop/stranger took cpu 1 reserved on node-a"
     assert entry.reserved["cpu"] == 1000
 
 

@@ -65,7 +65,7 @@ def test_room_that_pods_use_and_room_that_is_locked_are_both_insufficient_capaci
 
     assert (first.phase, second.phase) == (Phase.ACTIVE, Phase.PENDING)
     assert second.reason == reasons.INSUFFICIENT_CAPACITY
-    assert "cpu 2 needed, 1 free, 2 locked by shop/first" in second.message
+    assert "cpu 2 needed, 1 free, 2 reserved by shop/first" in second.message
 
 
 def test_a_lock_that_grows_stays_on_its_node() -> None:

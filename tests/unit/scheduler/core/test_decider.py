@@ -38,7 +38,7 @@ def test_what_is_due_comes_before_locks_and_locks_before_pods() -> None:
     outcome = core.refuse()
 
     assert (ending.phase, late.phase) == (Phase.EXPIRED, Phase.ACTIVE)
-    assert "locked by shop/late" in outcome.diagnosis.message
+    assert "reserved by shop/late" in outcome.diagnosis.message
 
 
 def test_locks_go_by_priority_then_age_then_name() -> None:

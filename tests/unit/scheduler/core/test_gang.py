@@ -58,7 +58,7 @@ def test_if_one_has_no_room_none_has_and_all_say_the_numbers() -> None:
     assert core.reserved("node-a") == core.reserved("node-b") == 0
     for number in range(3):
         assert gang[number].reason == reasons.INSUFFICIENT_CAPACITY
-        assert "needs room for 3 locks at once, and 2 would have some; train-2" in gang[number].message
+        assert "needs capacity for 3 reservations at once, and 2 fit; train-2" in gang[number].message
         assert "cpu 1 needed, 0 free" in gang[number].message
     assert core.decider.next_due() != 0, "trying is nothing that frees room"
 
@@ -453,7 +453,7 @@ def test_a_packed_group_is_in_one_domain_or_nowhere() -> None:
     large = Gang(core, 3, name="large", topology={"mode": "Pack", "key": ZONE}).come()
     large.settle()
     assert large.phases == [PENDING] * 3
-    assert "needs room for 3 locks at once, and 2 would have some" in large[0].message
+    assert "needs capacity for 3 reservations at once, and 2 fit" in large[0].message
 
 
 def test_who_follows_a_packed_group_goes_where_that_is() -> None:
@@ -511,7 +511,7 @@ def test_many_domains_are_tried_a_few_in_a_step_and_pods_have_their_turns() -> N
     assert core.decider.reservation_scheduler._gangs.tries >= 200
     assert 100 <= placed <= 200, "as many pods as members that are tried"
     gang.settle()
-    assert "needs room for 2 locks at once, and 1 would have some" in gang[1].message
+    assert "needs capacity for 2 reservations at once, and 1 fit" in gang[1].message
 
 
 def test_a_search_that_nothing_else_waits_for_does_not_sleep() -> None:
@@ -555,7 +555,7 @@ def test_a_plugin_that_fails_during_a_search_ends_it(monkeypatch: pytest.MonkeyP
     assert [gang[number].reason for number in range(2)] == [reasons.PLUGIN_FAILED] * 2
     gang.core.event_handlers.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
     gang.settle()
-    assert "and 1 would have some" in gang[1].message
+    assert "and 1 fit" in gang[1].message
 
 
 def test_a_spread_group_is_in_each_domain_as_evenly_as_there_is_room() -> None:
@@ -565,7 +565,7 @@ def test_a_spread_group_is_in_each_domain_as_evenly_as_there_is_room() -> None:
     assert places(gang) == ["x1", "x1", "y1", "y1", "z1"]
     small = Gang(core, 15, name="small", topology={"mode": "Spread", "key": ZONE}).come()
     small.settle()
-    assert "and 14 would have some" in small[0].message
+    assert "and 14 fit" in small[0].message
 
 
 @pytest.mark.parametrize("mode", ["Pack", "Spread"])

@@ -168,7 +168,7 @@ def test_a_plan_whose_room_others_have_taken_is_given_up_and_says_so() -> None:
     core.clock.advance(10)
     core.step()
     assert entry.plan is None
-    assert "given up: node-a would have no room" in told(core, entry)[2]
+    assert "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
 
 
 def test_nobody_is_evicted_for_room_that_somebody_above_the_lock_has_claimed() -> None:
@@ -226,7 +226,9 @@ def test_why_a_plan_was_given_up_is_told_though_no_more_pods_may_move() -> None:
         core.clock.advance(10)
         core.step()
         assert entry.moves_left == 0
-        assert "given up: node-a would have no room" in told(core, entry)[2]
+        assert (
+            "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
+        )
 
 
 def test_the_next_process_goes_on_with_what_is_under_way() -> None:
@@ -292,7 +294,7 @@ async def test_a_pod_is_evicted_through_the_eviction_api_and_told_so() -> None:
     assert pod_path("a-0") not in made.api.objects
     (event,) = [each for each in made.recorder if each.reason == "Moved"]
     assert (event.regarding.name, event.type, event.action) == ("a-0", "Normal", "Moving")
-    assert event.note == "Moved for reservation shop/lock, to make room on node node-a"
+    assert event.note == "Moved for reservation shop/lock, to free capacity on node node-a"
     made.event_handlers.pods.remove(web("a-0", "node-a"))
     await carry_on(made)
     status = made.stored_status()

@@ -24,7 +24,7 @@ def held(core: Core, name: str = "lock", **fields: object) -> ReservationInfo:
 
 
 def bound(number: int, labels: dict[str, str], **fields: object) -> Pod:
-    """Give a pod that another scheduler bound after the locks were made."""
+    """Give a pod that another scheduler bound after the reservations were made."""
     return pod(f"pod-{number}", node_name="node-a", labels=labels, bound_at=NOW + number, **fields)
 
 
