@@ -253,7 +253,7 @@ class Queueing(RuleBasedStateMachine):
         return [name for name, record in self.records.items() if record.place is QueueName.IN_FLIGHT]
 
     def _refuse(self, name: str, plugins: set[str], pending: set[str]) -> None:
-        self.queue.park(f"uid-{name}", self.now, plugins, pending)
+        self.queue.add_unschedulable(f"uid-{name}", self.now, plugins, pending)
         record = self.records.get(name)
         if record is None or record.place is not QueueName.IN_FLIGHT:
             return

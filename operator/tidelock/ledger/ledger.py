@@ -138,7 +138,7 @@ class Ledger:
         records.indexes += (holdings, self.ownership, self.groups, self.schedules)
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
         self.quotas.on_change(self.admission.renew_ceilings)
-        self.quotas.on_freed(self.waiting_reservations.try_parked)
+        self.quotas.on_freed(self.waiting_reservations.retry_over_quota)
         self.opened = WorkQueue[ReservationInfo]()
         self._columns = columns
         self._forecast: Forecast | None = None

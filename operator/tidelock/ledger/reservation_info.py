@@ -186,7 +186,7 @@ class ReservationInfo:
         return self.reservation.status.get("phase") in (Phase.ACTIVE, Phase.PLANNED)
 
     @property
-    def told_rejected(self) -> bool:
+    def rejection_published(self) -> bool:
         """Whether users could see the rejection. Otherwise an edit does not restart the deadline."""
         stored = self.reservation.status.get("phase")
         return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED

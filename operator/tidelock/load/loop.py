@@ -408,7 +408,7 @@ class LoadLoop:
     def _tell_transitions(
         self, group: MeasuredGroup, stored: Mapping[str, Any], conditions: list[Aspect]
     ) -> None:
-        before = told_before(stored)
+        before = condition_statuses(stored)
         about = ObjectReference(WATERLEVELS.api_version, WATERLEVELS.kind, group.name, uid=group.uid)
         for each in conditions:
             bad = each.status == ("True" if each.type == METRICS_STALE else "False")
@@ -418,7 +418,7 @@ class LoadLoop:
                 )
 
 
-def told_before(stored: Mapping[str, Any]) -> dict[str, str]:
+def condition_statuses(stored: Mapping[str, Any]) -> dict[str, str]:
     """Return the status of each condition of a stored status."""
     return {each["type"]: each["status"] for each in stored.get("conditions", ())}
 

@@ -78,7 +78,7 @@ class Edits:
             entry.finished_at = None
             lifetime.look_ahead(entry, now)
             entry.lease = lease_followed(None, entry.reservation, now)
-            entry.wait(now, asked_at if entry.told_rejected else entry.pending_since)
+            entry.wait(now, asked_at if entry.rejection_published else entry.pending_since)
             self._records.step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._admission.renew_expiry(entry)
         self._waiting.renew(entry)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NoReturn
 
 from tidelock.kube.client import PODS
-from tidelock.ledger.owners.awaited import told_by
+from tidelock.ledger.owners.awaited import repeats
 from tidelock.model.failures import failure_note
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.actions.binding import Binder, pod_reference
@@ -79,9 +79,9 @@ class GateReporter:
                 continue
             text = self._text(waiting)
             spent[namespace] += clock.monotonic() - since
-            if not text or told_by(text, _told(waiting)):
+            if not text or repeats(text, _written(waiting)):
                 continue
-            if written == _MOST_WRITTEN or clock.monotonic() < waiting.told_from:
+            if written == _MOST_WRITTEN or clock.monotonic() < waiting.next_message_at:
                 self._due[uid] = waiting
                 continue
             written += 1
@@ -101,7 +101,7 @@ class GateReporter:
     def _tell(self, waiting: QueuedPodInfo, text: str) -> None:
         context = self._context
         waiting.message = text
-        waiting.told_from = context.clock.monotonic() + _PAUSE_OF_ONE
+        waiting.next_message_at = context.clock.monotonic() + _PAUSE_OF_ONE
         diagnosis = Diagnosis(text, frozenset({waiting.gated_by}))
         context.recent.refused(Unschedulable(waiting, diagnosis), context.clock.now())
         context.recorder.record(pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", text)
@@ -113,11 +113,11 @@ class GateReporter:
         if await self._binder.write_condition(waiting, GATED, text, version=waiting.pod.meta.version):
             self._backoffs.reset(uid)
             return
-        waiting.told_from = self._context.clock.monotonic() + self._backoffs.next(uid)
+        waiting.next_message_at = self._context.clock.monotonic() + self._backoffs.next(uid)
         self._due[uid] = waiting
 
 
-def _told(waiting: QueuedPodInfo) -> str:
+def _written(waiting: QueuedPodInfo) -> str:
     """Return the text that this process, or otherwise an earlier one, has written to a pod."""
     if waiting.message:
         return waiting.message

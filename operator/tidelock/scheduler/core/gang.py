@@ -88,12 +88,12 @@ class GangScheduler:
 
         """
         if group.spare < 0:
-            self._set_aside(group)  # members are missing
+            self._mark_inadmissible(group)  # members are missing
             return
         search = self._searches.get(group.key)
         if search is not None:
             search.again = True
-            self._set_aside(group)
+            self._mark_inadmissible(group)
         elif not self._refuse_for_quota(group, now):
             if group.topology is not None and group.topology.mode == "Pack":
                 search = begin_search(self._cycle, profile, group, now)
@@ -136,16 +136,16 @@ class GangScheduler:
                 layout = made
         if not search.over:
             self._searches[group.key] = search
-            self._set_aside(group)
+            self._mark_inadmissible(group)
             return
         self._conclude(group, layout or attempt(*search.best), now)
         if search.again:
             self._ledger.waiting_reservations.retry(group.waiting[:1])
 
-    def _set_aside(self, group: Group) -> None:
+    def _mark_inadmissible(self, group: Group) -> None:
         """Retry a group once capacity comes free, while domains or members are left."""
         for entry in group.waiting:
-            self._ledger.waiting_reservations.set_aside(entry)
+            self._ledger.waiting_reservations.mark_inadmissible(entry)
 
     def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
         """Try the members on all nodes, or each one in a domain with the fewest placed members."""

@@ -173,7 +173,9 @@ class SchedulingQueue:
         """Note that no plugin can reject a pod in flight any more, so it needs no event."""
         self._in_flight.end(uid)
 
-    def park(self, uid: str, now: float, plugins: Collection[str], pending: Collection[str] = ()) -> None:
+    def add_unschedulable(
+        self, uid: str, now: float, plugins: Collection[str], pending: Collection[str] = ()
+    ) -> None:
         """Put a rejected pod aside until an event may help it."""
         waiting = self._pods.get(uid)
         if waiting is None or waiting.place is not QueueName.IN_FLIGHT:

@@ -38,7 +38,7 @@ class QueuedPodInfo:
         pending: the plugins that will say themselves when the pod can go on.
         gated_by: the plugin that gates the pod.
         message: the last message that was written to the pod.
-        told_from: the monotonic time from which a gated pod can get another message.
+        next_message_at: the monotonic time from which a gated pod can get another message.
         ask_again: when a failed gate is asked again, or 0.
         indexed: the plugins under which the queue has indexed the pod.
 
@@ -57,6 +57,6 @@ class QueuedPodInfo:
     pending: frozenset[str] = frozenset()
     gated_by: str = ""
     message: str = ""
-    told_from: float = 0.0
+    next_message_at: float = 0.0
     ask_again: float = 0.0
     indexed: tuple[PluginKey, ...] = ()

@@ -124,7 +124,7 @@ class EventHandlers:
         """Report an event to the queue. Reservations are retried if a plugin that refused one awaits it."""
         self.queue.notify(event, old, new, self.clock.now())
         refusers = self.ledger.waiting_reservations.refusers
-        if refusers and not refusers.isdisjoint(self.queue.hints.hearers(event)):
+        if refusers and not refusers.isdisjoint(self.queue.hints.plugins_for(event)):
             self.cache.columns.freed += 1
 
     def settle(

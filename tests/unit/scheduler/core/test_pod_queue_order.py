@@ -87,7 +87,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
 def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0"), NOW)
     queue.pop(NOW)
-    queue.park("uid-web-0", NOW, {"NodeResourcesFit"})
+    queue.add_unschedulable("uid-web-0", NOW, {"NodeResourcesFit"})
     queue.upsert(pod("web-0", schedulingGates=GATE, labels={"edited": "yes"}, version=2), NOW)
     queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
 
@@ -96,10 +96,10 @@ def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: Sche
 
 
 def test_each_place_is_counted(queue: SchedulingQueue) -> None:
-    for name in ("flying", "parked", "backing-off"):
+    for name in ("flying", "refused", "backing-off"):
         queue.upsert(pod(name), NOW)
         queue.pop(NOW)
-    queue.park("uid-parked", NOW, {"NodeResourcesFit"})
+    queue.add_unschedulable("uid-refused", NOW, {"NodeResourcesFit"})
     queue.back_off("uid-backing-off", NOW)
     queue.upsert(pod("gated", schedulingGates=GATE), NOW)
     queue.upsert(pod("first"), NOW)
@@ -125,7 +125,7 @@ def test_the_hook_hears_of_every_place_that_a_pod_enters() -> None:
     queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no news
     queue.upsert(pod("web-0", version=3), NOW)
     queue.pop(NOW)
-    queue.park("uid-web-0", NOW, {"NodeResourcesFit"})
+    queue.add_unschedulable("uid-web-0", NOW, {"NodeResourcesFit"})
     queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
     queue.pop(NOW)
     queue.back_off("uid-web-0", NOW)
