@@ -62,7 +62,7 @@ class Edits:
     def _follow_priority(self, entry: ReservationInfo, before: int) -> None:
         if entry.priority == before:
             return
-        self._waiting.moved |= entry.tried
+        self._waiting.positions_changed |= entry.tried
         self._nominations.renew_earmark(entry)
         self._admission.offer_if_lowered(entry, before)
 

@@ -79,7 +79,7 @@ class Admission:
         for entry in self._records.entries.values():
             if entry.key.namespace == namespace:
                 before, entry.ceiling = entry.priority, ceiling
-                self._waiting.moved = True
+                self._waiting.positions_changed = True
                 self.offer_if_lowered(entry, before)
 
     def offer_if_lowered(self, entry: ReservationInfo, before: int) -> None:
@@ -95,7 +95,7 @@ class Admission:
         self._waiting.refusers.update(plugins)
         at = self._waiting.steady.at(now)
         news = entry.reason != reason or at >= entry.refused_at + self._waiting.renewal
-        self._waiting.moved |= first or news
+        self._waiting.positions_changed |= first or news
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._records.commit(entry)

@@ -36,7 +36,7 @@ class WaitingReservations:
         untried: the waiting reservations that must be tried now.
         outlasting: reservations with capacity that may live longer if their quota allows it.
         refusers: plugins that have refused reservations since all classes were tried last.
-        moved: whether positions must be computed again.
+        positions_changed: whether positions must be computed again.
         steady: the clock of waiting times and published texts.
         since: when each reservation began to wait, as this process saw it, by that clock.
 
@@ -46,7 +46,7 @@ class WaitingReservations:
         self.waiting: dict[Key, ReservationInfo] = {}
         self.untried: dict[Key, ReservationInfo] = {}
         self.refusers: set[str] = set()
-        self.moved = False
+        self.positions_changed = False
         self.steady = SteadyClock()
         self.since: dict[Key, float] = {}
         self.outlasting = WorkQueue[ReservationInfo]()
@@ -73,7 +73,7 @@ class WaitingReservations:
         if not entry.wanting:
             self.untried.pop(key, None)
             self.since.pop(key, None)
-            self.moved |= self.waiting.pop(key, None) is not None and entry.tried
+            self.positions_changed |= self.waiting.pop(key, None) is not None and entry.tried
             self._asked.pop(key, None)
             self._inadmissible.discard(key)
             self._go_on_after(key)
@@ -90,7 +90,7 @@ class WaitingReservations:
     def remove(self, entry: ReservationInfo) -> None:
         """Forget a reservation that is gone."""
         self.since.pop(entry.key, None)
-        self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
+        self.positions_changed |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
         self.outlasting.discard(entry)
         self._forget_refusal(entry)

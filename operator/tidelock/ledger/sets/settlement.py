@@ -91,7 +91,7 @@ class GroupSettlement:
                 self._records.end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
         elif group.spare < 0:
             for entry in group.waiting:  # they wait for members now, whatever they were refused for before
-                self._waiting.moved |= entry.tried
+                self._waiting.positions_changed |= entry.tried
                 entry.tried = False
                 self._records.due.update(entry)
         elif group.standing != group.tried_with:  # it may have waited for the member that came or went

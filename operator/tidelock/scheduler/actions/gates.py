@@ -91,7 +91,7 @@ class GateReporter:
         """Return the reason for which a pod's gate keeps it, or an empty text if there is none to write."""
         pod = waiting.pod
         known = self._decider.queue.get(pod.uid) is waiting
-        if not known or waiting.place is not QueueName.GATED or pod.spec.scheduling_gates:
+        if not known or waiting.queue is not QueueName.GATED or pod.spec.scheduling_gates:
             return ""
         gate = next(each for each in waiting.profile.pre_enqueue if each.name == waiting.gated_by)
         with self._context.isolation.attempt("gate", PODS, pod.meta) as attempt:

@@ -28,7 +28,7 @@ class QueuedPodInfo:
         pod: the newest version.
         profile: the profile of the pod's schedulerName.
         added_at: when the pod was added.
-        place: the part of the queue.
+        queue: the part of the queue.
         since: when the pod was added, or when its last attempt ended.
         attempts: number of attempts.
         diagnoses: number of attempts that found the pod unschedulable.
@@ -47,7 +47,7 @@ class QueuedPodInfo:
     pod: Pod
     profile: Profile
     added_at: float
-    place: QueueName
+    queue: QueueName
     since: float = 0.0
     attempts: int = 0
     diagnoses: int = 0

@@ -38,9 +38,9 @@ class Gauges(Collector):
         yield reservations
         yield self._waiting()
         pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",))
-        for place, count in self._queue.counts().items():
-            if place is not QueueName.IN_FLIGHT:
-                pending.add_metric((place.value,), count)
+        for queue, count in self._queue.counts().items():
+            if queue is not QueueName.IN_FLIGHT:
+                pending.add_metric((queue.value,), count)
         yield pending
         unschedulable = GaugeMetricFamily(
             "scheduler_unschedulable_pods",

@@ -422,11 +422,11 @@ def test_who_waits_for_members_leaves_the_line_to_others() -> None:
     gang.settle()
     core.clock.advance(REFUSAL_RENEWAL)
     gang.settle()
-    assert (alone.place, core.ledger.waiting_reservations.moved) == ((2, 2, None), False)
+    assert (alone.queue_position, core.ledger.waiting_reservations.positions_changed) == ((2, 2, None), False)
     core.clock.advance(REFUSAL_RENEWAL)
     gang.drop(next(number for number in (0, 1) if gang[number].phase is CONSUMED))
     gang.settle()
-    assert alone.place == (1, 1, None)
+    assert alone.queue_position == (1, 1, None)
 
 
 # Domains of nodes.

@@ -77,7 +77,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
     waiting = queue.get("uid-web-0")
 
     assert waiting is not None
-    assert (waiting.place, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
+    assert (waiting.queue, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
     assert popped(queue) == []
     assert queue.next_due() is None
     queue.upsert(pod("web-0", version=2), NOW + 1)

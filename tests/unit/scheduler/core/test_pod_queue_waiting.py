@@ -40,7 +40,7 @@ def pod_goes(queue: SchedulingQueue, now: float = NOW, name: str = "other") -> N
 def place(queue: SchedulingQueue, uid: str = UID) -> QueueName:
     waiting = queue.get(uid)
     assert waiting is not None
-    return waiting.place
+    return waiting.queue
 
 
 def test_backoff_after_errors_is_a_second_and_doubles_to_ten(queue: SchedulingQueue) -> None:

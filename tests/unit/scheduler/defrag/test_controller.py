@@ -63,7 +63,7 @@ def test_once_approved_its_room_is_set_aside_and_its_pods_are_to_go() -> None:
     assert found.meta.name == "a-0"
     core.event_handlers.pods.remove(found)
     core.step()
-    assert (entry.phase, entry.node, entry.plan, entry.moved) == (Phase.ACTIVE, "node-a", None, 1)
+    assert (entry.phase, entry.node, entry.plan, entry.moved_pods) == (Phase.ACTIVE, "node-a", None, 1)
     assert render_reservation(entry, core.clock.now())["moved"] == 1
     assert not core.cache.nominator.on("node-a")
     assert events(core) == [Event.PLAN_MOVES, Event.MOVE, Event.ADMIT]
@@ -208,7 +208,7 @@ def test_who_was_evicted_counts_for_the_plans_to_come() -> None:
     core.step()
     core.clock.advance(10)
     core.step()
-    assert (entry.moved, entry.moves_left) == (1, 1)
+    assert (entry.moved_pods, entry.moves_left) == (1, 1)
     assert entry.plan is None or not entry.plan.under_way
 
 
@@ -258,7 +258,7 @@ def test_the_next_process_goes_on_when_its_pods_have_gone_meanwhile() -> None:
     spec: Json = {"resources": {"cpu": "3"}, "mayMove": {"approve": plan_of(entry).token}}
     adopted = follower.reservation(status=stored, generation=stored["observedGeneration"], **spec)
     follower.step()
-    assert (adopted.phase, adopted.node, adopted.moved) == (Phase.ACTIVE, "node-a", 1)
+    assert (adopted.phase, adopted.node, adopted.moved_pods) == (Phase.ACTIVE, "node-a", 1)
 
 
 def shell() -> Shell:
@@ -342,7 +342,7 @@ async def test_an_eviction_that_is_forbidden_gives_the_plan_up() -> None:
     made.api.refuses["POST"] = Forbidden("no right", status=403)
     await carry_on(made)
     entry = next(iter(made.ledger.entries.values()))
-    assert (entry.plan, entry.moved) == (None, 0)
+    assert (entry.plan, entry.moved_pods) == (None, 0)
     assert "given up: pod shop/a-0 can't be evicted: 403: no right" in told(made, entry)[2]
     assert made.metric("tidelock_api_write_errors_total", write="move", reason="Forbidden") == 1
     assert not made.cache.nominator.on("node-a")
