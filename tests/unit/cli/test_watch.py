@@ -168,6 +168,6 @@ async def test_a_quote_is_waited_for_and_deleted(server: ScriptedServer, session
     made, answered = quote_json({"observedGeneration": -1}), event("MODIFIED", quote_json(FITS), 6)
     server.plays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
 
-    assert await quote._told(session, quote.QuoteQuestion("web-0", wish()), patience=30) == FITS
+    assert await quote._status(session, quote.QuoteQuestion("web-0", wish()), patience=30) == FITS
 
     assert server.asked[-1].method == "DELETE"

@@ -85,7 +85,7 @@ class GateReporter:
                 self._due[uid] = waiting
                 continue
             written += 1
-            self._tell(waiting, text)
+            self._publish(waiting, text)
 
     def _text(self, waiting: QueuedPodInfo) -> str:
         """Return the reason for which a pod's gate keeps it, or an empty text if there is none to write."""
@@ -98,7 +98,7 @@ class GateReporter:
             return "; ".join(gate.pre_enqueue(pod).reasons)
         return "" if attempt.error is None else failure_note(attempt.error)
 
-    def _tell(self, waiting: QueuedPodInfo, text: str) -> None:
+    def _publish(self, waiting: QueuedPodInfo, text: str) -> None:
         context = self._context
         waiting.message = text
         waiting.next_message_at = context.clock.monotonic() + _PAUSE_OF_ONE

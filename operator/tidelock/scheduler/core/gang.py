@@ -162,10 +162,10 @@ class GangScheduler:
             return fewest
 
         def spread(entry: ReservationInfo) -> Node | Diagnosis:
-            room = seek(entry, among=label.borne, narrow=narrow)
-            if isinstance(room, Node):
-                counts[label.code_of[room.meta.labels[key]] + 1] += 1
-            return room
+            answer = seek(entry, among=label.borne, narrow=narrow)
+            if isinstance(answer, Node):
+                counts[label.code_of[answer.meta.labels[key]] + 1] += 1
+            return answer
 
         return self._try(group, spread)
 
@@ -191,12 +191,12 @@ class GangScheduler:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(room := seek(entry), Node):
-                    found.append((entry, room))
-                    count(entry, room)
+                elif isinstance(answer := seek(entry), Node):
+                    found.append((entry, answer))
+                    count(entry, answer)
                     beside += Charge.asked_for(entry)
                 else:
-                    lacks.append(_Lack(entry, len(found), room))
+                    lacks.append(_Lack(entry, len(found), answer))
                 if len(lacks) > spare:
                     break
         return _Layout(found, lacks)
