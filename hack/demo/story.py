@@ -28,7 +28,7 @@ async def a_reservation_holds_its_room(world: World, workers: list[str]) -> None
     reserved, large = world.cores(2), world.cores(3)
     await world.reserve("web-0", reserved, owner="reserved-pod", nodeName=first)
     status = await world.active("web-0")
-    check(f"{reserved} cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
+    check(f"{reserved} cpu are reserved on {first} for pod reserved-pod", status["nodeName"] == first)
     await world.create_pod("filler-1", large)
     await world.create_pod("filler-2", large)
     nodes = {(await world.bound(name))[0] for name in ("filler-1", "filler-2")}
@@ -42,7 +42,7 @@ async def an_ordinary_pod_waits(world: World, workers: list[str]) -> None:
     note = await world.refused("ordinary")
     print(f"      {note}")
     check("the event counts the nodes", note.startswith(f"0/{len(workers)} nodes are available"))
-    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{reserved} locked" in note)
+    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{reserved} reserved" in note)
     check("the event names the reservation", "demo/web-0" in note)
     check("pod ordinary stays Pending", not (await world.pod("ordinary"))["spec"].get("nodeName"))
     await world.show()
@@ -122,27 +122,27 @@ async def two_managers_race(world: World, workers: list[str]) -> None:
 
     outcome = await world.until("both managers have an answer", decided)
     await world.show()
-    check("exactly one of two managers wins the last room", sorted(outcome) == [False, True])
+    check("exactly one of two managers gets the last capacity", sorted(outcome) == [False, True])
 
 
 CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] = (
     (
-        "Room that is locked on one node stays free while everything else fills up",
+        "Reserved capacity stays free while all other capacity is used up",
         a_reservation_holds_its_room,
     ),
-    ("A pod that would need the locked room is refused, and told why", an_ordinary_pod_waits),
+    ("A pod that needs the reserved capacity is refused with a reason", an_ordinary_pod_waits),
     (
-        "The owner lands on its lock's node, the lock is gone, and what it left is anybody's",
+        "The owner lands on the reservation's node, the reservation ends, and the rest is free",
         the_owner_takes_its_reservation,
     ),
     (
-        "At the instant of expiry the room is free, and a pod that waits for it is bound",
+        "When a reservation expires, its capacity is free, and a waiting pod is bound",
         a_reservation_expires,
     ),
-    ("A lock that names no node finds the one with room", a_reservation_for_any_node),
-    ("A lock for which there is no room says why", an_infeasible_reservation),
+    ("A reservation without a node name finds the node with capacity", a_reservation_for_any_node),
+    ("A reservation without capacity reports the reason", an_infeasible_reservation),
     (
-        "Two managers reserve the last room at the same time: exactly one gets it, and the other is told",
+        "Two managers reserve the last capacity at the same time: one gets it, and the other gets the reason",
         two_managers_race,
     ),
 )

@@ -127,7 +127,7 @@ def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:
     node = world.node(extended={"pods": "1"})
     world.active_reservation(cpu="1", node=node)
     world.pod("stranger").until_refused(
-        "1 Too many pods beside reservations", "pods 1 needed, 0 free, 1 locked"
+        "1 Too many pods beside reservations", "pods 1 needed, 0 free, 1 reserved"
     )
     assert world.pod().until_bound() == node.name
 
