@@ -28,7 +28,7 @@ async def a_reservation_holds_its_room(world: World, workers: list[str]) -> None
     reserved, large = world.cores(2), world.cores(3)
     await world.reserve("web-0", reserved, owner="reserved-pod", nodeName=first)
     status = await world.active("web-0")
-    check(f"{reserved} cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
+    check(f"{reserved} cpu are reserved on {first} for pod reserved-pod", status["nodeName"] == first)
     await world.create_pod("filler-1", large)
     await world.create_pod("filler-2", large)
     nodes = {(await world.bound(name))[0] for name in ("filler-1", "filler-2")}
@@ -42,7 +42,7 @@ async def an_ordinary_pod_waits(world: World, workers: list[str]) -> None:
     note = await world.refused("ordinary")
     print(f"      {note}")
     check("the event counts the nodes", note.startswith(f"0/{len(workers)} nodes are available"))
-    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{reserved} locked" in note)
+    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{reserved} reserved" in note)
     check("the event names the reservation", "demo/web-0" in note)
     check("pod ordinary stays Pending", not (await world.pod("ordinary"))["spec"].get("nodeName"))
     await world.show()
@@ -122,7 +122,7 @@ async def two_managers_race(world: World, workers: list[str]) -> None:
 
     outcome = await world.until("both managers have an answer", decided)
     await world.show()
-    check("exactly one of two managers wins the last room", sorted(outcome) == [False, True])
+    check("exactly one of two managers gets the last capacity", sorted(outcome) == [False, True])
 
 
 CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] = (

@@ -177,7 +177,9 @@ class Telemetry(MetricsRecorder):
             ("event", "phase"),
             registry=self.registry,
         )
-        self.reservations = Counter("tidelock_locks_total", "Locks given.", registry=self.registry)
+        self.reservations = Counter(
+            "tidelock_locks_total", "Reservations given capacity.", registry=self.registry
+        )
         self.releases = Counter(
             "tidelock_releases_total", "Reservations released, by cause.", ("cause",), registry=self.registry
         )
@@ -322,9 +324,9 @@ class Telemetry(MetricsRecorder):
         """Measure a plugin of a sampled decision."""
         self._plugins.observe((plugin, point, _CODES[code]), seconds)
 
-    def queued(self, place: str, event: str) -> None:
+    def queued(self, queue: str, event: str) -> None:
         """Count a pod that enters a queue. A gated pod counts as unschedulable here."""
-        self.queue_incoming_pods.labels("unschedulable" if place == "gated" else place, event).inc()
+        self.queue_incoming_pods.labels("unschedulable" if queue == "gated" else queue, event).inc()
 
     def ended(self, life: Record) -> None:
         """Count a reservation that has ended, and its cost."""

@@ -52,12 +52,12 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (GroupController, "_demand", "keeping"),
     (ScheduleController, "_demand", "keeping"),
     (StatusWriter, "_news", "status"),
-    (StatusWriter, "_tell", "telling"),
+    (StatusWriter, "_record_event", "telling"),
     (StatusWriter, "_audit", "audit"),
     (QuotaController, "_wanted", "status"),
     (QuoteController, "_judge", "quote"),
     (Binder, "_look_up", "look-up"),
-    (Binder, "_tell", "condition"),
+    (Binder, "_write_unschedulable", "condition"),
     (reservation, "make_reserve_pod", "decoding"),
 )
 

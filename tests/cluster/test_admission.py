@@ -47,7 +47,7 @@ def test_a_binding_to_reserved_capacity_is_refused_with_the_numbers(
         private_world.pod("small", "1", **BY_STOCK),
     )
     refusal = bind(stranger, node, uid=uid)
-    assert f"cpu 2 needed, 1 free, 3 locked by {private_world.namespace}/web-0" in refusal
+    assert f"cpu 2 needed, 1 free, 3 reserved by {private_world.namespace}/web-0" in refusal
     assert bind(small, node, uid=uid) == ""
     assert small.until_bound() == node.name
     assert bound_nodes([stranger]) == []
@@ -56,7 +56,7 @@ def test_a_binding_to_reserved_capacity_is_refused_with_the_numbers(
 def test_a_pod_that_names_its_node_is_refused_too(reviewing: OperatorProcess, private_world: World) -> None:
     node = private_world.node(cpu="4")
     private_world.active_reservation(cpu="3", node=node)
-    with pytest.raises(RefusedError, match="3 locked by"):
+    with pytest.raises(RefusedError, match="3 reserved by"):
         private_world.bound_pod(node, "large", "2")
     assert private_world.bound_pod(node, "small", "1").until_bound() == node.name
     assert private_world.taken_cpu(node) == Decimal(4)
@@ -133,7 +133,7 @@ def test_a_static_pod_that_takes_reserved_capacity_is_named_in_the_violated_cond
     kubelet = ("--as=system:node:a", "--as-group=system:nodes", "--as-group=system:masters")
     private_cluster.kubectl("create", *kubelet, "-f", "-", input=yaml.safe_dump(static))
 
-    text = f"pod {private_world.namespace}/static took cpu 1 locked on {node.name}"
+    text = f"pod {private_world.namespace}/static took cpu 1 reserved on {node.name}"
     assert reservation.until_condition("Violated", "True", "RoomTaken")["message"] == text
     assert reservation.until_condition("Active", "False", "Violated")["message"] == text
     assert reservation.status()["resources"] == {"cpu": "2"}

@@ -141,11 +141,11 @@ def test_reserve_status_and_why_show_a_reservation_and_a_pod_that_it_blocks(
     assert held.status == 0, held.err
     assert held.out.startswith(f"reservation/web-0 Active: holds cpu=3 on {node.name} until 2")
 
-    private_world.pod("large", "3").until_refused("locked by")
+    private_world.pod("large", "3").until_refused("reserved by")
 
     refused = plugin.here("reserve", "web-1", *on_node, "cpu=2", "--deadline", "0s")
     assert refused.status == 1
-    assert "cpu 2 needed, 1 free, 3 locked by" in refused.out
+    assert "cpu 2 needed, 1 free, 3 reserved by" in refused.out
 
     status = plugin.here("status")
     assert status.status == 0
@@ -159,7 +159,9 @@ def test_reserve_status_and_why_show_a_reservation_and_a_pod_that_it_blocks(
     (mine,) = [each for each in told["nodes"] if each["name"] == node.name]
     assert mine["locks"] == {f"{private_world.namespace}/web-0": {"cpu": "3"}}
     objections = {each["plugin"]: each["numbers"] for each in mine["objections"]}
-    assert objections == {"Reservation": f"cpu 3 needed, 1 free, 3 locked by {private_world.namespace}/web-0"}
+    assert objections == {
+        "Reservation": f"cpu 3 needed, 1 free, 3 reserved by {private_world.namespace}/web-0"
+    }
 
 
 def test_quote_prints_the_answer_and_leaves_no_object(

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import manager
 import pytest
-from manager import Member, NoRoomError, dispatch
+from manager import Member, NoCapacityError, dispatch
 
 from cluster.api import Api, Manifest
 from cluster.live import Lock, Pod
@@ -136,7 +136,7 @@ def test_without_capacity_anywhere_the_error_has_the_numbers_and_no_object_is_le
 ) -> None:
     east.node(cpu="500m")
     west.node(cpu="250m")
-    with pytest.raises(NoRoomError, match=r"cpu 1 needed.*cpu 1 needed"):
+    with pytest.raises(NoCapacityError, match=r"cpu 1 needed.*cpu 1 needed"):
         dispatch(members(), 5)
     assert [pods(east), pods(west), reservations(east), reservations(west)] == [[], [], [], []]
 

@@ -111,7 +111,7 @@ def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -
     until_led(second)
     assert "given up" not in first.log
     assert reservation.status()["phase"] == "Active"
-    private_world.pod("stranger", cpu="3").until_refused("3 locked by")
+    private_world.pod("stranger", cpu="3").until_refused("3 reserved by")
     assert private_world.pod("web-0", cpu="3").until_bound() == node.name
     assert private_world.active_reservation("next", "1", node).status()["epoch"] == epoch + 1
 
@@ -165,7 +165,7 @@ def test_only_the_leader_answers_other_binders(
         node = private_world.node(cpu="4")
         private_world.active_reservation("web-0", "3", node)
         stranger = private_world.pod("stranger", "2", **BY_STOCK)
-        assert "3 locked by" in bind(stranger, node)
+        assert "3 reserved by" in bind(stranger, node)
         assert "beside reservations" in asked(tls, ports[0], stranger, node)
         with pytest.raises(ConnectionRefusedError):
             asked(tls, ports[1], stranger, node)
@@ -178,7 +178,7 @@ def test_only_the_leader_answers_other_binders(
         assert "beside reservations" in asked(tls, ports[1], stranger, node)
         repoint(api, ports[1])
         until_reviewed(private_world)
-        assert "3 locked by" in bind(stranger, node)
+        assert "3 reserved by" in bind(stranger, node)
     assert second.stop() == 0
 
 

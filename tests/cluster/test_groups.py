@@ -97,7 +97,7 @@ def test_members_are_packed_into_one_zone_or_spread_over_all(world: World) -> No
 def test_a_group_that_does_not_fit_holds_nothing_and_reports_the_numbers(world: World) -> None:
     node = world.node(cpu="3")
     group = world.group(members=4)
-    told = until_refused(group, "needs room for 4 locks at once, and 3 would have some")
+    told = until_refused(group, "needs capacity for 4 reservations at once, and 3 fit")
     message = condition(told, "Active")["message"]
     assert "1 Insufficient cpu" in message
     assert "cpu 1 needed, 0 free" in message
@@ -120,7 +120,7 @@ def test_one_of_two_groups_that_need_the_same_capacity_gets_all_of_it(world: Wor
         phases, until=lambda found: sorted(found) == ["Active", "Pending"], what="one group to be active"
     )
     winner = phases().index("Active")
-    until_refused(groups[1 - winner], "needs room for 3 locks at once")
+    until_refused(groups[1 - winner], "needs capacity for 3 reservations at once")
     groups[winner].delete()
     until_phase(groups[1 - winner], "Active")
 
@@ -189,7 +189,7 @@ def test_all_members_wait_again_when_one_member_loses_its_node(world: World) -> 
     before = until_phase(group, "Active")
     lost = members(world)[0].until_phase("Active")["nodeName"]
     world.api.delete(f"/api/v1/nodes/{lost}")
-    until_refused(group, "needs room for 2 locks at once, and 1 would have some")
+    until_refused(group, "needs capacity for 2 reservations at once, and 1 fit")
     (left,) = (name for name in nodes if name != lost)
     assert world.pod("stranger").until_bound() == left
     world.node("c", cpu="2")
@@ -304,7 +304,7 @@ def test_after_a_crash_a_group_stays_active_and_its_pod_consumes_no_second_membe
     operator.start()
     operator.ready()
     until_taken(group, 0)
-    until_refused(group, "needs room for 3 locks at once")
+    until_refused(group, "needs capacity for 3 reservations at once")
     assert all("boundPod" not in reservation.status() for reservation in left)
 
 
@@ -334,5 +334,5 @@ def test_a_crash_before_all_members_are_stored_leaves_no_part_of_a_group_active(
             until_phase(group, "Active")
             wait_for(held, until=lambda found: found == 3, what="all to be active")
         else:
-            until_refused(group, "needs room for 3 locks at once")
+            until_refused(group, "needs capacity for 3 reservations at once")
             assert held() == 0

@@ -55,7 +55,7 @@ def test_a_reservation_waits_for_the_capacity_of_another_one_and_names_it(world:
     first = world.active_reservation("first", "3", node)
     second = world.reservation("second", "2", node)
     message = second.until_condition("Active", "False", "InsufficientCapacity")["message"]
-    assert f"cpu 2 needed, 1 free, 3 locked by {world.namespace}/first" in message
+    assert f"cpu 2 needed, 1 free, 3 reserved by {world.namespace}/first" in message
 
     first.delete()
     second.until_phase("Active")
@@ -120,14 +120,14 @@ def test_a_reservation_can_be_written_as_a_pod_template(world: World) -> None:
 
     second = world.reservation("second", node=node, template=template)
     message = second.until_condition("Active", "False", "InsufficientCapacity")["message"]
-    assert f"example.org/gpu 2 needed, 0 free, 2 locked by {world.namespace}/first" in message
+    assert f"example.org/gpu 2 needed, 0 free, 2 reserved by {world.namespace}/first" in message
 
 
 def test_a_reservation_also_counts_as_one_pod(world: World) -> None:
     node = world.node(extended={"pods": "1"})
     world.active_reservation(cpu="1", node=node)
     world.pod("stranger").until_refused(
-        "1 Too many pods beside reservations", "pods 1 needed, 0 free, 1 locked"
+        "1 Too many pods beside reservations", "pods 1 needed, 0 free, 1 reserved"
     )
     assert world.pod().until_bound() == node.name
 

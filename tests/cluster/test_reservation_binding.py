@@ -59,7 +59,7 @@ def test_a_reservation_is_active_again_after_a_refused_binding(
         lambda: operator.metrics()[series] >= 2, what="the lock to be back"
     )  # the operator tries repeatedly
 
-    private_world.pod("stranger", cpu="1").until_refused("locked by")
+    private_world.pod("stranger", cpu="1").until_refused("reserved by")
     assert reservation.status()["phase"] == "Active"
     gate.open()
     assert pod.until_bound() == node.name

@@ -51,7 +51,7 @@ def test_a_pod_that_is_no_owner_does_not_get_reserved_capacity(world: World) -> 
     reservation = world.active_reservation(cpu="3", node=node)
     stranger = world.pod("stranger", cpu="2")
     message = stranger.until_refused("1 Insufficient cpu beside reservations")
-    assert f"cpu 2 needed, 1 free, 3 locked by {world.namespace}/web-0" in message
+    assert f"cpu 2 needed, 1 free, 3 reserved by {world.namespace}/web-0" in message
 
     reservation.delete()
     assert stranger.until_bound() == node.name
@@ -107,7 +107,7 @@ def test_the_amount_that_an_owner_needs_beyond_its_reservation_must_be_free(worl
     rest = world.active_reservation("rest", "2", node)
     owner = world.pod(cpu="3")
     message = owner.until_refused("1 Insufficient cpu beside reservations")
-    assert f"cpu 3 needed, 2 free, 2 locked by {world.namespace}/rest" in message
+    assert f"cpu 3 needed, 2 free, 2 reserved by {world.namespace}/rest" in message
 
     rest.delete()
     assert owner.until_bound() == node.name

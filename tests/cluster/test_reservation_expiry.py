@@ -39,7 +39,7 @@ def test_a_pod_that_waits_for_the_capacity_is_bound_when_the_reservation_expires
     node = world.node(cpu="2")
     reservation = world.active_reservation(cpu="2", node=node, expireAt=in_seconds(600))
     stranger = world.pod("stranger", cpu="2")
-    stranger.until_refused("locked by")
+    stranger.until_refused("reserved by")
     reservation.edit(expireAt=in_seconds(1))
     assert stranger.until_bound() == node.name
 

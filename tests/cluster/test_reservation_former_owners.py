@@ -35,7 +35,7 @@ def test_a_terminating_pod_consumes_no_reservation_and_keeps_its_capacity(
     launch()
     reservation = private_world.active_reservation(cpu="3")
     stranger = private_world.pod("stranger")
-    stranger.until_refused("locked by")
+    stranger.until_refused("reserved by")
     stranger.delete()  # otherwise it would get the capacity of the former pod
     former.merge({"metadata": {"finalizers": None}})
     former.until_gone()

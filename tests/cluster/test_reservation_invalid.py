@@ -49,7 +49,7 @@ def test_an_active_reservation_with_a_spec_that_turns_invalid_keeps_its_amounts(
     reservation.edit(template={"spec": {"schedulerName": 5}})
     reservation.until_condition("Stalled", "True", "InvalidSpec")
     assert condition(reservation.status(), "Active")["status"] == "True"
-    world.pod("stranger").until_refused("locked by")
+    world.pod("stranger").until_refused("reserved by")
     assert world.pod(cpu="2").until_bound() == node.name
 
 

@@ -92,7 +92,7 @@ def test_a_reservation_on_a_cordoned_node_is_held_and_not_ready(world: World) ->
     node.cordon()
     reservation.until_condition("Ready", "False", "NodeCordoned")
     assert condition(reservation.status(), "Active")["status"] == "True"
-    world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("locked by")
+    world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("reserved by")
 
     node.cordon(on=False)
     reservation.until_condition("Ready", "True", "Held")
@@ -104,7 +104,7 @@ def test_a_reservation_on_a_node_that_is_not_ready_is_held_and_not_ready(world: 
     node.set_ready("False")
     reservation.until_condition("Ready", "False", "NodeNotReady")
     assert condition(reservation.status(), "Active")["status"] == "True"
-    world.pod("stranger", cpu="1").until_refused("locked by")
+    world.pod("stranger", cpu="1").until_refused("reserved by")
 
     node.set_ready("True")
     reservation.until_condition("Ready", "True", "Held")
@@ -149,7 +149,7 @@ def test_a_reservation_without_another_node_to_move_to_stays(world: World) -> No
     node.cordon()
     reservation.until_condition("Ready", "False", "NodeCordoned")
     time.sleep(1.2)  # past the grace time
-    world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("locked by")
+    world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("reserved by")
     assert (reservation.status()["phase"], reservation.status()["nodeName"]) == ("Active", node.name)
     late = world.node("late")
     reservation.until_condition("Active", "True", "Moved")

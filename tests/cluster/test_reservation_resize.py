@@ -28,7 +28,7 @@ def test_growing_uses_free_capacity(world: World) -> None:
     status = reservation.until(lambda found: found["status"]["resources"] == {"cpu": "4"}, "grow")["status"]
     assert status["expiresAt"] == before["expiresAt"]
     assert not condition(status, "Reconciling")
-    world.pod("stranger").until_refused(f"4 locked by {world.namespace}/web-0")
+    world.pod("stranger").until_refused(f"4 reserved by {world.namespace}/web-0")
 
 
 def test_growing_beyond_the_free_capacity_keeps_the_old_size_until_more_is_free(world: World) -> None:
@@ -41,7 +41,7 @@ def test_growing_beyond_the_free_capacity_keeps_the_old_size_until_more_is_free(
     status = reservation.status()
     assert (status["phase"], status["resources"]) == ("Active", {"cpu": "1"})
     assert condition(status, "Active")["status"] == condition(status, "Ready")["status"] == "True"
-    world.pod("stranger", cpu="2").until_refused(f"1 locked by {world.namespace}/web-0")
+    world.pod("stranger", cpu="2").until_refused(f"1 reserved by {world.namespace}/web-0")
 
     resident.delete()
     reservation.until(lambda found: found["status"]["resources"] == {"cpu": "3"}, "grow")

@@ -149,7 +149,7 @@ def test_a_status_that_another_client_edited_is_restored(world: World) -> None:
         {"status": {"phase": "Consumed", "nodeName": "elsewhere", "conditions": [], "epoch": 99}}, "status"
     )
     reservation.until(lambda found: found["status"] == right, "be put right")
-    world.pod("stranger").until_refused("locked by")
+    world.pod("stranger").until_refused("reserved by")
 
 
 def test_a_status_that_another_client_wrote_holds_no_capacity(world: World) -> None:

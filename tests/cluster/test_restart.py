@@ -18,7 +18,7 @@ def test_active_reservations_survive_a_crash(launch: Launch, private_world: Worl
     stranger = world.pod("stranger")
     operator.start()
     operator.ready()
-    stranger.until_refused("4 locked by")
+    stranger.until_refused("4 reserved by")
     assert [reservation.status() for reservation in reservations] == before
 
     assert world.pod("web-0", cpu="2").until_bound() == node.name

@@ -234,9 +234,9 @@ class Life:
             self._lag(entry) for key, entry in decider.ledger.entries.items() if self.publisher.lags(key)
         ]
         hoping = [
-            f"{waiting.pod.key} {waiting.place}"
+            f"{waiting.pod.key} {waiting.queue}"
             for waiting in decider.queue._pods.values()
-            if waiting.place not in {QueueName.UNSCHEDULABLE, QueueName.GATED}
+            if waiting.queue not in {QueueName.UNSCHEDULABLE, QueueName.GATED}
         ]
         moving = [str(entry.key) for entry in decider.ledger.entries.values() if self._is_moving(entry)]
         keepers = (self.groups, self.schedules)

@@ -196,7 +196,7 @@ def _plans(decider: Decider) -> dict[str, Any]:
     Reservations are examined now and then, so another operator may find a plan at once.
     """
     entries = decider.ledger.entries.items()
-    plans = {key: (entry.plan, entry.moved) for key, entry in entries if entry.phase not in SETTLED}
+    plans = {key: (entry.plan, entry.moved_pods) for key, entry in entries if entry.phase not in SETTLED}
     return {
         f"lock {key}": (plan and (plan.node, plan.token, plan.begun_at), moved)
         for key, (plan, moved) in plans.items()

@@ -162,7 +162,7 @@ def _plans_are_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _begun_windows_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReservationSchedule, "last_start", lambda *_: 0.0)
-    monkeypatch.setattr(ScheduleController, "_is_untold", lambda *_: False)
+    monkeypatch.setattr(ScheduleController, "_is_unacknowledged", lambda *_: False)
 
 
 def _suspension_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:

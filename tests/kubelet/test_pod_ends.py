@@ -58,7 +58,7 @@ def test_the_capacity_of_an_evicted_owner_returns_to_its_reservation(stage: Stag
     stage.api.post(f"{owner.path}/eviction", body)
     owner.until_gone()
     reservation.until_condition("Occupied", "False", "Vacant")
-    stage.pod("stranger", "500m").until_refused("600m locked by")
+    stage.pod("stranger", "500m").until_refused("600m reserved by")
     _owner(stage).runs()
 
 

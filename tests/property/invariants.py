@@ -219,7 +219,7 @@ def check_pods(process: Process) -> None:
     """Check that a pod is in one state, is nominated only while it waits, and is evicted once."""
     for uid, waiting in process.queue._pods.items():
         placed = process.cache.get(uid)
-        assert placed is None or (placed.assumed and waiting.place is QueueName.IN_FLIGHT), uid
+        assert placed is None or (placed.assumed and waiting.queue is QueueName.IN_FLIGHT), uid
     unbound = {pod.uid for pod in process.api.pods.decoded.values() if not pod.node_name}
     idle = unbound - process.in_flight.keys()
     assumed = {uid for uid, placed in process.cache._placed.items() if placed.assumed}
@@ -406,7 +406,7 @@ def check_nobody_waits_in_vain(process: Process) -> None:
     assert process.queue._pods.keys() == ours
     for uid, waiting in process.queue._pods.items():
         assert process.nominator.node_of(uid) == unbound[uid].status.nominated_node_name, unbound[uid].key
-        if waiting.place is QueueName.UNSCHEDULABLE:
+        if waiting.queue is QueueName.UNSCHEDULABLE:
             found = process.decider._cycle.feasible(waiting.profile, waiting.pod, process.clock.now())
             assert not found, f"{waiting.pod.key} fits on {[node.name for node in found]}"
             nominated = process.nominator.node_of(uid)
@@ -415,7 +415,7 @@ def check_nobody_waits_in_vain(process: Process) -> None:
                 f"{waiting.pod.key} is nominated to {nominated}, and no pod leaves it"
             )
         if (
-            waiting.place in (QueueName.UNSCHEDULABLE, QueueName.GATED)
+            waiting.queue in (QueueName.UNSCHEDULABLE, QueueName.GATED)
             and not waiting.pod.spec.scheduling_gates
         ):
             for entry in process.ledger.ownership.of(waiting.pod):
@@ -437,9 +437,13 @@ def check_places(process: Process) -> None:
     """Check that waiting reservations, and no others, have their queue positions, unless these are due."""
     ledger = process.ledger
     waiting = [e for e in ledger.entries.values() if e.phase is Phase.PENDING and e.tried and e.wanting]
-    places = {entry.key: entry.place[:2] for entry in ledger.entries.values() if entry.place is not None}
+    places = {
+        entry.key: entry.queue_position[:2]
+        for entry in ledger.entries.values()
+        if entry.queue_position is not None
+    }
     assert places.keys() <= {entry.key for entry in ledger.entries.values() if entry.phase is Phase.PENDING}
-    if not ledger.waiting_reservations.moved:
+    if not ledger.waiting_reservations.positions_changed:
         line = sorted(waiting, key=lambda entry: (-entry.priority, entry.reservation.meta.created, entry.key))
         told = {entry.key: (position, len(line)) for position, entry in enumerate(line, 1)}
         assert {key: places.get(key) for key in told} == told

@@ -16,7 +16,7 @@ from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_
 from tidelock.ledger.output.status import render_quota, render_reservation
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.load import status as load_status
-from tidelock.load.loop import told_before
+from tidelock.load.loop import condition_statuses
 from tidelock.model.api.reservation import ReservationStatus
 from tidelock.model.api.reservation_group import ReservationGroupStatus
 from tidelock.model.api.reservation_quota import ReservationQuotaStatus
@@ -106,7 +106,7 @@ def _use_water_level(status: Json) -> None:
     survey = load_status.LevelSurvey({}, {"cpu": load_status.Spread(1, 1, 1, 0, 1)}, NOW)
     aspects = load_status.aspects(survey, None, ())
     assert load_status.render_level(status, 1, survey, aspects, NOW)["conditions"]
-    told_before(status)
+    condition_statuses(status)
 
 
 class Kind(NamedTuple):

@@ -134,7 +134,7 @@ class Record:
     name: str
     priority: int
     since: float
-    place: QueueName = QueueName.GATED
+    queue: QueueName = QueueName.GATED
     due: float = 0.0
     diagnoses: int = 0
     errors: int = 0
@@ -155,7 +155,7 @@ class Record:
     @property
     def order(self) -> tuple[float, ...]:
         """The sort key among the pods that may be tried, with ready ones first."""
-        due = self.due if self.place is QueueName.BACKOFF else 0.0
+        due = self.due if self.queue is QueueName.BACKOFF else 0.0
         return (due, -self.priority, self.since)
 
     @property
@@ -209,11 +209,11 @@ class Queueing(RuleBasedStateMachine):
             return
         event, thing = ClusterEvent(Resource.UNSCHEDULABLE_POD, action), Thing(frozenset())
         for each in self.records.values():
-            if each.missed is not None and record.place is QueueName.IN_FLIGHT:
+            if each.missed is not None and record.queue is QueueName.IN_FLIGHT:
                 each.missed.append((event, thing))
-        if record.place is QueueName.GATED:
+        if record.queue is QueueName.GATED:
             self._place(record, QueueName.BACKOFF)
-        elif record.place is QueueName.UNSCHEDULABLE and (place := record.hopes(event, thing)):
+        elif record.queue is QueueName.UNSCHEDULABLE and (place := record.hopes(event, thing)):
             self._place(record, place)
 
     def remove(self, name: str) -> None:
@@ -250,12 +250,12 @@ class Queueing(RuleBasedStateMachine):
             self.records[name].missed = None
 
     def _flying(self) -> list[str]:
-        return [name for name, record in self.records.items() if record.place is QueueName.IN_FLIGHT]
+        return [name for name, record in self.records.items() if record.queue is QueueName.IN_FLIGHT]
 
     def _refuse(self, name: str, plugins: set[str], pending: set[str]) -> None:
-        self.queue.park(f"uid-{name}", self.now, plugins, pending)
+        self.queue.add_unschedulable(f"uid-{name}", self.now, plugins, pending)
         record = self.records.get(name)
-        if record is None or record.place is not QueueName.IN_FLIGHT:
+        if record is None or record.queue is not QueueName.IN_FLIGHT:
             return
         missed, record.missed = record.missed or [], None
         record.refused_by, record.pending = plugins, pending
@@ -270,7 +270,7 @@ class Queueing(RuleBasedStateMachine):
     def _fail(self, name: str) -> None:
         self.queue.back_off(f"uid-{name}", self.now)
         record = self.records.get(name)
-        if record is None or record.place is not QueueName.IN_FLIGHT:
+        if record is None or record.queue is not QueueName.IN_FLIGHT:
             return
         record.missed = None
         record.refused_by, record.pending = set(), set()
@@ -309,9 +309,9 @@ class Queueing(RuleBasedStateMachine):
                 record.missed.append((event, thing))
             if named and name not in helps:
                 continue
-            waits = record.place is QueueName.UNSCHEDULABLE
+            waits = record.queue is QueueName.UNSCHEDULABLE
             # An event that the gate has not registered does not move a gated pod.
-            waits |= record.place is QueueName.GATED and event == RESERVATION_ACTIVE
+            waits |= record.queue is QueueName.GATED and event == RESERVATION_ACTIVE
             if waits and (place := record.hopes(event, thing)):
                 self._place(record, place)
 
@@ -323,8 +323,8 @@ class Queueing(RuleBasedStateMachine):
         for name in NAMES:
             waiting = self.queue.get(f"uid-{name}")
             if waiting is not None:
-                places[name] = waiting.place
-        assert places == {name: record.place for name, record in self.records.items()}
+                places[name] = waiting.queue
+        assert places == {name: record.queue for name, record in self.records.items()}
         assert sum(self.queue.counts().values()) == len(self.records)
 
     @invariant()
@@ -339,7 +339,7 @@ class Queueing(RuleBasedStateMachine):
             self._fail(name)
         self.now += FLUSH_AFTER
         self._let_time_work()
-        wanting = {name for name, record in self.records.items() if record.place is not QueueName.GATED}
+        wanting = {name for name, record in self.records.items() if record.queue is not QueueName.GATED}
         tried = []
         while (waiting := self.queue.pop(self.now)) is not None:
             self._take(waiting)
@@ -351,25 +351,25 @@ class Queueing(RuleBasedStateMachine):
         record.gated = False
         if place in (QueueName.ACTIVE, QueueName.BACKOFF):
             if record.name in Gate.closed:
-                record.gated, record.place = True, QueueName.GATED
+                record.gated, record.queue = True, QueueName.GATED
                 return
             if place is QueueName.BACKOFF and record.due <= self.now:
                 place = QueueName.ACTIVE
-        record.place = place
+        record.queue = place
 
     def _let_time_work(self) -> None:
         for record in self.records.values():
-            if record.place is QueueName.UNSCHEDULABLE and record.since + FLUSH_AFTER <= self.now:
+            if record.queue is QueueName.UNSCHEDULABLE and record.since + FLUSH_AFTER <= self.now:
                 self._place(record, QueueName.BACKOFF)
-            if record.place is QueueName.BACKOFF and record.due <= self.now:
-                record.place = QueueName.ACTIVE
+            if record.queue is QueueName.BACKOFF and record.due <= self.now:
+                record.queue = QueueName.ACTIVE
 
     def _take(self, waiting: QueuedPodInfo | None) -> None:
         """Check that a popped pod is the first in order, and note that it is in flight."""
         ready = [
             record.order
             for record in self.records.values()
-            if record.place is QueueName.ACTIVE or (record.place is QueueName.BACKOFF and not record.errors)
+            if record.queue is QueueName.ACTIVE or (record.queue is QueueName.BACKOFF and not record.errors)
         ]
         if waiting is None:
             assert not ready
@@ -377,17 +377,17 @@ class Queueing(RuleBasedStateMachine):
         record = self.records[waiting.pod.meta.name]
         assert waiting.pod == self.pods[record.name]
         assert record.order == min(ready)
-        record.place = QueueName.IN_FLIGHT
+        record.queue = QueueName.IN_FLIGHT
         record.missed = []
 
     def _due(self) -> float | None:
         dues = []
         for record in self.records.values():
-            if record.place is QueueName.ACTIVE:
+            if record.queue is QueueName.ACTIVE:
                 dues.append(0.0)
-            elif record.place is QueueName.BACKOFF:
+            elif record.queue is QueueName.BACKOFF:
                 dues.append(record.due if record.errors else 0.0)
-            elif record.place is QueueName.UNSCHEDULABLE:
+            elif record.queue is QueueName.UNSCHEDULABLE:
                 dues.append(record.since + FLUSH_AFTER)
         return min(dues, default=None)
 

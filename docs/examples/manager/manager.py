@@ -1,15 +1,15 @@
-"""A small global manager: it asks several clusters for capacity and sends a pod to one that reserved it.
+"""A small global manager: it asks several clusters for capacity, and sends a pod to one that reserved it.
 
     python manager.py --deadline 10 --kubeconfig east.yaml --kubeconfig west.yaml pod.yaml
 
-It stores its state only in the clusters, so it can crash at any step and start again.
+It has no state of its own: everything is in the clusters, so it may crash at any step and be restarted.
 
     prepare a reservation in every cluster -> commit the best -> release the others -> send the pod
 
-The commit decides. It is one write to one object, and counts only if the reservation still has the promised
-capacity. If the manager crashes before the commit, its next start prepares again, and existing reservations
-answer at once. If it crashes later, its next start continues with the cluster that has the committed
-reservation. A reservation that is never committed releases itself.
+The commit decides: it is one write to one object, and counts only if the promised capacity is still held.
+Before the commit, a restarted manager asks again, and the existing reservations answer at once. After the
+commit, it continues with the cluster whose reservation has a commit. A reservation without a commit releases
+itself.
 """
 
 import argparse
@@ -27,18 +27,18 @@ Manifest = dict[str, Any]
 GROUP, VERSION, PLURAL = "tidelock.dev", "v1alpha1", "reservations"
 GONE, EXISTS, REFUSED = 404, 409, 422
 LOOK_AGAIN = 0.05  # seconds
-# Lifetime of a committed reservation, from Active on. It suffices for sending the pod, also after a crash.
+# Lifetime of a committed reservation from Active: enough time to send, even after a crash.
 LIFE_SECONDS = 300
-# Prepared capacity is held for so long after the deadline, by which all clusters have answered.
+# Seconds for which prepared capacity is held beyond the deadline, when all clusters have answered.
 COMMIT_SECONDS = 20
 
 
-class NoRoomError(Exception):
+class NoCapacityError(Exception):
     """No cluster granted a reservation in time. The message has the reason of each cluster."""
 
 
 class Member:
-    """One cluster, and the manager's requests to it for one pod."""
+    """One cluster, and the requests of the manager there for one pod."""
 
     def __init__(self, kubeconfig: str, pod: Manifest) -> None:
         self.name = kubeconfig
@@ -48,7 +48,7 @@ class Member:
         self._namespace, self._key = pod["metadata"]["namespace"], pod["metadata"]["name"]
 
     def prepare(self, deadline: int) -> None:
-        """Create a reservation for exactly the pod's requests, unless it exists."""
+        """Create a reservation of the amounts that the pod needs, unless it exists."""
         reservation = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "Reservation",
@@ -79,10 +79,7 @@ class Member:
         return found
 
     def commit(self, reservation: Manifest) -> None:
-        """Choose this cluster, with the capacity that the reservation holds now.
-
-        This has no effect on a reservation that has ended.
-        """
+        """Commit the capacity that the reservation holds now. Do nothing if the reservation has ended."""
         token = {"spec": {"commit": {"token": reservation["status"]["commit"]["token"]}}}
         _unless(
             (GONE, REFUSED),
@@ -92,7 +89,7 @@ class Member:
         )
 
     def release(self) -> None:
-        """Delete the reservation, unless it is gone."""
+        """Release the reservation, unless it is gone."""
         _unless(
             (GONE,),
             lambda: self._custom.delete_namespaced_custom_object(
@@ -105,7 +102,7 @@ class Member:
         _unless((EXISTS,), lambda: self._core.create_namespaced_pod(self._namespace, self._pod))
 
     def has_pod(self) -> bool:
-        """Return whether the pod exists in this cluster."""
+        """Return whether the pod was sent to this cluster."""
         return (
             _unless((GONE,), lambda: self._core.read_namespaced_pod(self._key, self._namespace)) is not None
         )
@@ -117,12 +114,12 @@ class Member:
 def dispatch(
     members: Sequence[Member], deadline: int, step: Callable[[str], None] = lambda _name: None
 ) -> str:
-    """Send the pod to a cluster that has capacity, and return that cluster's name.
+    """Send the pod to a cluster that has capacity, and return the name of the cluster.
 
-    `step` is called with the name of each step that is done, in the order of the names in the code.
+    `step` is called with the name of each finished step.
 
     Raises:
-        NoRoomError: no cluster has capacity within `deadline` seconds. No reservation is left behind.
+        NoCapacityError: no cluster has capacity within `deadline` seconds. All reservations are released.
 
     """
     home = next((member for member in members if member.has_pod()), None)
@@ -138,7 +135,7 @@ def dispatch(
             chosen.send()
             home = chosen
         else:
-            chosen.release()  # the promised capacity is gone, so start again.
+            chosen.release()  # the promised capacity is gone: start over
     step("sent")
     for member in members:
         if member is not home:
@@ -147,7 +144,7 @@ def dispatch(
 
 
 def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None]) -> Member:
-    """Prepare in all clusters, and commit the first one in their order that has capacity."""
+    """Prepare all clusters, and commit the first one that has capacity, in the given order."""
     for member in members:
         member.prepare(deadline)
     step("prepared")
@@ -167,7 +164,7 @@ def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None
         f"{member.name}: {_why(reservation)}"
         for member, reservation in zip(members, reservations, strict=True)
     ]
-    raise NoRoomError("; ".join(reasons))
+    raise NoCapacityError("; ".join(reasons))
 
 
 def is_active(reservation: Manifest | None) -> bool:
@@ -176,7 +173,7 @@ def is_active(reservation: Manifest | None) -> bool:
 
 
 def _have_answered(reservations: Sequence[Manifest | None]) -> bool:
-    """Return whether all reservations were tried, and one has capacity or none will get any."""
+    """Return whether all reservations were tried, and one is active or none will be."""
     reasons = [
         _condition(reservation, "Active").get("reason", "Waiting")
         for reservation in reservations
@@ -194,7 +191,7 @@ def _is_chosen(reservation: Manifest | None) -> bool:
 
 
 def _is_committed(member: Member) -> bool:
-    """Wait until the cluster has handled the commit, and return whether it counts."""
+    """Wait until the operator has processed a commit, and return whether the commit counts."""
     reservation = member.reservation()
     while reservation is not None and _condition(reservation, "Committed").get("reason") == "AwaitingCommit":
         time.sleep(LOOK_AGAIN)
@@ -222,19 +219,19 @@ def _unless(statuses: tuple[int, ...], call: Callable[[], Any]) -> Any:
 
 
 def main() -> int:
-    """Read the command line and dispatch one pod. The exit status is 1 if there is no capacity."""
-    parser = argparse.ArgumentParser(description="Send a pod to a cluster that has locked room for it.")
+    """Read the command line and dispatch one pod. The exit status is 1 without capacity."""
+    parser = argparse.ArgumentParser(description="Send a pod to a cluster that has reserved capacity for it.")
     parser.add_argument(
         "--kubeconfig", action="append", required=True, help="of each cluster, the best first"
     )
-    parser.add_argument("--deadline", type=int, default=10, help="seconds to wait for room")
+    parser.add_argument("--deadline", type=int, default=10, help="seconds to wait for capacity")
     parser.add_argument("pod", type=argparse.FileType(), help="manifest of the pod, with its namespace")
     options = parser.parse_args()
     pod = yaml.safe_load(options.pod)
     try:
         print(f"sent to {dispatch([Member(path, pod) for path in options.kubeconfig], options.deadline)}")
-    except NoRoomError as error:
-        print(f"no room: {error}", file=sys.stderr)
+    except NoCapacityError as error:
+        print(f"no capacity: {error}", file=sys.stderr)
         return 1
     return 0
 

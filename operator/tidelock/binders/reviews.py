@@ -89,7 +89,7 @@ def read_review(body: bytes) -> BindingReview:
             return _about_binding(request)
     except ValueError as error:
         raise BadReviewError(str(error)) from error
-    raise BadReviewError(f"{'/'.join(part for part in asked if part)} is not what is reviewed here")
+    raise BadReviewError(f"{'/'.join(part for part in asked if part)} is not reviewed")
 
 
 def answer(question: BindingReview, refusal: str) -> bytes:

@@ -120,9 +120,9 @@ def command(
     lease: Annotated[str, typer.Option("--lease", help="Lease of the operator.")] = "tidelock",
 ) -> None:
     """Check CRDs, rights, Lease, admission and staleness. Exit status 1 if any of them is wrong."""
-    place = Installation(system_namespace, account, lease)
+    installation = Installation(system_namespace, account, lease)
     findings = ask(
-        ClusterTarget(kubeconfig=kubeconfig, context=context), lambda session: _check(session, place)
+        ClusterTarget(kubeconfig=kubeconfig, context=context), lambda session: _check(session, installation)
     )
     if output in (Output.JSON, Output.YAML):
         show_plain([asdict(each) for each in findings], output)
@@ -139,13 +139,13 @@ def report(findings: Sequence[CheckFinding]) -> list[Table | str]:
     return [table, *(["", "What to do:"] if todo else []), *(f"- {line}" for line in todo)]
 
 
-async def _check(session: Session, place: Installation) -> list[CheckFinding]:
+async def _check(session: Session, installation: Installation) -> list[CheckFinding]:
     await session.client.time_of_day()  # a cluster that can't be reached is one sentence, not eight
     now = SystemClock().now()
     found = await asyncio.gather(
         *(_crd(session, resource) for resource in CUSTOM_RESOURCES),
-        _looked("rights", _rights, session, place),
-        _looked("Lease", _lease, session, place, now),
+        _looked("rights", _rights, session, installation),
+        _looked("Lease", _lease, session, installation, now),
         _looked("fence", _fence, session),
         _looked("statuses", _statuses, session),
         _looked("admission", _admission, session),
@@ -210,7 +210,7 @@ def _stored(schema: Any) -> Any:
     return [_stored(value) for value in schema] if isinstance(schema, list) else schema
 
 
-async def _rights(session: Session, place: Installation) -> CheckFinding:
+async def _rights(session: Session, installation: Installation) -> CheckFinding:
     wanted = [
         (verb, resource, "")
         for resource in (
@@ -222,9 +222,9 @@ async def _rights(session: Session, place: Installation) -> CheckFinding:
         for verb in ("list", "watch")
     ]
     wanted += _WRITES
-    allowed = await asyncio.gather(*(_may(session, place, *right) for right in wanted))
+    allowed = await asyncio.gather(*(_may(session, installation, *right) for right in wanted))
     missing = [_right(*right) for right, may in zip(wanted, allowed, strict=True) if not may]
-    user = f"ServiceAccount {place.namespace}/{place.account}"
+    user = f"ServiceAccount {installation.namespace}/{installation.account}"
     if missing:
         named = ", ".join(missing[:_NAMED]) + (
             f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
@@ -238,7 +238,7 @@ async def _rights(session: Session, place: Installation) -> CheckFinding:
 
 
 async def _may(
-    session: Session, place: Installation, verb: str, resource: ApiResource, subresource: str
+    session: Session, installation: Installation, verb: str, resource: ApiResource, subresource: str
 ) -> bool:
     attributes = {
         "verb": verb,
@@ -250,10 +250,10 @@ async def _may(
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": f"system:serviceaccount:{place.namespace}:{place.account}",
+            "user": f"system:serviceaccount:{installation.namespace}:{installation.account}",
             "groups": [
                 "system:serviceaccounts",
-                f"system:serviceaccounts:{place.namespace}",
+                f"system:serviceaccounts:{installation.namespace}",
                 "system:authenticated",
             ],
             "resourceAttributes": attributes,
@@ -267,18 +267,21 @@ def _right(verb: str, resource: ApiResource, subresource: str) -> str:
     return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
 
 
-async def _lease(session: Session, place: Installation, now: float) -> CheckFinding:
+async def _lease(session: Session, installation: Installation, now: float) -> CheckFinding:
     try:
-        lease = msgspec.json.decode(await session.client.get(LEASES.item(place.lease, place.namespace)))
+        lease = msgspec.json.decode(
+            await session.client.get(LEASES.item(installation.lease, installation.namespace))
+        )
     except NotFound:
-        return lease_finding(place, None, now)
-    return lease_finding(place, lease["spec"], now)
+        return lease_finding(installation, None, now)
+    return lease_finding(installation, lease["spec"], now)
 
 
-def lease_finding(place: Installation, spec: Mapping[str, Any] | None, now: float) -> CheckFinding:
+def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, now: float) -> CheckFinding:
     """Check by the Lease whether an operator decides."""
-    name = f"Lease {place.namespace}/{place.lease}"
-    look = f"kubectl -n {place.namespace} get pods; kubectl -n {place.namespace} logs deployment/tidelock"
+    name = f"Lease {installation.namespace}/{installation.lease}"
+    kubectl = f"kubectl -n {installation.namespace}"
+    look = f"{kubectl} get pods; {kubectl} logs deployment/tidelock"
     if spec is None:
         advice = f"install the operator ({_BASE}), or see why it does not start: {look}"
         return CheckFinding("Lease", Severity.WRONG, f"there is no {name}: no operator has ever led", advice)
@@ -457,13 +460,13 @@ def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: flo
     """Check for nodes of WaterLevels with a missing or stale measurement."""
     stale: dict[str, str] = {}
     count = 0
-    everybody = list(nodes)
+    all_nodes = list(nodes)
     for level in levels:
         if level.spec is None:
             return CheckFinding(
                 "water levels", Severity.WRONG, f"{level.meta.name}: {level.problem}", "fix its spec"
             )
-        for node in everybody:
+        for node in all_nodes:
             if level.nodes is None or level.nodes.matches(node.name, node.meta.labels):
                 count += 1
                 worth = measured(node, now, level.spec.staleness_seconds).worth

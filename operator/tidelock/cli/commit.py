@@ -96,16 +96,20 @@ def answered(seen: Seen) -> bool:
 
 
 def _refused(seen: Seen) -> bool:
-    told = seen.condition("Committed")
-    return seen.decided and told.get("status") == "False" and told.get("reason") == "TokenMismatch"
+    condition = seen.condition("Committed")
+    return seen.decided and condition.get("status") == "False" and condition.get("reason") == "TokenMismatch"
 
 
 def sentence(seen: Seen) -> str:
     """Return a sentence about the result of a commit."""
-    told = seen.condition("Committed")
+    condition = seen.condition("Committed")
     if committed(seen):
         return f"committed, it holds until {seen.reservation.status.get('expiresAt', 'it is taken')}"
-    return f"not committed, {told['reason']}: {told.get('message', '')}" if _refused(seen) else seen.why
+    return (
+        f"not committed, {condition['reason']}: {condition.get('message', '')}"
+        if _refused(seen)
+        else seen.why
+    )
 
 
 def plain(reservation: Reservation) -> dict[str, Any]:

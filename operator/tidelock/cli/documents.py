@@ -68,8 +68,8 @@ def read_documents(file: str) -> list[Document]:
     try:
         loaded = list(yaml.load_all(text, _Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        told = " ".join(str(error).split())
-        raise Failure(f"{file}: is not YAML: {told}") from error
+        problem = " ".join(str(error).split())
+        raise Failure(f"{file}: is not YAML: {problem}") from error
     bodies = [item for body in loaded if body is not None for item in _items(body)]
     documents = []
     for number, body in enumerate(bodies, start=1):

@@ -74,8 +74,8 @@ def command(
     sound = [each for each, found in zip(documents, findings, strict=True) if not found.problems]
     if sound and not offline:
         target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-        told = dict(ask(target, lambda session: _dry_run(session, sound)))
-        findings = [LintFinding(each.place, told.get(each.place, each.problems)) for each in findings]
+        problems = dict(ask(target, lambda session: _dry_run(session, sound)))
+        findings = [LintFinding(each.place, problems.get(each.place, each.problems)) for each in findings]
     if output in (Output.JSON, Output.YAML):
         show_plain([{"document": each.place, "problems": list(each.problems)} for each in findings], output)
     else:

@@ -98,15 +98,15 @@ class Seen:
     def plan(self) -> MigrationPlan | None:
         """The plan of the pods to move for it, if there is one."""
         try:
-            told = self.reservation.status.get("plan")
-            return None if told is None else read_plan(MovePlan.model_validate(told))
+            stored = self.reservation.status.get("plan")
+            return None if stored is None else read_plan(MovePlan.model_validate(stored))
         except ValidationError:
             return None
 
     def occupied_for(self, now: float) -> float:
         """Return the seconds for which owners have been in it, if it is for reuse."""
-        told, now_in = self.reservation.status.get("occupiedSeconds"), self.condition("Occupied")
-        before = float(told) if isinstance(told, int) else 0.0
+        seconds, now_in = self.reservation.status.get("occupiedSeconds"), self.condition("Occupied")
+        before = float(seconds) if isinstance(seconds, int) else 0.0
         if now_in.get("status") != "True":
             return before
         try:
@@ -115,9 +115,9 @@ class Seen:
             return before
 
     def _amounts(self, name: str) -> Resources:
-        told = self.reservation.status.get(name)
+        stored = self.reservation.status.get(name)
         try:
-            return parse_resources(told) if isinstance(told, dict) else NOTHING
+            return parse_resources(stored) if isinstance(stored, dict) else NOTHING
         except QuantityError:
             return NOTHING
 

@@ -104,13 +104,13 @@ class QuoteAnswer:
 
     question: QuoteQuestion
     context: str = ""
-    told: dict[str, Any] = field(default_factory=dict)
+    raw_status: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
 
     @property
     def status(self) -> ReservationQuoteStatus:
         """The answer in its decoded form."""
-        return ReservationQuoteStatus.model_validate(self.told)
+        return ReservationQuoteStatus.model_validate(self.raw_status)
 
     @property
     def verdict(self) -> Condition | None:
@@ -141,7 +141,8 @@ async def _ask(
     async def one(target: ClusterTarget) -> list[QuoteAnswer]:
         async def work(session: Session) -> list[QuoteAnswer]:
             return [
-                QuoteAnswer(each, target.context, await _told(session, each, patience)) for each in questions
+                QuoteAnswer(each, target.context, await _status(session, each, patience))
+                for each in questions
             ]
 
         try:
@@ -151,10 +152,10 @@ async def _ask(
                 raise
             return [QuoteAnswer(each, target.context, failure=str(failure)) for each in questions]
 
-    return [answer for told in await asyncio.gather(*map(one, targets)) for answer in told]
+    return [answer for answers in await asyncio.gather(*map(one, targets)) for answer in answers]
 
 
-async def _told(session: Session, question: QuoteQuestion, patience: int) -> dict[str, Any]:
+async def _status(session: Session, question: QuoteQuestion, patience: int) -> dict[str, Any]:
     """Ask, and delete the quote afterwards, or raise Failure if there is no answer."""
     body = {
         "apiVersion": RESERVATIONQUOTES.api_version,
@@ -184,9 +185,9 @@ async def _told(session: Session, question: QuoteQuestion, patience: int) -> dic
 
 def plain(answer: QuoteAnswer) -> dict[str, Any]:
     """Return an answer for programs."""
-    told: dict[str, Any] = {"context": answer.context} if answer.context else {}
-    told |= {"asked": answer.question.label, "feasible": answer.feasible, "spec": answer.question.spec}
-    return told | ({"error": answer.failure} if answer.failure else {"status": answer.told})
+    fields: dict[str, Any] = {"context": answer.context} if answer.context else {}
+    fields |= {"asked": answer.question.label, "feasible": answer.feasible, "spec": answer.question.spec}
+    return fields | ({"error": answer.failure} if answer.failure else {"status": answer.raw_status})
 
 
 def screen(answers: Sequence[QuoteAnswer]) -> list[Table | str]:
@@ -197,8 +198,8 @@ def screen(answers: Sequence[QuoteAnswer]) -> list[Table | str]:
     parts: list[Table | str] = [Table(columns, rows, frozenset({"COUNT"}))]
     for answer in answers:
         name = f"{answer.context}: {answer.question.label}" if several else answer.question.label
-        told = [f"{name}: {sentence}" for sentence in sentences(answer)]
-        parts += ["", *told] if told else []
+        texts = [f"{name}: {sentence}" for sentence in sentences(answer)]
+        parts += ["", *texts] if texts else []
     return parts
 
 

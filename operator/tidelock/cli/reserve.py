@@ -25,7 +25,7 @@ from tidelock.cli.options_spec import (
     seconds,
 )
 from tidelock.cli.session import ClusterTarget, Failure, Session, ask, create
-from tidelock.cli.tables import show, show_plain, tell, terminal
+from tidelock.cli.tables import print_remark, show, show_plain, terminal
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
@@ -253,10 +253,10 @@ def sentence(seen: Seen) -> str:
 
 def _to_commit(seen: Seen) -> str:
     """Return until when a reservation in two phases must be committed, and with which token."""
-    told = seen.reservation.status.get("commit", {})
-    if seen.condition("Committed").get("status") != "False" or "dueAt" not in told:
+    commit = seen.reservation.status.get("commit", {})
+    if seen.condition("Committed").get("status") != "False" or "dueAt" not in commit:
         return ""
-    return f", if it is committed by {told['dueAt']} with the token {told.get('token')}"
+    return f", if it is committed by {commit['dueAt']} with the token {commit.get('token')}"
 
 
 @contextmanager
@@ -264,13 +264,13 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
     """Show the progress of reservations: a changing line each, or a line per step without a terminal."""
     console = terminal(stderr=True)
     if not console.is_terminal:
-        told: dict[Key, str] = {}
+        printed: dict[Key, str] = {}
 
         def say(reservation: Reservation) -> None:
             text = progress(Seen(reservation))
-            if told.get(reservation.key) != text:
-                told[reservation.key] = text
-                tell(f"reservation/{reservation.meta.name}: {text}")
+            if printed.get(reservation.key) != text:
+                printed[reservation.key] = text
+                print_remark(f"reservation/{reservation.meta.name}: {text}")
 
         yield say
         return

@@ -72,7 +72,7 @@ def command(
     played = play(world, configuration, stored, SystemClock().now())
     if output in (Output.JSON, Output.YAML):
         show_plain(
-            {"outcomes": [asdict(each) for each in played.outcomes], "besides": played.besides}, output
+            {"outcomes": [asdict(each) for each in played.outcomes], "besides": played.remarks}, output
         )
     else:
         show(*screen(played))
@@ -106,7 +106,7 @@ class Played:
     """The results for the objects of the file, and for others."""
 
     outcomes: list[ObjectOutcome] = field(default_factory=list)
-    besides: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
 def shapes_of(document: Document) -> list[Shape]:
@@ -190,15 +190,15 @@ def play(
         results.add(_run(picture, now))
     results.add(_run(picture, now + _HORIZON))
     ours = {each.meta.uid for each in stored}
-    played = Played(besides=list(world.remarks))
+    played = Played(remarks=list(world.remarks))
     if before:
-        played.besides.append(f"Pods that already wait for Tidelock, and were decided first: {before}.")
+        played.remarks.append(f"Pods that already wait for Tidelock, and were decided first: {before}.")
     for each in stored:
         if isinstance(each, Reservation):
             played.outcomes.append(_of_reservation(each, decider.ledger.entries.get(each.key)))
         else:
             played.outcomes.append(results.pods.get(each.uid) or _left(each, picture))
-    played.besides.extend(_besides(results, ours))
+    played.remarks.extend(_remarks(results, ours))
     return played
 
 
@@ -270,7 +270,7 @@ def _left(pod: Pod, picture: OfflineScheduler) -> ObjectOutcome:
     return ObjectOutcome(_name(pod), "gated", "", reasons, good=False)
 
 
-def _besides(results: _Results, ours: set[str]) -> Iterator[str]:
+def _remarks(results: _Results, ours: set[str]) -> Iterator[str]:
     """Yield the effects on others: pods that are evicted, reservations that lose their capacity or end."""
     for attempt in results.preemptions:
         for victim in attempt.victims:
@@ -286,6 +286,6 @@ def screen(played: Played) -> list[Table | str]:
     """Return the table and the sentences below it."""
     rows = [[each.object, each.outcome, each.node, each.why] for each in played.outcomes]
     parts: list[Table | str] = [Table(["OBJECT", "OUTCOME", "NODE", "WHY"], rows)]
-    if played.besides:
-        parts += ["", *played.besides]
+    if played.remarks:
+        parts += ["", *played.remarks]
     return [*parts, "", "Nothing was written."]

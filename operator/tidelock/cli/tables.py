@@ -90,7 +90,7 @@ def show(*parts: Table | str) -> None:
     console.print(parts_of(*parts))
 
 
-def tell(sentence: str) -> None:
+def print_remark(sentence: str) -> None:
     """Print a remark beside the result."""
     terminal(stderr=True).print(shown(sentence))
 

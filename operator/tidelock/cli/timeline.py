@@ -119,8 +119,8 @@ def screen(spans: Sequence[ShownSpan], window: ShownTime) -> list[str]:
         lines += [name, f"  {'':{width}}{scale}"]
         for each in spans:
             if each.node == name:
-                told = f"{each.holds}  {_next(each, window.now)}, idle {span(each.idle)}"
-                lines.append(f"  {each.reservation:{width}}{_bar(each, window)}  {told}")
+                text = f"{each.holds}  {_next(each, window.now)}, idle {span(each.idle)}"
+                lines.append(f"  {each.reservation:{width}}{_bar(each, window)}  {text}")
         lines.append("")
     return [*lines, f"{_PAST} held so far   {_AHEAD} held from now on   {_ENDED} ended   | now"]
 

@@ -197,11 +197,11 @@ class Top(App[None]):
         resource = self._resource
         lines = node_lines(world, resource, self._source.now())
         sums = total(lines)
-        told = (
+        summary = (
             f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.reserved):.0%} reserved, "
             f"{sums.part(sums.free):.0%} free of {amount(resource, sums.allocatable)} on {len(lines)} nodes"
         )
-        self._summary.update(Text(told))
+        self._summary.update(Text(summary))
         self._legend.update(legend())
         shown = sorted_nodes((line for line in lines if self._word in line.name), self._node_sort)
         self._node_pane.border_title = _title("Nodes", len(shown), len(lines), self._node_sort)
@@ -220,9 +220,9 @@ class Top(App[None]):
             for key, line in self._lines.items()
             if (self._everywhere or key.namespace == self._namespace) and line.speaks_of(self._word)
         ]
-        place = "all namespaces" if self._everywhere else self._namespace
+        scope = "all namespaces" if self._everywhere else self._namespace
         self._reservation_pane.border_title = _title(
-            f"Reservations in {place}", len(shown), len(self._lines), self._reservation_sort
+            f"Reservations in {scope}", len(shown), len(self._lines), self._reservation_sort
         )
         grid = reservation_grid(sorted_reservations(shown, self._reservation_sort), self._source.now)
         self._reservation_pane.show(lambda _width: grid)
@@ -273,6 +273,6 @@ class Top(App[None]):
             self.action_show_help_panel()
 
 
-def _title(what: str, shown: int, there: int, sort: NodeSort | ReservationSort) -> str:
+def _title(subject: str, shown: int, there: int, sort: NodeSort | ReservationSort) -> str:
     count = f"{there}" if shown == there else f"{shown} of {there}"
-    return f"{what}: {count}, by {sort.value}"
+    return f"{subject}: {count}, by {sort.value}"

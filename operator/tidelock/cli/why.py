@@ -45,7 +45,7 @@ from tidelock.scheduler.informers.offline import OfflineScheduler
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _RESERVATION_WORDS = frozenset({"reservation", "reservations", "rsv"})
-_RESERVATIONS_TOLD = 3
+_MOST_RESERVATIONS = 3
 
 _LEGEND = (
     "Amounts: used by pods + reserved, of allocatable. Points: scores times weights; best node first.{where}"
@@ -53,7 +53,7 @@ _LEGEND = (
 
 
 def command(
-    what: Annotated[
+    subject: Annotated[
         str,
         typer.Argument(
             help="pod/NAME or reservation/NAME. NAME alone is a pod, or a reservation if no such pod exists.",
@@ -75,7 +75,7 @@ def command(
     """
     configuration = configuration_of(config)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    key, world = ask(target, lambda session: _look(session, what))
+    key, world = ask(target, lambda session: _look(session, subject))
     answer = answer_for(world, configuration, key, SystemClock().now())
     if output in (Output.JSON, Output.YAML):
         show_plain(plain(answer), output)
@@ -83,10 +83,10 @@ def command(
         show(*screen(answer, limit=limit, wide=output is Output.WIDE))
 
 
-async def _look(session: Session, what: str) -> tuple[tuple[str, Key], ClusterState]:
-    kind, slash, name = what.rpartition("/")
+async def _look(session: Session, subject: str) -> tuple[tuple[str, Key], ClusterState]:
+    kind, slash, name = subject.rpartition("/")
     if slash and kind not in _POD_WORDS | _RESERVATION_WORDS:
-        raise Failure(f"{what!r}: should be a name, pod/NAME or reservation/NAME")
+        raise Failure(f"{subject!r}: should be a name, pod/NAME or reservation/NAME")
     word = "" if not slash else "pod" if kind in _POD_WORDS else "reservation"
     return (word, Key(session.home, name)), await look(session)
 
@@ -115,10 +115,10 @@ class WhyAnswer:
 
 
 def answer_for(
-    world: ClusterState, configuration: Configuration, what: tuple[str, Key], now: float
+    world: ClusterState, configuration: Configuration, subject: tuple[str, Key], now: float
 ) -> WhyAnswer:
     """Find the pod or reservation in the cluster, and let all plugins judge it, or raise Failure."""
-    word, key = what
+    word, key = subject
     pod = _pod(world, key) if word != "reservation" else None
     picture = world.picture(configuration, now, without=pod.uid if pod is not None else "")
     if pod is not None:
@@ -167,12 +167,12 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
     gates = [(plugin.name, plugin.pre_enqueue(unbound)) for plugin in profile.pre_enqueue]
     closed = {name: ", ".join(status.reasons) for name, status in gates if not status.ok and not bound_to}
     scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
-    told = scheduled is not None and scheduled.message and not bound_to
-    if scheduled is not None and told and scheduled.message not in closed.values():
+    has_message = scheduled is not None and scheduled.message and not bound_to
+    if scheduled is not None and has_message and scheduled.message not in closed.values():
         story.append(f"{scheduled.reason}: {scheduled.message}")
     story += [f"{name}: {text}" for name, text in closed.items()]
     own = decider.ledger.ownership.of(pod if bound_to else unbound)
-    story += [f"Its reservation {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
+    story += [f"Its reservation {entry.key} is {entry.phase}{_location(entry)}." for entry in own]
     return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
 
 
@@ -182,13 +182,13 @@ def _about_reservation(picture: OfflineScheduler, entry: ReservationInfo, world:
     if pod is None:
         raise Failure(f"{title} can't be read: {entry.problem}; see kubectl tidelock lint")
     seen = Seen(entry.reservation)
-    story = [*world.remarks, f"It is {entry.phase}{_place(entry)}, for {seen.owner}."]
+    story = [*world.remarks, f"It is {entry.phase}{_location(entry)}, for {seen.owner}."]
     if seen.why:
         story.append(seen.why)
     return _answer(picture, picture.decider.profile, pod, title, tuple(story), entry, entry.node)
 
 
-def _place(entry: ReservationInfo) -> str:
+def _location(entry: ReservationInfo) -> str:
     return f" on {entry.node}, with {amounts(_shown(entry.held))}" if entry.held else ""
 
 
@@ -217,7 +217,7 @@ def _answer(
         _shown(pod.requests),
         (*story, *(f"Not used, as it can't be read: {each}" for each in picture.unreadable)),
         reports,
-        {each.name: room_of(decider, snapshot, each) for each in nodes},
+        {each.name: node_capacity(decider, snapshot, each) for each in nodes},
         {each.name: level_of(each, picture.now, staleness_of(levels, each)) for each in nodes},
         node,
     )
@@ -227,7 +227,7 @@ def _shown(resources: Resources) -> Resources:
     return {name: units for name, units in resources.items() if name != PODS}
 
 
-def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> NodeCapacity:
+def node_capacity(decider: Decider, snapshot: Snapshot, node: Node) -> NodeCapacity:
     """Read a node's amounts from the columns and the ledger."""
     row = snapshot.row(node.name)
     if row is None:
@@ -279,16 +279,16 @@ def _row(
     answer: WhyAnswer, report: NodeReport, resources: Sequence[str], scorers: Sequence[str] | None
 ) -> list[str]:
     name = report.node.name
-    room = answer.holdings[name]
+    capacity = answer.holdings[name]
     row = [f"{name} *" if name == answer.node else name]
-    row += [_use(room, resource) for resource in resources]
-    lockers = [f"{key} ({amounts(held)})" for key, held in room.reservations.items()]
-    more = len(lockers) - _RESERVATIONS_TOLD
-    row.append(", ".join(lockers[:_RESERVATIONS_TOLD]) + (f" and {more} more" if more > 0 else ""))
+    row += [_use(capacity, resource) for resource in resources]
+    lockers = [f"{key} ({amounts(held)})" for key, held in capacity.reservations.items()]
+    more = len(lockers) - _MOST_RESERVATIONS
+    row.append(", ".join(lockers[:_MOST_RESERVATIONS]) + (f" and {more} more" if more > 0 else ""))
     row.append(answer.levels[name])
     # A request that does not fit beside reservations often does not fit anyway, by the same numbers.
-    told = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(report.rejections)}
-    texts = [f"{plugin}: {text}" for text, plugin in reversed(told.items())]
+    plugin_of = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(report.rejections)}
+    texts = [f"{plugin}: {text}" for text, plugin in reversed(plugin_of.items())]
     row.append("; ".join(texts) or "fits")
     if scorers is None:
         parts = [f"{plugin} {points:.0f}" for plugin, points in report.points.items() if points]
@@ -300,11 +300,12 @@ def _row(
     return row
 
 
-def _use(room: NodeCapacity, resource: str) -> str:
+def _use(capacity: NodeCapacity, resource: str) -> str:
     used, reserved, all_ = (
-        format_quantity(resource, of.get(resource, 0)) for of in (room.used, room.reserved, room.allocatable)
+        format_quantity(resource, of.get(resource, 0))
+        for of in (capacity.used, capacity.reserved, capacity.allocatable)
     )
-    return f"{used} + {reserved} of {all_}" if room.reserved.get(resource) else f"{used} of {all_}"
+    return f"{used} + {reserved} of {all_}" if capacity.reserved.get(resource) else f"{used} of {all_}"
 
 
 def plain(answer: WhyAnswer) -> dict[str, Any]:
@@ -319,14 +320,14 @@ def plain(answer: WhyAnswer) -> dict[str, Any]:
 
 
 def _plain_node(answer: WhyAnswer, report: NodeReport) -> dict[str, Any]:
-    room = answer.holdings[report.node.name]
+    capacity = answer.holdings[report.node.name]
     return {
         "name": report.node.name,
         "fits": not report.rejections,
-        "allocatable": format_resources(room.allocatable),
-        "used": format_resources(room.used),
-        "locked": format_resources(room.reserved),
-        "locks": {str(key): format_resources(held) for key, held in room.reservations.items()},
+        "allocatable": format_resources(capacity.allocatable),
+        "used": format_resources(capacity.used),
+        "locked": format_resources(capacity.reserved),
+        "locks": {str(key): format_resources(held) for key, held in capacity.reservations.items()},
         "waterLevel": answer.levels[report.node.name],
         "objections": [
             {

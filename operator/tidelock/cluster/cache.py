@@ -74,7 +74,7 @@ class Cache:
         self.reserve_pods = ReservePods(columns, self.affinity_terms, self.ports)
         self._listeners: list[PodMove] = []
         self._followers: list[Follower] = []
-        self._parts: tuple[PodMove, ...] = (self._list, self._follow, *totals.parts, self._moved)
+        self._parts: tuple[PodMove, ...] = (self._list, self._follow, *totals.parts, self._notify_listeners)
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the columns. The same one serves until nodes change."""
@@ -263,7 +263,7 @@ class Cache:
             for follower in self._followers:
                 follower.displace(placed)
 
-    def _moved(self, placed: Placed, sign: int) -> None:
+    def _notify_listeners(self, placed: Placed, sign: int) -> None:
         for listener in self._listeners:
             listener(placed, sign)
 

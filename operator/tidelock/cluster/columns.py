@@ -48,9 +48,9 @@ class Traits:
     """Properties of the nodes apart from their amounts, as read-only arrays of N.
 
     `unreadable` nodes lack a part that decisions need.
-    `name_rank` is a node's place among the sorted names. `taint_set_of` indexes the distinct `taint_sets`.
-    `least` and `most` are the extremes of each resource over all nodes, R. `room` are the allocatable amounts
-    as floats, which divide faster: N x R.
+    `name_rank` is a node's position among the sorted names. `taint_set_of` indexes the distinct `taint_sets`.
+    `least` and `most` are the extremes of each resource over all nodes, R. `capacity` are the allocatable
+    amounts as floats, which divide faster: N x R.
     """
 
     version: int
@@ -61,7 +61,7 @@ class Traits:
     taint_set_of: Rows
     least: tuple[int, ...]
     most: tuple[int, ...]
-    room: npt.NDArray[np.float64]
+    capacity: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, nodes: Sequence[Node], allocatable: Amounts, version: int) -> "Traits":
@@ -79,7 +79,7 @@ class Traits:
             taint_set_of=_frozen(np.array(set_of, np.intp)),
             least=tuple(allocatable.min(axis=0, initial=CEILING).tolist()),
             most=tuple(allocatable.max(axis=0, initial=0).tolist()),
-            room=_frozen(allocatable.astype(np.float64)),
+            capacity=_frozen(allocatable.astype(np.float64)),
         )
 
     def take(self, rows: slice | Rows) -> "Traits":
@@ -93,7 +93,7 @@ class Traits:
             taint_set_of=self.taint_set_of[rows],
             least=self.least,
             most=self.most,
-            room=self.room[rows],
+            capacity=self.capacity[rows],
         )
 
 

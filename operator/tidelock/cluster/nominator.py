@@ -108,9 +108,9 @@ class Nominator:
 
     def upsert(self, pod: Pod) -> None:
         """Update an unbound pod. Its nomination stays unless another process has changed it."""
-        known, told = self._pods.get(pod.uid), pod.status.nominated_node_name
-        unchanged = (known.status.nominated_node_name if known else "") == told
-        self.nominate(pod, self.node_of(pod.uid) if unchanged else told)
+        known, nominated = self._pods.get(pod.uid), pod.status.nominated_node_name
+        unchanged = (known.status.nominated_node_name if known else "") == nominated
+        self.nominate(pod, self.node_of(pod.uid) if unchanged else nominated)
 
     def clear_below(self, priority: int, node_name: str) -> list[Pod]:
         """Remove the nominations of pods with lower priority for a node. Return these pods."""

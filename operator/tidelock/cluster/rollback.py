@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def apply_all(parts: Sequence[Callable[[T, int], None]], what: T, sign: int) -> None:
+def apply_all(parts: Sequence[Callable[[T, int], None]], item: T, sign: int) -> None:
     """Add something to all parts (sign 1), or subtract it (-1). If one fails, the others are as before.
 
     Raises:
@@ -17,12 +17,12 @@ def apply_all(parts: Sequence[Callable[[T, int], None]], what: T, sign: int) -> 
     done = 0
     try:
         for part in parts:
-            part(what, sign)
+            part(item, sign)
             done += 1
     except Exception:
         for part in reversed(parts[:done]):
             with suppress(Exception):  # the first error is the one to raise
-                part(what, -sign)
+                part(item, -sign)
         raise
 
 

@@ -214,8 +214,8 @@ class Filter(Plugin):
 
     def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
         """Return the same for many nodes. Plugins that reject thousands override this with a faster way."""
-        told = (self.preemption_may_help(state, pod, snapshot, int(row)) for row in rows)
-        return np.fromiter(told, np.bool_, len(rows))
+        helps = (self.preemption_may_help(state, pod, snapshot, int(row)) for row in rows)
+        return np.fromiter(helps, np.bool_, len(rows))
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts | None:
         """Return for each node how many equal reservations the filter accepts, or None for any number.

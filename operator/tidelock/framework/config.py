@@ -342,7 +342,8 @@ def _needed_problems(settings: tuple[ProfileSettings, ...], builtins: Builtins) 
                 own = profile.points.get(point, PluginSet())
                 listed = {plugin.name for plugin in own.enabled}
                 if name not in listed and (name not in general or name in own.disabled):
-                    yield f"profiles[{index}].plugins.{point}: {name} can't be disabled: locks would not hold"
+                    where = f"profiles[{index}].plugins.{point}"
+                    yield f"{where}: {name} can't be disabled: reservations would not be kept"
 
 
 def _ignored(file: ConfigurationFile, registry: Mapping[str, PluginFactory]) -> Iterator[str]:

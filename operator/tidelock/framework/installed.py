@@ -42,7 +42,7 @@ def load_plugins(
 def _load(point: EntryPoint) -> PluginFactory:
     try:
         factory = point.load()
-    except Exception as error:  # it is anybody's module
+    except Exception as error:  # a module of another author may raise anything
         text = f"{_source(point)}: plugin {point.name} can't be imported from {point.value}: {error!r}"
         raise ConfigurationError(text) from error
     if not callable(factory):

@@ -93,7 +93,7 @@ def follow_expected_use(
         among=among,
     )
 
-    def told(entry: ReservationInfo) -> None:
+    def update(entry: ReservationInfo) -> None:
         pod = entry.reservation.pod
         if entry.held and not entry.occupants and pod is not None:
             owners = entry.reservation.spec.owners if entry.reservation.spec else ()
@@ -102,7 +102,7 @@ def follow_expected_use(
             residents.release(entry.uid)
 
     handle.cache.follow(residents)
-    handle.reservations.on_hold(told)
+    handle.reservations.on_hold(update)
     return residents
 
 

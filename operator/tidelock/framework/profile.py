@@ -204,7 +204,7 @@ def _make(settings: ProfileSettings, name: str, factory: PluginFactory, handle: 
         plugin = factory(handle, dict(settings.args.get(name, {})))
     except ValueError as error:
         raise ConfigurationError(f"profile {settings.scheduler_name}: plugin {name}: {error}") from error
-    except Exception as error:  # plugins are anybody's
+    except Exception as error:  # plugins of other authors may raise anything
         text = f"profile {settings.scheduler_name}: plugin {name} can't be made: {error!r}"
         raise ConfigurationError(text) from error
     if not isinstance(plugin, Plugin) or getattr(plugin, "name", None) != name:

@@ -29,7 +29,7 @@ class WaitingPod:
         self.rejected_by: str | None = None
         self.reason = ""
         self._pending = set(self.waits)
-        self._tell: Callable[[], None] | None = None
+        self._on_decided: Callable[[], None] | None = None
 
     @property
     def pending(self) -> tuple[str, ...]:
@@ -61,14 +61,14 @@ class WaitingPod:
             waited = format_duration(self.waits[plugin])
             self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
-    def when_decided(self, tell: Callable[[], None]) -> None:
+    def when_decided(self, callback: Callable[[], None]) -> None:
         """Call a function once it is decided."""
-        self._tell = tell
+        self._on_decided = callback
         self._notify()
 
     def _notify(self) -> None:
-        if self.decided and self._tell is not None:
-            self._tell()
+        if self.decided and self._on_decided is not None:
+            self._on_decided()
 
 
 class WaitingPods:

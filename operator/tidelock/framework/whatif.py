@@ -210,7 +210,7 @@ def filter_rows_with_nominated_pods(
     indexes = np.array([index for index, _ in found], np.intp)
     there = [rivals[row] for _, row in found]
     whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
-    whatif.shift(_room_of(snapshot, there), 1)
+    whatif.shift(_request_sums(snapshot, there), 1)
     names = [node.name for node in whatif.snapshot.nodes]
     everything = state.read(AllReservations)
     if everything is not None:
@@ -264,8 +264,8 @@ def filter_with_nominated_pods(
     for plugin, mask in among.ruled_out:
         if mask.any():
             masks.setdefault(plugin, np.zeros(len(snapshot), np.bool_))[rows[mask]] = True
-    everybody = dict.fromkeys((*filter_result.filters, *masks))
-    ordered = tuple((plugin, masks[plugin]) for plugin in everybody if plugin in masks)
+    plugins = dict.fromkeys((*filter_result.filters, *masks))
+    ordered = tuple((plugin, masks[plugin]) for plugin in plugins if plugin in masks)
     return FilterResult(fits, ordered, filter_result.filters, tuple(whatif.views(~among.fits)), rivals)
 
 
@@ -312,15 +312,15 @@ def _needed_until(pod: Pod, own: Sequence[ReservationInfo], now: float) -> float
     return pod.gone_by(now)
 
 
-def _room_of(snapshot: Snapshot, pods: Sequence[Sequence[Pod]]) -> Amounts:
+def _request_sums(snapshot: Snapshot, pods: Sequence[Sequence[Pod]]) -> Amounts:
     """Return the sums of requests on each of K nodes, as K rows for `WhatIf.shift`."""
     width = len(snapshot.resources)
     amounts = np.zeros((len(pods), 2 * width + 2), np.int64)
     places = [place for place, here in enumerate(pods) for _ in here]
-    everybody = [pod for here in pods for pod in here]
-    add = np.add.at if len(everybody) > len(pods) else _put  # mostly there is one of each
-    add(amounts[:, :width], places, np.array([snapshot.vector(pod.requests) for pod in everybody]))
-    add(amounts[:, 2 * width :], places, np.array([pod.nonzero for pod in everybody]))
+    every_pod = [pod for here in pods for pod in here]
+    add = np.add.at if len(every_pod) > len(pods) else _put  # mostly there is one of each
+    add(amounts[:, :width], places, np.array([snapshot.vector(pod.requests) for pod in every_pod]))
+    add(amounts[:, 2 * width :], places, np.array([pod.nonzero for pod in every_pod]))
     return amounts
 
 

@@ -216,9 +216,9 @@ def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
     except (TypeError, AttributeError) as error:  # the loader's error for a file with other content
         raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
     except (ConfigException, yaml.YAMLError, ValueError, OSError) as error:
-        told = _system_error(error, source) if isinstance(error, OSError) else None
+        text = _system_error(error, source) if isinstance(error, OSError) else None
         raise ConfigError(
-            f"{source}: {' '.join((told or str(error)).split()).rstrip('.')}{advice}"
+            f"{source}: {' '.join((text or str(error)).split()).rstrip('.')}{advice}"
         ) from error
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class _Subject:
     tokens: float  # events that may still be sent
     since: float  # time at which the tokens were counted
-    told: dict[Hashable, float] = field(default_factory=dict)  # sent contents with their times
+    sent: dict[Hashable, float] = field(default_factory=dict)  # sent contents with their times
 
 
 class Correlator:
@@ -37,13 +37,13 @@ class Correlator:
     def admits(self, subject: Hashable, content: Hashable, now: float) -> bool:
         """Return whether to send `content` about `subject`. If so, it counts as sent at `now`, in seconds."""
         state = self._recall(subject, now)
-        state.told = {known: at for known, at in state.told.items() if now - at < self._repeat_seconds}
+        state.sent = {known: at for known, at in state.sent.items() if now - at < self._repeat_seconds}
         state.tokens = min(self._burst, state.tokens + (now - state.since) / self._refill_seconds)
         state.since = now
-        if content in state.told or state.tokens < 1:
+        if content in state.sent or state.tokens < 1:
             return False
         state.tokens -= 1
-        state.told[content] = now
+        state.sent[content] = now
         return True
 
     def _recall(self, subject: Hashable, now: float) -> _Subject:

@@ -402,16 +402,16 @@ class Reflector(Generic[_T]):
             behind[0].cancel()
         last = self._store.pop(key, None)
         if last is not None:
-            self._tell_removed(last)
+            self._report_removed(last)
 
-    def _tell_removed(self, last: _T) -> None:
+    def _report_removed(self, last: _T) -> None:
         """Deliver the removal of an object. If that fails, try later unless another one has its name."""
         if last.meta.key in self._store:
             return
         with self._try("removal", last.meta) as attempt:
             self._sink.remove(last)
         if attempt.error is not None:
-            asyncio.get_running_loop().call_later(attempt.pause, self._tell_removed, last)
+            asyncio.get_running_loop().call_later(attempt.pause, self._report_removed, last)
 
     def _advance(self, version: int) -> None:
         self._version = version

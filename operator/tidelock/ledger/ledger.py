@@ -116,7 +116,7 @@ class Ledger:
         self.waiting_reservations = waiting = WaitingReservations(self.groups)
         self.holdings = holdings = Holdings(columns, reserve_pods, pods_on, records.in_change, records.commit)
         self.ownership = Ownership(records.entries, self.groups, holdings, records.capacity)
-        self.places = QueuePositions(
+        self.queue_positions = QueuePositions(
             waiting, self.shares, self.forecast, lambda entry: records.publish(entry.key)
         )
         self._alternatives = Alternatives()
@@ -138,11 +138,11 @@ class Ledger:
         records.indexes += (holdings, self.ownership, self.groups, self.schedules)
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
         self.quotas.on_change(self.admission.renew_ceilings)
-        self.quotas.on_freed(self.waiting_reservations.try_parked)
+        self.quotas.on_freed(self.waiting_reservations.retry_over_quota)
         self.opened = WorkQueue[ReservationInfo]()
         self._columns = columns
         self._forecast: Forecast | None = None
-        self._places_from = 0.0  # by steady time, and later after a fault
+        self._positions_from = 0.0  # by steady time, and later after a fault
         self._ahead = 0.0
 
     @property
@@ -283,11 +283,11 @@ class Ledger:
         )
         if at_once:
             return 0.0
-        places = self.places.due
-        if places is not None:
-            places = max(places, self.waiting_reservations.steady.instant(self._places_from))
+        positions_due = self.queue_positions.due
+        if positions_due is not None:
+            positions_due = max(positions_due, self.waiting_reservations.steady.instant(self._positions_from))
         return earliest(
-            self.records.due.next(), places, self._settlement.next_due(), self.recovery.next_due()
+            self.records.due.next(), positions_due, self._settlement.next_due(), self.recovery.next_due()
         )
 
     def advance(self, now: float) -> bool:
@@ -315,7 +315,7 @@ class Ledger:
                 self.recovery.note_fault(key, None)
                 self.recovery.shield(due_now, now, partial(self._do_due, due_now, now))
         self._settlement.settle_all(now)
-        self._renew_places(now)
+        self._renew_positions(now)
         left = self.records.due.next()
         return left is None or left > now
 
@@ -339,11 +339,11 @@ class Ledger:
         self.admission.renew_expiry(entry)
         self.records.commit(entry)
 
-    def _renew_places(self, now: float) -> None:
-        if self.waiting_reservations.steady.last >= self._places_from:
+    def _renew_positions(self, now: float) -> None:
+        if self.waiting_reservations.steady.last >= self._positions_from:
             with Attempt(partial(self.recovery.on_failure, "places", "", ObjectMeta("places"))) as attempt:
-                self.places.renew(now)
-            self._places_from = self.waiting_reservations.steady.last + attempt.pause
+                self.queue_positions.renew(now)
+            self._positions_from = self.waiting_reservations.steady.last + attempt.pause
 
     def _follow_clock(self) -> None:
         """Keep the time until reservations leave bad nodes the same when the clock has been set back."""

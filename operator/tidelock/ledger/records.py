@@ -108,7 +108,7 @@ class Records:
         self.in_change[key] = entry
         if entry.phase is not Phase.PENDING:
             entry.end_plan()
-            entry.place, entry.earmark = None, ""
+            entry.queue_position, entry.earmark = None, ""
         self.publish(key)
         self.effects.namespaces.add(key.namespace)
         for index in self.indexes:

@@ -53,8 +53,8 @@ class ReservationInfo:
         pending_since: when the reservation began to wait. The status keeps it.
         tried: whether the reservation was tried since it began to wait.
         refused_at: when it was refused last, by the queue's steady clock.
-        place: position in the queue, as it was published at `placed_at` by the same clock.
-        placed_at: see `place`.
+        queue_position: position in the queue, published at `positioned_at` by the same clock.
+        positioned_at: see `queue_position`.
         earmark: node on which capacity that comes free is kept, after a long wait.
         activated_at: when the reservation became active.
         expires_at: when it expires.
@@ -62,7 +62,7 @@ class ReservationInfo:
         hold: state of a two-phase reservation.
         superseded_by: name of the reservation of its set that was chosen instead.
         plan: the migration plan under way.
-        moved: how many pods were evicted by earlier plans.
+        moved_pods: number of pods that earlier plans evicted.
         move_problem: why there is no plan.
         finished_at: when the reservation ended.
         bound_pod: the owner that has consumed it.
@@ -102,8 +102,8 @@ class ReservationInfo:
     pending_since: float = 0.0
     tried: bool = False
     refused_at: float = 0.0
-    place: QueuePosition | None = None
-    placed_at: float = -inf
+    queue_position: QueuePosition | None = None
+    positioned_at: float = -inf
     earmark: str = ""
     activated_at: float | None = None
     expires_at: float | None = None
@@ -111,7 +111,7 @@ class ReservationInfo:
     hold: TwoPhaseState | None = None
     superseded_by: str = ""
     plan: MigrationPlan | None = None
-    moved: int = 0
+    moved_pods: int = 0
     move_problem: str = ""
     finished_at: float | None = None
     bound_pod: BoundPod | None = None
@@ -176,7 +176,7 @@ class ReservationInfo:
     def moves_left(self) -> int:
         """Number of pods that may still be migrated for it."""
         asks = migration_asked(self.reservation)
-        return 0 if asks is None else max(asks.max_pods - self.moved, 0)
+        return 0 if asks is None else max(asks.max_pods - self.moved_pods, 0)
 
     @property
     def promised(self) -> bool:
@@ -184,7 +184,7 @@ class ReservationInfo:
         return self.reservation.status.get("phase") in (Phase.ACTIVE, Phase.PLANNED)
 
     @property
-    def told_rejected(self) -> bool:
+    def rejection_published(self) -> bool:
         """Whether users could see the rejection. Otherwise an edit does not restart the deadline."""
         stored = self.reservation.status.get("phase")
         return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED
@@ -197,13 +197,13 @@ class ReservationInfo:
         self.reason, self.message = reasons.TERMINATING, "the object is being deleted, and holds no capacity"
         self.finished_at = now
         self.reserved, self.ahead, self.violation, self.resize_problem = NOTHING, False, "", ""
-        self.bound_pod = self.node_problem = self.place = None
+        self.bound_pod = self.node_problem = self.queue_position = None
         self.end_plan()
 
     def end_plan(self) -> None:
         """Drop the migration plan, and count the pods that were evicted by it."""
         if self.plan is not None:
-            self.moved += len(self.plan.tried)
+            self.moved_pods += len(self.plan.tried)
             self.plan = None
 
     @property

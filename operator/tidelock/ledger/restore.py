@@ -59,7 +59,7 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
     }
     entry.epoch = status.epoch or 0
     entry.occupied_seconds = status.occupied_seconds or 0
-    entry.moved = status.moved or 0
+    entry.moved_pods = status.moved or 0
     current = status.observed_generation == entry.reservation.meta.generation
     if status.activated_at is not None and status.expires_at is not None:
         entry.activated_at = from_datetime(status.activated_at)
@@ -141,7 +141,7 @@ def _resume_waiting(entry: ReservationInfo, status: ReservationStatus) -> None:
     if status.queue is not None:
         estimate = status.queue.estimated_start
         start = None if estimate is None else from_datetime(estimate)
-        entry.place = QueuePosition(status.queue.position, status.queue.length, start)
+        entry.queue_position = QueuePosition(status.queue.position, status.queue.length, start)
         entry.earmark = status.queue.earmark or ""
     entry.plan = read_plan(status.plan)
     for condition in status.conditions:

@@ -103,7 +103,7 @@ class Annotator:
             del self._written[uid]
 
     def is_news(self, resource: ApiResource, uid: str, measured: NodeLevel | PodUsage, age: float) -> bool:
-        """Return whether a measurement is worth a write: it moved enough, or the written one is too old."""
+        """Return whether a measurement is worth a write: it changed enough, or the written one is too old."""
         written = self._written.get(uid)
         if written is None:
             return True
@@ -111,8 +111,8 @@ class Annotator:
             return False
         if measured.at - written.at >= age:
             return True
-        moved = _moved_by_points if resource is NODES else _moved_by_parts
-        return moved(written.windows, measured.windows)
+        changed = _changed_by_points if resource is NODES else _changed_by_parts
+        return changed(written.windows, measured.windows)
 
     async def write(self, objects: Iterable[Annotated]) -> Collection[str]:
         """Write the annotations of all these objects, and return the uids of failed ones."""
@@ -214,19 +214,19 @@ def _highest(level: NodeLevel, window: WindowName, resource: Measured) -> float 
     return stat.max if stat is not None else None
 
 
-def _moved_by_points(old: Windows, new: Windows) -> bool:
-    return _moved(old, new, lambda _resource, before, after: abs(after - before) >= _POINTS)
+def _changed_by_points(old: Windows, new: Windows) -> bool:
+    return _changed(old, new, lambda _resource, before, after: abs(after - before) >= _POINTS)
 
 
-def _moved_by_parts(old: Windows, new: Windows) -> bool:
-    return _moved(
+def _changed_by_parts(old: Windows, new: Windows) -> bool:
+    return _changed(
         old,
         new,
         lambda resource, before, after: abs(after - before) >= max(_PART * before, _LEAST[resource]),
     )
 
 
-def _moved(old: Windows, new: Windows, far: Callable[[str, float, float], bool]) -> bool:
+def _changed(old: Windows, new: Windows, far: Callable[[str, float, float], bool]) -> bool:
     if {window: uses.keys() for window, uses in old.items()} != {
         window: uses.keys() for window, uses in new.items()
     }:

@@ -224,7 +224,7 @@ class LoadLoop:
             with self._isolation.attempt("measuring", WATERLEVELS, group.meta) as attempt:
                 await self._refresh(group, source)
             if attempt.error is not None:
-                await self._tell_fault(group, attempt.error)
+                await self._publish_fault(group, attempt.error)
             await asyncio.sleep(attempt.pause)
             ended = self._clock.monotonic()
             self._metrics.refresh.observe(ended - started)
@@ -249,10 +249,10 @@ class LoadLoop:
             group.estimate.advance(self._clock.now())
             await in_slices(group.estimate.absorb(now, reading, nodes.__contains__, identify))
             if first:  # the current values are published before a day is read
-                await self._tell(group, nodes)
+                await self._publish(group, nodes)
             await self._read_past(group, source, nodes, identify)
         group.estimate.advance(self._clock.now())
-        await self._tell(group, nodes)
+        await self._publish(group, nodes)
 
     async def _read_past(
         self, group: MeasuredGroup, source: Source, nodes: Mapping[str, Node], identify: Identify
@@ -296,7 +296,7 @@ class LoadLoop:
 
         return identify
 
-    async def _tell(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
+    async def _publish(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
         """Compute the levels, pass them to the scheduler, and write them to objects."""
         estimate, cache = group.estimate, self._cache
 
@@ -378,13 +378,13 @@ class LoadLoop:
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
         if await self._put_status(group, render_level(stored, generation, found, conditions, now)):
-            self._tell_transitions(group, stored, conditions)
+            self._record_transitions(group, stored, conditions)
 
-    async def _tell_fault(self, group: MeasuredGroup, error: Exception) -> None:
+    async def _publish_fault(self, group: MeasuredGroup, error: Exception) -> None:
         """Report in the status that a step failed, until one succeeds."""
         stored, note = group.body.get("status", {}), failure_note(error)
-        told = failed(stored, _generation(group.body), "InternalError", note, self._clock.now())
-        await self._put_status(group, told)
+        status = failed(stored, _generation(group.body), "InternalError", note, self._clock.now())
+        await self._put_status(group, status)
 
     async def _put_status(self, group: MeasuredGroup, wanted: dict[str, Any]) -> bool:
         """Write a status if it has changed, and return whether it was written."""
@@ -405,10 +405,10 @@ class LoadLoop:
         group.body = msgspec.json.decode(answer)  # the watch may show it after the next write
         return True
 
-    def _tell_transitions(
+    def _record_transitions(
         self, group: MeasuredGroup, stored: Mapping[str, Any], conditions: list[Aspect]
     ) -> None:
-        before = told_before(stored)
+        before = condition_statuses(stored)
         about = ObjectReference(WATERLEVELS.api_version, WATERLEVELS.kind, group.name, uid=group.uid)
         for each in conditions:
             bad = each.status == ("True" if each.type == METRICS_STALE else "False")
@@ -418,7 +418,7 @@ class LoadLoop:
                 )
 
 
-def told_before(stored: Mapping[str, Any]) -> dict[str, str]:
+def condition_statuses(stored: Mapping[str, Any]) -> dict[str, str]:
     """Return the status of each condition of a stored status."""
     return {each["type"]: each["status"] for each in stored.get("conditions", ())}
 

@@ -176,14 +176,14 @@ class PrometheusSource:
         times: dict[str, float] = {}
         await in_slices(_read_times(vectors.get("node_time", ()), names, times))
         sampled = times if _sampled(vectors) else None
-        uses = {what: _Latest[str]() for what in ("node_cpu", "node_memory")}
-        for what, latest in uses.items():
-            await in_slices(_read_nodes(what, vectors.get(what, ()), names, sampled, reading, latest))
+        uses = {query: _Latest[str]() for query in ("node_cpu", "node_memory")}
+        for query, latest in uses.items():
+            await in_slices(_read_nodes(query, vectors.get(query, ()), names, sampled, reading, latest))
         await in_slices(_join(uses["node_cpu"], uses["node_memory"], reading.nodes))
-        pods = {what: _Latest[Key]() for what in ("pod_cpu", "pod_memory")}
-        for what, of_pods in pods.items():
-            check = cores if what == "pod_cpu" else size
-            await in_slices(_read_pods(check, vectors.get(what, ()), of_pods))
+        pods = {query: _Latest[Key]() for query in ("pod_cpu", "pod_memory")}
+        for query, of_pods in pods.items():
+            check = cores if query == "pod_cpu" else size
+            await in_slices(_read_pods(check, vectors.get(query, ()), of_pods))
         await in_slices(_join(pods["pod_cpu"], pods["pod_memory"], reading.pods))
         reading.problems.extend(names.problems())
         return reading
@@ -199,13 +199,13 @@ class PrometheusSource:
                 await in_slices(names.learn(learnt.series), AT_LEISURE)
             span = {"start": f"{some[0]}", "end": f"{some[-1]}", "step": f"{times.step}"}
             known = {
-                what: {float(at): (_Latest[str](), _Latest[Key]()) for at in some}
-                for what in ("node_cpu", "node_memory", "pod_cpu", "pod_memory")
+                query: {float(at): (_Latest[str](), _Latest[Key]()) for at in some}
+                for query in ("node_cpu", "node_memory", "pod_cpu", "pod_memory")
             }
-            for what, latest in known.items():
-                if text := getattr(self._queries, what):
+            for query, latest in known.items():
+                if text := getattr(self._queries, query):
                     answer = await self._query("query_range", access, {"query": text} | span)
-                    await in_slices(_read_past(what, answer.series, names, latest), AT_LEISURE)
+                    await in_slices(_read_past(query, answer.series, names, latest), AT_LEISURE)
             for instant in some:
                 reading, at = UseReading(), float(instant)
                 cpu, memory = known["node_cpu"][at], known["node_memory"][at]
@@ -290,7 +290,7 @@ class _Names:
             if alias := labels.get(key):
                 self._aliases[alias] = self._aliases[_host(alias)] = name
 
-    def of(self, what: str, labels: Mapping[str, str]) -> str | None:
+    def of(self, query: str, labels: Mapping[str, str]) -> str | None:
         """Return the node of a series, or None for another object."""
         for key in self._labels:
             value = labels.get(key)
@@ -301,13 +301,13 @@ class _Names:
                     return candidate
                 if candidate in self._aliases:
                     return self._aliases[candidate]
-        self._foreign.setdefault(what, str(dict(labels)))
+        self._foreign.setdefault(query, str(dict(labels)))
         return None
 
     def problems(self) -> Iterator[str]:
         """Describe queries with series of no node."""
-        for what, example in self._foreign.items():
-            yield f"{_camel(what)}: a series is of no node of the cluster: {example[:_ERROR_LENGTH]}"
+        for query, example in self._foreign.items():
+            yield f"{_camel(query)}: a series is of no node of the cluster: {example[:_ERROR_LENGTH]}"
 
 
 def _sampled(vectors: Mapping[str, Sequence[msgspec.Raw]]) -> bool:
@@ -332,7 +332,7 @@ def _read_times(series: Sequence[msgspec.Raw], names: _Names, times: dict[str, f
 
 
 def _read_nodes(
-    what: str,
+    query: str,
     series: Sequence[msgspec.Raw],
     names: _Names,
     times: Mapping[str, float] | None,
@@ -344,7 +344,7 @@ def _read_nodes(
             yield
             continue
         each = _decode_series(raw)
-        name = names.of(what, each.metric)
+        name = names.of(query, each.metric)
         if name is None or each.value is None:
             continue
         at, text = each.value
@@ -355,7 +355,7 @@ def _read_nodes(
         try:
             value = percent(float(text) * 100)
         except ValueError as error:
-            reading.invalid[name] = f"{_camel(what)}: {error}"
+            reading.invalid[name] = f"{_camel(query)}: {error}"
             continue
         latest.put(name, at, value)
 
@@ -379,19 +379,19 @@ def _read_pods(
 
 
 def _read_past(
-    what: str,
+    query: str,
     series: Sequence[msgspec.Raw],
     names: _Names,
     readings: Mapping[float, tuple["_Latest[str]", "_Latest[Key]"]],
 ) -> Iterator[None]:
-    of_node = what.startswith("node")
-    check = percent if of_node else cores if what == "pod_cpu" else size
+    of_node = query.startswith("node")
+    check = percent if of_node else cores if query == "pod_cpu" else size
     for raw in paced(series):
         if raw is None:
             yield
             continue
         each = _decode_series(raw)
-        name = names.of(what, each.metric) if of_node else None
+        name = names.of(query, each.metric) if of_node else None
         key = None if of_node else _pod(each.metric)
         for at, text in each.values:
             if at not in readings:

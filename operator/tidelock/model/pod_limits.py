@@ -60,11 +60,11 @@ def excess(pod: Pod, members: int = 1) -> str:
         and len(spec.node_selector) <= _SMALL
     ):
         return ""  # the usual case, since this check runs for each pod that is decided
-    found = ((what, count, _limit(what, members)) for what, count in _counts(pod))
+    found = ((kind, count, _limit(kind, members)) for kind, count in _counts(pod))
     among = f" in a group of {members}" if members > 1 else ""
     return "; ".join(
-        f"{what}: {count}, at most {limit} are supported{among}"
-        for what, count, limit in found
+        f"{kind}: {count}, at most {limit} are supported{among}"
+        for kind, count, limit in found
         if count > limit
     )
 
@@ -82,14 +82,14 @@ def excess_of_claims(selectors: Sequence[LabelSelector | None]) -> str:
     """Return the excess of claims that must be met for a pod, by the selectors of the claims."""
     counts = (CLAIMS, len(selectors)), (CLAIM_CONDITIONS, sum(map(_size, selectors)))
     return "; ".join(
-        f"{what}: {count}, at most {LIMITS[what]} are supported"
-        for what, count in counts
-        if count > LIMITS[what]
+        f"{kind}: {count}, at most {LIMITS[kind]} are supported"
+        for kind, count in counts
+        if count > LIMITS[kind]
     )
 
 
-def _limit(what: str, members: int) -> int:
-    return min(LIMITS[what], OF_GROUPS[what] // members) if what in OF_GROUPS else LIMITS[what]
+def _limit(kind: str, members: int) -> int:
+    return min(LIMITS[kind], OF_GROUPS[kind] // members) if kind in OF_GROUPS else LIMITS[kind]
 
 
 def _counts(pod: Pod) -> Iterator[tuple[str, int]]:

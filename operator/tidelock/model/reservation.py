@@ -100,8 +100,8 @@ class Reservation:
     @property
     def run_seconds(self) -> float:
         """Longest time of its pod on the node in seconds, once it is bound, or infinite if it is unknown."""
-        told = self.spec.run_seconds if self.spec is not None else None
-        return math.inf if told is None else float(told)
+        seconds = self.spec.run_seconds if self.spec is not None else None
+        return math.inf if seconds is None else float(seconds)
 
     @cached_property
     def lifetime(self) -> int | None:

@@ -142,8 +142,10 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
             )
         else:
             used = self._used(state, pod, "avg", WINDOWS[0])
-        room = _room(snapshot)
-        percent = np.where(room > 0, np.floor(_FULL * used / np.where(room > 0, room, 1.0) + 0.5), 0.0)
+        capacity = _capacity(snapshot)
+        percent = np.where(
+            capacity > 0, np.floor(_FULL * used / np.where(capacity > 0, capacity, 1.0) + 0.5), 0.0
+        )
         beyond = np.greater(percent, thresholds[:, np.newaxis]) & ~np.isnan(used)
         state.write(_Beyond(beyond, percent, thresholds.tolist(), kind))
         return SUCCESS if beyond.any() else SKIP
@@ -179,9 +181,13 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
             used = self._used(
                 state, pod, aggregated.score_aggregation_type, aggregated.score_aggregated_duration
             )
-        room = _room(snapshot)
+        capacity = _capacity(snapshot)
         with np.errstate(invalid="ignore"):
-            left = np.where((room > 0) & (used <= room), (room - np.floor(used)) / np.maximum(room, 1), 0.0)
+            left = np.where(
+                (capacity > 0) & (used <= capacity),
+                (capacity - np.floor(used)) / np.maximum(capacity, 1),
+                0.0,
+            )
         points = np.floor(left * MAX_NODE_SCORE)
         scores: Scores = np.floor(self._weights @ points / self._weights.sum())[rows]
         return scores
@@ -275,6 +281,6 @@ def _estimate(request: int, limit: int, factor: float, default: float) -> float:
     return min(estimate, limit) if limit else estimate
 
 
-def _room(snapshot: Snapshot) -> LevelArray:
+def _capacity(snapshot: Snapshot) -> LevelArray:
     columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
     return snapshot.allocatable[:, columns].T.astype(np.float64)

@@ -69,13 +69,13 @@ class LoadVariationRiskBalancing(PreScore, Score):
         levels, args = self._levels, self._args
         mean, sigma = levels.use("mean")[0], deviation(levels)
         columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
-        room = snapshot.allocatable[:, columns].T.astype(np.float64)
+        capacity = snapshot.allocatable[:, columns].T.astype(np.float64)
         wanted = np.array([pod.requests.get(name, 0) for name in MEASURED_RESOURCES], np.float64)[
             :, np.newaxis
         ]
-        mu = np.clip(mean / _FULL, 0, 1) + wanted / np.where(room > 0, room, np.inf)
+        mu = np.clip(mean / _FULL, 0, 1) + wanted / np.where(capacity > 0, capacity, np.inf)
         points = balance(mu, sigma, args.safe_variance_margin, args.safe_variance_sensitivity)
-        points = np.where(room > 0, points, 0.0)
+        points = np.where(capacity > 0, points, 0.0)
         # A resource that was not measured has no say.
         unknown = np.isnan(points)
         lower = np.where(unknown, np.inf, points).min(axis=0)

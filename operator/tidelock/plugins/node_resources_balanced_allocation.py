@@ -113,7 +113,7 @@ class _Shares:
     def __init__(self, columns: _Columns, snapshot: Snapshot, part: Part, xp: ModuleType) -> None:
         traits, requested, reserved = snapshot.traits, snapshot.requested, snapshot.reserved
         self._taken = [amount(requested, part, each) + amount(reserved, part, each) for each in columns]
-        self._holdings = [amount(traits.room, part, each) for each in columns]
+        self._holdings = [amount(traits.capacity, part, each) for each in columns]
         pair = len(columns) == _PAIR and traits.least[columns[0]] > 0 and traits.least[columns[1]] > 0
         self._rate = _of_pairs if pair else _of_all
         self._xp = xp

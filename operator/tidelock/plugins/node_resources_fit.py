@@ -208,13 +208,13 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
                 return None
         traits = snapshot.traits
         exact = xp is np and traits.most[column] < _EXACT_BELOW
-        room = amount(traits.room if exact else snapshot.allocatable, part, column)
+        capacity = amount(traits.capacity if exact else snapshot.allocatable, part, column)
         has: Any = True
         if not traits.least[column]:
-            has, room = room > 0, xp.maximum(room, 1)
+            has, capacity = capacity > 0, xp.maximum(capacity, 1)
         used = taken + amount(snapshot.reserved, part, column)
         used += wanted
-        points = self._points(xp.minimum(used, room), room)
+        points = self._points(xp.minimum(used, capacity), capacity)
         if self._nothing_is_no_vote:
             has = has & (points > 0)
         return (points, has) if has is True else (points * has, has)
@@ -233,12 +233,12 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 def _points(strategy: _Strategy) -> Points:
     match strategy.type:
         case "LeastAllocated":
-            return lambda used, room: _percent(room - used, room)
+            return lambda used, capacity: _percent(capacity - used, capacity)
         case "MostAllocated":
             return _percent
     ratio = strategy.requested_to_capacity_ratio or _Ratio()
     table = np.array([_shaped(ratio.shape, percent) for percent in range(_FULL + 1)], np.float64)
-    return lambda used, room: table[np.asarray(_percent(used, room), np.intp)]
+    return lambda used, capacity: table[np.asarray(_percent(used, capacity), np.intp)]
 
 
 def _percent(part: Any, whole: Any) -> Any:

@@ -169,7 +169,7 @@ def _show(world: SimulatedWorld, results: dict[str, RunFigures]) -> None:
 
 
 def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], file: Path) -> None:
-    told = {
+    report = {
         "world": {
             "title": world.title,
             "nodes": len(world.machines),
@@ -179,7 +179,7 @@ def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], fil
         "seed": seed,
         "policies": {name: as_numbers(of) for name, of in results.items()},
     }
-    file.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
 
 
 def _draw(runs: Sequence[Run], folder: Path) -> None:

@@ -117,16 +117,16 @@ class Site:
         self._streams[client] += 1
         try:
             await response.prepare(request)
-            await until(self._ending, self._tell(response, query))
+            await until(self._ending, self._send_pages(response, query))
         except ConnectionError:
             pass  # the browser has gone
         finally:
             self._streams -= Counter([client])  # an address without a stream is dropped
         return response
 
-    async def _tell(self, response: web.StreamResponse, query: ViewQuery) -> None:
+    async def _send_pages(self, response: web.StreamResponse, query: ViewQuery) -> None:
         """Send pages forever. An unchanged page is not sent again."""
-        told = b""
+        sent = b""
         while True:
             standing = self._standing()
             page, spent = b"null", 0.0
@@ -134,8 +134,8 @@ class Site:
                 page, spent = await self._page(query)
             news = b'"standing":%b,"page":%b' % (msgspec.json.encode(standing), page)
             now = b'"now":%.3f' % self._clock.now()
-            await response.write(b"data: {%b}\n\n" % (now if news == told else b",".join((now, news))))
-            told = news
+            await response.write(b"data: {%b}\n\n" % (now if news == sent else b",".join((now, news))))
+            sent = news
             await asyncio.sleep(pause_after(spent, self._streams.total()))
 
     async def _page(self, query: ViewQuery) -> tuple[bytes, float]:

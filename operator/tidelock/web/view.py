@@ -333,9 +333,9 @@ def _height(sort: str, snapshot: Snapshot, water: LevelArray) -> LevelArray:
     if sort not in snapshot.resources:
         return np.full(len(snapshot), -1.0)
     column = snapshot.column(sort)
-    room = snapshot.allocatable[:, column]
+    capacity = snapshot.allocatable[:, column]
     taken = snapshot.requested[:, column] + snapshot.reserved[:, column]
-    share: LevelArray = np.where(room > 0, taken / np.maximum(room, 1), -1.0)
+    share: LevelArray = np.where(capacity > 0, taken / np.maximum(capacity, 1), -1.0)
     return share
 
 
@@ -422,5 +422,7 @@ def _decision_rows(recent: Iterable[Decision], text: str) -> list[DecisionRow]:
     rows = (
         DecisionRow(each.at, each.kind, str(each.key), each.verdict, each.node, each.why) for each in recent
     )
-    told = (row for row in rows if any(text in each.lower() for each in (row.name, row.node, row.verdict)))
-    return list(islice(told, DECISIONS))
+    matching = (
+        row for row in rows if any(text in each.lower() for each in (row.name, row.node, row.verdict))
+    )
+    return list(islice(matching, DECISIONS))

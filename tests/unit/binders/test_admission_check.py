@@ -68,7 +68,7 @@ def test_a_binding_into_reserved_capacity_is_refused_with_the_numbers() -> None:
     scene = Scene(a="4")
     scene.held("lock", resources={"cpu": "3"}, owner="nobody")
     assert scene.admit(foreign("big", "2")) == (
-        "a: Insufficient cpu beside reservations (cpu 2 needed, 1 free, 3 locked by shop/lock)"
+        "a: Insufficient cpu beside reservations (cpu 2 needed, 1 free, 3 reserved by shop/lock)"
     )
     assert scene.used("a") == 0
 
@@ -302,7 +302,7 @@ def test_capacity_that_awaits_a_replacement_is_only_for_the_replacement() -> Non
     scene.arrivals.remove(bound(first))
     stranger, second = foreign("stranger"), foreign("web-0", "2", uid="second")
     assert scene.filter(stranger, "a") == ()
-    assert "2 locked by shop/lock" in scene.admit(stranger)
+    assert "2 reserved by shop/lock" in scene.admit(stranger)
     assert scene.filter(second, "a") == ("a",)
     assert scene.admit(second) == ""
     assert (scene.used("a"), scene.reserved("a")) == (2000, 0)
@@ -319,7 +319,7 @@ def test_a_lapsed_binding_of_an_owner_reports_the_pod_that_took_its_capacity() -
     assert scene.admit(owner) == ""
     scene.arrive(foreign("stranger", node_name="a", created=NOW + 1))
     scene.guard.gone(owner.uid, scene.clock.now())
-    assert (entry.violation, scene.reserved("a")) == ("pod shop/stranger took cpu 1 locked on a", 1000)
+    assert (entry.violation, scene.reserved("a")) == ("pod shop/stranger took cpu 1 reserved on a", 1000)
 
 
 def test_a_borrower_of_another_scheduler_gets_borrowable_capacity() -> None:

@@ -56,7 +56,7 @@ def test_a_created_pod_that_names_its_node_is_part_of_the_review() -> None:
         (b"nothing", "malformed"),
         (b"{}", "request"),
         (review("pods", "binding", object={"metadata": {}}), "target"),
-        (review("pods", "eviction", object={}), "pods/eviction is not what is reviewed here"),
+        (review("pods", "eviction", object={}), "pods/eviction is not reviewed"),
         (review("pods", object={}), "metadata"),
         (b'{"unknown":' + b"[" * TOO_DEEP, "is nested too deeply"),
         (

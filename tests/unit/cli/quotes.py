@@ -20,7 +20,9 @@ def status_json(feasible: str, reason: str, message: str, **fields: Any) -> Json
 
 
 FITS = status_json("True", "Fits", "fits on node-a now, and 3 of it in all", nodeName="node-a", count=3)
-REFUSED = "0/4 nodes are available: 4 Insufficient cpu. node-a: cpu 9 needed, 4 free, 2 locked by shop/batch."
+REFUSED = (
+    "0/4 nodes are available: 4 Insufficient cpu. node-a: cpu 9 needed, 4 free, 2 reserved by shop/batch."
+)
 LATER = status_json(
     "False",
     "InsufficientCapacity",

@@ -88,7 +88,7 @@ def test_why_explains_a_pod_with_read_requests_only(
     assert run("why", "pod/web-0", "--kubeconfig", str(server.kubeconfig)) == 0
 
     told = capsys.readouterr().out
-    assert "locked by shop/batch" in told
+    assert "reserved by shop/batch" in told
     assert "You may not list namespaces, services" in told
     assert {method for method, _, _ in server.asked} == {"GET"}
 

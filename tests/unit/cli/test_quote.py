@@ -17,7 +17,7 @@ def question(label: str = "web-0", **body: Any) -> QuoteQuestion:
 
 
 def test_the_answer_of_one_cluster_is_shown() -> None:
-    assert_screen("quote", screen([QuoteAnswer(question("cpu=2"), told=FITS)]))
+    assert_screen("quote", screen([QuoteAnswer(question("cpu=2"), raw_status=FITS)]))
 
 
 def test_answers_of_several_clusters_are_shown_by_context() -> None:
@@ -34,7 +34,7 @@ def test_answers_of_several_clusters_are_shown_by_context() -> None:
 
 @pytest.mark.parametrize(("told", "feasible"), [(FITS, True), (LATER, False), (UNKNOWN, False), ({}, False)])
 def test_only_an_answer_that_fits_now_is_feasible(told: Json, feasible: bool) -> None:
-    assert QuoteAnswer(question(), told=told).feasible is feasible
+    assert QuoteAnswer(question(), raw_status=told).feasible is feasible
 
 
 def test_a_reservation_is_quoted_by_its_requirements() -> None:
@@ -57,7 +57,7 @@ def test_the_spec_of_a_quote_is_sent_unchanged_with_a_default_ttl() -> None:
 
 def test_a_machine_readable_answer_has_spec_and_status() -> None:
     spec = {"ttlSeconds": 60, "resources": {"cpu": "2"}}
-    assert plain(QuoteAnswer(question(), told=FITS)) == {
+    assert plain(QuoteAnswer(question(), raw_status=FITS)) == {
         "asked": "web-0",
         "feasible": True,
         "spec": spec,

@@ -39,7 +39,7 @@ def test_pods_that_already_wait_are_decided_first() -> None:
     told = played(reservation("late", resources={"cpu": "2"}), cluster=small(waiting))
 
     assert [(each.outcome, each.good) for each in told.outcomes] == [("Pending", False)]
-    assert told.besides == ["Pods that already wait for Tidelock, and were decided first: 1."]
+    assert told.remarks == ["Pods that already wait for Tidelock, and were decided first: 1."]
 
 
 def test_evictions_and_preempted_reservations_are_reported() -> None:
@@ -51,7 +51,7 @@ def test_evictions_and_preempted_reservations_are_reported() -> None:
 
     assert told.outcomes[0].outcome == "waits for evictions on a"
     assert not told.outcomes[0].good
-    assert told.besides == [
+    assert told.remarks == [
         "pod shop/low would be evicted from a for pod shop/high.",
         "reservation shop/batch would be Pending: preempted on a by pod shop/high.",
     ]
@@ -72,7 +72,7 @@ def test_a_pod_consumes_the_reservation_that_names_it_as_owner() -> None:
     assert [(each.outcome, each.why) for each in told.outcomes] == [
         ("bound", "takes the capacity of shop/batch")
     ]
-    assert told.besides == ["reservation shop/batch would be Consumed: pod shop/other is bound to a."]
+    assert told.remarks == ["reservation shop/batch would be Consumed: pod shop/other is bound to a."]
 
 
 def deployment(replicas: object = 3, **body: Any) -> Document:

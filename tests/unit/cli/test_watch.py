@@ -170,6 +170,6 @@ async def test_quote_waits_for_the_answer_and_deletes_the_quote(
     made, answered = quote_json({"observedGeneration": -1}), event("MODIFIED", quote_json(FITS), 6)
     server.plays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
 
-    assert await quote._told(session, quote.QuoteQuestion("web-0", wish()), patience=30) == FITS
+    assert await quote._status(session, quote.QuoteQuestion("web-0", wish()), patience=30) == FITS
 
     assert server.asked[-1].method == "DELETE"

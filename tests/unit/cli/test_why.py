@@ -128,7 +128,7 @@ def test_machine_readable_output_has_all_details() -> None:
         {
             "plugin": "Reservation",
             "reasons": ["Insufficient cpu beside reservations"],
-            "numbers": "cpu 3 needed, 2 free, 2 locked by shop/batch",
+            "numbers": "cpu 3 needed, 2 free, 2 reserved by shop/batch",
             "evictionsMayHelp": True,
         }
     ]

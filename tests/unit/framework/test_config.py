@@ -239,4 +239,4 @@ def test_reservations_are_enforced_in_every_profile() -> None:
         text = refusal(
             f"profiles: [{{plugins: {{{point}: {{disabled: [{{name: Reservation}}]}}}}}}]", BUILTINS
         )
-        assert "Reservation can't be disabled: locks would not hold" in text
+        assert "Reservation can't be disabled: reservations would not be kept" in text

@@ -84,7 +84,9 @@ class TestOneExtensionPoint:
     @pytest.mark.parametrize("point", ["multiPoint", "filter"])
     def test_a_needed_plugin_cannot_be_disabled(self, point: str) -> None:
         text = refusal(f"profiles: [{{plugins: {{{point}: {{disabled: [{{name: Keeper}}]}}}}}}]")
-        assert text.startswith("profiles[0].plugins.filter: Keeper can't be disabled: locks would not hold")
+        assert text.startswith(
+            "profiles[0].plugins.filter: Keeper can't be disabled: reservations would not be kept"
+        )
 
     def test_a_needed_plugin_can_be_enabled_point_by_point(self) -> None:
         made = profile(

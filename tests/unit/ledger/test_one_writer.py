@@ -41,14 +41,14 @@ def test_every_form_of_a_write_is_found() -> None:
 entry.phase = 1
 entry.node, other = "a", 2
 self.entry.plan = None
-each.moved += 1
+each.moved_pods += 1
 del entry.lease
 for entry.reason in reasons: pass
 with lease as entries[0].hold: pass
 known = entry.phase
 """
     assert sorted(writes(source)) == [
-        "each.moved",
+        "each.moved_pods",
         "entries[0].hold",
         "entry.lease",
         "entry.node",

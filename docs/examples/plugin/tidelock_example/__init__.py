@@ -1,8 +1,7 @@
 """Two plugins for Tidelock: a Filter that keeps some cores of each node free, and a Score for few pods.
 
-A plugin sees one pod and all nodes at once. Amounts are NumPy arrays with one row per node and one column per
-resource, in thousandths of a core, bytes or pieces. A plugin returns one element per node, without a loop
-over the nodes.
+A plugin sees one pod and all nodes at once: amounts are NumPy arrays with one row per node and one column
+per resource, in thousandths of a core, bytes or pieces. It returns one element per node, without a loop.
 """
 
 from typing import Any
@@ -21,10 +20,10 @@ class SpareCores(Filter):
     """Rules out nodes on which fewer than `cores` would stay free beside the pod; args: {cores: 1}."""
 
     name = "SpareCores"
-    per_node = True  # equal pods get equal answers, so only nodes that have changed are asked about again
+    per_node = True  # equal pods get equal answers, so only changed nodes are filtered again
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take the args; what is left of them is refused."""
+        """Take the args. The base class refuses unknown args."""
         cores = args.pop("cores", 1)
         if not isinstance(cores, int | float) or cores < 0:
             raise ValueError(f"cores: {cores!r} is not a number of at least 0")
@@ -32,7 +31,7 @@ class SpareCores(Filter):
         self._spare = round(cores * 1000)
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes with enough cpu that neither pods nor locks have, nor this pod."""
+        """Keep nodes with enough cpu left beside pods, reservations and this pod."""
         del state
         cpu = snapshot.column(CPU)
         free = snapshot.allocatable[:, cpu] - snapshot.requested[:, cpu] - snapshot.reserved[:, cpu]
@@ -40,13 +39,13 @@ class SpareCores(Filter):
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say the same of every such node, so that nodes can be counted by reason."""
+        """Return one reason for all such nodes, so nodes can be counted by reason."""
         del state, pod, snapshot, row
         return ("node(s) without spare cores",)
 
 
 class FewestPods(Score):
-    """Prefers nodes that have the smallest share of the pods that they may have."""
+    """Prefers nodes that use the smallest share of their allowed pods."""
 
     name = "FewestPods"
     per_node = True

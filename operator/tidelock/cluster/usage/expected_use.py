@@ -33,7 +33,7 @@ _NOWHERE = -1
 
 
 class ExpectedUse(Follower):
-    """The slots, and the sums of them by node that anybody goes by."""
+    """The slots, and their sums by node that are in use."""
 
     def __init__(
         self,

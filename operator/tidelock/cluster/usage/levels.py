@@ -54,7 +54,7 @@ class NodeColumns(Follower, ABC):
         self._values: LevelArray = np.full((width, 64), np.nan)
         self._count = 0
         self._news: set[int] = set()
-        self._moved = True
+        self._all_changed = True
 
     @abstractmethod
     def read(self, node: Node) -> Sequence[float] | LevelArray:
@@ -80,12 +80,12 @@ class NodeColumns(Follower, ABC):
         """Move the last row to where a node has gone."""
         self._values[:, row] = self._values[:, end]
         self._count = end
-        self._moved = True
+        self._all_changed = True
 
     def take_news(self) -> Rows | None:
         """Return the rows that were read since the last call, or None if all may have changed."""
-        news = None if self._moved else np.array(sorted(self._news), np.intp)
-        self._moved = False
+        news = None if self._all_changed else np.array(sorted(self._news), np.intp)
+        self._all_changed = False
         self._news.clear()
         return news
 

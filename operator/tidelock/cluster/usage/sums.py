@@ -141,7 +141,7 @@ class Sums:
         self._stale[row] = True
 
     def begin_reading(self) -> None:
-        """Note that `look_again` is to come for all nodes: at once if anybody goes by these sums."""
+        """Schedule `look_again` for all nodes, at once if these sums are in use."""
         self._wanted, self._asked = self._asked, False
 
     def look_again(self, rows: Rows) -> None:

@@ -99,7 +99,7 @@ class Holdings:
             self._occupy(entry, {})
             self._set_held(entry, amounts, rest)
         if shares:
-            self._divide(entry.node, moved=entry)
+            self._divide(entry.node, changed=entry)
         if came and not entry.held:
             self.announce(entry)
         self._in_change.pop(entry.key, None)
@@ -229,22 +229,22 @@ class Holdings:
         for listener in self._listeners:
             listener(entry)
 
-    def _divide(self, node_name: str, moved: ReservationInfo | None = None) -> None:
+    def _divide(self, node_name: str, changed: ReservationInfo | None = None) -> None:
         """Have the shared reservations of a node hold the amounts that no pod uses.
 
-        The reservation that has `moved` is announced in any case.
+        The reservation that has `changed` is announced in any case.
         """
         entries = self.sharing.on(node_name)
         if not entries:
             return
         occupants, held = self.sharing.divide(entries, [entry.reserved for entry in entries], node_name)
         for entry, inside, left in zip(entries, occupants, held, strict=True):
-            if inside == entry.occupants and left == entry.held and entry is not moved:
+            if inside == entry.occupants and left == entry.held and entry is not changed:
                 continue
             self._occupy(entry, inside)
             self.visited.add(entry.key)
             self._set_held(entry, left)
-            if entry is not moved:
+            if entry is not changed:
                 self._renew(entry)
 
     def _occupy(self, entry: ReservationInfo, occupants: dict[str, Occupant]) -> None:

@@ -242,7 +242,7 @@ class Placement:
         """Take capacity that a pod uses from a reservation, which keeps the rest or moves to another node."""
         taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
         left = minus(entry.reserved, taken)
-        text = f"pod {intruder.key} took {amounts_text(taken)} locked on {entry.node}"
+        text = f"pod {intruder.key} took {amounts_text(taken)} reserved on {entry.node}"
         entry.violation = text
         if left and not entry.moves_when_violated:
             self._holdings.hold(entry, left)

@@ -62,7 +62,7 @@ class Edits:
     def _follow_priority(self, entry: ReservationInfo, before: int) -> None:
         if entry.priority == before:
             return
-        self._waiting.moved |= entry.tried
+        self._waiting.positions_changed |= entry.tried
         self._nominations.renew_earmark(entry)
         self._admission.offer_if_lowered(entry, before)
 
@@ -78,7 +78,7 @@ class Edits:
             entry.finished_at = None
             lifetime.look_ahead(entry, now)
             entry.lease = lease_followed(None, entry.reservation, now)
-            entry.wait(now, asked_at if entry.told_rejected else entry.pending_since)
+            entry.wait(now, asked_at if entry.rejection_published else entry.pending_since)
             self._records.step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._admission.renew_expiry(entry)
         self._waiting.renew(entry)

@@ -52,7 +52,7 @@ def render_leaving_group(stored: ReservationGroup, now: float) -> dict[str, Any]
     status = {**stored.status, "observedGeneration": stored.meta.generation, "phase": Phase.TERMINATING.value}
     if "ready" in status:
         status["ready"] = 0
-    message = "the object is being deleted, and its locks with it"
+    message = "the object is being deleted, and its reservations with it"
     aspects = _aspects(Phase.TERMINATING, reasons.TERMINATING, message)
     conditions = dated(aspects, stored.status, stored.meta.generation, now)
     return status | {"finishedAt": format_instant(from_datetime(deleted_at)), "conditions": conditions}
@@ -95,15 +95,16 @@ def _cause(
     taken = sum(entry.phase is Phase.CONSUMED for entry in members)
     if phase is Phase.ACTIVE:
         held = sum(entry.phase in _HELD for entry in members)
-        return reasons.ADMITTED, f"{held} of {size} locks held, {taken} taken by their pods"
+        return reasons.ADMITTED, f"{held} of {size} reservations held, {taken} taken by their pods"
     if phase is Phase.CONSUMED:
-        return reasons.CONSUMED, f"{taken} of {size} locks taken by their pods"
+        return reasons.CONSUMED, f"{taken} of {size} reservations taken by their pods"
     if phase is Phase.PENDING and count < size:
-        made = f"{count} of {size} locks are made"
+        made = f"{count} of {size} reservations are made"
         return reasons.WAITING, f"{made}: {problem}" if problem else made
     if phase is Phase.REJECTED and count < size:
         seconds = stored.spec.pending_deadline_seconds if stored.spec is not None else 0
-        text = f"spec.pendingDeadlineSeconds ({seconds}) had passed when {count} of {size} locks were made"
+        deadline = f"spec.pendingDeadlineSeconds ({seconds})"
+        text = f"{deadline} had passed when {count} of {size} reservations were made"
         return reasons.DEADLINE_EXCEEDED, text
     cause = min(
         (entry for entry in members if entry.phase is phase),
@@ -111,7 +112,10 @@ def _cause(
         default=None,
     )
     if cause is None:
-        return reasons.GROUP_INCOMPLETE, f"{size} locks have capacity, and wait until all of them are stored"
+        return (
+            reasons.GROUP_INCOMPLETE,
+            f"{size} reservations have capacity, and wait until all of them are stored",
+        )
     return cause.reason, f"{cause.key.name}: {cause.message}"
 
 

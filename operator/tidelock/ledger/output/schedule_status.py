@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reservation_schedule import MOST_TOLD
+from tidelock.model.api.reservation_schedule import MOST_SHOWN
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.reservation_schedule import TEMPLATE_ANNOTATION, ReservationSchedule
@@ -72,7 +72,7 @@ def render_schedule(
         **{name: format_instant(instant) for name, instant in instants.items() if instant is not None},
         "planned": planned,
         "active": sum(entry.phase in GIVEN for entry in there),
-        "windows": [_window(entry) for entry in there[-MOST_TOLD:]],
+        "windows": [_window(entry) for entry in there[-MOST_SHOWN:]],
         "conditions": dated(_aspects(schedule, plan, planned, problem), schedule.status, generation, now),
     }
 

@@ -51,8 +51,8 @@ def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
     ):
         if instant is not None:
             status[name] = format_instant(instant)
-    if entry.place is not None and entry.phase is Phase.PENDING:
-        status["queue"] = _queue(entry, entry.place)
+    if entry.queue_position is not None and entry.phase is Phase.PENDING:
+        status["queue"] = _queue(entry, entry.queue_position)
     if entry.node:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
     status |= _kept_up(entry)
@@ -71,19 +71,19 @@ def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
 
 def _moves(entry: ReservationInfo) -> dict[str, Any]:
     """Return the migration plan, and the number of pods that have moved."""
-    status: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
+    status: dict[str, Any] = {"moved": entry.moved_pods} if entry.moved_pods else {}
     return status if entry.plan is None else status | {"plan": render_plan(entry.plan)}
 
 
-def _queue(entry: ReservationInfo, place: QueuePosition) -> dict[str, Any]:
+def _queue(entry: ReservationInfo, position: QueuePosition) -> dict[str, Any]:
     """Return the queue position, the earliest possible start, and the node with kept capacity."""
     status: dict[str, Any] = {
-        "position": place.position,
-        "length": place.length,
-        "place": f"{place.position}/{place.length}",
+        "position": position.position,
+        "length": position.length,
+        "place": f"{position.position}/{position.length}",
     }
-    if place.start is not None:
-        status["estimatedStart"] = format_instant(place.start)
+    if position.start is not None:
+        status["estimatedStart"] = format_instant(position.start)
     return status | {"earmark": entry.earmark} if entry.earmark else status
 
 
@@ -110,7 +110,9 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
             Aspect("Stalled", "True", reasons.INVALID_SPEC, quota.problem),
         ]
     else:
-        aspects = [Aspect("Ready", "True", reasons.ENFORCED, "locks of this namespace are held to it")]
+        aspects = [
+            Aspect("Ready", "True", reasons.ENFORCED, "reservations of this namespace are limited by it")
+        ]
         for hard, limits, uses, amounts in (
             ("hard", quota.hard, "used", used.reserved),
             ("hardSeconds", quota.hard_seconds, "usedSeconds", used.seconds),
@@ -157,7 +159,7 @@ def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
 
 def _expectations(entry: ReservationInfo) -> Iterator[_Aspect]:
     """Yield the conditions of a member that has capacity while its group is not committed."""
-    text = f"{entry.message}, and waits until all locks of its group are stored"
+    text = f"{entry.message}, and waits until all reservations of its group are stored"
     for name in ("Active", "Ready", "Reconciling"):
         yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
 

@@ -28,7 +28,7 @@ def awaited_text(ownership: Ownership, pod: Pod) -> str:
     return f"waiting for reservation {'; or '.join(texts)}"
 
 
-def told_by(text: str, earlier: str) -> bool:
+def repeats(text: str, earlier: str) -> bool:
     """Return whether a text adds nothing to an earlier one.
 
     An earlier process may have known how a reservation ended, which this one does not.

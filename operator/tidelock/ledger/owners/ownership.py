@@ -193,13 +193,13 @@ class Ownership:
         return list(dict.fromkeys(entry for entry in own if entry.reserved and entry.node == node_name))
 
     def kept_for(
-        self, pods: Iterable[Pod], node_name: str, besides: Collection[ReservationInfo]
+        self, pods: Iterable[Pod], node_name: str, excluded: Collection[ReservationInfo]
     ) -> Resources:
         """Return the amounts held for pods that are nominated on a node, without some reservations."""
         if not self._holdings.any_on(node_name):
             return NOTHING
-        theirs = [entry for entry in self.on_node(pods, node_name) if entry not in besides]
-        others = [entry for entry in besides if entry.reserved and entry.node == node_name]
+        theirs = [entry for entry in self.on_node(pods, node_name) if entry not in excluded]
+        others = [entry for entry in excluded if entry.reserved and entry.node == node_name]
         released = self._holdings.sharing.released([*others, *theirs], node_name)
         return minus(released, self._holdings.sharing.released(others, node_name))
 

@@ -42,7 +42,7 @@ class Admission:
     ) -> None:
         """Record why a waiting reservation gets no capacity. It is tried again when capacity is freed."""
         self._refuse(entry, reason, message, now, plugins)
-        self._waiting.set_aside(entry)
+        self._waiting.mark_inadmissible(entry)
 
     def refuse_group(
         self, group: Group, reason: str, message: str, now: float, plugins: Collection[str] = ()
@@ -60,7 +60,7 @@ class Admission:
         self._nominator.remove(entry.uid)
         self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
         if entry.wanting:
-            self._waiting.park(entry)
+            self._waiting.mark_over_quota(entry)
         return False
 
     def renew_expiry(self, entry: ReservationInfo) -> None:
@@ -68,7 +68,7 @@ class Admission:
         entry.resize_problem = ""
         if lifetime.wants_longer(entry) and (problem := self._quotas.problem(entry)):
             entry.resize_problem = problem
-            self._waiting.park(entry)
+            self._waiting.mark_over_quota(entry)
         else:
             lifetime.apply_spec(entry)
 
@@ -79,7 +79,7 @@ class Admission:
         for entry in self._records.entries.values():
             if entry.key.namespace == namespace:
                 before, entry.ceiling = entry.priority, ceiling
-                self._waiting.moved = True
+                self._waiting.positions_changed = True
                 self.offer_if_lowered(entry, before)
 
     def offer_if_lowered(self, entry: ReservationInfo, before: int) -> None:
@@ -95,7 +95,7 @@ class Admission:
         self._waiting.refusers.update(plugins)
         at = self._waiting.steady.at(now)
         news = entry.reason != reason or at >= entry.refused_at + self._waiting.renewal
-        self._waiting.moved |= first or news
+        self._waiting.positions_changed |= first or news
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._records.commit(entry)

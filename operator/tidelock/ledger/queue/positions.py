@@ -57,11 +57,11 @@ class QueuePositions:
         """When positions must be computed again, or None if nothing has changed."""
         return (
             self._waiting_reservations.steady.instant(self._next)
-            if self._waiting_reservations.moved
+            if self._waiting_reservations.positions_changed
             else None
         )
 
-    def line(self) -> list[ReservationInfo]:
+    def in_order(self) -> list[ReservationInfo]:
         """Return the tried reservations that wait for their first capacity, in the order of the queue."""
         waiting = self._waiting_reservations.waiting.values()
         return self._shares.in_order(
@@ -72,25 +72,25 @@ class QueuePositions:
         """Compute the positions if that is due, and publish those that have changed."""
         if self.due is None or now < self.due:
             return
-        line, at = self.line(), self._waiting_reservations.steady.at(now)
-        pause = max(_PAUSE, len(line) / _COMPUTED_A_SECOND)
-        news = list(_news(line))
+        queue, at = self.in_order(), self._waiting_reservations.steady.at(now)
+        pause = max(_PAUSE, len(queue) / _COMPUTED_A_SECOND)
+        news = list(_news(queue))
         due = [
-            (entry, place)
-            for entry, place in news
-            if at >= entry.placed_at + self._waiting_reservations.renewal
+            (entry, position)
+            for entry, position in news
+            if at >= entry.positioned_at + self._waiting_reservations.renewal
         ]
-        due.sort(key=lambda each: each[0].placed_at)
+        due.sort(key=lambda each: each[0].positioned_at)
         published = due[: int(pause * RENEWALS_A_SECOND)]
         forecast = self._forecast(now) if published else None
         for entry, position in published:
             start = None if forecast is None else _estimate(entry, forecast)
-            place = QueuePosition(position, len(line), start)
-            entry.placed_at = at
-            if place != entry.place:
-                entry.place = place
+            published_position = QueuePosition(position, len(queue), start)
+            entry.positioned_at = at
+            if published_position != entry.queue_position:
+                entry.queue_position = published_position
                 self._publish(entry)
-        self._waiting_reservations.moved = len(published) < len(news)
+        self._waiting_reservations.positions_changed = len(published) < len(news)
         self._next = at + pause
 
 
@@ -100,11 +100,11 @@ def waits_for_capacity(entry: ReservationInfo) -> bool:
     return waits and entry.reason in _FOR_CAPACITY
 
 
-def _news(line: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
+def _news(queue: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
     """Yield reservations with another position than the published one, or with a newer refusal."""
-    for position, entry in enumerate(line, 1):
-        known = entry.place
-        if known is None or known[:2] != (position, len(line)) or entry.refused_at > entry.placed_at:
+    for position, entry in enumerate(queue, 1):
+        known = entry.queue_position
+        if known is None or known[:2] != (position, len(queue)) or entry.refused_at > entry.positioned_at:
             yield entry, position
 
 

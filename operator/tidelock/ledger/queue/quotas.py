@@ -63,7 +63,7 @@ class Charge:
 class Excess(NamedTuple):
     """A violated limit of a quota, as texts."""
 
-    what: str
+    resource: str
     asked: str
     limit: str
     used: str = ""
@@ -262,9 +262,9 @@ def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charg
 
 def _text(name: str, excesses: list[Excess]) -> str:
     """Describe an exceeded quota in the words of the API server."""
-    asked = ",".join(f"{each.what}={each.asked}" for each in excesses)
-    used = ",".join(f"{each.what}={each.used}" for each in excesses if each.used)
-    limited = ",".join(f"{each.what}={each.limit}" for each in excesses)
+    asked = ",".join(f"{each.resource}={each.asked}" for each in excesses)
+    used = ",".join(f"{each.resource}={each.used}" for each in excesses if each.used)
+    limited = ",".join(f"{each.resource}={each.limit}" for each in excesses)
     return (
         f"exceeded quota: {name}, requested: {asked}, {f'used: {used}, ' if used else ''}limited: {limited}"
     )

@@ -1,9 +1,9 @@
 """The reservations that wait for capacity or quota, and which of them must be tried.
 
-A reservation that is new or has changed is untried. A refused one is set aside until capacity comes free, or
-until its quota allows more. Of equal reservations the first is tried for all. If it is refused again, the
-refusal holds for all. Any other result says nothing about the others, so the next one is tried: at once, or
-when no untried reservation is left.
+A reservation that is new or has changed is untried. A refused one is inadmissible until capacity comes free,
+or over quota until its quota allows more. Of equal reservations the first is tried for all. If it is refused
+again, the refusal holds for all. Any other result says nothing about the others, so the next one is tried: at
+once, or when no untried reservation is left.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -36,7 +36,7 @@ class WaitingReservations:
         untried: the waiting reservations that must be tried now.
         outlasting: reservations with capacity that may live longer if their quota allows it.
         refusers: plugins that have refused reservations since all classes were tried last.
-        moved: whether positions must be computed again.
+        positions_changed: whether positions must be computed again.
         steady: the clock of waiting times and published texts.
         since: when each reservation began to wait, as this process saw it, by that clock.
 
@@ -46,7 +46,7 @@ class WaitingReservations:
         self.waiting: dict[Key, ReservationInfo] = {}
         self.untried: dict[Key, ReservationInfo] = {}
         self.refusers: set[str] = set()
-        self.moved = False
+        self.positions_changed = False
         self.steady = SteadyClock()
         self.since: dict[Key, float] = {}
         self.outlasting = WorkQueue[ReservationInfo]()
@@ -73,7 +73,7 @@ class WaitingReservations:
         if not entry.wanting:
             self.untried.pop(key, None)
             self.since.pop(key, None)
-            self.moved |= self.waiting.pop(key, None) is not None and entry.tried
+            self.positions_changed |= self.waiting.pop(key, None) is not None and entry.tried
             self._asked.pop(key, None)
             self._inadmissible.discard(key)
             self._go_on_after(key)
@@ -90,7 +90,7 @@ class WaitingReservations:
     def remove(self, entry: ReservationInfo) -> None:
         """Forget a reservation that is gone."""
         self.since.pop(entry.key, None)
-        self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
+        self.positions_changed |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
         self.outlasting.discard(entry)
         self._forget_refusal(entry)
@@ -99,7 +99,7 @@ class WaitingReservations:
         """Return whether a reservation waits until its quota allows more."""
         return entry.key in self._over_quota
 
-    def park(self, entry: ReservationInfo) -> None:
+    def mark_over_quota(self, entry: ReservationInfo) -> None:
         """Mark a reservation as over quota until its quota allows more capacity, or a longer life."""
         self._over_quota.put(entry)
         if entry.wanting:
@@ -107,7 +107,7 @@ class WaitingReservations:
             self._inadmissible.discard(entry.key)
             self._go_on_after(entry.key)
 
-    def set_aside(self, entry: ReservationInfo) -> None:
+    def mark_inadmissible(self, entry: ReservationInfo) -> None:
         """Mark a waiting reservation as inadmissible until capacity comes free."""
         if entry.key in self.waiting and not self.over_quota(entry):
             self._asked[entry.key] = question(entry)
@@ -138,14 +138,14 @@ class WaitingReservations:
         for entry in self.waiting.values():
             self.renew(entry)
 
-    def try_parked(self, namespace: str) -> None:
+    def retry_over_quota(self, namespace: str) -> None:
         """Try reservations of a namespace that wait for quota: the first of each class, and of each group."""
-        self._retry_over_quota(self._over_quota.take_first(namespace))
+        self._retry_all(self._over_quota.take_first(namespace))
         self.retry(self._groups.over_quota(namespace))
 
     def note_within_quota(self, entry: ReservationInfo) -> None:
         """Note that a reservation is within its quota, so the next of its class follows."""
-        self._retry_over_quota(self._over_quota.take_after(entry.key))
+        self._retry_all(self._over_quota.take_after(entry.key))
 
     @property
     def unanswered(self) -> bool:
@@ -155,7 +155,7 @@ class WaitingReservations:
     def try_unanswered(self) -> None:
         """Try the next reservation of each class without an answer."""
         self.retry(self._inadmissible.take_open())
-        self._retry_over_quota(self._over_quota.take_open())
+        self._retry_all(self._over_quota.take_open())
 
     def take(self, *, untried_only: bool) -> list[ReservationInfo]:
         """Take out the reservations that must be tried, in their order: those that are new or have changed.
@@ -172,7 +172,7 @@ class WaitingReservations:
             key=lambda entry: entry.order,
         )
 
-    def _retry_over_quota(self, entries: list[ReservationInfo]) -> None:
+    def _retry_all(self, entries: list[ReservationInfo]) -> None:
         for entry in entries:
             self.note_outlasting(entry)
         self.retry(entries)
@@ -180,7 +180,7 @@ class WaitingReservations:
     def _go_on_after(self, key: Key) -> None:
         """Try the next reservation of a class after one without an answer for the others."""
         self.retry(self._inadmissible.take_after(key))
-        self._retry_over_quota(self._over_quota.take_after(key))
+        self._retry_all(self._over_quota.take_after(key))
 
     def _forget_refusal(self, entry: ReservationInfo) -> None:
         """Remove a reservation from its classes. It is neither over quota nor inadmissible any more."""

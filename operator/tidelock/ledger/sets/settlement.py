@@ -80,16 +80,18 @@ class GroupSettlement:
     def _break_up(self, group: Group, now: float) -> None:
         """Let all members of a group that is short wait together, or end if it can't be complete again."""
         group.give(given=False)
-        text = f"{group.served} of the {group.least} locks that group {group.key.name} needs are left"
+        text = f"{group.served} of the {group.least} reservations that group {group.key.name} needs are left"
         for entry in group.holding:
             self._placement.displace(entry, reasons.GROUP_INCOMPLETE, text, now)
         if group.doomed:
             for entry in group.waiting:
-                text = f"too many locks of group {group.key.name} have ended for it to be complete again"
+                text = (
+                    f"too many reservations of group {group.key.name} have ended for it to be complete again"
+                )
                 self._records.end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
         elif group.spare < 0:
             for entry in group.waiting:  # they wait for members now, whatever they were refused for before
-                self._waiting.moved |= entry.tried
+                self._waiting.positions_changed |= entry.tried
                 entry.tried = False
                 self._records.due.update(entry)
         elif group.standing != group.tried_with:  # it may have waited for the member that came or went
@@ -99,7 +101,7 @@ class GroupSettlement:
     def _give_up_together(self, group: Group, now: float) -> None:
         """Reject the members of a group that an earlier process stored, and did not commit in time."""
         for entry in group.holding:
-            text = "not all locks of its group were stored in time"
+            text = "not all reservations of its group were stored in time"
             self._placement.displace(entry, reasons.WAITING, text, now)
         for entry in group.waiting:
             self._endings.give_up(entry, now)

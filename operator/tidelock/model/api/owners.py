@@ -91,8 +91,8 @@ def owner_text(owners: Sequence[Owner]) -> str:
     first, *others = owners
     count = f" +{len(others)}" if others else ""
     text = _term_text(first)
-    room = OWNER_TEXT_LENGTH - len(count)
-    return (text if len(text) <= room else text[: room - 1] + "…") + count
+    length = OWNER_TEXT_LENGTH - len(count)
+    return (text if len(text) <= length else text[: length - 1] + "…") + count
 
 
 def _term_text(owner: Owner) -> str:

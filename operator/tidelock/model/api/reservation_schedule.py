@@ -22,7 +22,7 @@ from tidelock.model.api.wire import (
 from tidelock.model.cron import FIELDS, NICKNAMES, Timetable, read_expression, read_zone
 
 MOST_AHEAD = 16
-MOST_TOLD = 32
+MOST_SHOWN = 32
 _LONGEST_NAME = 240
 _NICKNAMES = "|".join(name.removeprefix("@") for name in NICKNAMES)
 _DAY_NAMES = "[0-9A-Za-z*?,/#-]+"
@@ -122,7 +122,7 @@ class ScheduleWindow(StatusWire):
     """Phase of the window's Reservation."""
 
 
-_Count = Annotated[int, Field(ge=0, le=MOST_TOLD)]
+_Count = Annotated[int, Field(ge=0, le=MOST_SHOWN)]
 
 
 class ReservationScheduleStatus(StatusWire):
@@ -139,7 +139,7 @@ class ReservationScheduleStatus(StatusWire):
     active: _Count | None = None
     """Number of windows that have begun and hold their capacity."""
     windows: Annotated[
-        list[ScheduleWindow], Field(max_length=MOST_TOLD, json_schema_extra=list_map("name"))
+        list[ScheduleWindow], Field(max_length=MOST_SHOWN, json_schema_extra=list_map("name"))
     ] = Field(default_factory=list)
     """Windows that are not over yet, ordered by their start: at most 32."""
     conditions: Conditions = Field(default_factory=list)

@@ -59,7 +59,7 @@ _BY_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 # Added to each priority, so that many victims of negative priority weigh more than few.
 _LIFT = 2**31
 # In which order tenants are spared.
-_GUARDED, _POD, _LOCK, _NOBODY = range(4)
+_GUARDED, _POD, _LOCK, _EMPTY = range(4)
 # Nodes that are tried at once, on top of as many as candidates are missing and an eighth of that.
 _FEW, _SPARE = 16, 8
 # How much is done in an attempt for a pod that looks at others, each some 5 us: nodes, by their pods, by
@@ -93,7 +93,7 @@ class _Candidates:
         index = int(self.indexes[candidate])
         tenants = self.tenants
         columns = np.flatnonzero(self.gone[index]).tolist()
-        going = [tenants.who[index][tenants.place[index, column]] for column in columns]
+        going = [tenants.occupants[index][tenants.place[index, column]] for column in columns]
         pods = sorted((each for each in going if isinstance(each, Placed)), key=rank)
         reservations = tuple(each for each in going if isinstance(each, ReservationInfo))
         violations = int((self.gone[index] & tenants.guarded[index]).sum())
@@ -255,33 +255,33 @@ class DefaultPreemption(PostFilter):
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
         shape = (len(rows), crew.there.shape[1] + max(map(len, reservations.values()), default=0))
         pods = (slice(None), slice(crew.there.shape[1]))
-        order = np.full(shape, _NOBODY, np.int8)
+        order = np.full(shape, _EMPTY, np.int8)
         order[pods][crew.there & (crew.priority < pod.spec.priority)] = _POD
         for index, column in self._sheltered(pod, snapshot, rows, crew, own) if own is not None else ():
-            order[index, column] = _NOBODY
+            order[index, column] = _EMPTY
         priority, started = np.zeros(shape, np.int64), np.full(shape, inf)
         priority[pods], started[pods] = crew.priority, crew.started
         amounts = np.zeros((*shape, 2 * width + 2), np.int64)
         amounts[pods][..., :width] = crew.amounts[..., :width]
         amounts[pods][..., -2:] = crew.amounts[..., width:]
-        amounts[order == _NOBODY] = 0
-        who: list[Sequence[Placed | ReservationInfo]] = list(crew.pods)
+        amounts[order == _EMPTY] = 0
+        occupants: list[Sequence[Placed | ReservationInfo]] = list(crew.pods)
         if len(self.handle.objects.pod_disruption_budgets):
             order[pods][self._guarded(snapshot, rows, crew, order[pods] == _POD)] = _GUARDED
         for index, entries in reservations.items():
-            here = slice(len(who[index]), len(who[index]) + len(entries))
+            here = slice(len(occupants[index]), len(occupants[index]) + len(entries))
             order[index, here] = _LOCK
             priority[index, here] = [entry.priority for entry in entries]
             started[index, here] = [entry.activated_at or inf for entry in entries]
             amounts[index, here, width : 2 * width] = [snapshot.vector(entry.held) for entry in entries]
-            who[index] = [*who[index], *entries]
+            occupants[index] = [*occupants[index], *entries]
         place = np.argsort(order, axis=1, kind="stable")
-        place = place[:, : int((order < _NOBODY).sum(axis=1).max(initial=0))]
+        place = place[:, : int((order < _EMPTY).sum(axis=1).max(initial=0))]
         order = np.take_along_axis(order, place, axis=1)
         return Tenants(
-            who=who,
+            occupants=occupants,
             place=place,
-            there=order < _NOBODY,
+            there=order < _EMPTY,
             priority=np.take_along_axis(priority, place, axis=1),
             started=np.take_along_axis(started, place, axis=1),
             guarded=order == _GUARDED,

@@ -26,7 +26,7 @@ class Tenants:
     First come pods that a budget protects, then other pods, then reservations, each kind by importance.
 
     Attributes:
-        who: the pods of each node, then its reservations.
+        occupants: the pods of each node, then its reservations.
         place: the index among them.
         there: whether there is a victim.
         priority: their priorities.
@@ -36,7 +36,7 @@ class Tenants:
 
     """
 
-    who: Sequence[Sequence[Placed | ReservationInfo]]
+    occupants: Sequence[Sequence[Placed | ReservationInfo]]
     place: npt.NDArray[np.intp]
     there: Matrix
     priority: npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class Tenants:
 
     def pods(self, index: int, column: int) -> Iterator[Placed]:
         """Yield the pod in a place, or the reserve pod of a reservation, if others may notice it."""
-        tenant = self.who[index][self.place[index, column]]
+        tenant = self.occupants[index][self.place[index, column]]
         yield from (tenant,) if isinstance(tenant, Placed) else reserved((tenant,))
 
 
@@ -69,7 +69,7 @@ class Trial:
         """Take the possible victims of each node, and these nodes as they are."""
         self.obstacles: set[str] = set()
         self._tenants = tenants
-        self._worlds = [_World(plain, np.arange(len(tenants.who)), tenants.amounts)]
+        self._worlds = [_World(plain, np.arange(len(tenants.occupants)), tenants.amounts)]
 
     def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
         """Require that the pod also fits in another world, with the nodes of these ascending indexes."""

@@ -122,16 +122,16 @@ class LowRiskOverCommitment(PreScore, Score):
             return np.zeros(len(rows))
         levels = self._levels
         columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
-        room = snapshot.allocatable[:, columns].T.astype(np.float64)
-        room = np.where(room > 0, room, np.inf)
+        capacity = snapshot.allocatable[:, columns].T.astype(np.float64)
+        capacity = np.where(capacity > 0, capacity, np.inf)
         requested = (snapshot.requested + snapshot.reserved)[:, columns].T
-        limits = self._limits.of(np.zeros(len(snapshot)), np.zeros_like(room))[0]
-        before = PromisedUse(requested / room, limits / room)
+        limits = self._limits.of(np.zeros(len(snapshot)), np.zeros_like(capacity))[0]
+        before = PromisedUse(requested / capacity, limits / capacity)
         wanted = np.array([pod.requests.get(name, 0) for name in MEASURED_RESOURCES], np.float64)[
             :, np.newaxis
         ]
         after = PromisedUse(
-            (requested + wanted) / room, (limits + np.array(_limits(pod))[:, np.newaxis]) / room
+            (requested + wanted) / capacity, (limits + np.array(_limits(pod))[:, np.newaxis]) / capacity
         )
         known, load = self._load_risk(before)
         risk = self._weights * limit_risk(after) + (1 - self._weights) * load

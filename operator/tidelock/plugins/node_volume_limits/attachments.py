@@ -52,7 +52,7 @@ class Attachments:
         self._by_attachments: defaultdict[Attachable, Counter[str]] = defaultdict(Counter)
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by driver and node
         self._limits: defaultdict[str, dict[str, int]] = defaultdict(dict)  # by driver and node
-        self._room: dict[str, npt.NDArray[np.int64]] = {}  # by driver: limit - count of each row
+        self._free_slots: dict[str, npt.NDArray[np.int64]] = {}  # by driver: limit - count of each row
         self._version = -1
         for csi_node in objects.csi_nodes.all():
             self._put_limits(None, csi_node)
@@ -80,18 +80,18 @@ class Attachments:
         source = volume.spec.csi
         return Attachable(source.driver, source.volume_handle) if source and source.volume_handle else None
 
-    def room(self, driver: str) -> npt.NDArray[np.int64]:
+    def free_slots(self, driver: str) -> npt.NDArray[np.int64]:
         """Return how many more volumes of a driver each row takes. The array must not be written."""
         columns = self._columns
         if self._version != columns.version:
             self._version = columns.version
-            self._room.clear()
-        if driver not in self._room:
+            self._free_slots.clear()
+        if driver not in self._free_slots:
             limits, counts = self._limits[driver], self._counts[driver]
-            self._room[driver] = np.array(
+            self._free_slots[driver] = np.array(
                 [limits.get(node.name, _UNLIMITED) - counts[node.name] for node in columns.nodes], np.int64
             )
-        return self._room[driver]
+        return self._free_slots[driver]
 
     def nodes_using(self, volume: Attachable) -> Iterable[str]:
         """Names of the nodes where pods use a volume."""
@@ -172,7 +172,7 @@ class Attachments:
         if new is not None:
             for driver, limit in new.limits.items():
                 self._limits[driver][new.meta.name] = limit
-        self._room.clear()
+        self._free_slots.clear()
 
     def _resolve(self, key: Key) -> None:
         """Note the unit of a claim, and its volume."""
@@ -226,10 +226,10 @@ class Attachments:
         if not change:
             return
         _add(self._counts[volume.driver], node_name, change)
-        room = self._room.get(volume.driver)
+        free_slots = self._free_slots.get(volume.driver)
         row = self._columns.row_of.get(node_name)
-        if room is not None and row is not None and self._version == self._columns.version:
-            room[row] -= change
+        if free_slots is not None and row is not None and self._version == self._columns.version:
+            free_slots[row] -= change
 
     def _users_of(self, volume: Attachable, node_name: str) -> int:
         return self._by_pods[volume][node_name] if volume in self._by_pods else 0

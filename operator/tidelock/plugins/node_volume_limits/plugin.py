@@ -80,7 +80,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         attachments, columns = self._attachments, self.handle.columns
         mask = np.ones(len(columns), np.bool_)
         for driver, number in Counter(volume.driver for volume in wanted.volumes).items():
-            mask &= attachments.room(driver) >= number
+            mask &= attachments.free_slots(driver) >= number
         others = {name for _, name in wanted.moves}
         for name in others.union(*map(attachments.nodes_using, wanted.volumes)):
             if (row := columns.row_of.get(name)) is not None:

@@ -147,10 +147,10 @@ class _Spread:
 
         The emptiest domain is full in the end, and no other one exceeds it by more than `maxSkew`.
         """
-        codes, room = self.label.codes, self.label.totals(counts)
-        full = (self.counts + room)[:-1][self.domains[:-1]]
+        codes, totals = self.label.codes, self.label.totals(counts)
+        full = (self.counts + totals)[:-1][self.domains[:-1]]
         least = full.min() if len(full) >= self.constraint.min_domains else 0
-        left = np.clip(self.constraint.max_skew + least - self.counts, 0, room)
+        left = np.clip(self.constraint.max_skew + least - self.counts, 0, totals)
         order = np.argsort(codes, kind="stable")
         wanted = counts[order]
         before = wanted.cumsum() - wanted

@@ -186,7 +186,7 @@ class ReservationPlugin(
                 name: format_quantity(resource, units)
                 for name, units in (("needed", needed), ("free", free), ("locked", reserved))
             }
-            by = f", {amount['locked']} locked by {names}{more}" if lockers else ""
+            by = f", {amount['locked']} reserved by {names}{more}" if lockers else ""
             texts.append(f"{resource} {amount['needed']} needed, {amount['free']} free{by}")
         return ", ".join(texts)
 
@@ -300,8 +300,8 @@ def _reason(resource: str) -> str:
 
 def _serves(entry: ReservationInfo, pod: Pod) -> bool:
     """Return whether a reservation has free capacity for a pod. In a reusable one others may use it."""
-    room = entry.reserved if entry.reservation.borrowable else entry.held
-    return any(units and room.get(name) for name, units in pod.requests.items())
+    capacity = entry.reserved if entry.reservation.borrowable else entry.held
+    return any(units and capacity.get(name) for name, units in pod.requests.items())
 
 
 def _is_owner(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:

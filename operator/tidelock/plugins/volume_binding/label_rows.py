@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 
-_NOBODY = np.empty(0, np.intp)
+_NO_ROWS = np.empty(0, np.intp)
 
 
 class LabelRows:
@@ -37,7 +37,7 @@ class LabelRows:
         terms = [self._of_term(term) for term in selector.node_selector_terms]
         if len(terms) == 1:
             return terms[0]
-        return np.unique(np.concatenate([_NOBODY, *terms]))
+        return np.unique(np.concatenate([_NO_ROWS, *terms]))
 
     def of_label_selector(self, selector: LabelSelector) -> Rows:
         """Return the rows of nodes that a selector matches, or all rows if it is empty."""
@@ -61,7 +61,7 @@ class LabelRows:
 
     def _of_term(self, term: NodeSelectorTerm) -> Rows:
         """Return the rows of a term by its labels: kube-scheduler ignores fields for volumes."""
-        return self.of_all(term.match_expressions) if term.selective else _NOBODY
+        return self.of_all(term.match_expressions) if term.selective else _NO_ROWS
 
     def _of(self, requirement: Requirement) -> Rows:
         by_value = self._rows_by_value(requirement.key)
@@ -76,7 +76,7 @@ class LabelRows:
             for rows in by_value.values():
                 lacking[rows] = False
             found.append(np.flatnonzero(lacking))
-        return found[0] if len(found) == 1 else np.concatenate([_NOBODY, *found])
+        return found[0] if len(found) == 1 else np.concatenate([_NO_ROWS, *found])
 
     def _rows_by_value(self, key: str) -> dict[str, Rows]:
         if self._version != self._columns.version:

@@ -12,7 +12,7 @@ from tidelock.plugins.volume_binding.label_rows import LabelRows
 # Volumes that more nodes than this reach are looked at one by one: few of them serve all nodes.
 _NARROW = 16
 
-_NOBODY = np.empty(0, np.intp)
+_NO_ROWS = np.empty(0, np.intp)
 
 
 class UnboundVolumes:
@@ -28,11 +28,11 @@ class UnboundVolumes:
         self._place_of: dict[str, int] = {}
         self._free = np.empty(0, np.bool_)
         self._capacity = np.empty(0, np.int64)
-        self._kind_of = _NOBODY  # equal for volumes that differ in nothing but size, labels and reach
+        self._kind_of = _NO_ROWS  # equal for volumes that differ in nothing but size, labels and reach
         self._kinds: list[PersistentVolume] = []
         self._stale = False
         self._version = -1
-        self._narrow = (_NOBODY, _NOBODY)  # rows, and the places of volumes that they reach, in order
+        self._narrow = (_NO_ROWS, _NO_ROWS)  # rows, and the places of volumes that they reach, in order
         self._wide: list[tuple[int, Rows]] = []
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class UnboundVolumes:
             narrow = [(place, rows) for place, rows in enumerate(reach) if len(rows) <= _NARROW]
             self._wide = [(place, rows) for place, rows in enumerate(reach) if len(rows) > _NARROW]
             self._narrow = (
-                np.concatenate([_NOBODY, *(rows for _, rows in narrow)]),
+                np.concatenate([_NO_ROWS, *(rows for _, rows in narrow)]),
                 np.repeat([place for place, _ in narrow], [len(rows) for _, rows in narrow]).astype(np.intp),
             )
 

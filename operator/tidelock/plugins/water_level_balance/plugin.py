@@ -127,7 +127,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._groups = UsagePolicies(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._lines = UsageLevelCache(
+        self._level_cache = UsageLevelCache(
             self._levels,
             handle.measurements,
             partial(self._follow, history=read.history, measured=read.mode == "PodSums"),
@@ -143,10 +143,10 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
             return SKIP
         if not self._informed(state, snapshot):
             return SKIP
-        lines = self._drawn(state, snapshot)
-        grouping = lines.grouping
-        above = np.greater(_shortest(lines.use, grouping), grouping.limits)
-        beyond = np.logical_and(above, lines.known)
+        levels = self._drawn(state, snapshot)
+        grouping = levels.grouping
+        above = np.greater(_shortest(levels.use, grouping), grouping.limits)
+        beyond = np.logical_and(above, levels.known)
         state.write(_Beyond(beyond))
         return SUCCESS if beyond.any() else SKIP
 
@@ -161,10 +161,10 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Return the use and the limit."""
-        lines = self._drawn(state, snapshot)
+        levels = self._drawn(state, snapshot)
         beyond = self.beyond(state, snapshot, row)
-        use = _shortest(lines.use, lines.grouping)[:, snapshot.rows][:, row]
-        limits = lines.grouping.limits[:, snapshot.rows][:, row]
+        use = _shortest(levels.use, levels.grouping)[:, snapshot.rows][:, row]
+        limits = levels.grouping.limits[:, snapshot.rows][:, row]
         return ", ".join(
             f"{name} {use[index]:.0f} % used, limit {limits[index]:.0f} %"
             for index, name in enumerate(MEASURED_RESOURCES)
@@ -175,23 +175,23 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Skip if there is no WaterLevel and nothing was measured lately."""
         if not self._informed(state, snapshot):
             return SKIP
-        lines = self._drawn(state, snapshot)
-        self._say(blind=not lines.any_known)
+        levels = self._drawn(state, snapshot)
+        self._say(blind=not levels.any_known)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the level with the pod, or by requests if no level is fresh."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
-        lines = self._drawn(state, snapshot)
-        grouping = lines.grouping
-        if not lines.any_known:
+        levels = self._drawn(state, snapshot)
+        grouping = levels.grouping
+        if not levels.any_known:
             taken = np.minimum(requested(pod, snapshot), MAX_NODE_SCORE)
             return _rounded(self._shares @ (MAX_NODE_SCORE - taken), rows)
-        expected = self._lines.expected(pod)[..., np.newaxis]
+        expected = self._level_cache.expected(pod)[..., np.newaxis]
         if np.isnan(expected).any():
             expected = np.where(np.isnan(expected), grouping.defaults, expected)
         weights = shares(grouping)[:, np.newaxis] * self._shares[:, np.newaxis]
-        scores = packing_scores(lines.use, expected * lines.per_unit, targets(lines), weights)
+        scores = packing_scores(levels.use, expected * levels.per_unit, targets(levels), weights)
         return _rounded(scores, rows)
 
     def events_to_register(self) -> Sequence[Registration]:
@@ -229,12 +229,12 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def _drawn(self, state: CycleState, snapshot: Snapshot) -> UsageLevels:
         """Return the levels of all nodes, computed once for each decision."""
-        lines = state.read(UsageLevels)
-        if lines is None:
+        levels = state.read(UsageLevels)
+        if levels is None:
             now, grouping = state.expect(DecisionTime).now, self._groups.of(snapshot)
-            lines = self._lines.draw(now, grouping, snapshot, state.read(OwnReservations))
-            state.write(lines)
-        return lines
+            levels = self._level_cache.draw(now, grouping, snapshot, state.read(OwnReservations))
+            state.write(levels)
+        return levels
 
     def _say(self, *, blind: bool) -> None:
         """Log when scoring falls back to requests, and when it has levels again."""

@@ -220,8 +220,8 @@ def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
     taken = (snapshot.nonzero + snapshot.reserved[:, columns]).T.astype(np.float64)
     if pod is not None:
         taken += np.array(pod.container_weights, np.float64)[:, np.newaxis]
-    room = snapshot.allocatable[:, columns].T
-    return np.where(room > 0, _FULL * taken / np.maximum(room, 1), _FULL)
+    capacity = snapshot.allocatable[:, columns].T
+    return np.where(capacity > 0, _FULL * taken / np.maximum(capacity, 1), _FULL)
 
 
 def _target(lines: UsageLevels, policy: UsagePolicy, there: Mask | None = None) -> LevelArray:

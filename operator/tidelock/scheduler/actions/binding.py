@@ -82,7 +82,7 @@ class Binder:
             waiting.message = message
             reason = "SchedulerError" if outcome.diagnosis.error else "Unschedulable"
             about = About("condition", PODS, waiting.pod.meta)
-            self._tasks.spawn(self._tell(waiting, reason, message, nominated), about)
+            self._tasks.spawn(self._write_unschedulable(waiting, reason, message, nominated), about)
 
     async def write_condition(
         self,
@@ -351,7 +351,9 @@ class Binder:
         if waiting is not None and self._decider.queue.get(waiting.pod.uid) is waiting:  # or it is gone
             self.report(Unschedulable(waiting, diagnosis))
 
-    async def _tell(self, waiting: QueuedPodInfo, reason: str, message: str, nominated: str | None) -> None:
+    async def _write_unschedulable(
+        self, waiting: QueuedPodInfo, reason: str, message: str, nominated: str | None
+    ) -> None:
         await self.write_condition(waiting, reason, message, nominated)
 
 

@@ -75,7 +75,7 @@ class Evictor:
         note = f"{_reason(attempt)} by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
         if self._decider.reject_waiting(victim.uid):
             self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
-            self._tell(attempt, victim, f"{note} (in kube-scheduler memory).")
+            self._record_event(attempt, victim, f"{note} (in kube-scheduler memory).")
             return
         if victim.ends_at <= self._clock.now() + self._borrower_grace:
             return  # it leaves in time by itself
@@ -97,7 +97,7 @@ class Evictor:
                 await asyncio.sleep(_AGAIN)
                 self._failed(attempt, victim)
             else:
-                self._tell(attempt, victim, note)
+                self._record_event(attempt, victim, note)
             return
 
     def _failed(self, attempt: PreemptionAttempt, victim: Pod) -> None:
@@ -132,9 +132,8 @@ class Evictor:
                     moving.failed(task, f"pod {victim.key} can't be evicted: {error}", self._clock.now())
                 else:
                     moving.evicted(victim.uid)
-                    note = (
-                        f"Moved for reservation {task.reservation}, to make room on node {victim.node_name}"
-                    )
+                    node = victim.node_name
+                    note = f"Moved for reservation {task.reservation}, to free capacity on node {node}"
                     self._recorder.record(pod_reference(victim), "Normal", "Moved", "Moving", note)
                     pause = self._tasks.retry_pauses()
         finally:
@@ -172,7 +171,7 @@ class Evictor:
         """
         kind, status, reason = PREEMPTED_CONDITION
         cause = (
-            "an owner of the room that it borrows"
+            "an owner of the capacity that it borrows"
             if attempt.borrowers
             else f"a higher priority {attempt.kind}"
         )
@@ -207,7 +206,7 @@ class Evictor:
         body = {"metadata": {"uid": pod.uid}, "status": status}
         return await self._client.patch(path, body, kind="strategic")
 
-    def _tell(self, attempt: PreemptionAttempt, victim: Pod, note: str) -> None:
+    def _record_event(self, attempt: PreemptionAttempt, victim: Pod, note: str) -> None:
         action = "Reclaiming" if attempt.borrowers else "Preempting"
         self._recorder.record(pod_reference(victim), "Normal", _reason(attempt), action, note)
 

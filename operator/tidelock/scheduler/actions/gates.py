@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NoReturn
 
 from tidelock.kube.client import PODS
-from tidelock.ledger.owners.awaited import told_by
+from tidelock.ledger.owners.awaited import repeats
 from tidelock.model.failures import failure_note
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.actions.binding import Binder, pod_reference
@@ -79,29 +79,29 @@ class GateReporter:
                 continue
             text = self._text(waiting)
             spent[namespace] += clock.monotonic() - since
-            if not text or told_by(text, _told(waiting)):
+            if not text or repeats(text, _written(waiting)):
                 continue
-            if written == _MOST_WRITTEN or clock.monotonic() < waiting.told_from:
+            if written == _MOST_WRITTEN or clock.monotonic() < waiting.next_message_at:
                 self._due[uid] = waiting
                 continue
             written += 1
-            self._tell(waiting, text)
+            self._publish(waiting, text)
 
     def _text(self, waiting: QueuedPodInfo) -> str:
         """Return the reason for which a pod's gate keeps it, or an empty text if there is none to write."""
         pod = waiting.pod
         known = self._decider.queue.get(pod.uid) is waiting
-        if not known or waiting.place is not QueueName.GATED or pod.spec.scheduling_gates:
+        if not known or waiting.queue is not QueueName.GATED or pod.spec.scheduling_gates:
             return ""
         gate = next(each for each in waiting.profile.pre_enqueue if each.name == waiting.gated_by)
         with self._context.isolation.attempt("gate", PODS, pod.meta) as attempt:
             return "; ".join(gate.pre_enqueue(pod).reasons)
         return "" if attempt.error is None else failure_note(attempt.error)
 
-    def _tell(self, waiting: QueuedPodInfo, text: str) -> None:
+    def _publish(self, waiting: QueuedPodInfo, text: str) -> None:
         context = self._context
         waiting.message = text
-        waiting.told_from = context.clock.monotonic() + _PAUSE_OF_ONE
+        waiting.next_message_at = context.clock.monotonic() + _PAUSE_OF_ONE
         diagnosis = Diagnosis(text, frozenset({waiting.gated_by}))
         context.recent.refused(Unschedulable(waiting, diagnosis), context.clock.now())
         context.recorder.record(pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", text)
@@ -113,11 +113,11 @@ class GateReporter:
         if await self._binder.write_condition(waiting, GATED, text, version=waiting.pod.meta.version):
             self._backoffs.reset(uid)
             return
-        waiting.told_from = self._context.clock.monotonic() + self._backoffs.next(uid)
+        waiting.next_message_at = self._context.clock.monotonic() + self._backoffs.next(uid)
         self._due[uid] = waiting
 
 
-def _told(waiting: QueuedPodInfo) -> str:
+def _written(waiting: QueuedPodInfo) -> str:
     """Return the text that this process, or otherwise an earlier one, has written to a pod."""
     if waiting.message:
         return waiting.message

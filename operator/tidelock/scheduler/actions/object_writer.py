@@ -153,8 +153,8 @@ class ObjectWriter(ABC):
         Reservations of one group, share the turns of one, so a large group delays no other object.
         """
         owner = meta.controller
-        line = meta.uid if owner is None else f"made by {owner.uid}"
-        return self._tasks.turn.of(meta.namespace if self._tenant is None else self._tenant, line)
+        queue = meta.uid if owner is None else f"made by {owner.uid}"
+        return self._tasks.turn.of(meta.namespace if self._tenant is None else self._tenant, queue)
 
     async def _replace_status(self, meta: ObjectMeta, status: dict[str, Any]) -> None:
         """Write a status and take over the answer, within a turn. Raises ApiError."""

@@ -37,7 +37,7 @@ _WARNINGS = frozenset(
     }
 )
 # A claim lasts for the milliseconds of a binding. The end of the binding is an event.
-_UNTOLD = frozenset({Event.CLAIM})
+_WITHOUT_EVENT = frozenset({Event.CLAIM})
 
 
 class StatusWriter(ObjectWriter):
@@ -69,7 +69,7 @@ class StatusWriter(ObjectWriter):
             with self._isolated("telling", change.meta):
                 self._telemetry.changed(change)
                 self._recent.changed(change, self._ledger.entries.get(change.meta.key))
-                self._tell(change, lives.get(change.meta.uid))
+                self._record_event(change, lives.get(change.meta.uid))
         self.unwritten |= effects.statuses
 
     def flush(self) -> bool:
@@ -83,7 +83,7 @@ class StatusWriter(ObjectWriter):
     def _audit(self, entry: ReservationInfo) -> Record:
         life = record(entry, self._clock.now())
         self._telemetry.ended(life)
-        audit.info("a lock has ended", extra=asdict(life))
+        audit.info("a reservation has ended", extra=asdict(life))
         return life
 
     def _note_waiting(self, key: Key) -> None:
@@ -156,8 +156,8 @@ class StatusWriter(ObjectWriter):
     async def _write_fault(self, stored: WritableObject, fault: Exception) -> None:
         """Write nothing: a Reservation's status is a promise, which is never written in part."""
 
-    def _tell(self, change: Transition, life: Record | None) -> None:
-        if change.event in _UNTOLD:
+    def _record_event(self, change: Transition, life: Record | None) -> None:
+        if change.event in _WITHOUT_EVENT:
             return
         meta = change.meta
         message = change.message

@@ -41,7 +41,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
     def _hear(self, schedule: OwnerReference, entry: ReservationInfo) -> None:
         """Note that a window has changed, and which window was the last to begin."""
         key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
-        self._ledger.note_start(entry, unacknowledged=self._is_untold(schedule, entry))
+        self._ledger.note_start(entry, unacknowledged=self._is_unacknowledged(schedule, entry))
         if self._listed and key not in self._kept:
             return  # the schedule is gone, and its windows will be
         if start is not None and start <= self._clock.now():
@@ -52,7 +52,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
         for entry in self._ledger.schedules.windows(schedule.meta.uid):
             self._ledger.schedules.note(entry)
 
-    def _is_untold(self, schedule: OwnerReference, entry: ReservationInfo) -> bool:
+    def _is_unacknowledged(self, schedule: OwnerReference, entry: ReservationInfo) -> bool:
         """Return whether a window would be created again if its reservation and then this process ended.
 
         Each window might be before all schedules, and their statuses, are known.

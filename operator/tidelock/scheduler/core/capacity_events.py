@@ -78,7 +78,7 @@ class CapacityEvents:
         if change.after and not change.before:
             self._queue.notify(ASSIGNED_POD_ADD, None, pod, now)
             refusers = self._ledger.waiting_reservations.refusers
-            if not refusers.isdisjoint(self._queue.hints.hearers(ASSIGNED_POD_ADD)):
+            if not refusers.isdisjoint(self._queue.hints.plugins_for(ASSIGNED_POD_ADD)):
                 self._cache.columns.freed += 1  # one that goes frees its capacity anyway
         elif change.before and not change.after:
             heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == change.node else None

@@ -235,7 +235,7 @@ class Decider:
     def rejected(self, assumed: AssumedPod, diagnosis: Diagnosis, now: float) -> None:
         """Note that a pod was rejected while it waited for a permit. Events that may help will wake it."""
         self._undo(assumed, now)
-        self.queue.park(assumed.pod.uid, now, diagnosis.plugins, diagnosis.pending)
+        self.queue.add_unschedulable(assumed.pod.uid, now, diagnosis.plugins, diagnosis.pending)
         self._capacity_events.notify_undone(assumed, now)
 
     def reject_waiting(self, uid: str) -> bool:

@@ -14,7 +14,7 @@ from tidelock.framework.extension_point_timer import PluginError
 from tidelock.model.pods import Pod
 
 # Nodes of which a diagnosis has the numbers. The counts cover all nodes.
-_NODES_TOLD = 3
+_MOST_NODES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ def diagnose(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot:
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
         message += f" There is no node {pod.spec.node_name}."
-    told = list(_numbers(filter_result, state, pod, snapshot))
-    if told:
-        message += f" {'; '.join(told)}."
+    numbers = list(_numbers(filter_result, state, pod, snapshot))
+    if numbers:
+        message += f" {'; '.join(numbers)}."
     return Diagnosis(
         message, frozenset(plugin.name for plugin, mask in filter_result.ruled_out if mask.any())
     )
@@ -80,11 +80,11 @@ def in_detail(plugin: Filter, pod: Pod, view: NodeView, filter_result: FilterRes
     """Describe the shortfall of the one node of a view, and the pods that are nominated there."""
     numbers = plugin.detail(view.state, pod, view.snapshot, int(view.rows[0]))
     rivals = ", ".join(str(rival.key) for rival in filter_result.rivals.get(int(view.at[0]), ()))
-    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which room is kept")))
+    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which capacity is kept")))
 
 
 def _numbers(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
-    left = _NODES_TOLD
+    left = _MOST_NODES
     for plugin, mask in reversed(filter_result.ruled_out):
         for row in _first_by_name(mask.nonzero()[0], snapshot, left):
             numbers = in_detail(plugin, pod, filter_result.view(state, snapshot, int(row)), filter_result)

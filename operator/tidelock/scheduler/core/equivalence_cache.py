@@ -24,7 +24,7 @@ Indices = npt.NDArray[np.int8]
 # Kinds of pods that are remembered: each costs a few dozen bytes a node.
 _MOST_KINDS = 64
 
-_NOBODY = -1
+_NO_PLUGIN = -1
 
 
 class EquivalenceClass:
@@ -51,12 +51,12 @@ class EquivalenceClass:
         """Return for each node the index of the first of these filters that rejects it, or -1."""
 
         def judge(part: Snapshot) -> Indices:
-            rejecters = np.full(len(part), _NOBODY, np.int8)
+            rejecters = np.full(len(part), _NO_PLUGIN, np.int8)
             for index, plugin in enumerate(filters):
                 timer.ask(plugin)
                 mask = plugin.filter(state, pod, part)
                 if not mask.all():
-                    rejecters[(rejecters == _NOBODY) & ~mask] = index
+                    rejecters[(rejecters == _NO_PLUGIN) & ~mask] = index
             return rejecters
 
         def judge_one(row: int) -> int:
@@ -64,7 +64,7 @@ class EquivalenceClass:
                 timer.ask(plugin)
                 if not plugin.filter_one(state, pod, snapshot, row):
                     return index
-            return _NOBODY
+            return _NO_PLUGIN
 
         return self._of(filters).renewed(snapshot, judge, judge_one)
 

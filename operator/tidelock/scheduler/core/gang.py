@@ -92,12 +92,12 @@ class GangScheduler:
 
         """
         if group.spare < 0:
-            self._set_aside(group)  # members are missing
+            self._mark_inadmissible(group)  # members are missing
             return
         search = self._searches.get(group.key)
         if search is not None:
             search.again = True
-            self._set_aside(group)
+            self._mark_inadmissible(group)
         elif not self._refuse_for_quota(group, now):
             if group.topology is not None and group.topology.mode == "Pack":
                 search = begin_search(self._cycle, profile, group, now)
@@ -140,16 +140,16 @@ class GangScheduler:
                 layout = made
         if not search.over:
             self._searches[group.key] = search
-            self._set_aside(group)
+            self._mark_inadmissible(group)
             return
         self._conclude(group, layout or attempt(*search.best), now)
         if search.again:
             self._ledger.waiting_reservations.retry(group.waiting[:1])
 
-    def _set_aside(self, group: Group) -> None:
+    def _mark_inadmissible(self, group: Group) -> None:
         """Retry a group once capacity comes free, while domains or members are left."""
         for entry in group.waiting:
-            self._ledger.waiting_reservations.set_aside(entry)
+            self._ledger.waiting_reservations.mark_inadmissible(entry)
 
     def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
         """Try the members on all nodes, or each one in a domain with the fewest placed members."""
@@ -166,10 +166,10 @@ class GangScheduler:
             return fewest
 
         def spread(entry: ReservationInfo) -> Node | Diagnosis:
-            room = seek(entry, among=label.borne, narrow=narrow)
-            if isinstance(room, Node):
-                counts[label.code_of[room.meta.labels[key]] + 1] += 1
-            return room
+            answer = seek(entry, among=label.borne, narrow=narrow)
+            if isinstance(answer, Node):
+                counts[label.code_of[answer.meta.labels[key]] + 1] += 1
+            return answer
 
         return self._try(group, spread)
 
@@ -217,12 +217,12 @@ class GangScheduler:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(room := seek(entry), Node):
-                    found.append((entry, room))
-                    count(entry, room)
+                elif isinstance(answer := seek(entry), Node):
+                    found.append((entry, answer))
+                    count(entry, answer)
                     beside += Charge.asked_for(entry)
                 else:
-                    lacks.append(_Lack(entry, len(found), room))
+                    lacks.append(_Lack(entry, len(found), answer))
                 if len(lacks) > spare:
                     break
         return _Layout(found, lacks)
@@ -246,8 +246,8 @@ class GangScheduler:
         reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, diagnosis)
         needed = group.least - group.served
         text = (
-            f"group {group.key.name} needs room for {needed} locks at once, and {lack.before} would have some"
-            f"; {entry.key.name} beside them: {diagnosis.message}"
+            f"group {group.key.name} needs capacity for {needed} reservations at once, and {lack.before} fit"
+            f"; {entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
 

@@ -58,7 +58,7 @@ class ActiveQueue:
         """Take the first pod, or return None."""
         while self._heap:
             waiting = heapq.heappop(self._heap)[-1]
-            if self._known(waiting) and waiting.place is QueueName.ACTIVE:
+            if self._known(waiting) and waiting.queue is QueueName.ACTIVE:
                 return waiting
         return None
 
@@ -125,4 +125,4 @@ class BackoffQueue:
 
     def _backs_off(self, due: float, waiting: QueuedPodInfo) -> bool:
         """Return whether an entry still stands for a pod that backs off."""
-        return self._known(waiting) and waiting.place is QueueName.BACKOFF and waiting.due == due
+        return self._known(waiting) and waiting.queue is QueueName.BACKOFF and waiting.due == due

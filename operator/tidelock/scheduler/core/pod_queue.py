@@ -126,11 +126,11 @@ class SchedulingQueue:
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
             change = QueueEvent(self.hints.listeners(event), old, pod)
-            if waiting.place is QueueName.IN_FLIGHT:
+            if waiting.queue is QueueName.IN_FLIGHT:
                 self._in_flight.add(change)
-            elif waiting.place is QueueName.GATED:
+            elif waiting.queue is QueueName.GATED:
                 self._wake(waiting, QueueingHint.AFTER_BACKOFF, now, event.label)
-            elif waiting.place is QueueName.UNSCHEDULABLE:
+            elif waiting.queue is QueueName.UNSCHEDULABLE:
                 self._wake(waiting, self.hints.hint(waiting, waiting.indexed, change), now, event.label)
 
     def remove(self, uid: str) -> None:
@@ -164,7 +164,7 @@ class SchedulingQueue:
             self._on_enqueue(QueueName.ACTIVE, POP_FROM_BACKOFF)
         if waiting is None:
             return None
-        waiting.place = QueueName.IN_FLIGHT
+        waiting.queue = QueueName.IN_FLIGHT
         waiting.attempts += 1
         self._in_flight.begin(waiting.pod.uid)
         return waiting
@@ -173,10 +173,12 @@ class SchedulingQueue:
         """Note that no plugin can reject a pod in flight any more, so it needs no event."""
         self._in_flight.end(uid)
 
-    def park(self, uid: str, now: float, plugins: Collection[str], pending: Collection[str] = ()) -> None:
+    def add_unschedulable(
+        self, uid: str, now: float, plugins: Collection[str], pending: Collection[str] = ()
+    ) -> None:
         """Put a rejected pod aside until an event may help it."""
         waiting = self._pods.get(uid)
-        if waiting is None or waiting.place is not QueueName.IN_FLIGHT:
+        if waiting is None or waiting.queue is not QueueName.IN_FLIGHT:
             return
         now = self._steady.at(now)
         waiting.plugins, waiting.pending = frozenset(plugins), frozenset(pending)
@@ -188,17 +190,17 @@ class SchedulingQueue:
         hint = max(hints, default=QueueingHint.SKIP) if rejectors else QueueingHint.AFTER_BACKOFF
         self.done(uid)
         if hint is QueueingHint.SKIP:
-            waiting.place = QueueName.UNSCHEDULABLE
+            waiting.queue = QueueName.UNSCHEDULABLE
             self._unschedulable[uid] = waiting
             self._index(waiting, rejectors)
-            self._on_enqueue(waiting.place, SCHEDULE_ATTEMPT_FAILURE)
+            self._on_enqueue(waiting.queue, SCHEDULE_ATTEMPT_FAILURE)
         else:
             self._requeue(waiting, hint, now, SCHEDULE_ATTEMPT_FAILURE)
 
     def back_off(self, uid: str, now: float) -> None:
         """Retry a pod in flight that failed with an error after its backoff."""
         waiting = self._pods.get(uid)
-        if waiting is None or waiting.place is not QueueName.IN_FLIGHT:
+        if waiting is None or waiting.queue is not QueueName.IN_FLIGHT:
             return
         self.done(uid)
         now = self._steady.at(now)
@@ -248,9 +250,9 @@ class SchedulingQueue:
         waiting = self._pods.get(uid)
         if waiting is None:
             return
-        if waiting.place is QueueName.IN_FLIGHT:
+        if waiting.queue is QueueName.IN_FLIGHT:
             self._in_flight.add(QueueEvent({}, None, None, alone=uid))
-        elif waiting.place in (QueueName.BACKOFF, QueueName.UNSCHEDULABLE):
+        elif waiting.queue in (QueueName.BACKOFF, QueueName.UNSCHEDULABLE):
             self._leave(waiting)
             self._requeue(waiting, QueueingHint.IMMEDIATELY, self._steady.at(now), FORCE_ACTIVATE)
 
@@ -271,7 +273,7 @@ class SchedulingQueue:
         """Return the number of pods in each part of the queue."""
         counts = dict.fromkeys(QueueName, 0)
         for waiting in self._pods.values():
-            counts[waiting.place] += 1
+            counts[waiting.queue] += 1
         return counts
 
     def refused_by(self) -> Counter[tuple[str, str]]:
@@ -279,7 +281,7 @@ class SchedulingQueue:
         alike = Counter(
             (waiting.plugins, waiting.pending, waiting.gated_by, waiting.profile.scheduler_name)
             for waiting in self._pods.values()
-            if waiting.place is not QueueName.IN_FLIGHT
+            if waiting.queue is not QueueName.IN_FLIGHT
         )
         counts: Counter[tuple[str, str]] = Counter()
         for (plugins, pending, gate, profile), pods in alike.items():
@@ -290,7 +292,7 @@ class SchedulingQueue:
     def gated_by(self, plugin: str) -> list[QueuedPodInfo]:
         """Return the pods that a plugin gates, in any profile."""
         gated = (self._by_plugin.get((profile, plugin), {}) for profile in self._profiles)
-        return [each for pods in gated for each in pods.values() if each.place is QueueName.GATED]
+        return [each for pods in gated for each in pods.values() if each.queue is QueueName.GATED]
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return a pod, or None if it is not in the queue."""
@@ -314,7 +316,7 @@ class SchedulingQueue:
         return not self._waves
 
     def _wake(self, waiting: QueuedPodInfo, hint: QueueingHint, now: float, event: str) -> None:
-        if hint is not QueueingHint.SKIP and waiting.place in (QueueName.GATED, QueueName.UNSCHEDULABLE):
+        if hint is not QueueingHint.SKIP and waiting.queue in (QueueName.GATED, QueueName.UNSCHEDULABLE):
             self._leave(waiting)
             self._requeue(waiting, hint, now, event)
 
@@ -324,22 +326,22 @@ class SchedulingQueue:
         """Put a pod into the part of the queue to which its gates and its backoff assign it."""
         if self._gates.keep(waiting, now):
             self._index(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
-            if new or waiting.place is not QueueName.GATED:
+            if new or waiting.queue is not QueueName.GATED:
                 self._on_enqueue(QueueName.GATED, event)
-            waiting.place = QueueName.GATED
+            waiting.queue = QueueName.GATED
             self.gated.add(waiting)
             self._gates.retry(waiting)
         elif hint is QueueingHint.AFTER_BACKOFF and waiting.due > now:
-            waiting.place = QueueName.BACKOFF
+            waiting.queue = QueueName.BACKOFF
             self._backoff.push(waiting)
-            self._on_enqueue(waiting.place, event)
+            self._on_enqueue(waiting.queue, event)
         else:
             self._to_active(waiting, event)
 
     def _to_active(self, waiting: QueuedPodInfo, event: str) -> None:
-        waiting.place = QueueName.ACTIVE
+        waiting.queue = QueueName.ACTIVE
         self._active.push(waiting)
-        self._on_enqueue(waiting.place, event)
+        self._on_enqueue(waiting.queue, event)
 
     def _leave(self, waiting: QueuedPodInfo) -> None:
         """Take a pod out of its part of the queue. The heaps skip it later."""

@@ -133,7 +133,7 @@ class PodScheduler:
             return Unschedulable(waiting, outcome)
         # Without nodes no plugin has rejected one. Each filter then waits for its own events.
         plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
-        self._queue.park(uid, now, plugins - outcome.pending, outcome.pending)
+        self._queue.add_unschedulable(uid, now, plugins - outcome.pending, outcome.pending)
         return Unschedulable(waiting, outcome)
 
     def _retry_later(self, waiting: QueuedPodInfo, error: Exception, now: float) -> Outcome:

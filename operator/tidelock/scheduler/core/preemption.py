@@ -85,7 +85,7 @@ class Preemptor:
     ) -> None:
         """Nominate a pod and carry out the result, or note that the attempt was in vain."""
         if result.status.ok and result.nominated_node_name and result.victims is not None:
-            attempt = self._make_room(
+            attempt = self._preempt(
                 PreemptionAttempt(pod, kind, profile.scheduler_name, result.nominated_node_name),
                 result.victims,
                 now,
@@ -96,7 +96,7 @@ class Preemptor:
         nominator, name = self._cache.nominator, result.nominated_node_name
         nominator.nominate(pod, nominator.node_of(pod.uid) if name is None else name)
 
-    def _make_room(self, attempt: PreemptionAttempt, victims: Victims, now: float) -> PreemptionAttempt:
+    def _preempt(self, attempt: PreemptionAttempt, victims: Victims, now: float) -> PreemptionAttempt:
         """Preempt reservations and nominations, and note the pods to evict."""
         pod, evicting = attempt.pod, self._cache.evicting
         reservations = dict.fromkeys((*victims.reservations, *self._left_by(victims, attempt)))

@@ -28,7 +28,7 @@ class QueuedPodInfo:
         pod: the newest version.
         profile: the profile of the pod's schedulerName.
         added_at: when the pod was added.
-        place: the part of the queue.
+        queue: the part of the queue.
         since: when the pod was added, or when its last attempt ended.
         attempts: number of attempts.
         diagnoses: number of attempts that found the pod unschedulable.
@@ -38,7 +38,7 @@ class QueuedPodInfo:
         pending: the plugins that will say themselves when the pod can go on.
         gated_by: the plugin that gates the pod.
         message: the last message that was written to the pod.
-        told_from: the monotonic time from which a gated pod can get another message.
+        next_message_at: the monotonic time from which a gated pod can get another message.
         ask_again: when a failed gate is asked again, or 0.
         indexed: the plugins under which the queue has indexed the pod.
 
@@ -47,7 +47,7 @@ class QueuedPodInfo:
     pod: Pod
     profile: Profile
     added_at: float
-    place: QueueName
+    queue: QueueName
     since: float = 0.0
     attempts: int = 0
     diagnoses: int = 0
@@ -57,6 +57,6 @@ class QueuedPodInfo:
     pending: frozenset[str] = frozenset()
     gated_by: str = ""
     message: str = ""
-    told_from: float = 0.0
+    next_message_at: float = 0.0
     ask_again: float = 0.0
     indexed: tuple[PluginKey, ...] = ()

@@ -74,7 +74,7 @@ class QueueingHints:
             found = self._listeners[event] = {plugin: some for plugin, some in hints.items() if some}
         return found
 
-    def hearers(self, event: ClusterEvent) -> set[str]:
+    def plugins_for(self, event: ClusterEvent) -> set[str]:
         """Return the names of the plugins that have registered an event, in any profile."""
         return {plugin for _, plugin in self.listeners(event)}
 

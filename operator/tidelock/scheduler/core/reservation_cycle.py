@@ -187,7 +187,7 @@ def placed_reserve_pod(entry: ReservationInfo) -> ReservePod:
     """
     pod = entry.reservation.pod
     if pod is None:
-        raise ValueError(f"{entry.key} waits for room, but its spec cannot be read")
+        raise ValueError(f"{entry.key} waits for capacity, but its spec cannot be read")
     return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
 
 

@@ -63,7 +63,7 @@ class ReservationQueue:
         self._note_last()
         head = self._first()
         while self._queues[head[-1]][0][0] != self._queues[head[-1]][0][-1].order:
-            self._line_up_again(head[-1])
+            self._requeue(head[-1])
             head = self._first()
         queue = head[-1]
         *_, entry = heapq.heappop(self._queues[queue])
@@ -91,7 +91,7 @@ class ReservationQueue:
         del self._head_of[head[-1]]
         return head
 
-    def _line_up_again(self, queue: _Queue) -> None:
+    def _requeue(self, queue: _Queue) -> None:
         """Move the first reservation of a queue after an edit of its priority."""
         *_, entry = heapq.heappop(self._queues[queue])
         self._length -= 1
@@ -107,9 +107,9 @@ class ReservationQueue:
                 heapq.heappush(self._heads, head)
 
     def _head(self, queue: _Queue) -> _Head:
-        place, namespace = queue
-        turn = self._rounds.setdefault(queue, self._round[place])
-        return place, turn, self._share(namespace), self._queues[queue][0][0], queue
+        priority, namespace = queue
+        turn = self._rounds.setdefault(queue, self._round[priority])
+        return priority, turn, self._share(namespace), self._queues[queue][0][0], queue
 
     def _renewed(self, head: _Head) -> _Head | None:
         """Return a head as it should be now, or None if another has replaced it."""
@@ -125,12 +125,12 @@ class ReservationQueue:
             return
         queue, entry = self._last
         self._last = None
-        place = queue[0]
+        priority = queue[0]
         turn = self._rounds[queue]
         given = entry.reserved and not entry.wanting
         self._refused[queue] = 0 if given else self._refused[queue] + 1
-        if turn < self._latest[place] or self._refused[queue] >= _PATIENCE:
+        if turn < self._latest[priority] or self._refused[queue] >= _PATIENCE:
             self._refused[queue] = 0
             self._rounds[queue] = turn + 1
-            self._latest[place] = max(self._latest[place], turn + 1)
+            self._latest[priority] = max(self._latest[priority], turn + 1)
         self._put(queue)

@@ -152,7 +152,7 @@ class ReservationScheduler:
             queued = set(first)
             for entry in entries:
                 if entry not in queued:  # tried with the first of its group
-                    waiting.set_aside(entry)
+                    waiting.mark_inadmissible(entry)
 
     def _place(self, entry: ReservationInfo, now: float) -> None:
         if self._waiting.waiting.get(entry.key) is not entry:

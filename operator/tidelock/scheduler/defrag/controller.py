@@ -218,7 +218,7 @@ class DefragmentationController:
             helps = self._planner.still_helps(entry, plan, now)
         except PluginError as error:
             return str(error)
-        return "" if helps else f"{plan.node} would have no room for the lock without its pods any more"
+        return "" if helps else f"moving its pods would no longer free enough capacity on {plan.node}"
 
     def _give_up(self, entry: ReservationInfo, why: str, now: float) -> None:
         self._begun.pop(entry.uid, None)

@@ -51,10 +51,10 @@ def _agrees(handle: Handle, placed: Placed, entry: ReservationInfo) -> bool:
     meta, controller = placed.pod.meta, placed.pod.meta.controller
     if controller is None or controller.kind in _ROOTED or meta.namespace == _SYSTEM:
         return False
-    told = meta.annotations.get(MOVABLE)
-    if told == "false" or meta.annotations.get(SAFE_TO_EVICT) == "false":
+    movable = meta.annotations.get(MOVABLE)
+    if movable == "false" or meta.annotations.get(SAFE_TO_EVICT) == "false":
         return False
-    if told == "true":
+    if movable == "true":
         return True
     if not _replaces(controller):
         return False

@@ -107,7 +107,7 @@ class DefragmentationPlanner:
         if case is None or case.evaluation.result.fits.any() or not entry.moves_left:
             return None
         sites = list(self._sites(case))
-        if any(site.going and self._makes_room(case, site, ()) for site in sites):
+        if any(site.going and self._frees_enough(case, site, ()) for site in sites):
             return None  # it is coming by itself
         for size in range(1, entry.moves_left + 1):
             found = [choice for site in sites for choice in _sets(case, site, size)]
@@ -130,7 +130,7 @@ class DefragmentationPlanner:
         site = self._site(case, row)
         if not all(may_be_moved(self._handle, each, entry) for each in there) or self._nominated(case, row):
             return None
-        if any(self._makes_room(case, site, [*there[:at], *there[at + 1 :]]) for at in range(len(there))):
+        if any(self._frees_enough(case, site, [*there[:at], *there[at + 1 :]]) for at in range(len(there))):
             return None  # fewer would do
         return self._plan(case, site, there, settled)
 
@@ -143,7 +143,7 @@ class DefragmentationPlanner:
         site = self._site(case, row)
         uids = {move.uid for move in plan.moves}
         left = [each for each in self._cache.pods_on(plan.node) if each.pod.uid in uids]
-        return self._makes_room(case, site, [each for each in left if each not in site.going])
+        return self._frees_enough(case, site, [each for each in left if each not in site.going])
 
     def movable(self, uid: str, entry: ReservationInfo) -> bool:
         """Return whether a pod may move for a reservation, or has gone."""
@@ -210,7 +210,7 @@ class DefragmentationPlanner:
         """Return the plan to move these pods, if that frees enough and they fit elsewhere."""
         if not permitted(self._handle.objects.pod_disruption_budgets, pods):
             return None
-        if not self._makes_room(case, site, pods):
+        if not self._frees_enough(case, site, pods):
             return None
         ordered = sorted(pods, key=lambda each: (-_weight(case, each), each.pod.key))
         gone = [*site.going, *pods]
@@ -226,7 +226,7 @@ class DefragmentationPlanner:
             site.name, token_of(case.entry.uid, node_uid, (move.uid for move in moves)), moves
         )
 
-    def _makes_room(self, case: _Case, site: _Site, pods: Sequence[Placed]) -> bool:
+    def _frees_enough(self, case: _Case, site: _Site, pods: Sequence[Placed]) -> bool:
         """Return whether the reservation fits on a node without these pods and those that leave anyway."""
         gone = [*site.going, *pods]
         whatif = case.evaluation.whatif(np.array([site.row]))

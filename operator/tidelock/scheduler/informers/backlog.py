@@ -43,11 +43,11 @@ class Backlog:
             else:
                 with self._ledger.recovery.isolated("owners", "Reservation", entry.reservation.meta, now):
                     look_for_owner(self._ledger, self._cache, entry, now)
-        lines = {namespace: self._line(namespace) for namespace in reservations}
+        queues = {namespace: self._queue_of(namespace) for namespace in reservations}
         least_first = sorted(
-            reservations, key=lambda namespace: (reservations[namespace] * len(lines[namespace]), namespace)
+            reservations, key=lambda namespace: (reservations[namespace] * len(queues[namespace]), namespace)
         )
-        self._left = {namespace: lines[namespace] for namespace in least_first if lines[namespace]}
+        self._left = {namespace: queues[namespace] for namespace in least_first if queues[namespace]}
         for node_name in self._ledger.holdings.nodes_with_reservations():
             for namespace in {entry.key.namespace for entry in self._ledger.holdings.held_on(node_name)}:
                 if namespace in self._left:
@@ -56,18 +56,18 @@ class Backlog:
 
     def hear_one(self, now: float) -> Iterable[str]:
         """Process the next pod, and return the nodes that can be judged since then."""
-        namespace, line = next(iter(self._left.items()))
-        placed = self._cache.get(line.popleft().pod.uid)
+        namespace, queue = next(iter(self._left.items()))
+        placed = self._cache.get(queue.popleft().pod.uid)
         if placed is not None and not placed.assumed:
             with self._ledger.recovery.isolated("owners", "Pod", placed.pod.meta, now):
                 self._ledger.claims.claim_tentatively(placed.pod, placed.node_name, now)
-        if line:
+        if queue:
             return ()
         del self._left[namespace]
         nodes = self._nodes.pop(namespace, [])
         self._awaited.subtract(nodes)
         return [node_name for node_name in nodes if not self.awaits(node_name)]
 
-    def _line(self, namespace: str) -> deque[Placed]:
+    def _queue_of(self, namespace: str) -> deque[Placed]:
         bound = [placed for placed in self._cache.pods_in(namespace) if not placed.assumed]
         return deque(sorted(bound, key=lambda placed: (placed.pod.bound_at, placed.pod.key)))

@@ -124,7 +124,7 @@ class EventHandlers:
         """Report an event to the queue. Reservations are retried if a plugin that refused one awaits it."""
         self.queue.notify(event, old, new, self.clock.now())
         refusers = self.ledger.waiting_reservations.refusers
-        if refusers and not refusers.isdisjoint(self.queue.hints.hearers(event)):
+        if refusers and not refusers.isdisjoint(self.queue.hints.plugins_for(event)):
             self.cache.columns.freed += 1
 
     def settle(
@@ -216,7 +216,7 @@ class PodEventHandler(_Sink):
             event_handlers.ledger.claims.claim_tentatively(new, new.node_name, now)
         if not new.finished:
             event_handlers.settle(new.node_name, new, occupied)
-        self._tell(before, event_handlers.cache.get(new.uid))
+        self._notify(before, event_handlers.cache.get(new.uid))
         event_handlers.wake()
 
     @atomic
@@ -228,10 +228,10 @@ class PodEventHandler(_Sink):
         self._event_handlers.ledger.claims.lose_owner(last.uid, self.time())
         self._event_handlers.queue.remove(last.uid)
         self._event_handlers.waiting_pods.reject_removed(last.uid)
-        self._tell(before, None)
+        self._notify(before, None)
         self._event_handlers.wake()
 
-    def _tell(self, before: Placed | None, after: Placed | None) -> None:
+    def _notify(self, before: Placed | None, after: Placed | None) -> None:
         """Report a change of a pod's place on a node to the queue."""
         left = before is not None and (after is None or after.node_name != before.node_name)
         came = after is not None and not after.assumed and (before is None or before.assumed or left)
@@ -331,14 +331,14 @@ class ObjectEventHandler:
     def upsert(self, old: Named | None, new: Named) -> None:
         """Process an object's newest version."""
         self._lister.upsert(old, new)
-        self._tell(Action.UPDATE if old is not None else Action.ADD, old, new)
+        self._notify(Action.UPDATE if old is not None else Action.ADD, old, new)
 
     def remove(self, last: Named) -> None:
         """Forget an object."""
         self._lister.remove(last)
-        self._tell(Action.DELETE, last, None)
+        self._notify(Action.DELETE, last, None)
 
-    def _tell(self, action: Action, old: Named | None, new: Named | None) -> None:
+    def _notify(self, action: Action, old: Named | None, new: Named | None) -> None:
         if self._resource is not None:
             self._event_handlers.notify(ClusterEvent(self._resource, action), old, new)
         self._event_handlers.wake()

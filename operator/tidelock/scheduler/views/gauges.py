@@ -38,9 +38,9 @@ class Gauges(Collector):
         yield reservations
         yield self._waiting()
         pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",))
-        for place, count in self._queue.counts().items():
-            if place is not QueueName.IN_FLIGHT:
-                pending.add_metric((place.value,), count)
+        for queue, count in self._queue.counts().items():
+            if queue is not QueueName.IN_FLIGHT:
+                pending.add_metric((queue.value,), count)
         yield pending
         unschedulable = GaugeMetricFamily(
             "scheduler_unschedulable_pods",
@@ -77,7 +77,7 @@ class Gauges(Collector):
         for name, text, amounts in (
             ("allocatable", "Allocatable of all nodes", columns.allocatable),
             ("requested", "Requests of all bound and assumed pods", columns.requested),
-            ("locked", "Room held by locks", columns.reserved),
+            ("locked", "Capacity held by Reservations", columns.reserved),
         ):
             family = GaugeMetricFamily(
                 f"tidelock_{name}", f"{text}, in cores, bytes or pieces.", labels=("resource",)

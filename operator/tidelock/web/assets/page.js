@@ -12,8 +12,8 @@ const byId = (id) => document.getElementById(id);
 
 let page = null; // the last page of the stream
 let standing = null;
-let toldAt = null; // the operator's clock, in seconds, at its last news
-let heardAt = 0; // this machine's monotonic clock, in ms, at that moment
+let operatorTime = null; // the operator's clock, in seconds, at its last news
+let receivedAt = 0; // this machine's monotonic clock, in ms, at that moment
 let aliveAt = 0; // the same for the last event, or the last request
 let pausedAt = 0; // the same for the news on the page while it is paused
 let connected = false;
@@ -71,8 +71,8 @@ async function listen() {
 function hear(news) {
   connected = true;
   failure = "";
-  toldAt = news.now;
-  heardAt = aliveAt = performance.now();
+  operatorTime = news.now;
+  receivedAt = aliveAt = performance.now();
   if (news.standing !== undefined) {
     standing = news.standing;
     page = news.page;
@@ -81,7 +81,7 @@ function hear(news) {
   tick();
 }
 
-/** Ask anew, as something else is to be seen. */
+/** Request the stream again, because the query changed. */
 function again() {
   connection.abort("again");
 }
@@ -95,7 +95,7 @@ async function ask(refused) {
   sessionStorage.setItem("token", byId("token").value);
 }
 
-/** Wait until somebody can see the page: nobody pays for one that is hidden. */
+/** Wait until the page is visible: a hidden page costs the operator nothing. */
 async function visible() {
   while (document.hidden) {
     await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
@@ -129,7 +129,7 @@ function show() {
   if (page === null) return;
   showTotals();
   showNodes();
-  showLocks();
+  showReservations();
   showDecisions();
   tick();
 }
@@ -150,12 +150,12 @@ function showTotals() {
 }
 
 function waterText() {
-  const told = ["cpu", "memory"].flatMap((name, index) => {
+  const levels = ["cpu", "memory"].flatMap((name, index) => {
     const water = page.water[index];
     return water ? [`${name} ${percent(water.mean)} on average, ${percent(water.least)} to ${percent(water.most)}`] : [];
   });
   const measured = `${count(page.measured)} of ${count(page.nodesPart.total)} nodes measured`;
-  return [measured, ...told].join("; ");
+  return [measured, ...levels].join("; ");
 }
 
 function showNodes() {
@@ -202,25 +202,25 @@ function sortBy(sort) {
   again();
 }
 
-function showLocks() {
+function showReservations() {
   const phases = Object.entries(page.phases).map(([phase, number]) => `${count(number)} ${phase}`);
   put(byId("phases"), phases.join(", ") || "There are none.");
-  fillRows(byId("locks"), page.reservations, (cells, lock) => {
+  fillRows(byId("locks"), page.reservations, (cells, reservation) => {
     const name = cells("th");
     name.scope = "row";
-    put(name, lock.name);
-    put(badge(kid(cells("td"), "span", 0), lock.phase.toLowerCase()), lock.phase);
-    put(cells("td"), lock.node);
-    put(cells("td"), lock.owner);
-    const room = cells("td");
-    room.className = "room";
-    put(room, lock.room);
+    put(name, reservation.name);
+    put(badge(kid(cells("td"), "span", 0), reservation.phase.toLowerCase()), reservation.phase);
+    put(cells("td"), reservation.node);
+    put(cells("td"), reservation.owner);
+    const capacity = cells("td");
+    capacity.className = "room";
+    put(capacity, reservation.room);
     const time = kid(cells("td"), "time", 0);
-    if (lock.endedAt !== null) moment(time, lock.endedAt, (left) => `ended ${ago(left)}`);
-    else moment(time, lock.until, (left) => (lock.phase === "Pending" ? `waits ${span(left)} more` : span(left)));
+    if (reservation.endedAt !== null) moment(time, reservation.endedAt, (left) => `ended ${ago(left)}`);
+    else moment(time, reservation.until, (left) => (reservation.phase === "Pending" ? `waits ${span(left)} more` : span(left)));
     const why = cells("td");
-    why.className = lock.trouble ? "why bad" : "why";
-    put(why, lock.why);
+    why.className = reservation.trouble ? "why bad" : "why";
+    put(why, reservation.why);
   });
   showPart("locks", page.reservationsPart);
 }
@@ -264,7 +264,7 @@ function showPart(name, part) {
 
 // Parts of the page: existing elements are kept, so a reader's position and selection stay.
 
-/** The child of this tag at this index, made if need be. */
+/** The child of this tag at this index, created if it is missing. */
 function kid(parent, tag, index) {
   const known = parent.children[index];
   if (known?.localName === tag) return known;
@@ -298,7 +298,7 @@ function fillRows(table, items, fill) {
   trim(body, items.length);
 }
 
-/** Draw requested, locked and free of what there is, with the water's line, and say the same in figures. */
+/** Draw the requested, reserved and free parts of the capacity with the water level, and write the same in figures. */
 function fillBar(place, resource, [allocatable, requested, locked], water) {
   const bar = kid(place, "div", 0);
   bar.setAttribute("aria-hidden", "true");
@@ -324,7 +324,7 @@ function fillBar(place, resource, [allocatable, requested, locked], water) {
   put(left, !allocatable && free === 0 ? "" : free < 0 ? `${rest} too much` : `${rest} free`);
 }
 
-/** A time that is told relative to now, and goes on. */
+/** A time relative to now that goes on. */
 function moment(element, at, write) {
   element.at = at;
   element.write = write;
@@ -383,28 +383,28 @@ function ago(left) {
   return left > -1 ? "just now" : `${span(-left)} ago`;
 }
 
-/** Bring up to date what goes with time. */
+/** Update the parts of the page that change with time. */
 function tick() {
   if (performance.now() - aliveAt > SILENCE) connection.abort("silence");
-  const lost = toldAt !== null && !connected;
+  const lost = operatorTime !== null && !connected;
   document.body.classList.toggle("lost", lost);
   const doing = failure || "trying again";
   put(
     byId("standing"),
-    toldAt === null
+    operatorTime === null
       ? failure || (connected ? "" : "Connecting…")
       : lost
         ? `Connection lost, ${doing}`
         : `${paused ? "Paused" : "Live"}: ${LEADS[standing.state]()}`,
   );
-  byId("standing").className = toldAt === null ? "" : lost ? "bad" : paused ? "paused" : "good";
-  if (toldAt === null) return;
-  const shownAt = paused ? pausedAt : heardAt;
+  byId("standing").className = operatorTime === null ? "" : lost ? "bad" : paused ? "paused" : "good";
+  if (operatorTime === null) return;
+  const shownAt = paused ? pausedAt : receivedAt;
   const age = Math.floor((performance.now() - shownAt) / 1000);
-  const told = toldAt - (heardAt - shownAt) / 1000;
-  put(byId("age"), `as of ${new Date(told * 1000).toLocaleTimeString()}${age > 2 ? `, ${span(age)} old` : ""}`);
-  // Without news, or while the page is paused, its time stands still with its content.
-  const now = paused || lost ? told : toldAt + (performance.now() - heardAt) / 1000;
+  const shownTime = operatorTime - (receivedAt - shownAt) / 1000;
+  put(byId("age"), `as of ${new Date(shownTime * 1000).toLocaleTimeString()}${age > 2 ? `, ${span(age)} old` : ""}`);
+  // Without new data, or while the page is paused, its time stands still with its content.
+  const now = paused || lost ? shownTime : operatorTime + (performance.now() - receivedAt) / 1000;
   for (const element of document.querySelectorAll("time")) {
     if (element.at !== null && element.at !== undefined) put(element, element.write(element.at - now));
   }
@@ -412,7 +412,7 @@ function tick() {
 
 byId("pause").addEventListener("click", () => {
   paused = !paused;
-  pausedAt = heardAt;
+  pausedAt = receivedAt;
   byId("pause").setAttribute("aria-pressed", String(paused));
   if (!paused && standing !== null) show();
   tick();

@@ -1,7 +1,7 @@
 """The message of a pod that waits for the reservation that it requires."""
 
 from builders import node, pod
-from tidelock.ledger.owners.awaited import MISSING, awaited_text, told_by
+from tidelock.ledger.owners.awaited import MISSING, awaited_text, repeats
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
 
@@ -75,7 +75,7 @@ def test_the_number_of_remembered_ends_is_limited() -> None:
 
 
 def test_an_earlier_text_that_says_more_stays() -> None:
-    assert told_by(MISSING, MISSING)
-    assert told_by(MISSING, f"{MISSING}: shop/lock was deleted")
-    assert not told_by(MISSING, "")
-    assert not told_by(f"{MISSING}: shop/lock was deleted", MISSING)
+    assert repeats(MISSING, MISSING)
+    assert repeats(MISSING, f"{MISSING}: shop/lock was deleted")
+    assert not repeats(MISSING, "")
+    assert not repeats(f"{MISSING}: shop/lock was deleted", MISSING)

@@ -155,5 +155,5 @@ def test_the_queue_is_ordered_by_priority_then_by_fair_share_then_by_age() -> No
         ledger.ledger.admission.refuse(
             ledger.ledger.entries[lock.key], reasons.INSUFFICIENT_CAPACITY, "full", NOW
         )
-    order = [entry.key.name for entry in ledger.ledger.places.line()]
+    order = [entry.key.name for entry in ledger.ledger.queue_positions.in_order()]
     assert order == ["shop-urgent", "wares-0", "wares-1", "shop-0", "shop-1", "wares-2", "shop-2"]

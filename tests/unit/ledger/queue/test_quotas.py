@@ -385,7 +385,7 @@ def test_the_status_of_a_quota_shows_used_and_hard(ledger: Limited) -> None:
                 "type": "Ready",
                 "status": "True",
                 "reason": "Enforced",
-                "message": "locks of this namespace are held to it",
+                "message": "reservations of this namespace are limited by it",
                 "lastTransitionTime": format_instant(NOW),
                 "observedGeneration": 3,
             }

@@ -63,7 +63,7 @@ def test_requests_of_an_owner_beyond_its_reservation_must_be_free() -> None:
     too_big = shared.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"}))
     assert too_big.fitting == {"node-b"}
     assert too_big.reasons() == ("Insufficient cpu beside reservations",)
-    assert too_big.detail() == "cpu 4 needed, 3 free, 1 locked by shop/other"
+    assert too_big.detail() == "cpu 4 needed, 3 free, 1 reserved by shop/other"
 
 
 def test_an_owner_fits_where_a_resource_that_it_does_not_request_is_overcommitted() -> None:
@@ -128,9 +128,9 @@ def test_a_refusal_names_every_insufficient_resource_and_its_reservations() -> N
         "Too many pods beside reservations",
     )
     assert judgement.detail() == (
-        "cpu 2 needed, 1500m free, 2500m locked by shop/one, shop/two, "
-        "memory 7Gi needed, 6Gi free, 2Gi locked by shop/one, "
-        "pods 1 needed, 0 free, 2 locked by shop/one, shop/two"
+        "cpu 2 needed, 1500m free, 2500m reserved by shop/one, shop/two, "
+        "memory 7Gi needed, 6Gi free, 2Gi reserved by shop/one, "
+        "pods 1 needed, 0 free, 2 reserved by shop/one, shop/two"
     )
 
 
@@ -140,7 +140,7 @@ def test_the_first_three_of_many_reservations_are_named() -> None:
         full.reservation(f"lock-{index}", resources={"cpu": "500m"}, owner="x")
 
     assert full.judge(ReservationPlugin, pod("db-0", requests={"cpu": "2"})).detail() == (
-        "cpu 2 needed, 1500m free, 2500m locked by shop/lock-0, shop/lock-1, shop/lock-2 and 2 more"
+        "cpu 2 needed, 1500m free, 2500m reserved by shop/lock-0, shop/lock-1, shop/lock-2 and 2 more"
     )
 
 

@@ -124,7 +124,7 @@ class PermitShell(Shell):
     @property
     def where(self) -> QueueName | None:
         waiting = self.queue.get(UID)
-        return waiting.place if waiting is not None else None
+        return waiting.queue if waiting is not None else None
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ async def test_the_capacity_of_a_rejected_pod_helps_other_pods(held: PermitShell
 
     other = held.queue.get("uid-other")
     assert other is not None
-    assert other.place is QueueName.BACKOFF
+    assert other.queue is QueueName.BACKOFF
 
 
 async def test_a_pod_is_rejected_when_its_permit_times_out(held: PermitShell) -> None:

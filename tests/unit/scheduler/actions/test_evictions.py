@@ -343,5 +343,5 @@ async def test_a_borrower_is_deleted_if_a_budget_forbids_its_eviction() -> None:
     assert told == [("POST", "/eviction"), ("PATCH", "/status"), ("DELETE", "")]
     (mark,) = asked(shell, "low")[1][2]["status"]["conditions"]
     assert mark["message"] == (
-        "tidelock-scheduler: preempting to accommodate an owner of the room that it borrows"
+        "tidelock-scheduler: preempting to accommodate an owner of the capacity that it borrows"
     )

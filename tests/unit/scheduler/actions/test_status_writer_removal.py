@@ -160,7 +160,7 @@ async def test_the_end_of_a_reservation_is_logged_once(caplog: pytest.LogCapture
     (note,) = [told.note for told in shell.recorder if told.reason == "Expired"]
     assert note.endswith(" has passed (waited 0s, idle 600s)")
     (line,) = [each for each in caplog.records if each.name == "tidelock.audit"]
-    assert (line.message, vars(line)["outcome"]) == ("a lock has ended", "Expired")
+    assert (line.message, vars(line)["outcome"]) == ("a reservation has ended", "Expired")
     assert shell.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Expired") == 1
 
 

@@ -104,7 +104,7 @@ async def test_members_are_created_once_and_are_owned_by_their_group() -> None:
         "retention": "Retain",
         "group": {"name": "train", "uid": "uid-train", "members": 2, "minMembers": 2},
     }
-    assert works.condition("Active")["message"] == "0 of 2 locks are made"
+    assert works.condition("Active")["message"] == "0 of 2 reservations are made"
 
 
 async def test_a_large_group_does_not_delay_the_next_one_of_its_namespace() -> None:
@@ -136,7 +136,7 @@ async def test_a_large_group_has_a_status_before_its_members_are_created() -> No
     first, *others = (each.method for each in works.api.asked)
     assert first == "PUT"
     assert others.count("POST") == 100
-    assert works.condition("Active")["message"] == "0 of 100 locks are made"
+    assert works.condition("Active")["message"] == "0 of 100 reservations are made"
 
 
 async def test_the_status_of_a_group_follows_its_members_until_all_are_consumed() -> None:
@@ -216,7 +216,8 @@ async def test_a_group_that_is_first_seen_after_its_deadline_is_rejected_and_no_
         condition = works.condition("Stalled")
         assert condition["reason"] == "DeadlineExceeded"
         assert (
-            condition["message"] == "spec.pendingDeadlineSeconds (5) had passed when 0 of 2 locks were made"
+            condition["message"]
+            == "spec.pendingDeadlineSeconds (5) had passed when 0 of 2 reservations were made"
         )
         assert works.status["finishedAt"] == format_instant(NOW)
     assert "POST" not in works.api.verbs
@@ -235,7 +236,7 @@ async def test_a_group_with_members_that_were_not_created_before_its_deadline_is
     async with works.open():
         await works.go_on()
         assert works.status["phase"] == "Rejected"
-        assert works.condition("Active")["message"].endswith("had passed when 1 of 2 locks were made")
+        assert works.condition("Active")["message"].endswith("had passed when 1 of 2 reservations were made")
     assert "POST" not in works.api.verbs
     assert works.shell.reserved() == 0
 
@@ -284,7 +285,7 @@ async def test_a_creation_that_is_refused_is_reported_and_retried() -> None:
     works.api.refuses["POST"] = Forbidden("quota of objects", status=403)
     works.ask()
     async with works.open():
-        assert "0 of 2 locks are made: 403: quota of objects" in works.condition("Active")["message"]
+        assert "0 of 2 reservations are made: 403: quota of objects" in works.condition("Active")["message"]
         del works.api.refuses["POST"]
         works.shell.clock.advance(1)
         works.keeper.look()

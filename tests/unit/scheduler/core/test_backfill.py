@@ -70,7 +70,7 @@ def test_capacity_that_comes_free_is_kept_for_a_reservation_after_a_long_wait(co
     small = reservation(core, "small", "2")
 
     assert small.phase is Phase.PENDING
-    assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which room is kept" in small.message
+    assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which capacity is kept" in small.message
     assert [change.event for change in core.effects.transitions if change.meta.name == "large"][
         -1
     ] is Event.EARMARK

@@ -127,7 +127,7 @@ def test_a_borrower_does_not_use_a_reservation_that_is_not_borrowable() -> None:
     core = Core(node("node-a", cpu="2"))
     reservation(core, borrowable=None)
     core.add(borrower())
-    assert "2 locked by shop/lock" in core.refuse().diagnosis.message
+    assert "2 reserved by shop/lock" in core.refuse().diagnosis.message
 
 
 def test_an_owner_evicts_the_borrower_waits_for_its_end_and_consumes_the_reservation(core: Core) -> None:
@@ -313,7 +313,7 @@ def test_a_pod_that_stops_borrowing_violates_the_reservation(core: Core) -> None
     bound = core.run(borrower())
     core.event_handlers.pods.upsert(bound, pod("batch-0", requests=TWO, node_name="node-a", version=2))
     entry = core.ledger.entries[Key("shop", "lock")]
-    assert entry.violation == "pod shop/batch-0 took cpu 2 locked on node-a"
+    assert entry.violation == "pod shop/batch-0 took cpu 2 reserved on node-a"
     assert (core.used(), core.reserved()) == (4000, 0)
 
 
@@ -322,7 +322,7 @@ def test_an_ordinary_pod_in_lent_capacity_is_a_violation_although_nothing_is_hel
     core.run(borrower())
     core.add(pod("stranger", requests=ONE, node_name="node-a"))
     entry = core.ledger.entries[Key("shop", "lock")]
-    assert entry.violation == "pod shop/stranger took cpu 1 locked on node-a"
+    assert entry.violation == "pod shop/stranger took cpu 1 reserved on node-a"
     assert entry.reserved["cpu"] == 1000
 
 

@@ -72,7 +72,7 @@ def test_a_refusal_names_the_reservation_that_holds_the_capacity() -> None:
 
     assert without_preemption(core.refuse()) == (
         "0/1 nodes are available: 1 Insufficient cpu beside reservations. "
-        "node-a: cpu 2 needed, 1 free, 3 locked by shop/lock."
+        "node-a: cpu 2 needed, 1 free, 3 reserved by shop/lock."
     )
 
 

@@ -65,7 +65,7 @@ def test_used_and_reserved_capacity_both_count_as_insufficient_capacity() -> Non
 
     assert (first.phase, second.phase) == (Phase.ACTIVE, Phase.PENDING)
     assert second.reason == reasons.INSUFFICIENT_CAPACITY
-    assert "cpu 2 needed, 1 free, 2 locked by shop/first" in second.message
+    assert "cpu 2 needed, 1 free, 2 reserved by shop/first" in second.message
 
 
 def test_a_growing_reservation_stays_on_its_node() -> None:

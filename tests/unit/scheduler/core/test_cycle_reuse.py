@@ -88,7 +88,7 @@ def test_the_capacity_returns_to_the_reservation_in_the_step_in_which_the_owner_
     core.event_handlers.pods.remove(bound)
     assert (core.used(), core.reserved()) == (2000, 2000)
     core.wake()
-    assert "locked by shop/lock" in core.refuse().diagnosis.message
+    assert "reserved by shop/lock" in core.refuse().diagnosis.message
 
     replacement = pod("web-0", requests=TWO, uid="another")
     core.add(replacement)
@@ -411,7 +411,7 @@ def test_a_foreign_pod_that_came_while_the_owner_was_inside_is_found_when_the_ow
         core.event_handlers.pods.upsert(bound, pod("web-0", requests=TWO, node_name="node-a", phase="Failed"))
     else:
         core.decider.binding_failed(assumed, core.clock.now())
-    assert entry.violation == "pod shop/stranger took cpu 1 locked on node-a"
+    assert entry.violation == "pod shop/stranger took cpu 1 reserved on node-a"
     assert (entry.phase, core.used(), core.reserved()) == (Phase.ACTIVE, 3000, 1000)
 
 

@@ -38,7 +38,7 @@ def test_due_changes_come_before_reservations_and_reservations_before_pods() -> 
     outcome = core.refuse()
 
     assert (ending.phase, late.phase) == (Phase.EXPIRED, Phase.ACTIVE)
-    assert "locked by shop/late" in outcome.diagnosis.message
+    assert "reserved by shop/late" in outcome.diagnosis.message
 
 
 def test_reservations_go_by_priority_then_age_then_name() -> None:

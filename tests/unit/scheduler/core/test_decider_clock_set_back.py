@@ -106,7 +106,7 @@ def test_a_pod_backs_off_for_seconds(*, error: bool) -> None:
     if error:
         core.queue.back_off(waiting.pod.uid, core.clock.now())
     else:
-        core.queue.park(waiting.pod.uid, core.clock.now(), {"NodeResourcesFit"})
+        core.queue.add_unschedulable(waiting.pod.uid, core.clock.now(), {"NodeResourcesFit"})
     core.clock.jump(-HOUR)
     assert core.queue.pop(core.clock.now()) is None
     core.clock.advance(10 if error else FLUSH_AFTER)
@@ -114,7 +114,7 @@ def test_a_pod_backs_off_for_seconds(*, error: bool) -> None:
     assert due is not None
     assert due <= core.clock.now()
     assert core.queue.pop(core.clock.now()) is waiting
-    assert waiting.place is QueueName.IN_FLIGHT
+    assert waiting.queue is QueueName.IN_FLIGHT
     assert core.queue.waited(waiting, core.clock.now()) == FLUSH_AFTER + (10 if error else FLUSH_AFTER)
 
 

@@ -536,7 +536,7 @@ PARTS_OF_A_STEP = (
     "decider.moving.step",
     "decider.reservation_scheduler._fill_queue",
     "decider._capacity_events.notify",
-    "ledger.places.renew",
+    "ledger.queue_positions.renew",
 )
 
 

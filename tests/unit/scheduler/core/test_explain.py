@@ -47,7 +47,7 @@ def test_a_reservation_in_the_way_is_named() -> None:
     (told,) = reports(core, requests={"cpu": "2"}).values()
 
     assert [(each.plugin, each.detail) for each in told.rejections] == [
-        ("Reservation", "cpu 2 needed, 1 free, 3 locked by shop/other")
+        ("Reservation", "cpu 2 needed, 1 free, 3 reserved by shop/other")
     ]
 
 
@@ -110,7 +110,7 @@ def test_capacity_that_is_being_freed_for_another_pod_is_a_rejection() -> None:
     (told,) = reports(core, name="late", requests={"cpu": "1"}).values()
 
     assert [each.plugin for each in told.rejections] == ["NodeResourcesFit"]
-    assert told.rejections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
+    assert told.rejections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which capacity is kept")
 
 
 def test_an_explanation_changes_nothing() -> None:

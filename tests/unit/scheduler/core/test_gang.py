@@ -58,7 +58,7 @@ def test_if_one_member_does_not_fit_none_is_placed_and_all_messages_have_the_num
     assert core.reserved("node-a") == core.reserved("node-b") == 0
     for number in range(3):
         assert gang[number].reason == reasons.INSUFFICIENT_CAPACITY
-        assert "needs room for 3 locks at once, and 2 would have some; train-2" in gang[number].message
+        assert "needs capacity for 3 reservations at once, and 2 fit; train-2" in gang[number].message
         assert "cpu 1 needed, 0 free" in gang[number].message
     assert core.decider.next_due() != 0, "a search frees no capacity"
 
@@ -427,11 +427,11 @@ def test_a_member_that_waits_for_others_leaves_the_queue() -> None:
     gang.settle()
     core.clock.advance(REFUSAL_RENEWAL)
     gang.settle()
-    assert (alone.place, core.ledger.waiting_reservations.moved) == ((2, 2, None), False)
+    assert (alone.queue_position, core.ledger.waiting_reservations.positions_changed) == ((2, 2, None), False)
     core.clock.advance(REFUSAL_RENEWAL)
     gang.drop(next(number for number in (0, 1) if gang[number].phase is CONSUMED))
     gang.settle()
-    assert alone.place == (1, 1, None)
+    assert alone.queue_position == (1, 1, None)
 
 
 # Domains of nodes.
@@ -458,7 +458,7 @@ def test_a_packed_group_is_placed_in_one_domain_or_not_at_all() -> None:
     large = Gang(core, 3, name="large", topology={"mode": "Pack", "key": ZONE}).come()
     large.settle()
     assert large.phases == [PENDING] * 3
-    assert "needs room for 3 locks at once, and 2 would have some" in large[0].message
+    assert "needs capacity for 3 reservations at once, and 2 fit" in large[0].message
 
 
 def test_a_late_member_of_a_packed_group_is_placed_in_its_domain() -> None:
@@ -516,7 +516,7 @@ def test_many_domains_are_tried_a_few_at_a_time_and_pods_have_their_turns() -> N
     assert core.decider.reservation_scheduler._gangs.tries >= 200
     assert 100 <= placed <= 200, "as many pods as tried members"
     gang.settle()
-    assert "needs room for 2 locks at once, and 1 would have some" in gang[1].message
+    assert "needs capacity for 2 reservations at once, and 1 fit" in gang[1].message
 
 
 def test_a_search_goes_on_without_a_pause_if_nothing_else_waits() -> None:
@@ -560,7 +560,7 @@ def test_the_fault_of_a_plugin_ends_a_search(monkeypatch: pytest.MonkeyPatch) ->
     assert [gang[number].reason for number in range(2)] == [reasons.PLUGIN_FAILED] * 2
     gang.core.event_handlers.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
     gang.settle()
-    assert "and 1 would have some" in gang[1].message
+    assert "and 1 fit" in gang[1].message
 
 
 def test_a_spread_group_is_distributed_as_evenly_as_the_capacity_allows() -> None:
@@ -570,7 +570,7 @@ def test_a_spread_group_is_distributed_as_evenly_as_the_capacity_allows() -> Non
     assert places(gang) == ["x1", "x1", "y1", "y1", "z1"]
     small = Gang(core, 15, name="small", topology={"mode": "Spread", "key": ZONE}).come()
     small.settle()
-    assert "and 14 would have some" in small[0].message
+    assert "and 14 fit" in small[0].message
 
 
 @pytest.mark.parametrize("mode", ["Pack", "Spread"])

@@ -77,7 +77,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
     waiting = queue.get("uid-web-0")
 
     assert waiting is not None
-    assert (waiting.place, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
+    assert (waiting.queue, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
     assert popped(queue) == []
     assert queue.next_due() is None
     queue.upsert(pod("web-0", version=2), NOW + 1)
@@ -87,7 +87,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
 def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0"), NOW)
     queue.pop(NOW)
-    queue.park("uid-web-0", NOW, {"NodeResourcesFit"})
+    queue.add_unschedulable("uid-web-0", NOW, {"NodeResourcesFit"})
     queue.upsert(pod("web-0", schedulingGates=GATE, labels={"edited": "yes"}, version=2), NOW)
     queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
 
@@ -96,10 +96,10 @@ def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: Sche
 
 
 def test_pods_are_counted_by_the_part_of_the_queue(queue: SchedulingQueue) -> None:
-    for name in ("flying", "parked", "backing-off"):
+    for name in ("flying", "refused", "backing-off"):
         queue.upsert(pod(name), NOW)
         queue.pop(NOW)
-    queue.park("uid-parked", NOW, {"NodeResourcesFit"})
+    queue.add_unschedulable("uid-refused", NOW, {"NodeResourcesFit"})
     queue.back_off("uid-backing-off", NOW)
     queue.upsert(pod("gated", schedulingGates=GATE), NOW)
     queue.upsert(pod("first"), NOW)
@@ -125,7 +125,7 @@ def test_the_hook_is_called_for_each_part_of_the_queue_that_a_pod_enters() -> No
     queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no call
     queue.upsert(pod("web-0", version=3), NOW)
     queue.pop(NOW)
-    queue.park("uid-web-0", NOW, {"NodeResourcesFit"})
+    queue.add_unschedulable("uid-web-0", NOW, {"NodeResourcesFit"})
     queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
     queue.pop(NOW)
     queue.back_off("uid-web-0", NOW)

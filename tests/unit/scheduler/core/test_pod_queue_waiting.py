@@ -40,7 +40,7 @@ def pod_goes(queue: SchedulingQueue, now: float = NOW, name: str = "other") -> N
 def place(queue: SchedulingQueue, uid: str = UID) -> QueueName:
     waiting = queue.get(uid)
     assert waiting is not None
-    return waiting.place
+    return waiting.queue
 
 
 def test_the_backoff_after_errors_starts_at_one_second_and_doubles_up_to_ten(queue: SchedulingQueue) -> None:
@@ -75,7 +75,7 @@ def test_pods_that_require_a_reservation_are_woken_one_at_a_time(monkeypatch: py
         name = f"web-{number}"
         decider.queue.upsert(pod(name, annotations={REQUIRE_RESERVATION: "true"}), NOW)
         decider.queue.pop(NOW)
-        decider.queue.park(f"uid-{name}", NOW, FIT)
+        decider.queue.add_unschedulable(f"uid-{name}", NOW, FIT)
     asked.clear()
     pod_goes(decider.queue, NOW + 60)
     woken = [len(asked)]
@@ -98,7 +98,7 @@ def test_backoffs_can_be_configured() -> None:
         queue.back_off(UID, NOW)
         assert queue.next_due() == NOW + delay
         queue.pop(NOW + delay)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     assert queue.next_due() == NOW + 7
 
 
@@ -106,7 +106,7 @@ def test_a_refusal_ends_a_series_of_errors(queue: SchedulingQueue) -> None:
     for _ in range(4):
         queue.back_off(UID, NOW)
         queue.pop(NOW + 10)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     pod_goes(queue)
     queue.pop(NOW)
     queue.back_off(UID, NOW)
@@ -124,7 +124,7 @@ def test_a_pod_that_has_waited_for_days_still_has_a_backoff(queue: SchedulingQue
 
 
 def test_an_event_wakes_a_refused_pod_after_its_backoff(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     pod_goes(queue, NOW + 0.5)
     assert place(queue) is QueueName.BACKOFF
     queue.upsert(pod("web-1"), NOW + 1)
@@ -136,7 +136,7 @@ def test_an_event_wakes_a_refused_pod_after_its_backoff(queue: SchedulingQueue) 
 def test_a_woken_pod_is_tried_before_its_backoff_ends_if_no_other_pod_is_ready(
     queue: SchedulingQueue,
 ) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     pod_goes(queue)
     queue.upsert(pod("web-1"), NOW)
 
@@ -146,14 +146,14 @@ def test_a_woken_pod_is_tried_before_its_backoff_ends_if_no_other_pod_is_ready(
 
 
 def test_a_refused_pod_is_ready_at_once_if_its_backoff_is_over_at_the_event(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     pod_goes(queue, NOW + 60)
 
     assert place(queue) is QueueName.ACTIVE
 
 
 def test_an_event_that_no_refusing_plugin_has_registered_wakes_no_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"NodeName", "TaintToleration"})
+    queue.add_unschedulable(UID, NOW, {"NodeName", "TaintToleration"})
     pod_goes(queue)
     queue.notify(ASSIGNED_POD_ADD, None, pod("other", node_name="node-a"), NOW)
 
@@ -161,7 +161,7 @@ def test_an_event_that_no_refusing_plugin_has_registered_wakes_no_pod(queue: Sch
 
 
 def test_an_event_that_the_hint_does_not_expect_to_help_wakes_no_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.notify(NODE_ADD, None, node("tiny", cpu="100m"), NOW)
     assert place(queue) is QueueName.UNSCHEDULABLE
 
@@ -170,21 +170,21 @@ def test_an_event_that_the_hint_does_not_expect_to_help_wakes_no_pod(queue: Sche
 
 
 def test_any_event_wakes_a_pod_that_was_refused_by_a_plugin_without_hints(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"ImageLocality"})
+    queue.add_unschedulable(UID, NOW, {"ImageLocality"})
     queue.notify(ClusterEvent(Resource.CSI_NODE, Action.DELETE), node("node-a"), None, NOW)
 
     assert place(queue) is QueueName.BACKOFF
 
 
 def test_a_hint_that_fails_wakes_the_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"TaintToleration"})
+    queue.add_unschedulable(UID, NOW, {"TaintToleration"})
     queue.notify(NODE_ADD, None, "no node", NOW)
 
     assert place(queue) is QueueName.BACKOFF
 
 
 def test_a_pod_is_not_woken_by_its_own_deletion_event(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     pod_goes(queue, name="web-0")
 
     assert place(queue) is QueueName.UNSCHEDULABLE
@@ -192,7 +192,7 @@ def test_a_pod_is_not_woken_by_its_own_deletion_event(queue: SchedulingQueue) ->
 
 def test_an_event_during_an_attempt_counts_after_its_failure(queue: SchedulingQueue) -> None:
     pod_goes(queue)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     assert place(queue) is QueueName.BACKOFF
 
 
@@ -200,8 +200,8 @@ def test_an_event_before_an_attempt_does_not_count(queue: SchedulingQueue) -> No
     queue.upsert(pod("web-1"), NOW)
     pod_goes(queue)
     queue.pop(NOW)
-    queue.park("uid-web-1", NOW, FIT)
-    queue.park(UID, NOW, {"NodeName"})
+    queue.add_unschedulable("uid-web-1", NOW, FIT)
+    queue.add_unschedulable(UID, NOW, {"NodeName"})
 
     assert place(queue, "uid-web-1") is QueueName.UNSCHEDULABLE
     assert place(queue) is QueueName.UNSCHEDULABLE
@@ -211,41 +211,41 @@ def test_events_are_kept_only_while_a_pod_is_in_flight(queue: SchedulingQueue) -
     pod_goes(queue)
     queue.done(UID)
     pod_goes(queue)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
 
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_an_edit_during_an_attempt_counts_after_its_failure(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
 
     assert place(queue) is QueueName.BACKOFF
 
 
 def test_a_pending_plugin_wakes_a_pod_without_backoff(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"NodeAffinity"}, {"NodeResourcesFit"})
+    queue.add_unschedulable(UID, NOW, {"NodeAffinity"}, {"NodeResourcesFit"})
     pod_goes(queue)
 
     assert place(queue) is QueueName.ACTIVE
 
 
 def test_an_edit_that_may_help_wakes_a_refused_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
 
     assert place(queue) is QueueName.BACKOFF
 
 
 def test_an_edit_that_no_refusing_plugin_expects_to_help_wakes_no_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.upsert(pod("web-0", labels={"app": "web"}, version=2), NOW)
 
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
 def test_an_update_of_the_status_does_not_wake_a_refused_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"ImageLocality"})
+    queue.add_unschedulable(UID, NOW, {"ImageLocality"})
     queue.upsert(pod("web-0", phase="Pending", version=2), NOW)
 
     assert queue.pop(NOW + 60) is None
@@ -260,10 +260,10 @@ def test_an_edit_does_not_shorten_a_backoff(queue: SchedulingQueue) -> None:
 
 
 def test_a_refused_pod_is_retried_after_five_minutes_without_any_event(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.upsert(pod("web-1"), NOW + 1)
     queue.pop(NOW + 1)
-    queue.park("uid-web-1", NOW + 1, FIT)
+    queue.add_unschedulable("uid-web-1", NOW + 1, FIT)
 
     assert FLUSH_AFTER == 300
     assert queue.next_due() == NOW + FLUSH_AFTER
@@ -273,7 +273,7 @@ def test_a_refused_pod_is_retried_after_five_minutes_without_any_event(queue: Sc
 
 
 def test_a_pod_that_an_unknown_plugin_refused_is_retried_after_its_backoff(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"NoSuchPlugin"})
+    queue.add_unschedulable(UID, NOW, {"NoSuchPlugin"})
 
     assert place(queue) is QueueName.BACKOFF
 
@@ -281,11 +281,11 @@ def test_a_pod_that_an_unknown_plugin_refused_is_retried_after_its_backoff(queue
 @pytest.mark.parametrize("state", ["unschedulable", "backoff", "in flight"])
 def test_a_pod_can_be_activated_in_any_part_of_the_queue(queue: SchedulingQueue, state: str) -> None:
     if state == "unschedulable":
-        queue.park(UID, NOW, FIT)
+        queue.add_unschedulable(UID, NOW, FIT)
     elif state == "backoff":
         queue.back_off(UID, NOW)
     queue.activate(UID, NOW)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.activate("uid-unknown", NOW)
 
     assert queue.pop(NOW) is not None
@@ -293,7 +293,7 @@ def test_a_pod_can_be_activated_in_any_part_of_the_queue(queue: SchedulingQueue,
 
 
 def test_the_next_pod_is_due_at_the_end_of_a_backoff_or_at_the_flush(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.upsert(pod("web-1"), NOW)
     assert queue.next_due() == 0.0
     queue.pop(NOW)
@@ -305,13 +305,13 @@ def test_the_next_pod_is_due_at_the_end_of_a_backoff_or_at_the_flush(queue: Sche
 @pytest.mark.parametrize("state", ["unschedulable", "woken", "backing off", "in flight"])
 def test_a_pod_that_was_removed_does_not_come_back(queue: SchedulingQueue, state: str) -> None:
     if state in ("unschedulable", "woken"):
-        queue.park(UID, NOW, FIT)
+        queue.add_unschedulable(UID, NOW, FIT)
     elif state == "backing off":
         queue.back_off(UID, NOW)
     if state == "woken":
         pod_goes(queue)
     queue.remove(UID)
-    queue.park(UID, NOW, FIT)
+    queue.add_unschedulable(UID, NOW, FIT)
     queue.back_off(UID, NOW)
     pod_goes(queue)
 
@@ -321,14 +321,14 @@ def test_a_pod_that_was_removed_does_not_come_back(queue: SchedulingQueue, state
 
 def test_only_a_pod_in_flight_can_be_refused_or_back_off(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-1"), NOW)
-    queue.park("uid-web-1", NOW, FIT)
+    queue.add_unschedulable("uid-web-1", NOW, FIT)
     queue.back_off("uid-web-1", NOW)
 
     assert queue.counts()[QueueName.ACTIVE] == 1
 
 
 def test_waiting_pods_are_counted_by_the_plugin_that_refused_them(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"NodeResourcesFit", "Reservation"})
+    queue.add_unschedulable(UID, NOW, {"NodeResourcesFit", "Reservation"})
     queue.upsert(pod("gated", schedulingGates=[{"name": "hold"}]), NOW)
     queue.upsert(pod("ready"), NOW)
 
@@ -347,7 +347,7 @@ def crowd(count: int) -> SchedulingQueue:
     for _ in range(count):
         waiting = queue.pop(NOW)
         assert waiting is not None
-        queue.park(waiting.pod.uid, NOW, FIT)
+        queue.add_unschedulable(waiting.pod.uid, NOW, FIT)
     return queue
 
 

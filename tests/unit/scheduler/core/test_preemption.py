@@ -101,7 +101,7 @@ def test_capacity_that_is_freed_for_a_pod_is_left_to_it_by_pods_of_at_most_its_p
     refused = core.refuse()
     assert (
         "0/1 nodes are available: 1 Insufficient cpu."
-        " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which room is kept."
+        " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which capacity is kept."
         in refused.diagnosis.message
     )
 

@@ -142,7 +142,7 @@ def test_a_position_assumes_that_the_reservations_before_it_are_placed() -> None
     core.reservation("small", namespace="noisy", created=NOW + 1, pendingDeadlineSeconds=wait)
     core.reservation("web", namespace="shop", created=NOW + 2, pendingDeadlineSeconds=wait)
     core.step()
-    assert [each.key.name for each in core.ledger.places.line()] == ["large", "web", "small"]
+    assert [each.key.name for each in core.ledger.queue_positions.in_order()] == ["large", "web", "small"]
 
     core.event_handlers.pods.remove(pod("resident", requests={"cpu": "4"}))
     core.add(assigned_to(pod("next", requests={"cpu": "2"}), "node-a"))

@@ -63,7 +63,7 @@ def test_an_approved_plan_nominates_the_reservation_and_evicts_its_pods() -> Non
     assert found.meta.name == "a-0"
     core.event_handlers.pods.remove(found)
     core.step()
-    assert (entry.phase, entry.node, entry.plan, entry.moved) == (Phase.ACTIVE, "node-a", None, 1)
+    assert (entry.phase, entry.node, entry.plan, entry.moved_pods) == (Phase.ACTIVE, "node-a", None, 1)
     assert render_reservation(entry, core.clock.now())["moved"] == 1
     assert not core.cache.nominator.on("node-a")
     assert events(core) == [Event.PLAN_MOVES, Event.MOVE, Event.ADMIT]
@@ -168,7 +168,7 @@ def test_a_plan_is_given_up_with_a_message_if_others_have_taken_its_capacity() -
     core.clock.advance(10)
     core.step()
     assert entry.plan is None
-    assert "given up: node-a would have no room" in told(core, entry)[2]
+    assert "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
 
 
 def test_no_pod_is_evicted_for_capacity_that_a_pod_of_higher_priority_has_claimed() -> None:
@@ -208,7 +208,7 @@ def test_evicted_pods_count_against_the_limit_of_later_plans() -> None:
     core.step()
     core.clock.advance(10)
     core.step()
-    assert (entry.moved, entry.moves_left) == (1, 1)
+    assert (entry.moved_pods, entry.moves_left) == (1, 1)
     assert entry.plan is None or not entry.plan.under_way
 
 
@@ -226,7 +226,9 @@ def test_the_cause_of_a_given_up_plan_is_reported_even_if_no_more_pods_may_move(
         core.clock.advance(10)
         core.step()
         assert entry.moves_left == 0
-        assert "given up: node-a would have no room" in told(core, entry)[2]
+        assert (
+            "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
+        )
 
 
 def test_another_process_continues_a_plan_under_way() -> None:
@@ -256,7 +258,7 @@ def test_another_process_finishes_a_plan_if_its_pods_are_gone() -> None:
     spec: Json = {"resources": {"cpu": "3"}, "mayMove": {"approve": plan_of(entry).token}}
     adopted = follower.reservation(status=stored, generation=stored["observedGeneration"], **spec)
     follower.step()
-    assert (adopted.phase, adopted.node, adopted.moved) == (Phase.ACTIVE, "node-a", 1)
+    assert (adopted.phase, adopted.node, adopted.moved_pods) == (Phase.ACTIVE, "node-a", 1)
 
 
 def shell() -> Shell:
@@ -292,7 +294,7 @@ async def test_a_pod_is_evicted_through_the_eviction_api_and_gets_an_event() -> 
     assert pod_path("a-0") not in made.api.objects
     (event,) = [each for each in made.recorder if each.reason == "Moved"]
     assert (event.regarding.name, event.type, event.action) == ("a-0", "Normal", "Moving")
-    assert event.note == "Moved for reservation shop/lock, to make room on node node-a"
+    assert event.note == "Moved for reservation shop/lock, to free capacity on node node-a"
     made.event_handlers.pods.remove(web("a-0", "node-a"))
     await carry_on(made)
     status = made.stored_status()
@@ -340,7 +342,7 @@ async def test_a_forbidden_eviction_ends_the_plan() -> None:
     made.api.refuses["POST"] = Forbidden("no right", status=403)
     await carry_on(made)
     entry = next(iter(made.ledger.entries.values()))
-    assert (entry.plan, entry.moved) == (None, 0)
+    assert (entry.plan, entry.moved_pods) == (None, 0)
     assert "given up: pod shop/a-0 can't be evicted: 403: no right" in told(made, entry)[2]
     assert made.metric("tidelock_api_write_errors_total", write="move", reason="Forbidden") == 1
     assert not made.cache.nominator.on("node-a")

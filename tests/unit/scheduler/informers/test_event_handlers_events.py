@@ -200,7 +200,7 @@ def test_a_pod_that_takes_reserved_capacity_violates_the_reservation() -> None:
     core.add(pod("intruder", node_name="node-a"))
 
     assert (entry.phase, entry.reason, core.reserved()) == (Phase.ACTIVE, "Violated", 0)
-    assert entry.violation == "pod shop/intruder took cpu 1 locked on node-a"
+    assert entry.violation == "pod shop/intruder took cpu 1 reserved on node-a"
 
 
 def test_a_violated_reservation_gets_its_capacity_back_before_any_pod() -> None:
@@ -245,7 +245,7 @@ def test_a_pod_that_took_capacity_while_no_operator_ran_is_named() -> None:
     late["metadata"]["creationTimestamp"] = format_instant(NOW - 50)
     core.add(decode_pod(encode(late)))
     core.list_all()
-    assert entry.violation == "pod shop/intruder took cpu 1 locked on node-a"
+    assert entry.violation == "pod shop/intruder took cpu 1 reserved on node-a"
 
 
 def test_every_event_wakes_the_loop() -> None:
