@@ -1,6 +1,6 @@
 """Bound owners as the watch reports them, while it lags behind the API server."""
 
-from builders import node, pod
+from builders import NOW, node, pod
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from unit.scheduler.machinery import Core
@@ -48,6 +48,16 @@ def test_another_bound_owner_is_looked_up_next() -> None:
     core.add(pod("web-1", node_name="node-a", labels={"app": "web"}, version=1))
     entry = core.reservation(owners=OWNERS)
     core.answer(pod("web-0", node_name="node-a", labels={}, version=2))
+    core.answer()
+
+    assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.CONSUMED, "web-1")
+
+
+def test_of_two_bound_owners_the_one_that_was_bound_first_takes_the_reservation() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, bound_at=NOW - 10))
+    core.add(pod("web-1", node_name="node-a", labels={"app": "web"}, bound_at=NOW - 20))
+    entry = core.reservation(owners=OWNERS)
     core.answer()
 
     assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.CONSUMED, "web-1")

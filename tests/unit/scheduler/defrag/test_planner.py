@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, Json, budget, node, pod
 from tidelock.model.api.reservation import Phase
+from tidelock.model.instants import format_instant
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import Namespace
 from tidelock.scheduler.defrag.movable import MOVABLE, SAFE_TO_EVICT
@@ -118,6 +119,28 @@ def test_an_owner_of_a_reservation_stays() -> None:
     core.step()
     assert core.reserved() == 0
     assert ask(core).plan is None
+
+
+def test_a_pod_that_was_bound_before_the_window_of_the_reservation_it_uses_stays() -> None:
+    """Otherwise it would move in vain, because its reservation would hold the capacity that comes free."""
+    core = crowded(labels={"app": "other"}, bound_at=NOW - 60)
+    owners = [{"selector": {"matchLabels": {"app": "other"}}}]
+    window = {"startAt": format_instant(NOW + 60), "nodeName": "node-a"}
+    theirs = core.reservation("theirs", owners=owners, reuse="Always", resources={"cpu": "2"}, **window)
+    core.step()
+    core.clock.advance(60)
+    core.step()
+    assert (theirs.phase, core.reserved()) == (Phase.ACTIVE, 0)
+    assert ask(core).plan is None
+
+
+def test_a_pod_beside_an_occupied_reservation_moves() -> None:
+    core = fragmented()
+    core.add(web("a-1", "node-a", labels={"app": "other"}))
+    owners = [{"selector": {"matchLabels": {"app": "other"}}}]
+    core.reservation("theirs", owners=owners, reuse="Always", nodeName="node-a")
+    core.step()
+    assert planned(ask(core, nodeName="node-a")) == [("a-0", "node-b")]
 
 
 @pytest.mark.parametrize(("allowed", "moves"), [(0, []), (1, [("a-0", "node-b")])])
