@@ -131,6 +131,12 @@ def test_a_reservation_that_would_exceed_the_sum_waits_with_the_numbers(ledger: 
     assert ledger.ask("third", resources={"cpu": "1", "memory": "1Gi"}).held
 
 
+def test_a_reservation_is_not_refused_for_a_resource_that_it_does_not_request(ledger: Limited) -> None:
+    ledger.ask("first", resources={"cpu": "1", "memory": "2Gi"})
+    ledger.limit(hard={"memory": "1Gi"})
+    assert ledger.ask("second").held
+
+
 def test_the_number_of_reservations_is_limited_as_pods(ledger: Limited) -> None:
     ledger.limit(hard={"pods": "1"})
     ledger.ask("first")

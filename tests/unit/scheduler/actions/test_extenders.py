@@ -167,7 +167,8 @@ class TestFilter:
         self, server: ScriptedServer
     ) -> None:
         advice = await advise(extender(server, filterVerb="filter", httpTimeout="50ms"))
-        assert advice.error.startswith(f"failed filter with extender at URL {server.url}/scheduler/filter: ")
+        url = f"{server.url}/scheduler/filter"
+        assert advice.error == f"failed filter with extender at URL {url}: no answer within 0.05 s"
 
     async def test_the_failure_of_an_ignorable_extender_changes_nothing(self, server: ScriptedServer) -> None:
         server.plays(answers("oops", status=500), answers({"NodeNames": ["node-b"]}))

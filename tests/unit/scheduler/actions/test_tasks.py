@@ -1,10 +1,12 @@
 import asyncio
 from random import Random
 
+from builders import NOW
 from isolating import Isolating
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.meta import ObjectMeta
-from tidelock.scheduler.actions.tasks import About, Tasks
+from tidelock.scheduler.actions.tasks import About, Tasks, until_news
+from unit.scheduler.machinery import HandClock, turns
 
 ABOUT = About("status", RESERVATIONS, ObjectMeta("lock", "shop"))
 
@@ -19,6 +21,12 @@ async def _sleep_for_ever() -> None:
 
 async def _crash(message: str) -> None:
     raise RuntimeError(message)
+
+
+async def test_a_wait_until_an_instant_that_has_passed_ends_at_once() -> None:
+    waiting = asyncio.create_task(until_news(asyncio.Event(), NOW - 1, HandClock()))
+    await turns()
+    assert waiting.done()
 
 
 async def test_a_task_that_ends_is_forgotten() -> None:

@@ -11,6 +11,7 @@ from tidelock.ledger.output.audit import record
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
+from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quotas import decode_reservation_quota
@@ -250,6 +251,13 @@ def test_a_reservation_for_a_running_owner_needs_no_additional_capacity() -> Non
     assert (entry.phase, entry.node, core.reserved("node-a")) == (Phase.ACTIVE, "node-a", 0)
     core.step()
     assert occupied(core)[0] == "True"
+
+
+def test_a_running_owner_does_not_count_as_gone_by_the_start_of_a_window() -> None:
+    core = Core(node("node-a", cpu="2"))
+    core.add(pod("web-0", requests=TWO, node_name="node-a"))
+    entry = reservation(core, startAt=format_instant(NOW + 3600))
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
 
 
 def test_reservations_that_are_compared_with_many_pods_are_placed_over_several_steps(

@@ -177,6 +177,18 @@ def test_a_rebuilt_reservation_takes_no_capacity_that_others_were_granted() -> N
     assert core.reserved() == 1000
 
 
+def test_a_reservation_whose_removal_fails_midway_holds_nothing() -> None:
+    core = Fed(node("node-a", cpu="2"))
+    core.tell("bad")
+    core.steps()
+    bad = core.ledger.entries[BAD].reservation
+    with planted(core.ledger, "holdings.sharing.update", times=1), pytest.raises(LookupError):
+        core.event_handlers.reservations.remove(bad)
+    assert core.phases() == {}
+    core.check()
+    assert core.reserved() == 0
+
+
 def test_a_reservation_that_cannot_be_processed_waits_and_reports_it() -> None:
     core = Fed(node("node-a", cpu="2"))
     with planted(core.ledger, "_edits.apply"), planted(core.ledger, "quotas.update"):

@@ -15,6 +15,7 @@ from tidelock.model.quotas import decode_reservation_quota
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_name import NodeName
+from tidelock.scheduler.core import gang as gang_module
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
 
@@ -525,6 +526,16 @@ def test_a_search_goes_on_without_a_pause_if_nothing_else_waits() -> None:
     gang.settle()
     assert not gang.core.decider.reservation_scheduler._gangs.searching
     assert gang.core.decider.next_due() != 0
+
+
+def test_each_step_of_a_search_tries_a_domain_even_if_its_limit_is_one_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gang_module, "_TRIES_A_STEP", 1)
+    gang = search(zone_count=4)
+    for _ in range(6):
+        gang.core.step()
+    assert "and 1 would have some" in gang[1].message
 
 
 def test_members_that_are_edited_to_fit_during_a_search_are_placed() -> None:

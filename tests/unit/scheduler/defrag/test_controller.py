@@ -1,5 +1,7 @@
 """Migration plans: published, approved, carried out, given up, and continued by another process."""
 
+import asyncio
+
 import pytest
 
 from builders import Json, budget, node, pod
@@ -315,6 +317,27 @@ async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_delet
     assert len(naps) == 3
     assert pod_path("a-0") not in made.api.objects
     assert "DELETE" not in made.api.verbs
+
+
+async def test_a_pod_that_ends_by_itself_after_a_refused_eviction_does_not_count_as_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, sleep = shell(), asyncio.sleep
+    made.step()
+    await made.publish()
+    made.step()
+    await made.publish()
+
+    async def ended_meanwhile(seconds: float) -> None:
+        if seconds:
+            made.event_handlers.pods.remove(web("a-0", "node-a"))
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", ended_meanwhile)
+    made.api.fails(TooManyRequests("the budget is used up", status=429))
+    await carry_on(made)
+    assert made.stored_status()["phase"] == "Active"
+    assert "moved" not in made.stored_status()
 
 
 async def test_an_eviction_with_a_lost_response_counts(
