@@ -176,16 +176,23 @@ class Ownership:
     def _best(
         self, needed: Resources, offered: list[ReservationInfo], here: list[ReservationInfo], node_name: str
     ) -> list[ReservationInfo]:
-        """Return the reservations that fit best, or all if fewer would not release the lent amounts."""
-        indexes = best_fit(needed, [entry.held for entry in offered], self._capacity(node_name))
-        best = [offered[index] for index in indexes]
+        """Return the reservations that fit best, or all if fewer would not release the lent amounts.
+
+        Held amounts come first. If they do not suffice, lent reservations cover the rest of the needs.
+        """
+        capacity = self._capacity(node_name)
+        best = [offered[index] for index in best_fit(needed, [entry.held for entry in offered], capacity)]
         if not any(entry.reservation.borrowable for entry in offered):
             return best
         there = self._holdings.sharing.released([*here, *offered], node_name)
         before = self._holdings.sharing.released(here, node_name)
         enough = at_most(needed, minus(there, before))
         released = minus(self._holdings.sharing.released([*here, *best], node_name), before)
-        return best if covers(released, enough) else offered
+        if not covers(released, enough):
+            return offered
+        left = reduce(beyond, (entry.reserved for entry in best), needed)
+        lent = [entry for entry in offered if entry not in best]
+        return best + [lent[index] for index in best_fit(left, [entry.reserved for entry in lent], capacity)]
 
     def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[ReservationInfo]:
         """Return the own reservations on a node of pods that are nominated there."""

@@ -133,6 +133,28 @@ def test_all_reservations_are_taken_if_fewer_would_not_release_their_lent_capaci
     assert (core.used(), core.reserved()) == (2000, 0)
 
 
+def test_an_owner_beside_free_capacity_takes_its_fully_lent_reservation() -> None:
+    """Regression: it took free capacity, and its reservation stayed for another pod of the workload."""
+    core = Core(node("node-a", cpu="3"))
+    (lent,) = held(core, "1", borrowable=True)
+    borrower = {"tidelock.dev/borrows": "true"}
+    core.add(pod("borrower", node_name="node-a", requests={"cpu": "2"}, annotations=borrower))
+    core.run(web())
+    assert lent.phase is CONSUMED
+    assert (core.used(), core.reserved()) == (3000, 0)
+
+
+def test_a_held_reservation_is_taken_before_a_lent_one() -> None:
+    core = Core(node("node-a", cpu="4"))
+    (lent,) = held(core, "1", borrowable=True)
+    borrower = {"tidelock.dev/borrows": "true"}
+    core.add(pod("borrower", node_name="node-a", requests={"cpu": "1"}, annotations=borrower))
+    own = core.reservation("own", resources={"cpu": "1"}, nodeName="node-a", owners=WEB)
+    core.step()
+    core.run(web())
+    assert (lent.phase, own.phase) == (ACTIVE, CONSUMED)
+
+
 def test_a_failed_binding_returns_the_reservations_that_it_had_taken() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "2")

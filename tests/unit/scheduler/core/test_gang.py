@@ -535,7 +535,7 @@ def test_each_step_of_a_search_tries_a_domain_even_if_its_limit_is_one_member(
     gang = search(zone_count=4)
     for _ in range(6):
         gang.core.step()
-    assert "and 1 would have some" in gang[1].message
+    assert "and 1 fit" in gang[1].message
 
 
 def test_members_that_are_edited_to_fit_during_a_search_are_placed() -> None:
