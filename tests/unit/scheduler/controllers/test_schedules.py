@@ -295,6 +295,19 @@ async def test_a_window_that_is_deleted_before_it_begins_is_created_again() -> N
     assert works.posted == [name(FIRST)] * 2
 
 
+async def test_the_deletion_of_a_window_alone_makes_its_schedule_create_it_again() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    works.keeper.look()
+    del works.api.objects[lock_path(name(FIRST))]
+    window = works.shell.ledger.entries[Key(NAMESPACE, name(FIRST))]
+    works.shell.event_handlers.reservations.remove(window.reservation)
+    works.keeper.look()
+    await works.shell.settle()
+    assert works.posted == [name(FIRST)] * 2
+
+
 async def test_a_suspended_schedule_plans_no_windows() -> None:
     works = Works()
     works.ask(ahead=3)

@@ -264,7 +264,8 @@ def test_a_reservation_that_fits_no_node_gets_no_earmark_and_is_tried_again_in_t
     assert huge.earmark == "node-c"
 
 
-def test_if_no_capacity_comes_free_for_long_another_node_is_earmarked(core: Core) -> None:
+def test_if_no_capacity_comes_free_for_five_minutes_another_node_is_earmarked(core: Core) -> None:
+    assert PATIENCE == 300
     large = reservation(core)
     wait(core)
     wait(core, PATIENCE - BACKFILL_SECONDS)

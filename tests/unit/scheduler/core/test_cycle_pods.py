@@ -151,6 +151,18 @@ def test_pods_are_spread_if_all_nodes_have_the_same_score(use: float | None, arg
     assert sorted(core.place().node_name for _ in range(6)) == sorted(names * 2)
 
 
+def test_a_score_that_depends_on_other_nodes_is_computed_again_for_an_equal_pod() -> None:
+    zones = dict(zip("abcdefgh", "xyyyyyyz", strict=True))  # so many that few change between two decisions
+    core = Core(*(node(name, labels={"zone": zone}) for name, zone in zones.items()))
+    core.add(pod("busy", node_name="h"))
+    apart = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    rule = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]}
+    for number in range(3):
+        core.add(pod(f"web-{number}", labels={"app": "web"}, affinity={"podAntiAffinity": rule}))
+
+    assert [core.place().node_name for _ in range(3)] == ["a", "b", "h"]
+
+
 def test_an_emptier_node_wins_over_a_first_name() -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="64"))
     core.add(pod(requests={"cpu": "2"}))

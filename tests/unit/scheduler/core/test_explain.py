@@ -88,6 +88,17 @@ def test_a_reservation_is_not_rejected_because_of_itself() -> None:
     assert [each.plugin for each in without.rejections] == ["Reservation"]
 
 
+def test_nodes_that_fit_beside_that_of_the_owners_of_a_reservation_have_no_rejections() -> None:
+    core = Core(node("node-a", cpu="2"), node("node-b", cpu="8"))
+    core.add(pod("web-0", requests={"cpu": "2"}, node_name="node-a"))
+    entry = core.reservation("mine", resources={"cpu": "2"}, owner="web-0", reuse="Always")
+
+    told = explain_reservation(core.decider.reservation_cycle, core.decider.profile, entry, NOW)
+
+    assert [(each.node.name, each.rejections) for each in told] == [("node-a", ()), ("node-b", ())]
+    assert told[1].total > 0
+
+
 def test_a_pod_that_prefilter_refuses_is_refused_by_each_node() -> None:
     core = Core(node("a"), node("b"))
     claim = {"name": "gone", "persistentVolumeClaim": {"claimName": "gone"}}

@@ -10,6 +10,7 @@ from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from unit.scheduler.machinery import Core, Shell, pod_path
 from unit.scheduler.moves import approve, ask, fragmented, plan_of, planned, store, told, web
@@ -231,6 +232,20 @@ def test_the_cause_of_a_given_up_plan_is_reported_even_if_no_more_pods_may_move(
         assert (
             "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
         )
+
+
+def test_a_pod_that_leaves_by_another_plan_counts_on_its_target_node() -> None:
+    core, entry = under_way()
+    assert planned(entry) == [("a-0", "node-b")]
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="4"))
+    core.add(web("c-0", "node-c", "2"))
+    spec: Json = {"may_move": {"maxPods": 1}, "resources": {"cpu": "4"}}
+
+    assert planned(ask(core, name="second", **spec)) == []
+    core.event_handlers.pods.remove(web("a-0", "node-a"))
+    core.clock.advance(10)
+    core.step()
+    assert planned(core.ledger.entries[Key("shop", "second")]) == [("c-0", "node-b")]
 
 
 def test_another_process_continues_a_plan_under_way() -> None:
