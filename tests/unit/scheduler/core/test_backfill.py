@@ -264,6 +264,29 @@ def test_a_reservation_that_fits_no_node_gets_no_earmark_and_is_tried_again_in_t
     assert huge.earmark == "node-c"
 
 
+def test_a_reservation_that_fits_no_node_is_tried_again_though_no_other_waits(core: Core) -> None:
+    huge = reservation(core, "huge", "8")
+    wait(core)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="8"))
+    fill(core, "c", "node-c", "8")
+    wait(core, 2 * BACKFILL_SECONDS)
+
+    assert huge.earmark == "node-c"
+
+
+def test_after_an_earmark_the_next_one_goes_to_the_highest_priority_that_fits_by_now(core: Core) -> None:
+    large = reservation(core)
+    wait(core)
+    huge, last = reservation(core, "huge", "8", priority=5), reservation(core, "last")
+    wait(core)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="8"))
+    fill(core, "c", "node-c", "8")
+    core.event_handlers.reservations.remove(large.reservation)
+    wait(core, BACKFILL_SECONDS)
+
+    assert (huge.earmark, last.earmark) == ("node-c", "")
+
+
 def test_if_no_capacity_comes_free_for_long_another_node_is_earmarked(core: Core) -> None:
     large = reservation(core)
     wait(core)
