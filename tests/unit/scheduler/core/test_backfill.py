@@ -77,6 +77,16 @@ def test_capacity_that_comes_free_is_kept_for_a_reservation_after_a_long_wait(co
     assert render_reservation(large, core.clock.now())["queue"]["earmark"] == "node-b"
 
 
+def test_a_new_earmark_is_written_to_the_status(core: Core) -> None:
+    large = reservation(core)
+    wait(core, LONG - BACKFILL_SECONDS)
+    core.effects.take()
+    wait(core, 2 * BACKFILL_SECONDS)
+
+    assert large.earmark
+    assert large.key in core.effects.statuses
+
+
 def test_before_the_end_of_the_long_wait_a_smaller_reservation_gets_the_capacity(core: Core) -> None:
     reservation(core)
     wait(core, LONG - BACKFILL_SECONDS)
