@@ -103,6 +103,20 @@ def test_an_exception_at_a_point_without_a_status_names_the_plugin_too(at: str, 
     assert core.refuse().diagnosis.message == f'running {at} plugin "Faulty": LookupError: a bug'
 
 
+@pytest.mark.parametrize("at", ["Filter", "Score"])
+def test_an_exception_about_the_one_changed_node_names_the_plugin_too(at: str) -> None:
+    core = core_with("", per_node=True)
+    for name in "cdef":
+        core.event_handlers.nodes.upsert(None, node(f"node-{name}", cpu="4"))
+    profile = core.place().profile
+    core.add(pod("web-1", requests={"cpu": "2"}))
+    waiting, faulty = core.queue.get("uid-web-1"), profile.filter[-1]
+    assert waiting is not None
+    assert isinstance(faulty, Faulty)
+    waiting.profile, faulty.at = profile, at
+    assert core.refuse().diagnosis.message == f'running {at} plugin "Faulty": LookupError: a bug'
+
+
 def test_an_exception_in_post_filter_names_the_plugin_too() -> None:
     core = core_with("PostFilter", cpu=FULL)
     assert core.refuse().diagnosis.message == 'running PostFilter plugin "Faulty": LookupError: a bug'

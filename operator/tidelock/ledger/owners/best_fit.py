@@ -55,4 +55,4 @@ def _needed(taken: Sequence[int], offers: Sequence[Resources], wanted: Resources
 
 def _share(amounts: Resources, capacity: Resources) -> float:
     """Return the sum of amounts as shares of a node's capacity."""
-    return sum(units / max(capacity.get(name, 0), 1) for name, units in sorted(amounts.items()))
+    return sum(units / max(capacity.get(name, 1), 1) for name, units in sorted(amounts.items()))

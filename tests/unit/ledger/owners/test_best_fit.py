@@ -43,6 +43,12 @@ def test_excess_of_several_resources_counts_by_its_share_of_the_node() -> None:
     assert best_fit({"cpu": 4}, [accelerated, {"cpu": 4, "memory": 110}], CAPACITY) == [0]
 
 
+@pytest.mark.parametrize("capacity", [{"cpu": 100}, {"cpu": 100, "gpu": 0}])
+def test_one_excess_unit_of_a_resource_without_capacity_counts_as_a_whole_node(capacity: Resources) -> None:
+    assert best_fit({"cpu": 4}, [{"cpu": 4, "gpu": 1}, {"cpu": 103}], capacity) == [1]
+    assert best_fit({"cpu": 4}, [{"cpu": 4, "gpu": 1}, {"cpu": 105}], capacity) == [0]
+
+
 def test_reservations_that_complement_each_other_are_taken_together() -> None:
     offers: list[Resources] = [{"cpu": 4}, {"memory": 10}, {"cpu": 1, "memory": 1}]
     assert best_fit({"cpu": 4, "memory": 10}, offers, CAPACITY) == [0, 1]

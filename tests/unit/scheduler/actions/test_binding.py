@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from builders import NAMESPACE, node
+from builders import NAMESPACE, SCHEDULER, node
 from tidelock.kube.errors import (
     Conflict,
     Forbidden,
@@ -12,7 +12,7 @@ from tidelock.kube.errors import (
 )
 from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
-from unit.scheduler.machinery import Shell, pod_path
+from unit.scheduler.machinery import Shell, pod_path, turns
 
 LOST = Unreachable("time-out", outcome_unknown=True)
 
@@ -98,6 +98,21 @@ async def test_a_bound_pod_gets_an_event_and_is_counted(shell: Shell) -> None:
     assert attempts(shell, "scheduled") == 1
     assert shell.metric("scheduler_pod_scheduling_attempts_sum") == 1
     assert shell.metric("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="1") == 0.5
+
+
+async def test_the_durations_of_a_binding_and_of_its_whole_attempt_are_measured(shell: Shell) -> None:
+    shell.clock.advance(5)
+    shell.api.gate.clear()
+    shell.binder.bind(shell.place(), shell.clock.monotonic() - 1)
+    await turns()
+    shell.clock.advance(2)
+    shell.api.gate.set()
+    await shell.settle()
+
+    bind, attempt = {"extension_point": "Bind", "status": "Success"}, {"result": "scheduled"}
+    for name, seconds, labels in (("framework_extension_point", 2, bind), ("scheduling_attempt", 3, attempt)):
+        measured = shell.metric(f"scheduler_{name}_duration_seconds_sum", profile=SCHEDULER, **labels)
+        assert measured == seconds
 
 
 async def test_a_pod_that_left_the_queue_during_its_decision_is_still_bound(shell: Shell) -> None:

@@ -346,6 +346,18 @@ async def test_a_group_that_is_gone_is_forgotten_and_one_of_the_same_name_is_ano
     works.keeper.synced()
 
 
+async def test_the_members_of_a_group_are_created_again_for_its_successor_of_the_same_name() -> None:
+    works = Works()
+    works.ask()
+    async with works.open():
+        for name in WORKERS:
+            del works.api.objects[lock_path(name)]
+        works.ask(uid="another")
+        await turns(30)
+    owners = [works.api.objects[lock_path(name)]["metadata"]["ownerReferences"] for name in WORKERS]
+    assert [owner["uid"] for (owner,) in owners] == ["another"] * 2
+
+
 def test_the_removal_time_of_a_finished_group_depends_on_its_phase_and_retention() -> None:
     end = format_instant(NOW)
     consumed = {"phase": "Consumed", "finishedAt": end}

@@ -77,6 +77,16 @@ def test_capacity_that_comes_free_is_kept_for_a_reservation_after_a_long_wait(co
     assert render_reservation(large, core.clock.now())["queue"]["earmark"] == "node-b"
 
 
+def test_a_new_earmark_is_written_to_the_status(core: Core) -> None:
+    large = reservation(core)
+    wait(core, LONG - BACKFILL_SECONDS)
+    core.effects.take()
+    wait(core, 2 * BACKFILL_SECONDS)
+
+    assert large.earmark
+    assert large.key in core.effects.statuses
+
+
 def test_before_the_end_of_the_long_wait_a_smaller_reservation_gets_the_capacity(core: Core) -> None:
     reservation(core)
     wait(core, LONG - BACKFILL_SECONDS)
@@ -262,6 +272,29 @@ def test_a_reservation_that_fits_no_node_gets_no_earmark_and_is_tried_again_in_t
     core.event_handlers.reservations.remove(large.reservation)
     wait(core, 2 * BACKFILL_SECONDS)
     assert huge.earmark == "node-c"
+
+
+def test_a_reservation_that_fits_no_node_is_tried_again_though_no_other_waits(core: Core) -> None:
+    huge = reservation(core, "huge", "8")
+    wait(core)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="8"))
+    fill(core, "c", "node-c", "8")
+    wait(core, 2 * BACKFILL_SECONDS)
+
+    assert huge.earmark == "node-c"
+
+
+def test_after_an_earmark_the_next_one_goes_to_the_highest_priority_that_fits_by_now(core: Core) -> None:
+    large = reservation(core)
+    wait(core)
+    huge, last = reservation(core, "huge", "8", priority=5), reservation(core, "last")
+    wait(core)
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="8"))
+    fill(core, "c", "node-c", "8")
+    core.event_handlers.reservations.remove(large.reservation)
+    wait(core, BACKFILL_SECONDS)
+
+    assert (huge.earmark, last.earmark) == ("node-c", "")
 
 
 def test_if_no_capacity_comes_free_for_five_minutes_another_node_is_earmarked(core: Core) -> None:

@@ -10,7 +10,7 @@ from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
-from tidelock.model.pods import CLAIMED_RESERVATIONS, assigned_to
+from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
@@ -495,10 +495,11 @@ APART: Json = {
 """Two of these fit in no zone, which only a search can find out."""
 
 
-def search(zone_count: int = 100) -> Gang:
-    """Begin to search many zones for a group that fits in none of them."""
+def search(zone_count: int = 100, *waiting: Pod) -> Gang:
+    """Begin to search many zones for a group that fits in none of them. Pods may wait besides."""
     names = [f"z{number:03}" for number in range(zone_count)]
     core = Core(*(node(name, cpu="9", labels={ZONE: name}) for name in names))
+    core.add(*waiting)
     gang = Gang(core, topology={"mode": "Pack", "key": ZONE}).come(**APART, pendingDeadlineSeconds=600)
     core.step()
     assert core.decider.reservation_scheduler._gangs.searching
@@ -518,6 +519,11 @@ def test_many_domains_are_tried_a_few_at_a_time_and_pods_have_their_turns() -> N
     assert 100 <= placed <= 200, "as many pods as tried members"
     gang.settle()
     assert "needs capacity for 2 reservations at once, and 1 fit" in gang[1].message
+
+
+def test_no_pod_delays_the_second_part_of_a_search_that_has_just_begun() -> None:
+    gangs = search(100, pod("web-0")).core.decider.reservation_scheduler._gangs
+    assert gangs.tries > 64 + 2
 
 
 def test_a_search_goes_on_without_a_pause_if_nothing_else_waits() -> None:

@@ -46,6 +46,14 @@ def test_the_fewest_pods_move_and_each_to_a_node_with_capacity() -> None:
     )
 
 
+def test_of_many_nodes_the_one_with_the_smallest_shortfall_is_considered() -> None:
+    names = [f"node-{number:02}" for number in range(40)]
+    core = Core(*(node(name, cpu="4") for name in names), node("spare", cpu="2"))
+    core.add(*(web(f"fixed-{name}", name, "3", controller="") for name in names[:-1]))
+    core.add(web("movable", names[-1], "2"))
+    assert planned(ask(core)) == [("movable", "spare")]
+
+
 def test_two_pods_of_a_plan_do_not_use_the_same_capacity() -> None:
     core = Core(*(node(f"node-{place}", cpu="4") for place in "abc"))
     core.add(*(web(f"a-{number}", "node-a") for number in range(4)))
