@@ -153,6 +153,26 @@ async def test_a_waiting_pod_keeps_its_capacity_and_is_bound_when_it_is_allowed(
     assert held.metric("scheduler_permit_wait_duration_seconds_count", result="Success") == 1
 
 
+async def test_the_durations_of_a_permit_and_of_a_plugin_are_measured(
+    shell: PermitShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell.telemetry, "sample", lambda: True)
+    shell.extend(permit=(Gang(shell.handle, {}),))
+    shell.clock.advance(5)
+    shell.api.gate.clear()
+    await shell.start()
+    shell.clock.advance(2)
+    shell.waiting_pod.allow("Gang")
+    await turns()
+    shell.clock.advance(3)
+    shell.api.gate.set()
+    await shell.settle()
+
+    binder = {"plugin": "DefaultBinder", "extension_point": "Bind", "status": "Success"}
+    assert shell.metric("scheduler_permit_wait_duration_seconds_sum", result="Success") == 2
+    assert shell.metric("scheduler_plugin_execution_duration_seconds_sum", **binder) == 3
+
+
 async def test_a_rejected_pod_returns_its_capacity_and_waits_for_the_events_of_the_plugin(
     held: PermitShell,
 ) -> None:
