@@ -152,6 +152,20 @@ async def test_a_condition_that_could_not_be_written_is_written_later() -> None:
     assert message(shell) == MISSING
 
 
+async def test_a_condition_that_fails_after_a_success_is_repeated_without_a_long_pause() -> None:
+    shell = shell_with_a_gated_pod()
+    shell.api.fails(*[ServerError("etcd is down", status=500)] * 9)
+    for _ in range(10):
+        await look(shell, 60.0)
+    assert message(shell) == MISSING
+
+    shell.store_reservation(resources={"cpu": "2"}, pendingDeadlineSeconds=3600)
+    shell.api.fails(ServerError("etcd is down", status=500))
+    await look(shell)
+    await look(shell, 1.0)
+    assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
+
+
 async def test_a_pod_that_has_changed_in_the_meantime_is_not_overwritten() -> None:
     """Otherwise the condition PodScheduled=False could overwrite a binding that came first."""
     shell = shell_with_a_gated_pod()
