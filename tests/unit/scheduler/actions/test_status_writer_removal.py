@@ -1,5 +1,6 @@
 """The deletion of objects, and the last status before it."""
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -162,6 +163,21 @@ async def test_the_end_of_a_reservation_is_logged_once(caplog: pytest.LogCapture
     (line,) = [each for each in caplog.records if each.name == "tidelock.audit"]
     assert (line.message, vars(line)["outcome"]) == ("a reservation has ended", "Expired")
     assert shell.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Expired") == 1
+
+
+async def test_a_reservation_that_is_gone_when_its_write_has_its_turn_gets_no_status() -> None:
+    shell = Shell(node("node-a"))
+    entry = shell.store_reservation()
+    shell.step()
+    async with AsyncExitStack() as busy:
+        for _ in range(8):
+            await busy.enter_async_context(shell.publisher.turn(entry.reservation.meta))
+        shell.flush()
+        await turns()
+        shell.event_handlers.reservations.remove(entry.reservation)
+    await shell.settle()
+
+    assert (shell.api.asked, shell.isolation.faults) == ([], [])
 
 
 # A foreign finalizer keeps the object.
