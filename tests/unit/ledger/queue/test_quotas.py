@@ -133,7 +133,7 @@ def test_a_reservation_that_would_exceed_the_sum_waits_with_the_numbers(ledger: 
 
 def test_a_reservation_is_not_refused_for_a_resource_that_it_does_not_request(ledger: Limited) -> None:
     ledger.ask("first", resources={"cpu": "1", "memory": "2Gi"})
-    ledger.limit(hard={"memory": "1Gi"})
+    ledger.limit(hard={"memory": "1Gi"}, maxAmounts={"example.com/gpu": "0"})
     assert ledger.ask("second").held
 
 
