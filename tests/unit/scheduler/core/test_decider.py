@@ -271,6 +271,19 @@ def test_the_fault_of_a_plugin_is_the_reason_why_a_reservation_waits(monkeypatch
     assert entry.phase is Phase.ACTIVE
 
 
+def test_a_reservation_is_due_again_after_its_pause_for_the_fault_of_a_plugin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("a bug")
+
+    core = Core(node("node-a"), on_failure=lambda *_: 5.0)
+    monkeypatch.setattr(ReservationCycle, "place", fail)
+    core.reservation()
+    core.decide()
+    assert core.decider.next_due() == NOW + 5
+
+
 def test_a_flood_of_reservations_in_one_namespace_does_not_delay_another_namespace() -> None:
     core = Core(node("node-a", cpu="3"))
     for number in range(10 * RESERVATIONS_A_STEP):
