@@ -302,6 +302,18 @@ def test_a_longer_lifetime_over_quota_waits_while_the_old_end_applies(ledger: Li
     assert "Reconciling" not in {each["type"] for each in render_reservation(entry, NOW)["conditions"]}
 
 
+def test_growth_and_a_longer_lifetime_that_wait_for_quota_are_granted_together(ledger: Limited) -> None:
+    ledger.limit(maxLifeSeconds=600)
+    entry = ledger.ask(resources={"cpu": "1"}, ttlSeconds=600)
+    ledger.edit(resources={"cpu": "2"}, ttlSeconds=700)
+    ledger.try_line()
+    assert (entry.held["cpu"], entry.expires_at) == (CORE, NOW + 600)
+    ledger.limit(maxLifeSeconds=700)
+    assert ledger.ledger.admission.within_quota(entry, NOW)
+    ledger.admit(entry)
+    assert (entry.held["cpu"], entry.expires_at) == (2 * CORE, NOW + 700)
+
+
 def test_a_longer_lifetime_from_an_edit_during_a_downtime_needs_quota(ledger: Limited) -> None:
     """Check a restart with an edited object, after which the quotas are known later than the reservation."""
     ledger.ask(ttlSeconds=600)
