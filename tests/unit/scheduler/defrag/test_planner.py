@@ -73,6 +73,13 @@ def test_a_plan_has_at_most_the_permitted_number_of_pods(most: int, moves: list[
         assert told(core, entry)[:2] == ("False", "NoMoves")
 
 
+def test_a_plan_can_have_as_many_pods_as_a_spec_can_permit() -> None:
+    core = Core(node("node-a", cpu="8"), node("node-b", cpu="4"), node("node-c", cpu="4"))
+    core.add(*(web(f"a-{number}", "node-a") for number in range(8)))
+    entry = ask(core, may_move={"maxPods": 8}, resources={"cpu": "8"})
+    assert [name for name, _ in planned(entry)] == [f"a-{number}" for number in range(8)]
+
+
 def test_among_plans_of_equal_size_the_least_important_and_then_the_smallest_pods_move() -> None:
     core = Core(node("node-a", cpu="6"), node("node-b", cpu="2"))
     core.add(web("high", "node-a", priority=5), web("large", "node-a", "2"), web("small", "node-a"))
