@@ -505,10 +505,11 @@ def check_rebuild(process: Process) -> None:
         if not rebuilt.due:
             break
     assert not rebuilt.due, "another operator does not come to rest"
-    if not process.nominator.nodes:  # only the process that decides the pods keeps capacity for them
-        before, after = reservations(process), reservations(rebuilt)
-        differing = {key.name: after[key]["phase"] for key in before if before[key] != after[key]}
-        assert not differing.keys() - late, f"waiting reservations fit: {differing}"
+    if process.nominator.nodes:
+        return  # only the process that decides the pods keeps capacity for them
+    before, after = reservations(process), reservations(rebuilt)
+    differing = {key.name: after[key]["phase"] for key in before if before[key] != after[key]}
+    assert not differing.keys() - late, f"waiting reservations fit: {differing}"
     due, due_then = _deadlines(process), _deadlines(rebuilt)
     assert all(
         due.get(key) == due_then.get(key) for key in due.keys() | due_then.keys() if key.name not in late
