@@ -352,6 +352,17 @@ def test_a_reservation_leaves_a_cordoned_node_and_its_owner_stays() -> None:
     assert occupied(core)[0] == "False"
 
 
+def test_a_reservation_leaves_a_cordoned_node_for_the_node_of_another_owner() -> None:
+    core = Core(node("node-a", cpu="2"))
+    entry = reservation(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    core.event_handlers.nodes.upsert(None, node("node-a", cpu="2", cordoned=True))
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="2"))
+    core.add(pod("web-0", requests=TWO, node_name="node-b", labels={"app": "web"}))
+    core.clock.advance(300)
+    core.step()
+    assert (entry.node, core.used("node-b"), core.reserved("node-b")) == ("node-b", 2000, 0)
+
+
 def test_a_quote_knows_until_when_the_capacity_is_kept_between_two_owners(core: Core) -> None:
     reserve_pod = pod("ask", requests=TWO)
     bound = core.run(pod("web-0", requests=TWO))
