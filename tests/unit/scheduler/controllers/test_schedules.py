@@ -177,6 +177,24 @@ async def test_the_windows_of_a_deleted_schedule_do_not_wait_for_its_status() ->
     assert works.windows == [FIRST + HOUR]
 
 
+async def test_the_windows_of_a_schedule_that_was_deleted_before_a_start_do_not_wait_for_it() -> None:
+    works = Works()
+    works.ask()
+    works.clock.time = NOW + FIRST + MINUTE
+    works.api.refuses["PUT"] = Unreachable("gone")
+    works.keeper.reconcile(KEY)
+    await turns(30)
+    del works.api.objects[PATH]
+    works.restart()
+    works.bind_owner()
+    await works.shell.publish()
+    assert FIRST in works.windows
+    works.keeper.synced()
+    works.shell.step()
+    await works.shell.publish()
+    assert works.windows == [FIRST + HOUR]
+
+
 async def test_a_window_that_was_rejected_before_its_start_is_not_created_again_afterwards() -> None:
     works = Works(cpu="500m")
     template = {"resources": {"cpu": "1"}, "owners": OWNERS, "pendingDeadlineSeconds": 0}
