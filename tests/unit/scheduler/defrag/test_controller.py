@@ -131,6 +131,19 @@ def test_a_plan_that_no_longer_fits_at_its_approval_is_replaced_by_one_with_anot
     assert victim(core) is None
 
 
+def test_a_plan_gets_new_target_nodes_under_its_token_when_the_former_target_is_full() -> None:
+    core = fragmented()
+    entry = ask(core)
+    before = plan_of(entry)
+    assert planned(entry) == [("a-0", "node-b")]
+    core.add(web("b-2", "node-b", "2"))
+    core.event_handlers.nodes.upsert(None, node("node-c", cpu="1"))
+    core.clock.advance(10)
+    core.step()
+    assert planned(entry) == [("a-0", "node-c")]
+    assert plan_of(entry).token == before.token
+
+
 def test_a_budget_that_was_tightened_in_the_meantime_stops_a_plan_before_it_starts() -> None:
     core = fragmented()
     for place in "ab":
@@ -194,6 +207,16 @@ def test_a_plan_is_given_up_when_a_pod_becomes_unmovable() -> None:
     core.clock.advance(10)
     core.step()
     assert "may not be moved any more" in told(core, entry)[2]
+
+
+def test_no_plan_is_searched_for_a_deleted_reservation() -> None:
+    core = fragmented()
+    entry = ask(core)
+    core.event_handlers.reservations.remove(entry.reservation)
+    core.clock.advance(10)
+    core.step()
+    assert not core.ledger.entries
+    assert core.decider.moving.idle
 
 
 def test_evicted_pods_count_against_the_limit_of_later_plans() -> None:
