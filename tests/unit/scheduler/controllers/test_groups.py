@@ -206,6 +206,19 @@ async def test_a_rejected_group_has_a_reason_in_its_status_and_does_not_create_i
     assert PATH not in works.api.objects
 
 
+async def test_a_rejected_group_names_the_invalid_member_and_not_one_that_ended_with_it() -> None:
+    works = Works(cpu="1")
+    works.ask()
+    async with works.open():
+        await works.go_on()
+        works.api.edit(lock_path(WORKERS[1]), {"spec": {"resources": {"cpu": "much"}}})
+        works.api.objects[lock_path(WORKERS[1])]["metadata"]["generation"] += 1
+        await works.go_on()
+    assert works.status["phase"] == "Rejected"
+    assert works.condition("Stalled")["reason"] == "InvalidSpec"
+    assert works.condition("Stalled")["message"].startswith("train-worker-1: spec.resources")
+
+
 async def test_a_group_that_is_first_seen_after_its_deadline_is_rejected_and_no_member_is_created() -> None:
     """Regression: members were created with a deadline of their own, and became active without any use."""
     works = Works()
