@@ -165,6 +165,19 @@ def test_a_pod_that_is_already_overdue_is_not_expected_to_leave(core: Core) -> N
     assert plan(core).phase is Phase.PENDING
 
 
+def test_a_more_important_pod_preempts_a_window_only_if_no_other_one_shares_its_capacity(core: Core) -> None:
+    first = plan(core, "first", begins=HOUR, runSeconds=600)
+    then = plan(core, "then", begins=2 * HOUR)
+    core.add(pod("urgent", requests={"cpu": "3"}, priority=5))
+    core.refuse()
+    assert (first.phase, then.phase) == (Phase.PLANNED, Phase.PLANNED)
+
+    core.event_handlers.reservations.remove(first.reservation)
+    core.wake()
+    core.refuse()
+    assert then.phase is Phase.PENDING
+
+
 def test_when_a_node_shrinks_only_windows_at_its_worst_instant_lose_their_capacity(core: Core) -> None:
     first = plan(core, "first", cpu="2", runSeconds=60)
     then = plan(core, "then", cpu="4", begins=2 * HOUR)
