@@ -461,6 +461,7 @@ def check_indexes(process: Process) -> None:
         ledger.records.drop(entry)
     indexes = ledger.records.indexes
     kept = [index.contents() for index in indexes]
+    assert None not in kept, "an index shows no contents, so it can't be compared"
     reserved = {entry.key: entry.reserved for entry in entries}
     held = _held(process)
 
