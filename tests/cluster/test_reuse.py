@@ -12,7 +12,7 @@ def test_a_replacement_gets_the_reserved_capacity_of_its_predecessor(world: Worl
     reservation = world.active_reservation(cpu="2", node=node, reuse="Always")
     first = world.pod(cpu="2")
     assert first.until_bound() == node.name
-    assert reservation.until_condition("Occupied", "True", "Occupied")["message"].endswith("/web-0 is in")
+    assert reservation.until_condition("Occupied", "True", "Occupied")["message"].endswith("/web-0 uses it")
 
     first.delete()
     reservation.until_condition("Occupied", "False", "Vacant")
