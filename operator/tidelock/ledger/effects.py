@@ -54,6 +54,12 @@ class Effects:
 
     def take(self) -> "Effects":
         """Return all effects since the last call."""
+        if not self:
+            return NO_EFFECTS
         taken = Effects(self.transitions, self.statuses, self.ended, self.claims, self.namespaces)
         self.transitions, self.statuses, self.ended, self.claims, self.namespaces = [], {}, [], [], set()
         return taken
+
+
+NO_EFFECTS = Effects()
+"""The effects of a step that changed no reservation. It is never changed."""

@@ -1,7 +1,7 @@
 """Work that one object leaves to another."""
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -10,10 +10,11 @@ def _itself(item: object) -> Hashable:
     return item
 
 
-class WorkQueue(Generic[T]):
+class WorkQueue(dict[Hashable, T]):
     """Items to process, in the order of their first addition. An item that is added again is processed once.
 
-    Source: client-go, util/workqueue. One consumer takes all items at once, in the same thread.
+    Source: client-go, util/workqueue. One consumer takes all items at once, in the same thread. The queue is
+    a dict from the keys to the items, because each decision asks several queues whether they are empty.
 
     Args:
         key: returns the key of an item, by default the item itself. Items with equal keys are the same work,
@@ -21,28 +22,22 @@ class WorkQueue(Generic[T]):
 
     """
 
+    __slots__ = ("_key",)
+
     def __init__(self, key: Callable[[T], Hashable] = _itself) -> None:
+        super().__init__()
         self._key = key
-        self._items: dict[Hashable, T] = {}
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._items.values())
-
-    def __contains__(self, item: T) -> bool:
-        return self._key(item) in self._items
 
     def add(self, item: T) -> None:
         """Add an item, unless it is queued already."""
-        self._items[self._key(item)] = item
+        self[self._key(item)] = item
 
     def discard(self, item: T) -> None:
         """Remove an item, if it is queued."""
-        self._items.pop(self._key(item), None)
+        self.pop(self._key(item), None)
 
     def take(self) -> list[T]:
         """Remove all items and return them."""
-        items, self._items = self._items, {}
-        return list(items.values())
+        items = list(self.values())
+        self.clear()
+        return items
