@@ -142,7 +142,7 @@ class Observer:
         self._held = {e.uid: _Held(e, e.node, e.held) for e in process.ledger.entries.values() if e.held}
         for uid in self._held.keys() - before.keys():
             entry = self._held[uid].entry
-            alive = (lifetime.ends_at(entry) or 0.0) > process.decided_at  # the next step ends what is over
+            alive = (lifetime.ends_at(entry) or 0.0) > process.decided_at  # the next step ends it
             assert alive or not process.event_handlers.ready, f"{entry.key} has expired and is held"
         stayed = [self._held[uid] for uid in self._held.keys() & before.keys()]
         for uid in before.keys() - self._held.keys():

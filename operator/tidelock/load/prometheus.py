@@ -276,7 +276,7 @@ class _Names:
         self._foreign: dict[str, str] = {}  # an example for each query
 
     def learn(self, series: Sequence[msgspec.Raw]) -> Iterator[None]:
-        """Learn which instances and addresses belong to which nodes."""
+        """Read from series which instances and addresses belong to which nodes."""
         for raw in paced(series):
             if raw is None:
                 yield

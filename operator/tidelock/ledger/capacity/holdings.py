@@ -105,7 +105,7 @@ class Holdings:
         self._in_change.pop(entry.key, None)
 
     def pass_on(self, entry: ReservationInfo, used: Resources) -> None:
-        """Give an owner that is being bound the part of a reservation that it uses.
+        """Transfer the part of a reservation that an owner uses to the owner, which is being bound.
 
         Nothing can use the rest until `hold` is called, as the reservation gets it back if the binding fails.
         """
@@ -230,7 +230,7 @@ class Holdings:
             listener(entry)
 
     def _divide(self, node_name: str, changed: ReservationInfo | None = None) -> None:
-        """Have the shared reservations of a node hold the amounts that no pod uses.
+        """Set the held amounts of a node's shared reservations to the amounts that no pod uses.
 
         The reservation that has `changed` is announced in any case.
         """

@@ -133,10 +133,15 @@ def scheduling_hash(entry: ReservationInfo) -> Hashable | None:
     return pod.spec.priority, pod.placement_key, pod.neighbour_key
 
 
+def placement_demand(entry: ReservationInfo) -> Hashable:
+    """Return a key that is equal for reservations that fit alike, or unique if one is decided on its own."""
+    shared = scheduling_hash(entry)
+    return entry.key if shared is None else shared
+
+
 def capacity_demand(entry: ReservationInfo) -> Hashable:
     """Return a key that is equal for reservations that fit alike. A member of a group has its own key."""
-    shared = scheduling_hash(entry) if entry.reservation.membership is None else None
-    return entry.key if shared is None else shared
+    return placement_demand(entry) if entry.reservation.membership is None else entry.key
 
 
 def question(entry: ReservationInfo) -> Hashable:

@@ -60,7 +60,7 @@ class FairSemaphore(AbstractAsyncContextManager[None]):
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give free turns to the tenants that have had none for longest."""
+        """Grant free turns to the tenants that have had none for longest."""
         while self._free and (tenant := self._next()) is not None:
             queues = self._queues.pop(tenant)
             name = next(iter(queues))

@@ -17,7 +17,7 @@ from tidelock.framework.api import Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
-from tidelock.ledger.queue.equivalence import scheduling_hash
+from tidelock.ledger.queue.equivalence import placement_demand
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
@@ -194,12 +194,12 @@ class GangScheduler:
         no capacity came free. Source: Lecoutre and others, "Last conflict based reasoning", ECAI 2006.
         """
         entry, first = lack.entry, group.tried_first
-        before = group.order_of_trials[: lack.before]
+        others = {placement_demand(other) for other in group.order_of_trials[: lack.before]}
         if (
             lack.over_quota
             or entry.key in first
             or len(first) == _MOST_TRIED_FIRST
-            or all(_is_equal(entry, other) for other in before)
+            or others <= {placement_demand(entry)}
         ):
             group.tried_first = ()
             return False
@@ -250,12 +250,6 @@ class GangScheduler:
             f"; {entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
-
-
-def _is_equal(entry: ReservationInfo, other: ReservationInfo) -> bool:
-    """Return whether two reservations are known to fit on the same nodes."""
-    demand = scheduling_hash(entry)
-    return demand is not None and demand == scheduling_hash(other)
 
 
 def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:

@@ -15,7 +15,7 @@ import numpy as np
 from tidelock.cluster.index.labels import Label
 from tidelock.framework.api import Counts
 from tidelock.framework.profile import Profile
-from tidelock.ledger.queue.equivalence import scheduling_hash
+from tidelock.ledger.queue.equivalence import placement_demand
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
@@ -65,7 +65,7 @@ def begin_search(cycle: ReservationCycle, profile: Profile, group: Group, now: f
     waiting, label = group.waiting, cycle.label(group.topology.key)
     kinds: defaultdict[Hashable, list[ReservationInfo]] = defaultdict(list)
     for entry in waiting:
-        kinds[scheduling_hash(entry) or entry.key].append(entry)
+        kinds[placement_demand(entry)].append(entry)
     most = _most(cycle, profile, tuple(kinds.values()), label, now)
     theirs = label.found_at(cycle.rows(group.nodes))[:-1]
     domains = np.flatnonzero(theirs if theirs.any() else label.in_use[:-1]).tolist()

@@ -158,13 +158,19 @@ async def test_a_window_that_is_over_stays_until_the_status_has_its_start() -> N
     assert works.posted == []
 
 
-async def test_the_windows_of_a_deleted_schedule_do_not_wait_for_its_status() -> None:
+async def begun_without_status() -> Works:
+    """Begin the first window of a schedule while no status can be written."""
     works = Works()
     works.ask()
     works.clock.time = NOW + FIRST + MINUTE
     works.api.refuses["PUT"] = Unreachable("gone")
     works.keeper.reconcile(KEY)
     await turns(30)
+    return works
+
+
+async def test_the_windows_of_a_deleted_schedule_do_not_wait_for_its_status() -> None:
+    works = await begun_without_status()
     works.restart()
     works.bind_owner()
     gone = works.api.objects.pop(PATH)
@@ -178,12 +184,7 @@ async def test_the_windows_of_a_deleted_schedule_do_not_wait_for_its_status() ->
 
 
 async def test_the_windows_of_a_schedule_that_was_deleted_before_a_start_do_not_wait_for_it() -> None:
-    works = Works()
-    works.ask()
-    works.clock.time = NOW + FIRST + MINUTE
-    works.api.refuses["PUT"] = Unreachable("gone")
-    works.keeper.reconcile(KEY)
-    await turns(30)
+    works = await begun_without_status()
     del works.api.objects[PATH]
     works.restart()
     works.bind_owner()

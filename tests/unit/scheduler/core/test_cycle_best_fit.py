@@ -11,7 +11,7 @@ from tidelock.kube.errors import Conflict, Forbidden, Unreachable
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
-from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod
+from tidelock.model.pods import BORROWS, CLAIMED_RESERVATIONS, Pod
 from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import HELD, Core, Shell, pod_path, turns
 
@@ -27,6 +27,11 @@ def foreign(name: str = "web-0", **fields: Any) -> Pod:
     """Build a pod that another scheduler has bound just now, after all reservations were created."""
     bound: dict[str, Any] = {"node_name": "node-a", "bound_at": NOW + 1}
     return web(name, scheduler="default-scheduler", **bound | fields)
+
+
+def borrower(**fields: Any) -> Pod:
+    """Build a pod on node-a that borrows."""
+    return pod("borrower", node_name="node-a", annotations={BORROWS: "true"}, **fields)
 
 
 def held(core: Core, *cpus: str, on: str = "node-a", **fields: Any) -> list[ReservationInfo]:
@@ -127,7 +132,7 @@ def test_all_reservations_are_taken_if_fewer_would_not_release_their_lent_capaci
     (lent,) = held(core, "1", borrowable=True)
     other = core.reservation("other", owner="nobody", nodeName="node-a", borrowable=True)
     core.step()
-    core.add(pod("borrower", node_name="node-a", annotations={"tidelock.dev/borrows": "true"}))
+    core.add(borrower())
     core.run(web())
     assert (lent.phase, other.phase) == (CONSUMED, ACTIVE)
     assert (core.used(), core.reserved()) == (2000, 0)
@@ -137,8 +142,7 @@ def test_an_owner_beside_free_capacity_takes_its_fully_lent_reservation() -> Non
     """Regression: it took free capacity, and its reservation stayed for another pod of the workload."""
     core = Core(node("node-a", cpu="3"))
     (lent,) = held(core, "1", borrowable=True)
-    borrower = {"tidelock.dev/borrows": "true"}
-    core.add(pod("borrower", node_name="node-a", requests={"cpu": "2"}, annotations=borrower))
+    core.add(borrower(requests={"cpu": "2"}))
     core.run(web())
     assert lent.phase is CONSUMED
     assert (core.used(), core.reserved()) == (3000, 0)
@@ -147,8 +151,7 @@ def test_an_owner_beside_free_capacity_takes_its_fully_lent_reservation() -> Non
 def test_a_held_reservation_is_taken_before_a_lent_one() -> None:
     core = Core(node("node-a", cpu="4"))
     (lent,) = held(core, "1", borrowable=True)
-    borrower = {"tidelock.dev/borrows": "true"}
-    core.add(pod("borrower", node_name="node-a", requests={"cpu": "1"}, annotations=borrower))
+    core.add(borrower(requests={"cpu": "1"}))
     own = core.reservation("own", resources={"cpu": "1"}, nodeName="node-a", owners=WEB)
     core.step()
     core.run(web())
