@@ -4,10 +4,14 @@ A type states everything once. pydantic checks its annotations, and the CRD's sc
 Its docstrings are the text of `kubectl explain`. Only the API server checks a `Rule`.
 """
 
+import ast
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
+from textwrap import dedent
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -98,7 +102,7 @@ class Wire(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
+        defer_build=True,  # until the first object of the kind: a start needs few of the kinds
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
     refused: ClassVar[Mapping[str, Refused]] = MappingProxyType({})
@@ -107,12 +111,29 @@ class Wire(BaseModel):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
         described = handler.resolve_ref_schema(schema)
+        for name, text in _field_docstrings(cls).items():
+            described["properties"][cls.model_fields[name].alias or name].setdefault("description", text)
         for name, refused in cls.refused.items():
             described["properties"][name] = refused.to_schema()
         rules = (*(refused.rule(name) for name, refused in cls.refused.items()), *cls.rules)
         if rules:
             described[VALIDATIONS] = [rule.to_schema() for rule in rules]
         return schema
+
+
+def _field_docstrings(model: type[Wire]) -> dict[str, str]:
+    """Return the docstring of each field of a class and its bases, for the schema alone.
+
+    The setting `use_attribute_docstrings` of pydantic reads the sources of all classes at each import.
+    """
+    found = {}
+    for each in reversed(model.__mro__[: model.__mro__.index(Wire)]):
+        (definition,) = ast.parse(dedent(inspect.getsource(each))).body
+        for field, text in pairwise(ast.iter_child_nodes(definition)):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(doc))):
+                    found[name] = inspect.cleandoc(doc)
+    return found
 
 
 class OpenWire(Wire):
