@@ -10,8 +10,6 @@ from decimal import ROUND_UP, Context, Decimal, localcontext
 from functools import lru_cache
 from types import MappingProxyType
 
-from kubernetes.utils.quantity import parse_quantity as parse_decimal
-
 CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -26,15 +24,18 @@ NOTHING: Resources = MappingProxyType({})
 # a hundred as scores need it, within 64 bits.
 CEILING = 2**53
 
-# The grammar of the API's Quantity. parse_decimal also accepts NaN, Infinity, "1_000" and "1K", which the API
-# server refuses.
-_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
+# The grammar of the API's Quantity: a number, and a suffix or an exponent.
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
 _LARGEST = 2**63 - 1
 # Characters of a quantity. The API server stores fewer, except in content without a known type. Computing a
 # number of 900,000 digits takes 20 s, and the cache would keep the text.
 _LONGEST = 1000
 _EXACT = Context(prec=1000)
 _BINARY_SUFFIXES = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_FACTORS = {suffix: Decimal(factor) for suffix, factor in _BINARY_SUFFIXES} | {
+    suffix: Decimal(1).scaleb(3 * power)
+    for power, suffix in zip((-3, -2, -1, 1, 2, 3, 4, 5, 6), "numkMGTPE", strict=True)
+}
 _BYTES = {MEMORY, EPHEMERAL_STORAGE}
 
 
@@ -59,10 +60,12 @@ def parse_quantity(resource: str, value: str | int) -> int:
         raise QuantityError(
             f"{resource}: a quantity of {len(text)} characters; expected at most {_LONGEST}, as in 500m"
         )
-    if not _QUANTITY.fullmatch(text):
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
         raise QuantityError(f"{resource}: {text!r} is not a quantity such as 2, 500m or 4Gi")
     with localcontext(_EXACT):
-        amount: Decimal = parse_decimal(text)  # type: ignore[no-untyped-call]
+        number, suffix = found.groups()
+        amount = Decimal(number) * _FACTORS[suffix] if suffix in _FACTORS else Decimal(text)
         units = int((amount * (1000 if resource == CPU else 1)).to_integral_value(rounding=ROUND_UP))
     if abs(units) > _LARGEST:
         raise TooLargeError(f"{resource}: {text!r} is too large")
