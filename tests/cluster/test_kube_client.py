@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kubernetes.client import Configuration
 
 from devcluster import Cluster
 from tidelock.kube.client import EVENTS, NODES, ApiResource, KubeClient
@@ -23,6 +22,7 @@ from tidelock.kube.errors import (
     Unauthorized,
 )
 from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.kube.rest_config import RestConfig
 from unit.kube.following import Thing
 
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
@@ -42,10 +42,9 @@ async def create(client: KubeClient, namespace: str, name: str) -> Thing:
 
 def as_bearer(kubeconfig: Path, token: str) -> KubeClient:
     """Return a client with a token in the place of the kubeconfig's certificate."""
-    configuration = Configuration()
-    configuration.api_key["BearerToken"] = f"Bearer {token}"
+    found = RestConfig(header=lambda: f"Bearer {token}")
     connection = replace(
-        load_connection(kubeconfig), credentials=Credentials(lambda: configuration), certificate_path=None
+        load_connection(kubeconfig), credentials=Credentials(lambda: found), certificate_path=None
     )
     return KubeClient(connection, user_agent="tidelock-test")
 

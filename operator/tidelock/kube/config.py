@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
-from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, kube_config
-from kubernetes.config.incluster_config import InClusterConfigLoader
+
+from tidelock.kube.rest_config import RestConfig
+from tidelock.kube.service_account import HOST_VARIABLE, read_service_account
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +34,9 @@ class Credentials:
     Both methods may read files or run an exec plugin: call them in a thread.
     """
 
-    def __init__(self, load: Callable[[], Configuration]) -> None:
+    def __init__(self, load: Callable[[], RestConfig]) -> None:
         self._load = load
-        self.configuration = load()
+        self.rest_config = load()
         self._header: str | None = None
 
     def header(self) -> str | None:
@@ -47,8 +46,8 @@ class Credentials:
         called again five minutes before its token expires. If that fails, the last header remains in use.
         """
         try:
-            header = self.configuration.get_api_key_with_prefix("BearerToken")
-        except (ConfigException, OSError) as error:
+            header = self.rest_config.header()
+        except (ValueError, OSError) as error:
             logger.warning("can't refresh the credentials", extra={"error": str(error)})
             return self._header
         self._header = header.strip() if header else None
@@ -57,7 +56,7 @@ class Credentials:
     def renew(self) -> str | None:
         """Return the header after reading all credentials again, because the old one was refused."""
         try:
-            self.configuration = self._load()
+            self.rest_config = self._load()
         except ConfigError as error:
             logger.warning("can't read the credentials again", extra={"error": str(error)})
         return self.header()
@@ -127,73 +126,54 @@ def load_connection(
 
     """
     path = str(kubeconfig or environ.get("KUBECONFIG", ""))
-    in_pod = "KUBERNETES_SERVICE_HOST" in environ and service_account.is_dir()
+    in_pod = HOST_VARIABLE in environ and service_account.is_dir()
     if in_pod and not path and not context:
         return _from_service_account(environ, service_account)
     return _from_kubeconfig(path or DEFAULT_KUBECONFIG, context)
 
 
 def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connection:
-    loader = InClusterConfigLoader(str(folder / "token"), str(folder / "ca.crt"), environ=environ)  # type: ignore[no-untyped-call]
     namespace = folder / "namespace"
     return _connect(
-        loader.load_and_set,
+        partial(read_service_account, environ, folder),
         namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE,
         partial(_configuration_errors, f"service account in {folder}"),
     )
 
 
 def _from_kubeconfig(path: str, context: str) -> Connection:
-    def read_into(configuration: Configuration) -> None:
-        kube_config.load_kube_config(  # type: ignore[no-untyped-call]
-            path, context=context or None, client_configuration=configuration, persist_config=False
-        )
+    # Loads the kubernetes package, which a pod does not need: it takes a fifth of a start.
+    from tidelock.kube.kubeconfig import read_context, read_kubeconfig  # noqa: PLC0415
 
     errors = partial(_configuration_errors, f"kubeconfig {path}", _OTHER_FILE)
     with errors():
-        chosen = _context(path, context)
-    return _connect(read_into, chosen.get("namespace") or DEFAULT_NAMESPACE, errors)
-
-
-def _context(path: str, name: str) -> dict[str, Any]:
-    """Return a context of a kubeconfig, by default the current one, which a named context does not need."""
-    merged = kube_config.KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
-    if merged is None:
-        raise ConfigException("there is no such file")
-    known = ", ".join(sorted(entry["name"] for entry in merged["contexts"].value)) or "none"
-    name = name or merged.safe_get("current-context")
-    if not name:
-        choose = "choose one with kubectl config use-context, it has"
-        raise ConfigException(f"there is no current context, {choose}: {known}")
-    chosen = merged["contexts"].get_with_name(name, safe=True)
-    if chosen is None:
-        raise ConfigException(f"there is no context {name!r}, those that it has: {known}")
-    found: dict[str, Any] = chosen["context"].value
-    return found
+        chosen = read_context(path, context)
+    return _connect(
+        partial(read_kubeconfig, path, context), chosen.get("namespace") or DEFAULT_NAMESPACE, errors
+    )
 
 
 def _connect(
-    read_into: Callable[[Configuration], None],
+    read: Callable[[], RestConfig],
     namespace: str,
     errors: Callable[[], AbstractContextManager[None]],
 ) -> Connection:
-    def load() -> Configuration:
-        configuration = Configuration()
+    def load() -> RestConfig:
         with errors():
-            read_into(configuration)
-            _check_server(configuration.host)
-        return configuration
+            found = read()
+            _check_server(found.server)
+        return found
 
     credentials = Credentials(load)
-    settings = credentials.configuration
+    found = credentials.rest_config
     return Connection(
-        server=settings.host.rstrip("/"),
+        server=found.server.rstrip("/"),
         credentials=credentials,
         namespace=namespace,
-        insecure=not settings.verify_ssl,
-        ca_path=settings.ssl_ca_cert,
-        certificate_path=settings.cert_file,
-        private_key_path=settings.key_file,
+        insecure=found.insecure,
+        ca_path=found.ca_path,
+        certificate_path=found.certificate_path,
+        private_key_path=found.private_key_path,
     )
 
 
@@ -215,7 +195,7 @@ def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
         yield
     except (TypeError, AttributeError) as error:  # the loader's error for a file with other content
         raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
-    except (ConfigException, yaml.YAMLError, ValueError, OSError) as error:
+    except (yaml.YAMLError, ValueError, OSError) as error:
         text = _system_error(error, source) if isinstance(error, OSError) else None
         raise ConfigError(
             f"{source}: {' '.join((text or str(error)).split()).rstrip('.')}{advice}"

@@ -7,7 +7,6 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
-from kubernetes.client import Configuration
 
 from tidelock.kube.client import PODS, KubeClient, PatchKind
 from tidelock.kube.config import Connection, Credentials, load_connection
@@ -19,6 +18,7 @@ from tidelock.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from tidelock.kube.rest_config import RestConfig
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer, answers, cut_page, fails, watch
 
@@ -189,11 +189,11 @@ async def test_refused_credentials_are_read_again_once(server: ScriptedServer, t
 
 
 async def test_requests_refused_together_read_the_credentials_once(server: ScriptedServer) -> None:
-    loads: list[Configuration] = []
+    loads: list[RestConfig] = []
 
-    def load() -> Configuration:
-        loads.append(Configuration())
-        loads[-1].api_key["BearerToken"] = f"Bearer {len(loads)}"
+    def load() -> RestConfig:
+        header = f"Bearer {len(loads) + 1}"
+        loads.append(RestConfig(header=lambda: header))
         return loads[-1]
 
     connection = Connection(server=server.url, credentials=Credentials(load))
@@ -219,12 +219,12 @@ async def test_credentials_that_stay_the_same_are_not_sent_again(
 
 
 async def test_credentials_are_refreshed_every_minute(server: ScriptedServer) -> None:
-    configuration = Configuration()
-    configuration.api_key["BearerToken"] = "Bearer old"
-    connection = Connection(server=server.url, credentials=Credentials(lambda: configuration))
+    headers = ["Bearer old"]
+    found = RestConfig(header=lambda: headers[-1])
+    connection = Connection(server=server.url, credentials=Credentials(lambda: found))
     async with KubeClient(connection, user_agent="test") as client:
         server.plays(answers("{}"), answers("{}"))
-        configuration.api_key["BearerToken"] = "Bearer new"
+        headers.append("Bearer new")
 
         await client.get(PATH)
         client._authorization_due -= 60.0

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
-from kubernetes.client import Configuration
 
 from devcluster.keys import Keys, make_keys
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, Credentials, load_connection
 from tidelock.kube.errors import Unreachable
+from tidelock.kube.rest_config import RestConfig
 from unit.kube.kubeconfigs import write_kubeconfig
 
 NO_ENVIRONMENT: dict[str, str] = {}
@@ -172,7 +172,7 @@ def test_broken_certificate_data_is_an_error(tmp_path: Path) -> None:
 
 def test_a_missing_certificate_file_is_an_error(tmp_path: Path) -> None:
     connection = Connection(
-        server="https://x", credentials=Credentials(Configuration), ca_path=str(tmp_path / "none")
+        server="https://x", credentials=Credentials(RestConfig), ca_path=str(tmp_path / "none")
     )
     with pytest.raises(ConfigError, match="can't load the certificates"):
         connection.ssl_context()
@@ -222,21 +222,23 @@ def test_a_lost_token_file_leaves_the_last_token_in_use(
     assert "can't read the credentials again" in caplog.text
 
 
+@pytest.mark.parametrize("error", [OSError("no such file"), ValueError("the plugin failed")])
 def test_a_failing_refresh_leaves_the_last_header_in_use(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    configuration = Configuration()
-    configuration.api_key["BearerToken"] = "Bearer abc"
-    credentials = Credentials(lambda: configuration)
+    headers = ["Bearer abc"]
+
+    def header() -> str:
+        if not headers:
+            raise error
+        return headers.pop()
+
+    credentials = Credentials(lambda: RestConfig(header=header))
     assert credentials.header() == "Bearer abc"
 
-    def fail(_: Configuration) -> None:
-        raise OSError("no such file")
-
-    monkeypatch.setattr(configuration, "refresh_api_key_hook", fail)
     with caplog.at_level(logging.WARNING):
         assert credentials.header() == "Bearer abc"
-    assert [vars(entry)["error"] for entry in caplog.records] == ["no such file"]
+    assert [vars(entry)["error"] for entry in caplog.records] == [str(error)]
 
 
 @pytest.fixture(scope="module")

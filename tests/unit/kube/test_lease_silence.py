@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-from kubernetes.client import Configuration
 
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import Connection, Credentials
 from tidelock.kube.lease import Alone, Lease, LeaseObject, LeaseSpec
+from tidelock.kube.rest_config import RestConfig
 from tidelock.model.meta import ObjectMeta
 
 
@@ -16,7 +16,7 @@ class Standby:
 
     def __init__(self) -> None:
         self.time = 100.0
-        connection = Connection(server="https://none.example.org", credentials=Credentials(Configuration))
+        connection = Connection(server="https://none.example.org", credentials=Credentials(RestConfig))
         client = KubeClient(connection, user_agent="test")
         rng = Random(1)  # noqa: S311 -- for jitter
         self.lease = Lease(
