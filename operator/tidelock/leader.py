@@ -5,9 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NoReturn
-
-import kopf
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.certificate_rotator import CertificateRotator
@@ -16,7 +14,7 @@ from tidelock.binders.server import BinderServer
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
-from tidelock.handlers import lifecycle, supervision, water_levels
+from tidelock.handlers import supervision
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -65,6 +63,9 @@ from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
 from tidelock.web.site import Site, Standing
 from tidelock.web.view import WebView
+
+if TYPE_CHECKING:
+    from kopf import OperatorRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -299,10 +300,19 @@ class Leader:
 
     def _make_kopf(self, controller: WaterLevelController) -> supervision.SupervisedOperator:
         """Make the Kopf operator of WaterLevels."""
-        registry = kopf.OperatorRegistry()
-        lifecycle.register(registry, self._connection)
-        water_levels.register(registry, controller)
-        return supervision.SupervisedOperator(WATERLEVELS, registry, self.telemetry, self._rng)
+
+        def make_registry() -> "OperatorRegistry":
+            # Decisions do not need Kopf, so its import waits until after the first one: a fifth of a start.
+            from kopf import OperatorRegistry  # noqa: PLC0415
+
+            from tidelock.handlers import login, water_levels  # noqa: PLC0415
+
+            registry = OperatorRegistry()
+            login.register(registry, self._connection)
+            water_levels.register(registry, controller)
+            return registry
+
+        return supervision.SupervisedOperator(WATERLEVELS, make_registry, self.telemetry, self._rng)
 
     def _make_load(self) -> LoadLoop:
         """Make the load loop. The decisions take over its measurements in slices."""

@@ -16,7 +16,7 @@ from faults.hasty import JumpingClock
 from faults.history import BUDGETS
 from isolating import Isolating
 from tidelock.framework.config import default_configuration
-from tidelock.handlers import lifecycle, water_levels
+from tidelock.handlers import login, water_levels
 from tidelock.handlers.supervision import SupervisedOperator, running
 from tidelock.kube.client import (
     NODES,
@@ -180,9 +180,9 @@ class Life:
             isolation=self.isolation,
         )
         registry = kopf.OperatorRegistry()
-        lifecycle.register(registry, replace(connection, server=url))
+        login.register(registry, replace(connection, server=url))
         water_levels.register(registry, WaterLevelController(context, self._load))
-        self._kopf = [SupervisedOperator(WATERLEVELS, registry, telemetry, rng)] if levels else []
+        self._kopf = [SupervisedOperator(WATERLEVELS, lambda: registry, telemetry, rng)] if levels else []
 
     async def live(self) -> None:
         """Run until cancelled. A cancellation is a crash, so no unfinished work is completed."""

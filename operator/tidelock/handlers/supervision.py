@@ -8,14 +8,12 @@ are ended here, and no others.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from random import Random
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import aiohttp
-import kopf
-from kopf._cogs.structs.references import Insights
 
 from tidelock.handlers.lifecycle import set_on_signals
 from tidelock.kube.backoff import Backoff
@@ -23,6 +21,10 @@ from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.running import until
 from tidelock.telemetry import Telemetry
+
+if TYPE_CHECKING:  # Kopf is imported when it starts
+    from kopf import OperatorRegistry
+    from kopf._cogs.structs.references import Insights
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +48,16 @@ class SupervisedOperator:
     """
 
     def __init__(
-        self, resource: ApiResource, registry: kopf.OperatorRegistry, telemetry: Telemetry, rng: Random
+        self,
+        resource: ApiResource,
+        registry: "Callable[[], OperatorRegistry]",
+        telemetry: Telemetry,
+        rng: Random,
     ) -> None:
-        """Take the handlers, of this kind alone."""
+        """Take the maker of the handlers, of this kind alone. It is called in a thread, and imports Kopf."""
         self.resource = resource
         self.problem = _NOT_STARTED
-        self._registry = registry
+        self._make_registry = registry
         self._up = telemetry.kopf_up.labels(resource.plural)
         self._failures = telemetry.kopf_failures
         self._backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, rng)
@@ -66,10 +72,15 @@ class SupervisedOperator:
 
     async def _run_once(self, stop: asyncio.Event, ended: asyncio.Event) -> BaseException | None:
         """Run Kopf until it fails, and return why, or until `ended` is set."""
+        registry = await asyncio.to_thread(self._make_registry)
+        # The registry has imported Kopf, in its thread.
+        import kopf  # noqa: PLC0415
+        from kopf._cogs.structs.references import Insights  # noqa: PLC0415
+
         flag, insights = asyncio.Event(), Insights()
         tasks = {
             *await kopf.spawn_tasks(
-                registry=self._registry,
+                registry=registry,
                 insights=insights,
                 clusterwide=True,
                 standalone=True,
@@ -89,7 +100,7 @@ class SupervisedOperator:
             return None
         return next(filter(None, errors), RuntimeError("Kopf has ended by itself"))
 
-    async def _watch_over(self, insights: Insights) -> NoReturn:
+    async def _watch_over(self, insights: "Insights") -> NoReturn:
         """Note when Kopf works. Raises NotFound if it finds no such kind, as it would not look again."""
         await insights.ready_resources.wait()
         if not any(found.plural == self.resource.plural for found in insights.watched_resources):

@@ -14,7 +14,7 @@ from typing import Any
 import kopf
 import pytest
 
-from tidelock.handlers import lifecycle, supervision
+from tidelock.handlers import lifecycle, login, supervision
 from tidelock.handlers.supervision import SupervisedOperator, running
 from tidelock.kube import client
 from tidelock.kube.backoff import Backoff
@@ -50,7 +50,7 @@ class Scene:
         self._telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
         self.operator = SupervisedOperator(
             WATERLEVELS,
-            kopf.OperatorRegistry(),
+            kopf.OperatorRegistry,
             self._telemetry,
             Random(1),  # noqa: S311 -- as above
         )
@@ -194,9 +194,9 @@ async def stranded(monkeypatch: pytest.MonkeyPatch) -> SupervisedOperator:
     monkeypatch.setattr(supervision, "_SHORTEST_PAUSE", 0.0)
     asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
     registry = kopf.OperatorRegistry()
-    lifecycle.register(registry, Connection(server=UNREACHABLE, credentials=Anonymous()))
+    login.register(registry, Connection(server=UNREACHABLE, credentials=Anonymous()))
     telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
-    return SupervisedOperator(WATERLEVELS, registry, telemetry, Random(1))  # noqa: S311 -- as above
+    return SupervisedOperator(WATERLEVELS, lambda: registry, telemetry, Random(1))  # noqa: S311 -- as above
 
 
 async def test_a_failing_kopf_does_not_cancel_other_tasks(
