@@ -17,7 +17,7 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, free_ports
-from tidelock import main
+from tidelock import process
 from tidelock.binders import server, tokens
 from tidelock.binders.certificate_rotator import CONFIGURATION, CertificateRotator
 from tidelock.binders.tokens import TOKEN_PATH
@@ -57,7 +57,7 @@ async def hasty(
 
     It runs inside of this process, which must outlive it.
     """
-    monkeypatch.setattr(main, "end_within", lambda _seconds: None)
+    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
     monkeypatch.setattr(tokens, "TOKEN_LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
     monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.1)
@@ -71,7 +71,7 @@ async def hasty(
         admission=True,
     )
     stop = asyncio.Event()
-    operator = asyncio.create_task(main.operate(settings, stop))
+    operator = asyncio.create_task(process.operate(settings, stop))
     with closing(World(installed)) as trial:
         await asyncio.to_thread(until_reviewed, trial)
     yield

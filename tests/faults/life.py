@@ -1,4 +1,4 @@
-"""One life of the operator, wired as in `main.operate`.
+"""One life of the operator, wired as in `process.operate`.
 
 The Lease is missing, as `tests/model` and `tests/cluster/test_lease.py` cover it. So are measurements, as no
 source answers, and watches of resources that only some plugins read. Kopf runs only with WaterLevels.

@@ -21,9 +21,9 @@ from tidelock.kube.errors import Forbidden
 from tidelock.kube.events import ObjectReference
 from tidelock.kube.lease import Alone, LeaseLostError
 from tidelock.leader import Leader
-from tidelock.main import _served
 from tidelock.model.meta import ObjectMeta
 from tidelock.plugins.registry import BUILTINS
+from tidelock.process import _served
 from tidelock.scheduler.actions.tasks import About, Tasks
 from tidelock.settings import Settings
 from unit.process.empty_server import EmptyServer, empty_server

@@ -1,0 +1,155 @@
+"""The process of the operator and scheduler, which decide while this process leads."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+import uvloop
+
+from tidelock import __version__
+from tidelock.binders.certificate_rotator import ClientsError
+from tidelock.clock import SystemClock
+from tidelock.framework.config import Configuration, default_configuration, read_configuration
+from tidelock.framework.config_file import ConfigurationError
+from tidelock.framework.installed import load_plugins
+from tidelock.handlers import lifecycle
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
+from tidelock.kube.lease_thread import LeaseThread
+from tidelock.leader import STUCK, Leader
+from tidelock.listening import ListenError
+from tidelock.logs import configure_logs
+from tidelock.plugins.registry import BUILTINS
+from tidelock.running import end_within, until
+from tidelock.serving import MetricsToken, TokenError, serve
+from tidelock.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# Connections for the Lease alone: one to watch it, one to write it.
+_LEASE_CONNECTIONS = 2
+# Seconds that the process has to end, by itself, when it has lost its Lease.
+_LAST_MOMENT = 2.0
+
+
+def run(settings: Settings) -> int:
+    """Run the operator and the scheduler until a signal comes. Return the exit status."""
+    configure_logs(settings.log_format, settings.log_level)
+    try:
+        # Half of the processor time of a drain goes into sockets and TLS, which this loop does in C.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings))
+    except ConfigurationError as error:
+        sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
+        return 1
+    except (ConfigError, ListenError, TokenError, ClientsError, LeaseLostError) as error:
+        sys.stderr.write(f"tidelock: {error}\n")
+        return 1
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
+    lifecycle.set_on_signals(stop)
+    await operate(settings, stop)
+
+
+async def operate(settings: Settings, stop: asyncio.Event) -> None:
+    """Run the operator and the scheduler until `stop` is set or a signal comes.
+
+    Raises:
+        ConfigurationError: the configuration file is wrong.
+        ConfigError: there is no way to reach a cluster.
+        ListenError, TokenError, ClientsError: metrics or other binders can't be served as configured.
+        LeaseLostError: another process leads now, or might.
+
+    """
+    logger.debug("configured", extra={"settings": settings})
+    configuration = _configuration(settings)
+    connection = load_connection(settings.kubeconfig or None)
+    clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
+    agent = f"tidelock/{__version__}"
+    async with _leadership(settings, connection, agent, rng) as leadership:
+        client = KubeClient(
+            connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
+        )
+        leader = Leader(settings, configuration, connection, client, leadership, clock, rng)
+        leader.end_within = end_within
+        async with client, _served(settings, leader) as port:
+            logger.info(
+                "started",
+                extra={
+                    "version": __version__,
+                    "port": port,
+                    "server": connection.server,
+                    "schedulers": ", ".join(leader.profiles),
+                },
+            )
+            if await until(stop, leadership.acquire()):
+                await leader.lead(stop)
+
+
+def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
+    """Serve probes, metrics and the web view over HTTP, from the start of the process on."""
+    token = MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None
+    site = leader.site(token) if settings.web_view else None
+    return serve(
+        settings.listen,
+        settings.port,
+        leader.telemetry.registry,
+        alive=lambda: leader.alive,
+        ready=lambda: leader.ready,
+        details=lambda: leader.details,
+        token=token,
+        site=None if site is None else site.application,
+    )
+
+
+@asynccontextmanager
+async def _leadership(
+    settings: Settings, connection: Connection, agent: str, rng: Random
+) -> AsyncIterator[Leadership]:
+    if not settings.leader_elect:
+        yield Alone()
+        return
+    duration = float(settings.lease_duration_seconds)
+    client = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)
+    lease = Lease(
+        client,
+        name=settings.lease_name,
+        namespace=settings.lease_namespace or connection.namespace,
+        identity=f"{settings.instance}_{uuid4()}",
+        rng=rng,
+        times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
+    )
+    thread = LeaseThread(lease, client, patience=STUCK)
+    thread.on_lost = partial(end_within, _LAST_MOMENT)
+    async with thread.running():
+        yield thread
+
+
+def _configuration(settings: Settings) -> Configuration:
+    """Read the configuration file, if there is one, and log its fields without effect."""
+    if not settings.config:
+        return default_configuration(settings.scheduler_name, BUILTINS)
+    try:
+        text = Path(settings.config).read_text(encoding="utf-8")
+        configuration = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
+    except OSError as error:
+        raise ConfigurationError(error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"is not UTF-8: {error}") from error
+    if configuration.ignored:
+        logger.info(
+            "configured without effect",
+            extra={"file": settings.config, "fields": ", ".join(configuration.ignored)},
+        )
+    return configuration
