@@ -8,9 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidelock.binders.admission_check import AdmissionCheck
-from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.endpoint import SERVICE, Endpoint
-from tidelock.binders.server import BinderServer
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
@@ -66,6 +64,8 @@ from tidelock.web.view import WebView
 
 if TYPE_CHECKING:
     from kopf import OperatorRegistry
+
+    from tidelock.binders.server import BinderServer
 
 logger = logging.getLogger(__name__)
 
@@ -333,10 +333,14 @@ class Leader:
         load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load
 
-    def _make_door(self, settings: Settings) -> BinderServer | None:
+    def _make_door(self, settings: Settings) -> "BinderServer | None":
         """Make the server for other binders, if it is asked for. It sees pods before the event handlers."""
         if not (settings.extender or settings.admission):
             return None
+        # Both import cryptography, which only certificates need.
+        from tidelock.binders.certificate_rotator import CertificateRotator  # noqa: PLC0415
+        from tidelock.binders.server import BinderServer  # noqa: PLC0415
+
         guard = AdmissionCheck(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
         keeper = CertificateRotator(self._client, Key(namespace, name), settings.tls_names, self._clock)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import uvloop
 
 from tidelock import __version__
-from tidelock.binders.certificate_rotator import ClientsError
+from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.config_file import ConfigurationError

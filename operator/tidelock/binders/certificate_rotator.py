@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from tidelock.binders.certificates import Certificates, renewed
+from tidelock.binders.errors import ClientsError
 from tidelock.binders.tokens import Tokens
 from tidelock.clock import Clock
 from tidelock.kube.client import SECRETS, WEBHOOKS, KubeClient
@@ -85,10 +86,6 @@ class _Webhooks(msgspec.Struct, frozen=True):
 
 
 _READ_WEBHOOKS = Reader(_Webhooks, spare=".*")
-
-
-class ClientsError(Exception):
-    """The certificates of schedulers can't be used."""
 
 
 class CertificateRotator:

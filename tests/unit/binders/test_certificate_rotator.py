@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from devcluster.keys import make_keys
-from tidelock.binders.certificate_rotator import WEBHOOK_NAMES, CertificateRotator, ClientsError
+from tidelock.binders.certificate_rotator import WEBHOOK_NAMES, CertificateRotator
 from tidelock.binders.certificates import CERTIFICATE_LIFETIME
+from tidelock.binders.errors import ClientsError
 from tidelock.binders.tokens import OVERLAP
 from tidelock.binders.tokens import TOKEN_LIFETIME as LIFETIME_OF_TOKENS
 from tidelock.kube.errors import Conflict, NotFound, ServerError
