@@ -212,6 +212,9 @@ class PodEventHandler(_Sink):
             event_handlers.queue.upsert(new, now)  # otherwise it is bound already, and this version is older
             if event_handlers.queue.get(new.uid) is not None and event_handlers.cache.get(new.uid) is None:
                 event_handlers.cache.nominator.upsert(new)
+        if before is not None and before.assumed and new.node_name not in ("", before.node_name):
+            # The binding under way will fail. Until its answer, others could take the capacity that it frees.
+            event_handlers.ledger.claims.unclaim(new.uid, now)
         if new.node_name and event_handlers.ready:  # all reservations that it has taken are known
             event_handlers.ledger.claims.claim_tentatively(new, new.node_name, now)
         if not new.finished:

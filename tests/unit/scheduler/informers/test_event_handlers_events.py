@@ -68,6 +68,21 @@ def test_an_owner_that_is_only_assumed_does_not_consume_a_reservation_that_comes
     assert entry.phase is Phase.CONSUMED
 
 
+def test_no_pod_takes_reserved_capacity_of_an_owner_that_was_bound_to_another_node() -> None:
+    core = Core(node("node-a", cpu="1"), node("node-b", cpu="1"))
+    entry = core.reservation(nodeName="node-a")
+    core.step()
+    core.add(pod())
+    assumed = core.place()
+    core.add(pod(node_name="node-b", version=2), pod("web-1"))
+    core.refuse()
+    assert (entry.phase, core.reserved("node-a"), core.used("node-b")) == (Phase.BOUND, 1000, 1000)
+
+    core.decider.binding_failed(assumed, NOW)
+    core.answer(gone=True)
+    assert (entry.phase, core.reserved("node-a")) == (Phase.ACTIVE, 1000)
+
+
 def test_a_terminating_pod_uses_capacity_until_it_is_gone() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(pod("old", node_name="node-a", deleted=True))
