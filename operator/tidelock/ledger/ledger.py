@@ -127,7 +127,7 @@ class Ledger:
         )
         self.nominations = Nominations(records, nominator)
         self.admission = Admission(records, waiting, self.quotas, holdings, endings, nominator)
-        self.claims = Claims(records, holdings, self.ownership, placement, endings, choices)
+        self.claims = Claims(records, columns, holdings, self.ownership, placement, endings, choices)
         self.plugin_view = PluginView(holdings, self.ownership, self.claims)
         self._occupancy = Occupancy(records)
         self._edits = Edits(

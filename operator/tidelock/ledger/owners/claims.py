@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 
+from tidelock.cluster.columns import Columns
 from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.placement import Placement
@@ -15,7 +16,7 @@ from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, at_most, beyond
+from tidelock.model.quantities import NOTHING, Resources, at_most, beyond
 
 
 class Claims:
@@ -30,6 +31,7 @@ class Claims:
     def __init__(
         self,
         records: Records,
+        columns: Columns,
         holdings: Holdings,
         ownership: Ownership,
         placement: Placement,
@@ -37,6 +39,7 @@ class Claims:
         choices: Choices,
     ) -> None:
         self._records = records
+        self._columns = columns
         self._holdings = holdings
         self._ownership = ownership
         self._placement = placement
@@ -55,7 +58,7 @@ class Claims:
             return None
         text = f"pod {pod.key} is being bound to {node_name}"
         failure = "the owner's binding failed"
-        claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, text, failure, now)
+        claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, pod.requests, text, failure, now)
         return claim
 
     def used_by(self, pod_uid: str, node_name: str) -> list[ReservationInfo]:
@@ -96,6 +99,8 @@ class Claims:
         The watch of pods may lag behind the watch of Reservations: a reservation may be for the next pod of
         a name, although the former pod is already gone. A pod that another scheduler has bound chooses once
         among the reservations for any pod of its workload, when it is first seen. It may choose none.
+
+        The pod counts on its node already. So its reservations only give up the amounts that the node lacks.
         """
         if _names_reservations(pod):
             self.has_chosen.discard(pod.uid)
@@ -108,7 +113,9 @@ class Claims:
         ]
         if own or chooses:
             text = f"pod {pod.key} seems to be bound to {node_name}"
-            claim = self._claim(pod, node_name, own, text, "the owner is not bound after all", now)
+            failure = "the owner is not bound after all"
+            lacking = self._columns.shortfall(node_name)
+            claim = self._claim(pod, node_name, own, lacking, text, failure, now)
             self._verify(replace(claim, unwritten=chooses))
             if chooses:
                 self.has_chosen.add(pod.uid)
@@ -161,10 +168,16 @@ class Claims:
         self._unverified[claim.pod.uid].append(claim)
 
     def _claim(
-        self, pod: Pod, node_name: str, own: list[ReservationInfo], text: str, failure: str, now: float
+        self,
+        pod: Pod,
+        node_name: str,
+        own: list[ReservationInfo],
+        needed: Resources,
+        text: str,
+        failure: str,
+        now: float,
     ) -> Claim:
         taken = tuple((entry, entry.reserved) for entry in own if entry.phase is not Phase.BOUND)
-        needed = pod.requests
         try:
             for entry, _ in taken:
                 used = at_most(entry.held, needed) if entry.node == node_name else NOTHING

@@ -67,13 +67,28 @@ def test_a_reservation_has_its_capacity_back_at_once_if_its_owner_goes_before_th
     """Regression: the capacity of the owner was free for others until the API server answered."""
     core, entry = holding()
     core.add(BOUND)
-    assert (entry.phase, core.reserved()) == (Phase.BOUND, 1000)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 2000)
 
     core.event_handlers.pods.remove(BOUND)
 
     assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
     core.answer(gone=True)
     assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
+
+
+def test_no_pod_takes_capacity_that_is_reserved_beside_an_owner_before_the_answer() -> None:
+    core = Core(node("node-a", cpu="2"))
+    core.add(pod())
+    assumed = core.place()
+    entry = core.reservation()
+    core.step()
+    core.decider.bound(assumed, NOW)
+    core.add(pod(node_name="node-a", version=2), pod("web-1"))
+    core.refuse()
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 1000)
+
+    core.answer(pod(node_name="node-a", deleted=True, version=3))
+    assert (entry.phase, core.reserved()) == (Phase.ACTIVE, 1000)
 
 
 def test_a_late_answer_takes_no_reservation_from_the_next_owner() -> None:

@@ -62,7 +62,7 @@ def test_a_node_is_not_judged_before_all_pods_that_may_use_its_reservations_are_
 
     turns = list(heard(core))
     assert len(turns) > 2
-    assert (entry.phase, core.reserved()) == (Phase.BOUND, 0)
+    assert (entry.phase, core.reserved()) == (Phase.BOUND, 1000)
     core.answer()
     assert entry.phase is Phase.CONSUMED
 

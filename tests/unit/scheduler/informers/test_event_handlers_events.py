@@ -19,7 +19,7 @@ SELECTED = [{"selector": {"matchLabels": {"app": "web"}}}]
 def test_a_bound_owner_consumes_its_reservation_in_any_order_of_their_events(
     owners: list[dict[str, object]], first: str
 ) -> None:
-    core = Core(node("node-a"))
+    core = Core(node("node-a", cpu="1"))
     owner = pod(node_name="node-a", labels={"app": "web"}, bound_at=NOW)
     if first == "pod":
         core.add(owner)

@@ -57,7 +57,7 @@ def test_a_reservation_on_a_node_that_is_in_no_list_is_lost() -> None:
 
 
 def test_a_reservation_with_an_owner_that_was_bound_in_the_meantime_ends() -> None:
-    core = Core(node("node-a"), listed=False)
+    core = Core(node("node-a", cpu="1"), listed=False)
     core.add(pod(node_name="node-a"))
     entry = core.reservation(status=HELD)
     core.list_all()
