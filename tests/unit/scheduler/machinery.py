@@ -329,7 +329,7 @@ class Shell(Core):
     def flush(self) -> bool:
         """Pass changes on to the writers, and begin to write. Return whether more changes are left."""
         changes = self.effects.take()
-        self.effects.claims = changes.claims
+        self.effects.claims = list(changes.claims)
         self.publisher.record(changes)
         self.gates.note(changes.namespaces)
         return self.publisher.flush()
