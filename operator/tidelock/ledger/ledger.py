@@ -176,6 +176,8 @@ class Ledger:
         if entry is not None and entry.reservation.failure != reservation.failure:
             self.recovery.rebuild(entry, reservation, now)
             return
+        if entry is not None and _same_version(entry.reservation, reservation):
+            return  # the event of a write that was acknowledged
         if entry is None:
             entry = self._add(reservation, now)
         else:
@@ -353,3 +355,11 @@ class Ledger:
             if entry.move_at is not None:
                 entry.move_at -= lost
                 self.records.due.update(entry)
+
+
+def _same_version(known: Reservation, reservation: Reservation) -> bool:
+    return (
+        known.meta.version == reservation.meta.version
+        and known.meta.generation == reservation.meta.generation
+        and known.status == reservation.status
+    )

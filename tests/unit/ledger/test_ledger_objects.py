@@ -84,6 +84,18 @@ def test_a_watch_event_from_before_an_own_write_is_ignored(ledger: LedgerScene) 
     assert entry.reservation.status == {"phase": "Active"}
 
 
+def test_the_watch_event_of_an_acknowledged_write_publishes_nothing(ledger: LedgerScene) -> None:
+    """Guard against another comparison and another update of all indexes for each status of its own."""
+    ledger.active()
+    written = ledger.next_version(version=5, status={"phase": "Active"})
+    ledger.ledger.acknowledge(written)
+    ledger.ledger.effects.take()
+    ledger.ledger.upsert(written, NOW + 1)
+    assert not ledger.ledger.effects
+    ledger.ledger.upsert(replace(written, status={"phase": "Pending"}), NOW + 1)
+    assert list(ledger.ledger.effects.statuses) == [written.key]
+
+
 def test_an_edit_in_the_answer_to_an_own_write_is_applied_with_its_watch_event(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     edited = ledger.next_version(version=5, generation=2, resources={"cpu": "1"})
