@@ -163,6 +163,12 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
     return Reservation(meta, spec, pod, problem, stored.status, meta.asked_by, meta.asked_at)
 
 
+def decode_written(raw: bytes) -> Reservation:
+    """Decode the metadata and the status of a Reservation whose spec is known already."""
+    stored = _READ(raw)
+    return Reservation(stored.metadata, status=stored.status)
+
+
 def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> ReservationSpec | None:
     """Return the readable fields of a spec, or None if its owners are not among them."""
     bad = {problem["loc"][0] for problem in error.errors() if problem["loc"]}

@@ -21,7 +21,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import Attempt
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.reservation import Reservation, decode_reservation
+from tidelock.model.reservation import Reservation, decode_written
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter, WritableObject
 
@@ -151,7 +151,7 @@ class StatusWriter(ObjectWriter):
             self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)
 
     def _acknowledge(self, written: bytes) -> None:
-        self._ledger.acknowledge(decode_reservation(written))
+        self._ledger.acknowledge(decode_written(written))
 
     async def _write_fault(self, stored: WritableObject, fault: Exception) -> None:
         """Write nothing: a Reservation's status is a promise, which is never written in part."""
