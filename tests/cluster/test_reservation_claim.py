@@ -187,8 +187,7 @@ def test_a_pod_and_its_reservation_get_events(world: World) -> None:
     pod.until_bound()
     wait_for(
         lambda: (
-            {"Scheduled"} <= world.event_reasons(pod)
-            and {"Admitted", "Consumed"} <= world.event_reasons(reservation)
+            {"Scheduled"} <= world.event_reasons(pod) and {"Consumed"} <= world.event_reasons(reservation)
         ),
         what="the events",
     )

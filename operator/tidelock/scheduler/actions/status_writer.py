@@ -69,7 +69,8 @@ class StatusWriter(ObjectWriter):
             with self._isolated("telling", change.meta):
                 self._telemetry.changed(change)
                 self._recent.changed(change, self._ledger.entries.get(change.meta.key))
-                self._record_event(change, lives.get(change.meta.uid))
+                if not self._is_in_first_status(change):
+                    self._record_event(change, lives.get(change.meta.uid))
         self.unwritten |= effects.statuses
 
     def flush(self) -> bool:
@@ -79,6 +80,11 @@ class StatusWriter(ObjectWriter):
             self._note_waiting(key)
             self.reconcile(key)
         return bool(self.unwritten)
+
+    def _is_in_first_status(self, change: Transition) -> bool:
+        """Return whether the first status of a reservation reports its capacity, which needs no event."""
+        entry = self._ledger.entries.get(change.meta.key)
+        return change.event is Event.ADMIT and entry is not None and "phase" not in entry.reservation.status
 
     def _audit(self, entry: ReservationInfo) -> Record:
         life = record(entry, self._clock.now())
