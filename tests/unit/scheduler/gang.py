@@ -39,6 +39,10 @@ class Gang:
         """Deliver a member by the watch, new or in another version."""
         name = f"{self.name}-{number}"
         spec = {"owners": OWNERS, "retention": "Retain", "group": self.membership}
+        known = self.objects.get(name)
+        if known is not None:
+            version = int(known["metadata"]["resourceVersion"]) + 1
+            fields = {"version": version, "generation": known["metadata"]["generation"] + 1} | fields
         self.objects[name] = reservation_json(name, **spec | fields)
         return self._see(name)
 
