@@ -16,9 +16,10 @@ NAMES = (HOST, f"tidelock-binders.{SYSTEM_NAMESPACE}.svc")
 """The names in the operator's certificate, by which the API server and kube-scheduler reach it."""
 
 
-def webhook_configuration(cluster: Cluster, port: int) -> dict[str, Any]:
-    """Return the webhook configuration, with a port of this machine instead of a Service."""
-    kind = "ValidatingWebhookConfiguration"
+def webhook_configuration(
+    cluster: Cluster, port: int, kind: str = "ValidatingWebhookConfiguration"
+) -> dict[str, Any]:
+    """Return a webhook configuration, with a port of this machine instead of a Service."""
     (configuration,) = [each for each in rendered(cluster, EXTENDER) if each["kind"] == kind]
     for webhook in configuration["webhooks"]:
         del webhook["clientConfig"]["service"]

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidelock.binders.admission_check import AdmissionCheck
+from tidelock.binders.answering import CreationDesk
 from tidelock.binders.endpoint import SERVICE, Endpoint
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
@@ -334,16 +335,32 @@ class Leader:
         return load
 
     def _make_door(self, settings: Settings) -> "BinderServer | None":
-        """Make the server for other binders, if it is asked for. It sees pods before the event handlers."""
-        if not (settings.extender or settings.admission):
+        """Make the server for other binders and for creations, if it is asked for.
+
+        It sees pods before the event handlers. Answers of earlier leaders count before the first decision, so
+        the keys of their signatures are awaited.
+        """
+        if not (settings.extender or settings.admission or settings.answers):
             return None
         # Both import cryptography, which only certificates need.
-        from tidelock.binders.certificate_rotator import CertificateRotator  # noqa: PLC0415
+        from tidelock.binders.certificate_rotator import (  # noqa: PLC0415
+            BINDINGS,
+            CREATIONS,
+            CertificateRotator,
+        )
         from tidelock.binders.server import BinderServer  # noqa: PLC0415
 
         guard = AdmissionCheck(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
-        keeper = CertificateRotator(self._client, Key(namespace, name), settings.tls_names, self._clock)
+        desk = self._make_desk() if settings.answers else None
+        keeper = CertificateRotator(
+            self._client,
+            Key(namespace, name),
+            settings.tls_names,
+            self._clock,
+            [*([BINDINGS] if settings.admission else []), *([CREATIONS] if settings.answers else [])],
+            self._decider.ledger.answers.keys if settings.answers else None,
+        )
         if settings.extender and settings.extender_clients:
             keeper.trust(Path(settings.extender_clients))
         return BinderServer(
@@ -361,7 +378,15 @@ class Leader:
             wake=self._loop.wake,
             extender=settings.extender,
             admission=settings.admission,
+            desk=desk,
         )
+
+    def _make_desk(self) -> CreationDesk:
+        """Make the desk for creations. Nothing is decided before there are keys for its answers."""
+        provided = self._event_handlers.await_resource("answers")
+        desk = CreationDesk(self._decider.ledger, self._clock, self._loop.wake, provided)
+        self._loop.on_answers = desk.decided
+        return desk
 
     def _answers(self) -> bool:
         """Return whether to answer other binders: all is known, and no other process admits."""

@@ -116,7 +116,12 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
         help="PEM file with the certificates of these schedulers, or of authorities that sign only these",
     )
     run.add_argument("--admission", action="store_true", help="review the bindings of other binders")
-    run.add_argument("--tls-port", type=_port, help="port for the extender API and admission, over TLS")
+    run.add_argument(
+        "--answers",
+        action="store_true",
+        help="answer reservations with spec.answer in the response to their creation",
+    )
+    run.add_argument("--tls-port", type=_port, help="port for the extender API and webhooks, over TLS")
     run.add_argument(
         "--tls-address",
         type=_address,

@@ -29,7 +29,8 @@ class Settings:
         extender_clients: PEM file with the certificates of these schedulers, or of their authorities.
             Without it all of them are refused.
         admission: whether to review the bindings of other binders.
-        tls_port: port on `listen` for both, over TLS.
+        answers: whether to answer reservations in the response to their creation.
+        tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
             in the Secret's namespace. Empty: the callers know the address.
         tls_names: DNS names and addresses for which the certificate is created.
@@ -58,6 +59,7 @@ class Settings:
     extender: bool = False
     extender_clients: str = ""
     admission: bool = False
+    answers: bool = False
     tls_port: int = 8443
     tls_address: str = ""
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)

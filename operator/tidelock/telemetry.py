@@ -236,6 +236,18 @@ class Telemetry(MetricsRecorder):
             buckets=_exponential(0.0001, 2, 14),
             registry=self.registry,
         )
+        self.answers = Counter(
+            "tidelock_answers_total",
+            "Creations of reservations with spec.answer, by result.",
+            ("result",),
+            registry=self.registry,
+        )
+        self.answer_duration = Histogram(
+            "tidelock_answer_seconds",
+            "Seconds from the review of a creation to its answer.",
+            buckets=_exponential(0.0001, 2, 14),
+            registry=self.registry,
+        )
         self.extender_duration = Histogram(
             "tidelock_extender_request_seconds",
             "Seconds to answer a scheduler that uses Tidelock as its extender, by verb.",

@@ -20,7 +20,7 @@ from devcluster.binders import NAMES, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
 from tidelock.binders.certificate_rotator import CONFIGURATION
-from tidelock.kube.client import PODS, SECRETS, WEBHOOKS
+from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"
@@ -85,6 +85,17 @@ def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
         yield
     finally:
         api.delete(WEBHOOKS.item(CONFIGURATION))
+
+
+@contextmanager
+def creation_webhook(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
+    """Make the API server call the webhook of creations at a port of this machine."""
+    kind = MUTATING_WEBHOOKS.kind
+    api.create(MUTATING_WEBHOOKS.collection(), webhook_configuration(cluster, port, kind))
+    try:
+        yield
+    finally:
+        api.delete(MUTATING_WEBHOOKS.item(CONFIGURATION))
 
 
 def webhook_urls(api: Api) -> list[str]:

@@ -7,30 +7,57 @@ identifies the API server is in the path of the webhooks. Certificates in a file
 import base64
 import binascii
 import logging
+import secrets
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from tidelock.binders.certificates import Certificates, renewed
 from tidelock.binders.errors import ClientsError
-from tidelock.binders.tokens import Tokens
+from tidelock.binders.tokens import CREATIONS_PATH, Tokens
 from tidelock.clock import Clock
-from tidelock.kube.client import SECRETS, WEBHOOKS, KubeClient
+from tidelock.kube.client import MUTATING_WEBHOOKS, SECRETS, WEBHOOKS, ApiResource, KubeClient
 from tidelock.kube.errors import Conflict
+from tidelock.model.answer import AnswerKeys
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
 CONFIGURATION = "tidelock"
-"""Name of the ValidatingWebhookConfiguration."""
+"""Name of the ValidatingWebhookConfiguration, and of the MutatingWebhookConfiguration."""
 WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")
-"""Names of the webhooks in it."""
+"""Names of the webhooks of bindings."""
+ANSWER_KEY, FORMER_ANSWER_KEY = "answers.key", "former-answers.key"
+"""Fields of the Secret with the keys that sign answers."""
 
+
+class WebhookConfiguration(NamedTuple):
+    """A configuration of webhooks, whose callers the operator introduces.
+
+    Attributes:
+        resource: kind of the configuration.
+        webhooks: names of its webhooks.
+        suffix: the part of their path behind the token.
+
+    """
+
+    resource: ApiResource
+    webhooks: tuple[str, ...]
+    suffix: str = ""
+
+
+BINDINGS = WebhookConfiguration(WEBHOOKS, WEBHOOK_NAMES)
+"""The webhooks for other binders."""
+CREATIONS = WebhookConfiguration(MUTATING_WEBHOOKS, ("creations.tidelock.dev",), CREATIONS_PATH)
+"""The webhook that answers creations."""
+
+_KEY_BYTES = 32
 _FIELDS = {
     "authorities": "ca.crt",
     "certificate": "tls.crt",
@@ -89,11 +116,31 @@ _READ_WEBHOOKS = Reader(_Webhooks, spare=".*")
 
 
 class CertificateRotator:
-    """The current certificates, a TLS context that serves with the newest of them, and the tokens."""
+    """The current certificates, a TLS context that serves with the newest of them, the tokens, and the keys.
 
-    def __init__(self, client: KubeClient, secret: Key, names: Sequence[str], clock: Clock) -> None:
-        """Prepare; `names` are the DNS names and addresses under which clients connect."""
+    Args:
+        client: the API server.
+        secret: the Secret with the certificates and keys.
+        names: DNS names and addresses under which clients connect.
+        clock: the process' clock.
+        introduced: the configurations of the webhooks that are served.
+        keys: takes the keys that sign answers, if answers are served.
+
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        secret: Key,
+        names: Sequence[str],
+        clock: Clock,
+        introduced: Sequence[WebhookConfiguration] = (BINDINGS,),
+        keys: AnswerKeys | None = None,
+    ) -> None:
         self.tokens = Tokens(clock.monotonic)
+        self._introduced = tuple(introduced)
+        self._keys = keys
+        self._signs = b""  # the newest key, as far as it is stored
         self._client = client
         self._secret = secret
         self._names = tuple(names)
@@ -134,39 +181,65 @@ class CertificateRotator:
         """
         if self._loaded is None:
             return
-        stored = _READ_WEBHOOKS(await self._client.get(WEBHOOKS.item(CONFIGURATION)))
-        known = {each.name: each.client_config for each in stored.webhooks}
-        for each in known.values():
-            self.tokens.adopt(each.path)
-        bundle, path = base64.b64encode(self._loaded.authorities).decode(), self.tokens.path()
-        webhooks = [
-            {"name": name, "clientConfig": {"caBundle": bundle} | known.get(name, _NONE).with_path(path)}
-            for name in WEBHOOK_NAMES
-        ]
-        if any(known.get(name, _NONE).differs(bundle, path) for name in WEBHOOK_NAMES):
-            metadata = {"resourceVersion": stored.metadata.resource_version}
-            body = {"metadata": metadata, "webhooks": webhooks}
-            await self._client.patch(WEBHOOKS.item(CONFIGURATION), body, kind="strategic")
+        path = ""
+        for each in self._introduced:
+            stored = _READ_WEBHOOKS(await self._client.get(each.resource.item(CONFIGURATION)))
+            known = {webhook.name: webhook.client_config for webhook in stored.webhooks}
+            for config in known.values():
+                self.tokens.adopt(config.path)
+            path = path or self.tokens.path()
+            await self._write_configuration(each, stored.metadata.resource_version, known, path + each.suffix)
         self.tokens.written()
 
+    async def _write_configuration(
+        self, introduced: WebhookConfiguration, version: str, known: dict[str, _ClientConfig], path: str
+    ) -> None:
+        """Write the authority and the path of the webhooks that differ."""
+        if self._loaded is None:
+            return
+        bundle, names = base64.b64encode(self._loaded.authorities).decode(), introduced.webhooks
+        if not any(known.get(name, _NONE).differs(bundle, path) for name in names):
+            return
+        webhooks = [
+            {"name": name, "clientConfig": {"caBundle": bundle} | known.get(name, _NONE).with_path(path)}
+            for name in names
+        ]
+        body = {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
+        await self._client.patch(introduced.resource.item(CONFIGURATION), body, kind="strategic")
+
     async def _stored(self) -> Certificates:
-        """Read the Secret, and replace old or missing certificates. The first writer wins."""
+        """Read the Secret, and replace old or missing certificates and keys. The first writer wins."""
         while True:
             secret = _READ(await self._client.get(self._path))
             known = _certificates(secret)
             wanted = renewed(known, self._names, self._clock.now())
-            if wanted == known:
-                return wanted
+            newest, former = self._wanted_keys(secret, renewing=known is not None and wanted != known)
+            changes = {} if wanted == known else _certificate_fields(wanted)
+            if newest != _field(secret, ANSWER_KEY):
+                changes |= {ANSWER_KEY: _text(newest), FORMER_ANSWER_KEY: _text(former)}
             try:
-                await self._write(secret, wanted)
+                if changes:
+                    await self._write(secret, changes)
             except Conflict:
                 continue  # another replica was faster, and its certificates serve as well
+            if self._keys is not None:
+                self._signs = newest
+                self._keys.use(newest, former)
             return wanted
 
-    async def _write(self, secret: _Secret, wanted: Certificates) -> None:
-        data = {field: base64.b64encode(getattr(wanted, name)).decode() for name, field in _FIELDS.items()}
+    def _wanted_keys(self, secret: _Secret, *, renewing: bool) -> tuple[bytes, bytes]:
+        """Return the key that signs answers, and the former one.
+
+        A key is replaced with the certificates, and when somebody has removed it from the Secret.
+        """
+        stored, former = _field(secret, ANSWER_KEY), _field(secret, FORMER_ANSWER_KEY)
+        if self._keys is None or (len(stored) >= _KEY_BYTES and not renewing):
+            return stored, former
+        return secrets.token_bytes(_KEY_BYTES), stored or self._signs
+
+    async def _write(self, secret: _Secret, changes: dict[str, str | None]) -> None:
         metadata = {"resourceVersion": secret.metadata.resource_version}
-        await self._client.patch(self._path, {"metadata": metadata, "data": data | {_AUTHORITY_KEY: None}})
+        await self._client.patch(self._path, {"metadata": metadata, "data": changes})
 
     @property
     def _path(self) -> str:
@@ -182,6 +255,23 @@ def _certificates(secret: _Secret) -> Certificates | None:
     except binascii.Error:
         return None
     return Certificates(**data)
+
+
+def _certificate_fields(wanted: Certificates) -> dict[str, str | None]:
+    """Return the data of a Secret for certificates. The key of an authority is removed."""
+    return {field: _text(getattr(wanted, name)) for name, field in _FIELDS.items()} | {_AUTHORITY_KEY: None}
+
+
+def _field(secret: _Secret, name: str) -> bytes:
+    """Return a field of a Secret, or nothing if it is missing or can't be read."""
+    try:
+        return base64.b64decode(secret.data.get(name, ""))
+    except binascii.Error:
+        return b""
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _load(context: ssl.SSLContext, certificates: Certificates) -> None:

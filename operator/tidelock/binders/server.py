@@ -16,11 +16,12 @@ from typing import NoReturn
 from aiohttp import web
 
 from tidelock.binders.admission_check import AdmissionCheck
+from tidelock.binders.answering import CreationDesk
 from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.endpoint import Endpoint
 from tidelock.binders.extending import VERBS, BadRequestError, Verb
 from tidelock.binders.reviews import BadReviewError, BindingReview, answer, read_review
-from tidelock.binders.tokens import ADMISSION_PATH
+from tidelock.binders.tokens import ADMISSION_PATH, CREATIONS_PATH
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.isolation import Isolation
@@ -72,6 +73,7 @@ class BinderServer:
         wake: runs the decision loop again, as capacity was taken or freed.
         extender: whether to serve the extender API.
         admission: whether to serve and announce the admission webhook.
+        desk: answers creations of reservations. Without it none is answered.
 
     """
 
@@ -92,6 +94,7 @@ class BinderServer:
         wake: Callable[[], None],
         extender: bool,
         admission: bool,
+        desk: CreationDesk | None = None,
     ) -> None:
         self._guard = guard
         self.arrivals = arrivals
@@ -105,10 +108,14 @@ class BinderServer:
         self._port = port
         self._ready = ready
         self._wake = wake
-        self._admission = admission
+        self._announced = admission or desk is not None
+        self._desk = desk
         self._application = bounded(_LIMITS, self._prove)
         if admission:
             self._application.router.add_post(f"{ADMISSION_PATH}/{{token}}", self._when_ready(self._review))
+        if desk is not None:
+            path = f"{ADMISSION_PATH}/{{token}}{CREATIONS_PATH}"
+            self._application.router.add_post(path, self._when_ready(self._answer))
         if extender:
             for name, verb in VERBS.items():
                 handler = self._when_ready(self._extending(name, verb))
@@ -123,6 +130,8 @@ class BinderServer:
         """
         while not await self._attempt(self._keeper.renew):  # noqa: ASYNC110 -- no event announces that it can be
             await asyncio.sleep(_RETRY)
+        if self._desk is not None:
+            self._desk.provided()
         tls = self._keeper.context
         async with listening(
             self._application, self._address, self._port, option="--tls-port", limits=_LIMITS, tls=tls
@@ -142,7 +151,7 @@ class BinderServer:
         """Renew the certificate in time, and publish it and the endpoint, again if they are reverted."""
         while True:
             # The token is first, so the API server's calls are already accepted here.
-            done = not self._admission or await self._attempt(self._keeper.introduce)
+            done = not self._announced or await self._attempt(self._keeper.introduce)
             done = await self._attempt(self._endpoint.announce) and done
             await asyncio.sleep(_LOOK_AT_CERTIFICATE if done else _RETRY)
             await self._attempt(self._keeper.renew)
@@ -233,6 +242,20 @@ class BinderServer:
         if refusal:
             logger.info("binding refused", extra={"pod": str(question.key), "reason": refusal})
         return web.Response(body=answer(question, refusal), content_type="application/json")
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        """Answer the creation of a reservation."""
+        if self._desk is None:
+            return web.Response(status=404)
+        body = await request.read()
+        started = self._clock.monotonic()
+        try:
+            found, result = await self._desk.review(body)
+        except BadReviewError as error:
+            return web.Response(status=400, text=str(error))
+        self._telemetry.answers.labels(result).inc()
+        self._telemetry.answer_duration.observe(self._clock.monotonic() - started)
+        return web.Response(body=found, content_type="application/json")
 
     async def _find(self, question: BindingReview) -> Pod | None:
         """Return the pod of a binding, or None if no such pod could be bound.

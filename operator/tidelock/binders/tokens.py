@@ -12,6 +12,8 @@ import secrets
 from collections.abc import Callable
 
 ADMISSION_PATH = "/admission"
+CREATIONS_PATH = "/creations"
+"""The part behind the token for the webhook of creations."""
 
 TOKEN_LIFETIME = 600.0
 """Seconds after which a token is replaced."""
@@ -20,7 +22,7 @@ OVERLAP = 30.0
 
 _BYTES = 32
 # The API server only accepts characters of DNS names in a path.
-TOKEN_PATH = re.compile(rf"{ADMISSION_PATH}/([0-9a-f]{{{2 * _BYTES}}})$")
+TOKEN_PATH = re.compile(rf"{ADMISSION_PATH}/([0-9a-f]{{{2 * _BYTES}}})(?:{CREATIONS_PATH})?$")
 """The path of the webhooks, at the end of an address."""
 
 

@@ -88,6 +88,13 @@ WEBHOOKS = ApiResource(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
+MUTATING_WEBHOOKS = ApiResource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
 RESERVATIONS = ApiResource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESERVATIONGROUPS = ApiResource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
 RESERVATIONSCHEDULES = ApiResource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")

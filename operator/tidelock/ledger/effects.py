@@ -32,6 +32,7 @@ class Effects:
         ended: reservations that have ended, or were deleted before their end, to record in the audit log.
         claims: claims of pods that a watch reports as bound, to verify with the API server.
         namespaces: namespaces in which a reservation has changed or gone: pods may wait for it.
+        answers: reservations that have changed while their creation waits for an answer.
 
     """
 
@@ -40,9 +41,12 @@ class Effects:
     ended: list[ReservationInfo] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     namespaces: set[str] = field(default_factory=set)
+    answers: dict[Key, None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.transitions or self.statuses or self.ended or self.claims or self.namespaces)
+        return bool(
+            self.transitions or self.statuses or self.ended or self.claims or self.namespaces or self.answers
+        )
 
     def add(self, other: "Effects") -> None:
         """Append later effects."""
@@ -51,13 +55,17 @@ class Effects:
         self.ended += other.ended
         self.claims += other.claims
         self.namespaces |= other.namespaces
+        self.answers |= other.answers
 
     def take(self) -> "Effects":
         """Return all effects since the last call."""
         if not self:
             return NO_EFFECTS
-        taken = Effects(self.transitions, self.statuses, self.ended, self.claims, self.namespaces)
-        self.transitions, self.statuses, self.ended, self.claims, self.namespaces = [], {}, [], [], set()
+        taken = Effects(
+            self.transitions, self.statuses, self.ended, self.claims, self.namespaces, self.answers
+        )
+        self.transitions, self.statuses, self.ended, self.claims = [], {}, [], []
+        self.namespaces, self.answers = set(), {}
         return taken
 
 

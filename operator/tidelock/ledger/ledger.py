@@ -8,6 +8,7 @@ can be repeated.
 A change goes one way: a feature's module changes a record, `Records.commit` updates every index, and the
 effects go to the driver. The modules in order of the packages:
 
+    answers                     creations that are answered before their objects are stored
     records, indexes, effects   all records, the indexes that follow from them, and work for the driver
     lifecycle                   phases, expiry, leases, two-phase commits, alternatives, edits, due times
     capacity                    held amounts, placements, and capacity that is kept for waiting reservations
@@ -32,6 +33,7 @@ from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.reserve_pods import ReservePods
+from tidelock.ledger.answers import Answers
 from tidelock.ledger.capacity.forecast import Forecast
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.nominations import Nominations
@@ -134,6 +136,7 @@ class Ledger:
             records, holdings, placement, self.nominations, self.admission, waiting, endings, choices
         )
         self.recovery = Recovery(records, columns, placement, self.upsert, on_failure)
+        self.answers = Answers(records, holdings, waiting.steady, self.recovery.rebuild)
         self._settlement = GroupSettlement(records, self.groups, placement, endings, waiting, self.recovery)
         records.indexes += (holdings, self.ownership, self.groups, self.schedules)
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
@@ -171,6 +174,8 @@ class Ledger:
         if entry is not None and reservation.meta.version < entry.reservation.meta.version:
             return  # an event of a write before the last one that was acknowledged
         if reservation.meta.deletion_timestamp is not None:
+            if entry is None:
+                self.answers.take(reservation, now)
             self._let_go(entry or restore(reservation, now), reservation, now)
             return
         if entry is not None and entry.reservation.failure != reservation.failure:
@@ -179,15 +184,42 @@ class Ledger:
         if entry is not None and _same_version(entry.reservation, reservation):
             return  # the event of a write that was acknowledged
         if entry is None:
-            entry = self._add(reservation, now)
+            entry = self._add(reservation, now, unseen=self.answers.proposed(reservation))
         else:
             self._edits.apply(entry, reservation, now)
         self.records.commit(entry)
         self.nominations.note_plan(entry)
 
-    def _add(self, reservation: Reservation, now: float) -> ReservationInfo:
-        """Add a reservation that is new to this process, with the capacity that its status says it holds."""
-        entry = self._restored(reservation, now)
+    def propose(self, reservation: Reservation, now: float) -> ReservationInfo:
+        """Add a reservation that is being created, to be decided before it is stored.
+
+        Args:
+            reservation: the reservation, with a nonce as uid and a name that no object can have. It is in no
+                group and no set, begins at once, and has a readable spec.
+            now: the present time.
+
+        """
+        self.waiting_reservations.steady.at(now)
+        entry = self._add(reservation, now, unseen=True)
+        self.records.commit(entry)
+        return entry
+
+    def resume(self, now: float) -> None:
+        """Begin to decide, as all objects are known now."""
+        self.answers.resume(now)
+
+    def _add(self, reservation: Reservation, now: float, *, unseen: bool = False) -> ReservationInfo:
+        """Add a reservation that is new to this process, with the capacity that its status says it holds.
+
+        Without a status, an answer to its creation may say that.
+        """
+        first = self.answers.take(reservation, now)
+        entry = self._restored(replace(reservation, status=first.status) if first.nonce else reservation, now)
+        if first.nonce:
+            entry.reservation = replace(entry.reservation, status=reservation.status)
+        entry.unseen, entry.nonce = unseen, first.nonce
+        if unseen:
+            self.answers.add(entry, now)
         entry.ceiling = self.quotas.ceiling(entry.key.namespace)
         self.records.entries[entry.key] = entry
         self.nominations.restore(entry)
@@ -199,6 +231,9 @@ class Ledger:
         if amounts and not entry.violation:  # an edit may have left it less than its status says
             entry.message = planned_text(entry) if entry.ahead else held_text(entry)
         self.waiting_reservations.note_outlasting(entry)  # checked when all quotas are known
+        if first.handover is not None:
+            self.holdings.complete(first.handover, entry)
+            self.records.note_seen(entry)
         return entry
 
     def _restored(self, reservation: Reservation, now: float) -> ReservationInfo:
@@ -215,6 +250,7 @@ class Ledger:
         entry = self.records.find(reservation.key)
         if entry is None or entry.uid != reservation.meta.uid:
             return
+        self.answers.note_stored(entry)
         if self.records.leaving.pop(entry.key, None) is None:
             self.records.drop(entry)
         self.records.effects.statuses.pop(entry.key, None)
@@ -230,6 +266,7 @@ class Ledger:
             entry.reservation = replace(known, meta=meta, status=written.status)
             self.groups.update(entry)
             self.nominations.note_plan(entry)
+            self.answers.note_stored(entry)
 
     def await_removal(self, key: Key) -> None:
         """Schedule the removal of the object of a reservation that has ended.
@@ -289,7 +326,11 @@ class Ledger:
         if positions_due is not None:
             positions_due = max(positions_due, self.waiting_reservations.steady.instant(self._positions_from))
         return earliest(
-            self.records.due.next(), positions_due, self._settlement.next_due(), self.recovery.next_due()
+            self.records.due.next(),
+            positions_due,
+            self._settlement.next_due(),
+            self.recovery.next_due(),
+            self.answers.next_lapse(),
         )
 
     def advance(self, now: float) -> bool:
@@ -305,6 +346,7 @@ class Ledger:
         if due is None or due > now:
             return True
         self.recovery.rebuild_due(now)
+        self.answers.lapse(now)
         for entry in self._choices.take_undecided():
             self.recovery.shield(entry, now, partial(self._choices.decide, entry, now))
         for entry in self.waiting_reservations.outlasting.take():

@@ -64,8 +64,9 @@ class Records:
         """Enter the phase that an event leads to, and record the transition."""
         self.in_change[entry.key] = entry
         entry.phase = after(entry.phase, event)
-        transition = Transition(entry.reservation.meta, event, entry.phase, reason, message, now, due)
-        self.effects.transitions.append(transition)
+        if not entry.unseen:
+            transition = Transition(entry.reservation.meta, event, entry.phase, reason, message, now, due)
+            self.effects.transitions.append(transition)
 
     def step(
         self,
@@ -98,7 +99,8 @@ class Records:
         occupants.count_use(entry, now, occupied=False)
         entry.finished_at = now
         entry.ahead = False
-        self.effects.ended.append(entry)
+        if not entry.unseen:
+            self.effects.ended.append(entry)
         entry.violation = ""
         self.step(entry, event, reason, message, now, due)
 
@@ -109,7 +111,10 @@ class Records:
         if entry.phase is not Phase.PENDING:
             entry.end_plan()
             entry.queue_position, entry.earmark = None, ""
-        self.publish(key)
+        if entry.unseen:
+            self.effects.answers[key] = None
+        else:
+            self.publish(key)
         self.effects.namespaces.add(key.namespace)
         for index in self.indexes:
             index.update(entry)
@@ -119,9 +124,20 @@ class Records:
         """Schedule the comparison of a stored status with its record."""
         self.effects.statuses[key] = None
 
+    def note_seen(self, entry: ReservationInfo) -> None:
+        """Record what became of a reservation before a watch has shown its object."""
+        if entry.phase in SETTLED:
+            self.effects.ended.append(entry)
+        elif entry.activated_at is not None:
+            at = entry.activated_at
+            transition = Transition(
+                entry.reservation.meta, Event.ADMIT, entry.phase, entry.reason, entry.message, at, at
+            )
+            self.effects.transitions.append(transition)
+
     def drop(self, entry: ReservationInfo) -> None:
         """Forget a reservation that is gone."""
-        if entry.phase not in SETTLED:
+        if entry.phase not in SETTLED and not entry.unseen:
             self.effects.ended.append(entry)
         self.effects.statuses.pop(entry.key, None)
         self.effects.namespaces.add(entry.key.namespace)

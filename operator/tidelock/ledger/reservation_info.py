@@ -78,6 +78,9 @@ class ReservationInfo:
             that will be gone by then.
         start_unacknowledged: whether the status of its schedule still has to say that the window has begun.
         ceiling: the highest priority that its namespace may have.
+        unseen: whether its creation is under way, and no watch has shown the object yet. Its key and UID are
+            not the object's.
+        nonce: nonce of the answer in the response to its creation, if there was one.
         transition_times: status and last transition of conditions by type.
         asked_at: when the object was first seen, but no later than it can have been created.
         key: namespace and name of the object.
@@ -126,6 +129,8 @@ class ReservationInfo:
     ahead: bool = False
     start_unacknowledged: bool = False
     ceiling: int = 0
+    unseen: bool = False
+    nonce: str = ""
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     asked_at: float = field(init=False)
     key: Key = field(init=False)
@@ -170,6 +175,7 @@ class ReservationInfo:
     def may_move(self) -> bool:
         """Whether it waits, and pods may be migrated to free capacity for it."""
         waits = self.phase is Phase.PENDING and not self.ahead and self.reservation.membership is None
+        waits = waits and not self.unseen
         return waits and self.reservation.pod is not None and migration_asked(self.reservation) is not None
 
     @property
@@ -180,14 +186,15 @@ class ReservationInfo:
 
     @property
     def promised(self) -> bool:
-        """Whether its stored status says that it has capacity, now or for its window."""
-        return self.reservation.status.get("phase") in (Phase.ACTIVE, Phase.PLANNED)
+        """Whether an answer or its stored status says that it has capacity, now or for its window."""
+        stored = self.reservation.status.get("phase")
+        return stored in (Phase.ACTIVE, Phase.PLANNED) or (bool(self.nonce) and stored is None)
 
     @property
     def rejection_published(self) -> bool:
         """Whether users could see the rejection. Otherwise an edit does not restart the deadline."""
         stored = self.reservation.status.get("phase")
-        return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED
+        return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED or bool(self.nonce)
 
     def terminate(self, now: float) -> None:
         """End the reservation because its object is being deleted. An earlier end stays as it is."""

@@ -46,6 +46,11 @@ class Reservation:
         return self.meta.key
 
     @property
+    def decided(self) -> bool:
+        """Whether the operator has written a status. The API server fills in an empty one."""
+        return "phase" in self.status
+
+    @property
     def requests(self) -> Resources:
         """The capacity that the spec requests, with its pod as one of `pods`."""
         if self.pod is None:

@@ -21,6 +21,7 @@ class TwoPhaseState:
     """The latest hold of a reservation. Instants are seconds since the epoch.
 
     Attributes:
+        uid: the first part of its tokens: the UID of the object, or the nonce of its answer.
         number: how many times it has got capacity.
         due: when it must be committed, from the admission until the capacity is lost.
         committed_at: when the operator saw the commit.
@@ -77,8 +78,9 @@ def two_phase_of(reservation: Reservation, status: CommitStatus | None) -> TwoPh
         return None
     if status is None:
         return TwoPhaseState(reservation.meta.uid)
+    uid, _, _ = (status.token or "").rpartition(".")
     return TwoPhaseState(
-        uid=reservation.meta.uid,
+        uid=uid or reservation.meta.uid,
         number=status.holds,
         due=from_datetime(status.due_at) if status.due_at is not None else None,
         committed_at=from_datetime(status.committed_at) if status.committed_at is not None else None,

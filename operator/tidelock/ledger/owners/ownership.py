@@ -57,7 +57,12 @@ class Ownership:
         self._key_of: dict[str, Key] = {}
 
     def update(self, entry: ReservationInfo) -> None:
-        """Index a reservation by the owners in its spec, or remove it if it has ended."""
+        """Index a reservation by the owners in its spec, or remove it if it has ended.
+
+        One that no watch has shown has no owners yet: its pod is sent when its creation has succeeded.
+        """
+        if entry.unseen:
+            return
         if entry.phase in SETTLED:
             self.remove(entry)
             return
@@ -84,7 +89,7 @@ class Ownership:
         self._index.discard(entry.key)
         self._key_of.pop(entry.uid, None)
         spec = entry.reservation.spec
-        if spec is None or entry.phase in (Phase.BOUND, Phase.CONSUMED):
+        if spec is None or entry.unseen or entry.phase in (Phase.BOUND, Phase.CONSUMED):
             return
         self._forget(entry.key)
         self._former.put(entry.key, spec)

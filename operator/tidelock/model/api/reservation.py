@@ -265,6 +265,9 @@ class ReservationSpec(Ask):
     group: Membership | None = None
     """ReservationGroup that the reservation is a member of. The operator creates the members and writes this
     field."""
+    answer: Literal["Immediate"] | None = None
+    """Immediate: the response to the creation already has the answer, as the annotation tidelock.dev/answer,
+    if the cluster serves such answers. Absent: only the status has the answer."""
 
     rules = (
         *Ask.rules,

@@ -52,6 +52,7 @@ class WindowSpec(ReservationSpec):
             "borrowable": Refused("boolean", "a reservation with a window can't be borrowed"),
             "borrowerNamespaces": Refused("object", "a reservation with a window can't be borrowed"),
             "group": Refused("object", "each window is a separate reservation"),
+            "answer": Refused("string", "the operator creates the windows"),
         }
     )
     rules = (*Ask.rules, *NO_EVICTING_HOLD)

@@ -1,6 +1,7 @@
 """The decision loop: the one place where pods and reservations are decided, one after the other."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
 
@@ -8,6 +9,7 @@ from tidelock.clock import Clock
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS
 from tidelock.model.instants import earliest
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.consulting import Consultant
@@ -28,7 +30,12 @@ _LONGEST_SLEEP = 1.0
 
 
 class Loop:
-    """Drives the decider and hands its outcomes on."""
+    """Drives the decider and hands its outcomes on.
+
+    Attributes:
+        on_answers: called with the creations of reservations that a step has changed.
+
+    """
 
     def __init__(
         self,
@@ -54,6 +61,7 @@ class Loop:
         self._consulted: tuple[str, float] | None = (
             None  # which pod extenders are asked about, and since when
         )
+        self.on_answers: Callable[[Iterable[Key]], None] = lambda _keys: None
         self._event = asyncio.Event()
         self.started = asyncio.Event()
         self.last_turn = clock.monotonic()
@@ -85,6 +93,7 @@ class Loop:
                 with self._isolation.attempt("decision", PODS, _pod_of(step.outcome).meta):
                     self._hand_on(step.outcome, started)
             self._evictor.begin(step.preemptions, step.migrations)
+            self.on_answers(step.effects.answers)
             self._publisher.record(step.effects)
             self._gates.note(step.effects.namespaces)
             for claim in step.effects.claims:

@@ -103,7 +103,7 @@ class StatusWriter(ObjectWriter):
 
     def _stored(self, key: Key) -> Reservation | None:
         entry = self._ledger.records.find(key)
-        return None if entry is None else entry.reservation
+        return None if entry is None or entry.unseen else entry.reservation
 
     def _differs(self, key: Key) -> bool:
         """Return whether the stored object is not as it should be."""

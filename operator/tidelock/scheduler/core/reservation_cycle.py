@@ -209,6 +209,6 @@ def reason_of(cache: Cache, pod: Pod, diagnosis: Diagnosis) -> str:
 def _may_preempt(entry: ReservationInfo, pod: Pod) -> bool:
     """Return whether a reservation can preempt: as its spec says, while it waits for its first capacity."""
     spec = entry.reservation.spec
-    waits = entry.phase is Phase.PENDING and not entry.ahead
+    waits = entry.phase is Phase.PENDING and not entry.ahead and not entry.unseen
     waits = waits and spec is not None and spec.pending_deadline_seconds > 0
     return waits and pod.spec.may_preempt

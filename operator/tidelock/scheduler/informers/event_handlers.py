@@ -87,12 +87,18 @@ class EventHandlers:
         self._backlog = Backlog(ledger, cache)
         self._rests_until = 0.0  # by the monotonic clock
 
+    def await_resource(self, name: str) -> Callable[[], None]:
+        """Decide nothing until the returned function has been called."""
+        self._missing.add(name)
+        return lambda: self.listed(name)
+
     def listed(self, resource: str) -> None:
         """Note that a resource has been listed. After the last one the ledger is brought in line."""
         self._missing.discard(resource)
         if self._missing or self.ready:
             return
         self.ready = True
+        self.ledger.resume(self.clock.now())
         self._backlog.gather(self.clock.now())
         for name in self.ledger.holdings.nodes_with_reservations():
             self.settle_unseen(name)

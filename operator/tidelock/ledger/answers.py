@@ -1,0 +1,144 @@
+"""Reservations that are answered in the response to their own creation, before any watch shows them.
+
+    proposed --decided--> answered --the watch shows it--> an ordinary record
+        |                    |
+        +--no answer in time-+--never stored: its capacity is free again after `UNSEEN_SECONDS`
+
+A proposed reservation is decided like any other, in the same queue. Its key is one that no object can have,
+because two creations may ask for one name. When the watch shows the object, its record takes over the state
+as a status, like a restart would.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tidelock.ledger.capacity.holdings import Handover, Holdings
+from tidelock.ledger.lifecycle.steady_clock import SteadyClock
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.records import Records
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.answer import UNSEEN_SECONDS, AnswerKeys
+from tidelock.model.api.reservation import Phase
+from tidelock.model.reservation import Reservation
+
+
+class FirstStatus(NamedTuple):
+    """The status with which a record begins, as its object has none.
+
+    Attributes:
+        status: the status as plain JSON values, or empty if there was no answer.
+        nonce: nonce of the answer.
+        handover: the capacity that passes from the creation to the object.
+
+    """
+
+    status: dict[str, Any]
+    nonce: str = ""
+    handover: Handover | None = None
+
+
+_NO_STATUS = FirstStatus({})
+
+
+class Answers:
+    """The answered creations.
+
+    Args:
+        records: the reservations.
+        holdings: the held amounts.
+        steady: the clock of pauses.
+        rebuild: rebuilds a record from its object.
+
+    Attributes:
+        keys: the keys of signatures. Without any, no answer is accepted.
+
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        holdings: Holdings,
+        steady: SteadyClock,
+        rebuild: Callable[[ReservationInfo, Reservation, float], None],
+    ) -> None:
+        self.keys = AnswerKeys()
+        self._records = records
+        self._holdings = holdings
+        self._steady = steady
+        self._rebuild = rebuild
+        self._unseen: dict[str, ReservationInfo] = {}  # by nonce
+        self._lapses: Timers[str] = Timers()  # by nonce, in steady time
+        self._taken: dict[str, str] = {}  # UIDs of objects without a status that took an answer, by its nonce
+
+    def proposed(self, reservation: Reservation) -> bool:
+        """Return whether this is a creation, and no object."""
+        return reservation.meta.uid in self._unseen
+
+    def add(self, entry: ReservationInfo, now: float) -> None:
+        """Add the record of a creation, or the one that was rebuilt after a fault."""
+        if entry.uid not in self._unseen:
+            self._lapses.set(entry.uid, self._steady.at(now) + UNSEEN_SECONDS)
+        self._unseen[entry.uid] = entry
+
+    def find(self, nonce: str) -> ReservationInfo | None:
+        """Return the record of a creation whose object was not seen yet."""
+        return self._unseen.get(nonce)
+
+    def withdraw(self, nonce: str) -> None:
+        """Forget a creation that gets no capacity by its answer, or whose object can't be stored any more."""
+        self._lapses.set(nonce, None)
+        if (entry := self._unseen.pop(nonce, None)) is not None:
+            self._records.drop(entry)
+
+    def next_lapse(self) -> float | None:
+        """Return when the next creation lapses."""
+        lapses_at = self._lapses.next()
+        return None if lapses_at is None else self._steady.instant(lapses_at)
+
+    def lapse(self, now: float) -> None:
+        """Forget creations that can't be stored any more."""
+        for nonce in self._lapses.pop_due(self._steady.at(now)):
+            self.withdraw(nonce)
+
+    def take(self, reservation: Reservation, now: float) -> FirstStatus:
+        """Return the status with which the record of a new object begins, if the object has none.
+
+        An answer counts once. That of an earlier leadership counts only if `resume` has found it, as the API
+        server refuses one that comes later.
+        """
+        answer = None if reservation.decided else self.keys.read(reservation.meta)
+        if answer is None:
+            return _NO_STATUS
+        nonce, uid = answer.nonce, reservation.meta.uid
+        if (entry := self._unseen.get(nonce)) is not None:
+            status, handover = render_reservation(entry, now), self._holdings.hand_over(entry)
+            self.withdraw(nonce)
+            self._taken[nonce] = uid
+            return FirstStatus(status, nonce, handover)
+        grants = answer.status.get("phase") == Phase.ACTIVE
+        if self._taken.get(nonce) == uid or (answer.leadership == self._records.epoch and not grants):
+            return FirstStatus(answer.status, nonce)
+        return _NO_STATUS
+
+    def resume(self, now: float) -> None:
+        """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.
+
+        The API server refuses answers of earlier leaders from now on. Each answer counts for one object: a
+        copy of one that has a status counts for nothing.
+        """
+        found = [
+            (answer, entry)
+            for entry in self._records.entries.values()
+            if (answer := self.keys.read(entry.reservation.meta)) is not None
+        ]
+        spent = {answer.nonce for answer, entry in found if entry.reservation.decided}
+        for answer, entry in sorted(found, key=lambda each: each[1].order):
+            if not entry.reservation.decided and answer.nonce not in spent:
+                spent.add(answer.nonce)
+                self._taken[answer.nonce] = entry.uid
+                self._rebuild(entry, entry.reservation, now)
+
+    def note_stored(self, entry: ReservationInfo) -> None:
+        """Forget the answer of an object that is gone, or that has a status."""
+        self._taken.pop(entry.nonce, None)
