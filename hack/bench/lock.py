@@ -20,6 +20,7 @@ import msgspec
 
 from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.creations import Creations, CreationSpeed, answering
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, tidelock
@@ -28,6 +29,7 @@ from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_
 from devcluster import Component, LocalCluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
+from tidelock.kube.client import KubeClient
 
 _MILLI = 1000
 _MEBI = 2**20
@@ -127,6 +129,24 @@ async def measure_start(
     await asyncio.to_thread(program.stop)
 
 
+async def measure_creations(
+    reservations: Reservations,
+    cluster: LocalCluster,
+    client: KubeClient,
+    bare: CreationSpeed,
+    answered: CreationSpeed,
+    options: argparse.Namespace,
+) -> list[str]:
+    """Measure creations that nobody answers, then answered ones. Return what was wrong with the answers."""
+    counts = {"locks": options.locks, "burst": options.burst}
+    await Creations(client, reservations).measure(cluster, bare, **counts)
+    async with answering(cluster, client) as program:
+        creations = Creations(client, reservations, program)
+        await creations.measure(cluster, answered, **counts)
+    missing = [f"{creations.unanswered} creations had no grant"] if creations.unanswered else []
+    return missing + creations.moved
+
+
 async def _rest(reservations: Reservations) -> None:
     await asyncio.sleep(_REST)
     await reservations.clear()
@@ -149,10 +169,16 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             for program, identity, speed in contestants:
                 say(f"Round {number + 1} of {options.rounds}: {program.__name__}.")
                 await measure_speed(reservations, program(cluster, identity), cluster, speed, options)
+        bare, answered = CreationSpeed(), CreationSpeed()
+        faults = []
+        for number in range(options.rounds):
+            say(f"Round {number + 1} of {options.rounds}: creations.")
+            faults += await measure_creations(reservations, cluster, client, bare, answered, options)
         say(f"Cold start with {options.live} live locks.")
         await measure_start(reservations, tidelock(cluster, kubeconfig), start, options)
-        faults = [*seen.faults, *await audit(client)]
+        faults += [*seen.faults, *await audit(client)]
     report(options, ours, start, {"bare Kopf": peer, "floor": bound}, faults)
+    print(table(answered.figures, bare.figures, "bare creation"))
     return 1 if faults else 0
 
 

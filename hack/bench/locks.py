@@ -49,7 +49,7 @@ class Reservations:
 
     async def write(self, name: str) -> None:
         """Create one reservation."""
-        await self.client.create(_COLLECTION, _reservation(name))
+        await self.client.create(_COLLECTION, reservation(name))
 
     async def seen(self, name: str) -> float:
         """Wait for a reservation's Active=True, and return when it was seen, as of `time.perf_counter`."""
@@ -68,7 +68,8 @@ class Reservations:
             raise ReservationLostError(f"not all of {names[0]} to {names[-1]} became Active") from error
 
 
-def _reservation(name: str) -> dict[str, Any]:
+def reservation(name: str) -> dict[str, Any]:
+    """Return the manifest of a reservation."""
     return {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,

@@ -4,7 +4,7 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -20,7 +20,9 @@ _KIBI = 1024
 _SCRAPE_TIMEOUT = 10.0  # seconds
 
 
-def tidelock(cluster: LocalCluster, kubeconfig: Path, profile: Path | None = None) -> Component:
+def tidelock(
+    cluster: LocalCluster, kubeconfig: Path, profile: Path | None = None, options: Sequence[str] = ()
+) -> Component:
     """Return the operator, which ends with the cluster. A profile of each run can be written to a file.
 
     Its modules are compiled before, as they are in the image: it would take longer than the rest of a start.
@@ -35,7 +37,7 @@ def tidelock(cluster: LocalCluster, kubeconfig: Path, profile: Path | None = Non
     command = profiled if profile else (str(_SCRIPTS / "tidelock"),)
     return Component(
         name="tidelock",
-        command=(*command, "run", f"--kubeconfig={kubeconfig}", f"--port={port}"),
+        command=(*command, "run", f"--kubeconfig={kubeconfig}", f"--port={port}", *options),
         health=Health(port, "/readyz", None),
         directory=cluster.directory,
     )

@@ -384,7 +384,9 @@ class Leader:
     def _make_desk(self) -> CreationDesk:
         """Make the desk for creations. Nothing is decided before there are keys for its answers."""
         provided = self._event_handlers.await_resource("answers")
-        desk = CreationDesk(self._decider.ledger, self._clock, self._loop.wake, provided)
+        desk = CreationDesk(
+            self._decider.ledger, self._clock, self._loop.wake, provided, self._tasks.note_request
+        )
         self._loop.on_answers = desk.decided
         return desk
 

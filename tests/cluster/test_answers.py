@@ -6,14 +6,14 @@ from contextlib import closing
 
 import pytest
 
-from cluster.api import Api, Manifest, RefusedError
+from cluster.api import Api, Manifest
 from cluster.door import creation_webhook, operating
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.loopback import free_ports
 from tidelock.kube.client import RESERVATIONS
-from tidelock.model.answer import ANSWER, SIGNATURE
+from tidelock.model.answer import ANSWER
 
 
 def wanted(world: World, name: str = "web-0", cpu: str = "1", **spec: object) -> Manifest:

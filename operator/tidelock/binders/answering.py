@@ -35,16 +35,23 @@ class CreationDesk:
         clock: the process' clock.
         wake: runs the decision loop.
         provided: called when there are keys for signatures.
+        note_request: called with each review, so that less urgent requests wait.
 
     """
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, wake: Callable[[], None], provided: Callable[[], None]
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        wake: Callable[[], None],
+        provided: Callable[[], None],
+        note_request: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._wake = wake
         self.provided = provided
+        self._note_request = note_request
         self._asked: dict[Key, asyncio.Future[None]] = {}
 
     @property
@@ -69,6 +76,7 @@ class CreationDesk:
             BadReviewError: the body is no review of a creation.
 
         """
+        self._note_request()
         review = read_creation(body, secrets.token_hex(_NONCE_BYTES), self.time())
         if review.answered:
             return refused(review), "forged"

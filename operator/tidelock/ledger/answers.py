@@ -12,7 +12,8 @@ as a status, like a restart would.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tidelock.ledger.capacity.holdings import Handover, Holdings
+from tidelock.cluster.columns import Columns
+from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.output.status import render_reservation
@@ -20,7 +21,18 @@ from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.answer import UNSEEN_SECONDS, AnswerKeys
 from tidelock.model.api.reservation import Phase
+from tidelock.model.quantities import Resources, covers
 from tidelock.model.reservation import Reservation
+
+
+class _Handover(NamedTuple):
+    """Capacity that passes from the record of a creation to that of the object in the same step."""
+
+    before: ReservationInfo
+    node: str
+    held: Resources
+    freed: int
+    """The count of freed capacity before."""
 
 
 class FirstStatus(NamedTuple):
@@ -35,7 +47,7 @@ class FirstStatus(NamedTuple):
 
     status: dict[str, Any]
     nonce: str = ""
-    handover: Handover | None = None
+    handover: _Handover | None = None
 
 
 _NO_STATUS = FirstStatus({})
@@ -47,6 +59,7 @@ class Answers:
     Args:
         records: the reservations.
         holdings: the held amounts.
+        columns: the nodes' amounts.
         steady: the clock of pauses.
         rebuild: rebuilds a record from its object.
 
@@ -59,12 +72,14 @@ class Answers:
         self,
         records: Records,
         holdings: Holdings,
+        columns: Columns,
         steady: SteadyClock,
         rebuild: Callable[[ReservationInfo, Reservation, float], None],
     ) -> None:
         self.keys = AnswerKeys()
         self._records = records
         self._holdings = holdings
+        self._columns = columns
         self._steady = steady
         self._rebuild = rebuild
         self._unseen: dict[str, ReservationInfo] = {}  # by nonce
@@ -112,7 +127,8 @@ class Answers:
             return _NO_STATUS
         nonce, uid = answer.nonce, reservation.meta.uid
         if (entry := self._unseen.get(nonce)) is not None:
-            status, handover = render_reservation(entry, now), self._holdings.hand_over(entry)
+            handover = _Handover(entry, entry.node, entry.held, self._columns.freed)
+            status = render_reservation(entry, now)
             self.withdraw(nonce)
             self._taken[nonce] = uid
             return FirstStatus(status, nonce, handover)
@@ -120,6 +136,18 @@ class Answers:
         if self._taken.get(nonce) == uid or (answer.leadership == self._records.epoch and not grants):
             return FirstStatus(answer.status, nonce)
         return _NO_STATUS
+
+    def complete(self, first: FirstStatus, heir: ReservationInfo) -> None:
+        """Note that the record of an object holds what the one of its creation held, so nothing was freed."""
+        handover = first.handover
+        if handover is None:
+            return
+        if heir.node == handover.node and covers(heir.held, handover.held):
+            changes = self._holdings.changes
+            for key in [key for key, change in changes.items() if change.entry is handover.before]:
+                del changes[key]
+            self._columns.freed = handover.freed
+        self._records.note_seen(heir)
 
     def resume(self, now: float) -> None:
         """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.

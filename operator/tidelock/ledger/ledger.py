@@ -136,7 +136,7 @@ class Ledger:
             records, holdings, placement, self.nominations, self.admission, waiting, endings, choices
         )
         self.recovery = Recovery(records, columns, placement, self.upsert, on_failure)
-        self.answers = Answers(records, holdings, waiting.steady, self.recovery.rebuild)
+        self.answers = Answers(records, holdings, columns, waiting.steady, self.recovery.rebuild)
         self._settlement = GroupSettlement(records, self.groups, placement, endings, waiting, self.recovery)
         records.indexes += (holdings, self.ownership, self.groups, self.schedules)
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
@@ -231,9 +231,7 @@ class Ledger:
         if amounts and not entry.violation:  # an edit may have left it less than its status says
             entry.message = planned_text(entry) if entry.ahead else held_text(entry)
         self.waiting_reservations.note_outlasting(entry)  # checked when all quotas are known
-        if first.handover is not None:
-            self.holdings.complete(first.handover, entry)
-            self.records.note_seen(entry)
+        self.answers.complete(first, entry)
         return entry
 
     def _restored(self, reservation: Reservation, now: float) -> ReservationInfo:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.placed import Placed
@@ -32,16 +32,6 @@ class HoldingChange:
     node: str
     before: Resources
     after: Resources
-
-
-class Handover(NamedTuple):
-    """Capacity that passes from one record of a reservation to another one in the same step."""
-
-    before: ReservationInfo
-    node: str
-    held: Resources
-    freed: int
-    """The count of freed capacity before."""
 
 
 class Holdings:
@@ -126,17 +116,6 @@ class Holdings:
         if rest:
             self.rests[entry.key] = HoldingChange(entry, name, rest, NOTHING)
             self._columns.reservation(name, rest, 1)
-
-    def hand_over(self, entry: ReservationInfo) -> Handover:
-        """Note what a record holds, before it is dropped and another one holds it."""
-        return Handover(entry, entry.node, entry.held, self._columns.freed)
-
-    def complete(self, handover: Handover, heir: ReservationInfo) -> None:
-        """Take back what was announced as freed, because the heir holds all of it."""
-        if heir.node == handover.node and covers(heir.held, handover.held):
-            for key in [key for key, each in self.changes.items() if each.entry is handover.before]:
-                del self.changes[key]
-            self._columns.freed = handover.freed
 
     def drop_rests(self, node_name: str) -> None:
         """Free the rests of reservations on a node."""

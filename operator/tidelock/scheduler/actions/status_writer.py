@@ -4,6 +4,7 @@
 object is compared with the rendered one, and an object is deleted after its retention.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
@@ -29,6 +30,11 @@ audit = logging.getLogger("tidelock.audit")
 
 # Objects compared between two turns of the event loop, which takes some 10 ms.
 _OBJECTS_A_FLUSH = 256
+
+# A status that repeats an answer waits so long for a pause between more urgent requests (seconds), as an
+# event does, and looks for one so often.
+_PATIENCE = 3.0
+_LOOK = 0.05
 
 _WARNINGS = frozenset(
     {
@@ -58,6 +64,7 @@ class StatusWriter(ObjectWriter):
         self._recent = context.recent
         self._ledger = ledger
         self.unwritten: dict[Key, None] = {}
+        self._answered: dict[Key, float] = {}  # until when each waits at most, by the monotonic clock
 
     def record(self, effects: Effects) -> None:
         """Record changes as events, metrics and lines of the audit log, and note the statuses to write."""
@@ -71,7 +78,12 @@ class StatusWriter(ObjectWriter):
                 self._recent.changed(change, self._ledger.entries.get(change.meta.key))
                 if not self._is_in_first_status(change):
                     self._record_event(change, lives.get(change.meta.uid))
-        self.unwritten |= effects.statuses
+        for key in effects.statuses:
+            if self._is_answered(key):
+                self._write_later(key)
+            else:
+                self._answered.pop(key, None)
+                self.unwritten[key] = None
 
     def flush(self) -> bool:
         """Begin to write some of the statuses. Return whether more are left."""
@@ -84,7 +96,29 @@ class StatusWriter(ObjectWriter):
     def _is_in_first_status(self, change: Transition) -> bool:
         """Return whether the first status of a reservation reports its capacity, which needs no event."""
         entry = self._ledger.entries.get(change.meta.key)
-        return change.event is Event.ADMIT and entry is not None and "phase" not in entry.reservation.status
+        return change.event is Event.ADMIT and entry is not None and not entry.reservation.decided
+
+    def _is_answered(self, key: Key) -> bool:
+        """Return whether the response to a creation has said what the first status will say."""
+        entry = self._ledger.entries.get(key)
+        if entry is None or not entry.nonce:
+            return False
+        return entry.phase is Phase.ACTIVE and not entry.reservation.decided
+
+    def _write_later(self, key: Key) -> None:
+        """Write a status when there is nothing more urgent to do, but within seconds."""
+        if not self._answered:
+            asyncio.get_running_loop().call_later(_LOOK, self._write_answered)
+        self._answered.setdefault(key, self._clock.monotonic() + _PATIENCE)
+
+    def _write_answered(self) -> None:
+        """Schedule the statuses that have waited long enough, or all of them if no creation goes on."""
+        now, calm = self._clock.monotonic(), not self._tasks.busy
+        for key in [key for key, latest in self._answered.items() if calm or latest <= now]:
+            del self._answered[key]
+            self._compare_later(key)
+        if self._answered:
+            asyncio.get_running_loop().call_later(_LOOK, self._write_answered)
 
     def _audit(self, entry: ReservationInfo) -> Record:
         life = record(entry, self._clock.now())

@@ -76,6 +76,10 @@ class Tasks:
         """Whether a task is at work, or was a moment ago. One that pauses after a failure is not."""
         return len(self._running) > self._asleep or asyncio.get_running_loop().time() < self._calm_from
 
+    def note_request(self) -> None:
+        """Note that a client waits, or waited a moment ago: less urgent work lets it pass."""
+        self._calm_from = asyncio.get_running_loop().time() + _CALM
+
     def spawn(
         self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
     ) -> None:
