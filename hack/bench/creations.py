@@ -1,4 +1,4 @@
-"""Reservations that are answered in the response to their creation, beside creations that nobody answers."""
+"""Reservations that are answered in the response to their creation, beside creations without an answer."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ class Creations:
     """A writer of reservations that asks for answers in the responses.
 
     Attributes:
-        program: the operator that answers, or None if nobody does.
+        program: the operator that answers, or None without answers.
         unanswered: number of responses without a grant, though one was expected.
         moved: reservations whose status says something else than their answer.
 

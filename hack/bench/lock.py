@@ -137,7 +137,7 @@ async def measure_creations(
     answered: CreationSpeed,
     options: argparse.Namespace,
 ) -> list[str]:
-    """Measure creations that nobody answers, then answered ones. Return what was wrong with the answers."""
+    """Measure creations without answers, then with answers. Return the wrong answers."""
     counts = {"locks": options.locks, "burst": options.burst}
     await Creations(client, reservations).measure(cluster, bare, **counts)
     async with answering(cluster, client) as program:

@@ -13,6 +13,7 @@ itself.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from kubernetes.client.exceptions import ApiException
 
 Manifest = dict[str, Any]
 
+ANSWER = "tidelock.dev/answer"
 GROUP, VERSION, PLURAL = "tidelock.dev", "v1alpha1", "reservations"
 GONE, EXISTS, REFUSED = 404, 409, 422
 LOOK_AGAIN = 0.05  # seconds
@@ -47,8 +49,11 @@ class Member:
         self._pod: Any = pod
         self._namespace, self._key = pod["metadata"]["namespace"], pod["metadata"]["name"]
 
-    def prepare(self, deadline: int) -> None:
-        """Create a reservation of the amounts that the pod needs, unless it exists."""
+    def prepare(self, deadline: int) -> Manifest | None:
+        """Create a reservation of the amounts that the pod needs, unless it exists, and return it.
+
+        Where the cluster serves immediate answers, the response already has the node and the token.
+        """
         reservation = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "Reservation",
@@ -59,14 +64,16 @@ class Member:
                 "commit": {"withinSeconds": deadline + COMMIT_SECONDS},
                 "ttlSeconds": LIFE_SECONDS,
                 "pendingDeadlineSeconds": deadline,
+                "answer": "Immediate",
             },
         }
-        _unless(
+        created: Manifest | None = _unless(
             (EXISTS,),
             lambda: self._custom.create_namespaced_custom_object(
                 GROUP, VERSION, self._namespace, PLURAL, reservation
             ),
         )
+        return self.reservation() if created is None else _with_answer(created)
 
     def reservation(self) -> Manifest | None:
         """Read the reservation."""
@@ -76,7 +83,7 @@ class Member:
                 GROUP, VERSION, self._namespace, PLURAL, self._key
             ),
         )
-        return found
+        return found and _with_answer(found)
 
     def commit(self, reservation: Manifest) -> None:
         """Commit the capacity that the reservation holds now. Do nothing if the reservation has ended."""
@@ -145,11 +152,9 @@ def dispatch(
 
 def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None]) -> Member:
     """Prepare all clusters, and commit the first one that has capacity, in the given order."""
-    for member in members:
-        member.prepare(deadline)
-    step("prepared")
     end = time.monotonic() + deadline
-    reservations = [member.reservation() for member in members]
+    reservations = [member.prepare(deadline) for member in members]
+    step("prepared")
     while time.monotonic() < end and not _have_answered(reservations):
         time.sleep(LOOK_AGAIN)
         reservations = [member.reservation() for member in members]
@@ -165,6 +170,14 @@ def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None
         for member, reservation in zip(members, reservations, strict=True)
     ]
     raise NoCapacityError("; ".join(reasons))
+
+
+def _with_answer(reservation: Manifest) -> Manifest:
+    """Return a reservation with the status that the response to its creation had, if it has none yet."""
+    answer = reservation["metadata"].get("annotations", {}).get(ANSWER)
+    if answer is None or "phase" in reservation.get("status", {}):
+        return reservation
+    return {**reservation, "status": json.loads(answer)["status"]}
 
 
 def is_active(reservation: Manifest | None) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +29,7 @@ from tidelock.cli.tables import print_remark, show, show_plain, terminal
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
+from tidelock.model.answer import answered_status
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
@@ -165,6 +166,7 @@ def manifest(wish: Wish) -> dict[str, Any]:
         "owners": list(wish.owners),
         **{field: value for field, value in given.items() if value},
         "pendingDeadlineSeconds": wish.deadline,
+        "answer": "Immediate",
     }
     return {
         "apiVersion": RESERVATIONS.api_version,
@@ -216,6 +218,9 @@ async def _create(session: Session, document: Document) -> bytes:
 
 async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None]) -> Result:
     reservation = decode_reservation(raw)
+    answered = replace(reservation, status=answered_status(reservation.meta.annotations))
+    if Seen(answered).active or Seen(answered).ended:
+        return _result(raw, answered, "")
     deadline = reservation.spec.pending_deadline_seconds if reservation.spec else 0
     newest, end = await settling(
         session,
@@ -226,7 +231,11 @@ async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None
         seconds=deadline + _GRACE,
         step=step,
     )
-    namespace, name = reservation.key
+    return _result(raw, newest, end)
+
+
+def _result(raw: bytes, newest: Reservation, end: str) -> Result:
+    namespace, name = newest.key
     plain = {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,

@@ -97,11 +97,11 @@ class Answers:
         self._unseen[entry.uid] = entry
 
     def find(self, nonce: str) -> ReservationInfo | None:
-        """Return the record of a creation whose object was not seen yet."""
+        """Return the record of a creation that no watch has shown yet."""
         return self._unseen.get(nonce)
 
     def withdraw(self, nonce: str) -> None:
-        """Forget a creation that gets no capacity by its answer, or whose object can't be stored any more."""
+        """Forget a creation without a grant, or one that can't be stored any more."""
         self._lapses.set(nonce, None)
         if (entry := self._unseen.pop(nonce, None)) is not None:
             self._records.drop(entry)

@@ -6,7 +6,7 @@ signature is an HMAC with a key that only operators have: a client can read an a
 
 import hmac
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -59,12 +59,14 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return named and meta.namespace == self.namespace and -_SKEW - 1 <= age <= UNSEEN_SECONDS + _SKEW
 
 
+_DECODE = msgspec.json.Decoder(Answer).decode
+
+
 class AnswerKeys:
     """The keys of signatures. The first signs, and each of them is accepted."""
 
     def __init__(self) -> None:
         self._keys: tuple[bytes, ...] = ()
-        self._decode = msgspec.json.Decoder(Answer).decode
 
     def use(self, *keys: bytes) -> None:
         """Use these keys from now on, the newest first."""
@@ -84,12 +86,23 @@ class AnswerKeys:
         text = meta.annotations.get(ANSWER, "").encode(errors="surrogatepass")
         if not any(hmac.compare_digest(found[2], each) for each in self._digests(text)):
             return None
-        answer = self._decode(text)
+        answer = _DECODE(text)
         valid = answer.version == _VERSION and answer.leadership == int(found[1])
         return answer if valid and answer.is_for(meta) else None
 
     def _digests(self, text: bytes) -> Iterator[str]:
         return (_digest(key, text) for key in self._keys)
+
+
+def answered_status(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return the first status in the answer to a client's own creation, or an empty one without an answer.
+
+    Only the operator can verify the signature. A client trusts the response to its own request.
+    """
+    try:
+        return _DECODE(annotations.get(ANSWER, "")).status
+    except msgspec.DecodeError:
+        return {}
 
 
 def _digest(key: bytes, text: bytes) -> str:

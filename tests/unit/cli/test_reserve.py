@@ -38,6 +38,7 @@ def test_a_manifest_has_only_the_given_fields() -> None:
             "owners": [{"pod": {"name": "web-0"}}],
             "ttlSeconds": 600,
             "pendingDeadlineSeconds": 60,
+            "answer": "Immediate",
         },
     }
 
