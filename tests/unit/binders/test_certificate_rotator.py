@@ -2,18 +2,28 @@
 
 import base64
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from devcluster.keys import make_keys
-from tidelock.binders.certificate_rotator import WEBHOOK_NAMES, CertificateRotator
+from tidelock.binders.certificate_rotator import (
+    ANSWER_KEY,
+    BINDINGS,
+    CREATIONS,
+    FORMER_ANSWER_KEY,
+    WEBHOOK_NAMES,
+    CertificateRotator,
+)
 from tidelock.binders.certificates import CERTIFICATE_LIFETIME
 from tidelock.binders.errors import ClientsError
-from tidelock.binders.tokens import OVERLAP
+from tidelock.binders.tokens import OVERLAP, TOKEN_PATH
 from tidelock.binders.tokens import TOKEN_LIFETIME as LIFETIME_OF_TOKENS
 from tidelock.kube.errors import Conflict, NotFound, ServerError
-from tidelock.model.meta import Key
+from tidelock.model.answer import Answer, AnswerKeys
+from tidelock.model.instants import format_instant
+from tidelock.model.meta import Key, ObjectMeta
 from unit.binders.cluster_store import SECRET, WEBHOOKS, ClusterStore, HandClock
 
 FIELDS = {"ca.crt", "tls.crt", "tls.key", "next.crt", "next.key"}
@@ -249,3 +259,91 @@ def test_a_file_without_certificates_is_an_error(scene: Scene, tmp_path: Path, c
     file.write_text(content)
     with pytest.raises(ClientsError, match=f"certificates of schedulers {file}: .*, expected PEM"):
         scene.keeper.trust(file)
+
+
+class Signing(Scene):
+    """Rotators that keep the keys of answers too."""
+
+    def __init__(self) -> None:
+        self.keys: list[AnswerKeys] = []
+        super().__init__()
+
+    def another(self) -> CertificateRotator:
+        self.keys.append(AnswerKeys())
+        secret, names = Key("system", "tls"), ("localhost",)
+        return CertificateRotator(self.api, secret, names, self.clock, (), self.keys[-1])
+
+    def signed(self, number: int = 0) -> ObjectMeta:
+        """Return an object whose creation one of the rotators has answered."""
+        at, status = format_instant(self.clock.now()), {"phase": "Active"}
+        annotations = self.keys[number].sign(Answer("n", 1, at, status, "shop", "web-0"))
+        created = datetime.fromtimestamp(self.clock.now(), UTC)
+        return ObjectMeta("web-0", "shop", annotations=annotations, creation_timestamp=created)
+
+
+async def test_replicas_share_the_key_of_answers() -> None:
+    scene = Signing()
+    await scene.keeper.renew()
+    await scene.another().renew()
+    assert len(base64.b64decode(scene.data[ANSWER_KEY])) == 32
+    assert scene.keys[1].read(scene.signed()) is not None
+
+
+async def test_a_key_is_replaced_with_the_certificate_and_the_former_one_is_accepted() -> None:
+    scene = Signing()
+    await scene.keeper.renew()
+    before, first = scene.signed(), scene.data[ANSWER_KEY]
+    scene.clock.time += CERTIFICATE_LIFETIME.total_seconds() * 0.7
+    await scene.keeper.renew()
+    assert scene.data[FORMER_ANSWER_KEY] == first != scene.data[ANSWER_KEY]
+    next_one = scene.another()
+    await next_one.renew()
+    assert [keys.read(before) is not None for keys in scene.keys] == [True, True]
+
+
+async def test_a_key_that_was_removed_from_the_secret_is_replaced_and_still_accepted() -> None:
+    scene = Signing()
+    await scene.keeper.renew()
+    before, first = scene.signed(), scene.data.pop(ANSWER_KEY)
+    await scene.keeper.renew()
+    assert scene.data[FORMER_ANSWER_KEY] == first != scene.data[ANSWER_KEY]
+    await scene.another().renew()
+    assert [keys.read(before) is not None for keys in scene.keys] == [True, True]
+
+
+@pytest.mark.parametrize("stored", ["short", "%", ""])
+async def test_a_bad_key_is_replaced(stored: str) -> None:
+    scene = Signing()
+    await scene.keeper.renew()
+    scene.data[ANSWER_KEY] = stored
+    next_one = scene.another()
+    await next_one.renew()
+    assert len(base64.b64decode(scene.data[ANSWER_KEY])) == 32
+    assert scene.keys[1].read(scene.signed(1)) is not None
+
+
+async def test_without_answers_the_secret_has_no_key(scene: Scene) -> None:
+    await scene.keeper.renew()
+    assert ANSWER_KEY not in scene.data
+
+
+async def test_the_webhook_of_creations_gets_its_own_path() -> None:
+    api, clock = ClusterStore(), HandClock()
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tidelock"
+    hook = {"name": "creations.tidelock.dev", "clientConfig": {"service": {"name": "tidelock-binders"}}}
+    api.objects[path] = {"metadata": {"name": "tidelock", "resourceVersion": "1"}, "webhooks": [hook]}
+    keeper = CertificateRotator(api, Key("system", "tls"), ("localhost",), clock, (BINDINGS, CREATIONS))
+    await keeper.renew()
+    await keeper.introduce()
+    (bindings, _), (creations, patch) = api.patches
+    assert (bindings.rpartition("/")[0].endswith("/validatingwebhookconfigurations"), creations) == (
+        True,
+        path,
+    )
+    (written,) = patch["webhooks"]
+    called = written["clientConfig"]["service"]["path"]
+    token = TOKEN_PATH.search(called)
+    assert called.endswith("/creations")
+    assert token is not None
+    assert keeper.tokens.count(token[1])
+    assert api.paths == {called.removesuffix("/creations")}
