@@ -1,6 +1,7 @@
 """Invariants of deadlines: no reservation gets capacity after its deadline, whatever happened before."""
 
-from property.process import Process
+from builders import Json
+from property.process import Process, reported_status
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
@@ -41,15 +42,16 @@ class DeadlineObserver:
         stored, spec = self._process.api.reservations.decoded.get(entry.key), entry.reservation.spec
         if stored is None or stored.meta.uid != entry.uid or spec is None:
             return
-        if stored.status.get("phase", Phase.PENDING) != Phase.PENDING:
+        reported = reported_status(self._process, stored)
+        if reported.get("phase", Phase.PENDING) != Phase.PENDING:
             return  # its status shows capacity already, or it was rejected and edited just now
         seconds = spec.pending_deadline_seconds
-        late = _waits_since(stored) + max(seconds, 1) + 1
+        late = _waits_since(stored, reported) + max(seconds, 1) + 1
         timely = self._seen[entry.uid] if not seconds else self._decided[entry.uid]
         assert timely <= late, f"{entry.key} gets capacity {timely - late:g} s after its deadline"
 
 
-def _waits_since(stored: Reservation) -> float:
-    conditions = stored.status.get("conditions", ())
+def _waits_since(stored: Reservation, reported: Json) -> float:
+    conditions = reported.get("conditions", ())
     told = [each["lastTransitionTime"] for each in conditions if each["type"] == "Reconciling"]
     return parse_instant(told[0]) if told else stored.meta.created

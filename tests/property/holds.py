@@ -17,7 +17,8 @@ class HoldObserver:
     """An observer with its own record of commit deadlines, and of the sets that have been decided."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[str, int], float] = {}
+        self._until: dict[str, float] = {}  # by token
+        self._token: dict[str, str] = {}  # the newest of each reservation
         self._decided: set[str] = set()
 
     def check(self, process: Process) -> None:
@@ -31,8 +32,7 @@ class HoldObserver:
             if change.event is Event.ADMIT and spec is not None and spec.any_of and spec.commit is None:
                 self._decided.add(spec.any_of)  # also if it is preempted in the same step
             if change.event is Event.ABORT and change.reason == reasons.NOT_COMMITTED:
-                begun = max(number for uid, number in self._until if uid == change.meta.uid)
-                assert change.at >= self._until[change.meta.uid, begun], change.meta.key
+                assert change.at >= self._until[self._token[change.meta.uid]], change.meta.key
             elif change.event is Event.ABORT:
                 assert spec is None or spec.any_of in self._decided, change.meta.key
 
@@ -41,7 +41,8 @@ class HoldObserver:
         if spec is None or spec.commit is None or hold is None or entry.phase not in GIVEN:
             return
         until = process.clock.now() + spec.commit.within_seconds
-        self._until.setdefault((entry.uid, hold.number), until)
+        self._until.setdefault(hold.token, until)
+        self._token[entry.uid] = hold.token
         if entry.phase is Phase.BOUND:
             return  # it may have been claimed in the step that granted it
         tokens = (v.spec.commit.token for v in _versions(process, entry) if v.spec and v.spec.commit)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from builders import NAMESPACE, Json
+from property.answers import AnswerObserver
 from property.deadlines import DeadlineObserver
 from property.gangs import check_groups, check_own, check_stored_groups, check_taken
 from property.holds import HoldObserver, check_stored_holds
@@ -56,6 +57,7 @@ class Observer:
         self._leases = LeaseObserver()
         self._holds = HoldObserver()
         self._moves = MoveObserver()
+        self._answers = AnswerObserver()
         self.follow(process)
 
     def follow(self, process: Process) -> None:
@@ -83,6 +85,7 @@ class Observer:
         self._leases.check(process)
         self._holds.check(process)
         self._moves.check(process)
+        self._answers.check(process, self._disturbed)
         if process.event_handlers.ready:
             check_ends(process)
             check_room(process)
@@ -128,7 +131,7 @@ class Observer:
             alone = [
                 entry
                 for entry in entries
-                if not entry.reservation.reusable and entry.reservation.membership is None
+                if not (entry.reservation.reusable or entry.reservation.membership or entry.unseen)
             ]
             named = [entry for entry in alone if names(entry.reservation.spec, outcome.pod)]
             still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
@@ -217,7 +220,8 @@ def check_index(process: Process) -> None:
     """Check that a pod's own reservations are the ones that a scan of all reservations finds."""
     entries = process.ledger.entries
     for pod in process.api.pods.decoded.values():
-        owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
+        known = [e for e in entries.values() if e.phase not in SETTLED and not e.unseen]
+        owned = [e for e in known if _owned_by(e, pod)]
         alone = sorted(e.key for e in owned if e.reservation.membership is None and may_claim(e, pod))
         own = process.ledger.ownership.of(pod)
         assert [entry.key for entry in own if entry.reservation.membership is None] == alone, pod.key
@@ -288,8 +292,7 @@ def check_ends(process: Process) -> None:
             )
             if (
                 entry not in doubtful
-                and not entry.reservation.reusable
-                and entry.reservation.membership is None
+                and not (entry.reservation.reusable or entry.reservation.membership or entry.unseen)
             ):
                 owners = [pod for pod in bound if _owned_by(entry, pod) and may_claim(entry, pod)]
                 owners = [p for p in owners if p.uid not in choosing or names(entry.reservation.spec, p)]
@@ -304,7 +307,7 @@ def check_choice(process: Process, outcome: AssumedPod, claim: Claim | None) -> 
     If one is enough, the pod takes only one, and no other has a smaller excess. Otherwise the pod takes none
     that the others make unnecessary.
     """
-    pod, entries = outcome.pod, process.ledger.entries.values()
+    pod, entries = outcome.pod, [e for e in process.ledger.entries.values() if not e.unseen]
     taken = (
         [(entry, held) for entry, held in claim.taken if is_for_any(entry, pod)] if claim is not None else []
     )
@@ -495,7 +498,7 @@ def check_indexes(process: Process) -> None:
 
 def check_rebuild(process: Process) -> None:
     """Check I4: another operator derives the same state from the stored objects, and places no more."""
-    rebuilt = Process(process.api, process.clock, scheduler_name="nobody's")
+    rebuilt = Process(process.api, process.clock, process.api.leadership + 1, "nobody's")
     for watch in rebuilt.watches.values():
         while watch.behind:
             watch.deliver()

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from property.process import Process
+from property.process import Process, reported_status
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import from_datetime, parse_instant
@@ -20,7 +20,7 @@ class LeaseObserver:
         """Check that a reservation is lost after its lease and grace period, neither sooner nor later."""
         now = process.clock.now()
         for entry in process.ledger.entries.values():
-            self._follow(entry.reservation, now)
+            self._follow(process, entry.reservation, now)
             if process.event_handlers.ready and entry.reserved and entry.lease is not None:
                 lost_at = entry.lease.lost_at
                 assert lost_at is None or lost_at > process.decided_at, (
@@ -31,23 +31,23 @@ class LeaseObserver:
                 _, seen_at = self._seen[change.meta.uid]
                 assert change.at >= seen_at + sum(self._patience[change.meta.uid]), change.meta.key
 
-    def _follow(self, reservation: Reservation, now: float) -> None:
+    def _follow(self, process: Process, reservation: Reservation, now: float) -> None:
         asked, uid = reservation.spec.lease if reservation.spec is not None else None, reservation.meta.uid
         if asked is None:
             self._seen.pop(uid, None)
             return
         if uid not in self._seen or self._seen[uid][0] != asked.renew_time:
-            self._seen[uid] = asked.renew_time, _told_since(reservation, asked.renew_time) or now
+            self._seen[uid] = asked.renew_time, _told_since(process, reservation, asked.renew_time) or now
         duration, grace = self._patience.get(uid, (asked.duration_seconds, asked.grace_seconds))
         self._patience[uid] = min(duration, asked.duration_seconds), min(grace, asked.grace_seconds)
 
 
-def _told_since(reservation: Reservation, renew_time: datetime | None) -> float | None:
-    """Return since when the stored status counts a renewal, if the status has this one.
+def _told_since(process: Process, reservation: Reservation, renew_time: datetime | None) -> float | None:
+    """Return since when the stored status, or the answer, counts a renewal, if it has this one.
 
     The next process does not know a renewal that was reverted before it was stored.
     """
-    told = reservation.status.get("lease")
+    told = reported_status(process, reservation).get("lease")
     if told is None:
         return None
     known = parse_instant(told["renewTime"]) if "renewTime" in told else None

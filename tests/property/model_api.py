@@ -7,9 +7,12 @@ It has the rules on which the ledger relies:
 - The sharing, set and commit of a reservation are fixed, except for a token that is not the stored one.
 - Its owners and nodeName are fixed while its stored status says that it is held.
 - Its whole spec is fixed once it has ended.
+- The name of a new Reservation is free, and its answer is of the present leadership. No later write adds or
+  changes an answer.
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -17,8 +20,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from builders import Json, encode
+from property.creations import Creation, answer_in
 from tidelock.kube.watch import EventHandler, HasMeta
 from tidelock.ledger.owners.matching import owns
+from tidelock.model.answer import SIGNATURE
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant, parse_instant
 from tidelock.model.meta import Key
@@ -84,6 +89,9 @@ class ModelApi:
     Attributes:
         owned: UIDs of the reservations that have had an owner since their creation, bound and not leaving.
             Every version of the spec and of the pod counts.
+        leadership: number of the present leadership, as the Lease has it.
+        creations: requests under way that create Reservations.
+        answered: creations with an answer, by the UIDs of their objects.
 
     """
 
@@ -95,6 +103,37 @@ class ModelApi:
         self.quotas: Collection[ReservationQuota] = Collection(decode_reservation_quota)
         self.budgets: Collection[PodDisruptionBudget] = Collection(_BUDGETS.decode)
         self.owned: set[str] = set()
+        self.leadership = 0
+        self.creations: list[Creation] = []
+        self.answered: dict[str, Creation] = {}
+
+    def elect(self) -> int:
+        """Begin another leadership, and return its number. The former leader answers no more."""
+        self.leadership += 1
+        for creation in self.creations:
+            creation.passed |= bool(creation.nonce)
+        return self.leadership
+
+    def finish(self, creation: Creation) -> None:
+        """Store a new Reservation, or refuse it."""
+        self.creations.remove(creation)
+        refused = creation.fate != "stored" or self.now() >= creation.over
+        if not (refused or creation.key in self.reservations.objects or self._is_of_the_past(creation.plain)):
+            self.reservations.put(creation.plain)
+            self.note_owned()
+
+    def _is_of_the_past(self, plain: Json) -> bool:
+        """Return whether the policy tidelock-answers refuses the answer in a new object."""
+        found = re.fullmatch("([0-9]{1,9})[.][0-9a-f]{64}", answer_in(plain).get(SIGNATURE, ""))
+        return bool(answer_in(plain)) and (found is None or int(found[1]) < self.leadership)
+
+    def annotate(self, key: Key, annotations: dict[str, str]) -> None:
+        """Replace the annotations of a Reservation, except that no answer can be added or changed."""
+        stored = self.reservations.objects[key]
+        before, after = answer_in(stored), answer_in({"metadata": {"annotations": annotations}})
+        if not after.items() <= before.items():
+            raise RefusedError(f"the answer of {key} is not the operator's")
+        self.reservations.change(key, "metadata", annotations=annotations)
 
     def bind(self, key: Key, uid: str, node_name: str, claims: Sequence[str] | None = None) -> None:
         """Bind a pod as its subresource does: once, and not while the pod is being deleted."""

@@ -8,15 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from builders import SCHEDULER, Json
+from property.creations import Creation
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
+from tidelock.binders.answering import answerable
+from tidelock.binders.creation_reviews import read_creation
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedReservations
+from tidelock.ledger.answers import is_decided
 from tidelock.ledger.effects import Effects
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.answer import Answer
 from tidelock.model.api.reservation import Phase
+from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
@@ -32,12 +38,13 @@ MOVE_AFTER = 30.0
 EARMARK_AFTER = 10.0
 
 KINDS = (
-    *("nodes", "pods", "reservations", "quotas", "budgets", "decide"),
+    *("nodes", "pods", "reservations", "quotas", "budgets", "ask", "decide", "answer", "store"),
     *("bind", "bound", "write", "written", "look up", "looked up", "evict", "move", "report"),
 )
 """Kinds of moves: an event is delivered, a request is carried out, or its answer is delivered."""
 
 _MOST_MOVES = 1000
+_KEY = b"the key of all operators"
 
 
 class HandClock:
@@ -57,19 +64,23 @@ class Process:
     """The decider and its event handlers, with all requests under way.
 
     `go_on` calls `check` after each move, with the outcome of the move. `accidents` are moves that go wrong,
-    each once: a request that never arrives ("bind", "evict"), a lost answer ("written", "move"), or an event
-    that comes twice ("nodes", "pods", "reservations").
+    each once: a request that never arrives ("bind", "evict", "ask"), a lost answer ("written", "move",
+    "answer"), or an event that comes twice ("nodes", "pods", "reservations").
     """
 
-    def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
+    def __init__(
+        self, api: ModelApi, clock: HandClock, epoch: int, scheduler_name: str = SCHEDULER
+    ) -> None:
         self.api = api
         self.clock = clock
         self.decider = Decider(
             default_configuration(scheduler_name, BUILTINS),
+            epoch=epoch,
             move_after=MOVE_AFTER,
             earmark_after=EARMARK_AFTER,
         )
         self.ledger, self.cache, self.columns = self.decider.ledger, self.decider.cache, self.decider.columns
+        self.ledger.answers.keys.use(_KEY)
         self.queue, self.nominator = self.decider.queue, self.decider.cache.nominator
         self.event_handlers = EventHandlers(
             self.cache,
@@ -105,6 +116,8 @@ class Process:
         self.unreported: dict[str, Pod] = {}
         self.moving: dict[MigrationTask, None] = {}
         self.moved: list[tuple[MigrationTask, Pod]] = []
+        self.asked: dict[str, Creation] = {}  # by nonce
+        self._changed: dict[Key, None] = {}
 
     def moves(self) -> dict[str, Callable[[], None]]:
         """Return the first possible move of each kind."""
@@ -129,8 +142,18 @@ class Process:
         ):
             if waits:
                 yield kind, work
+        yield from self._moves_of_creations()
         if any(key not in self.write_answers for key in self.unwritten):
             yield "write", self._write
+
+    def _moves_of_creations(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        creations = self.api.creations
+        if new := next((each for each in creations if not (each.nonce or each.passed)), None):
+            yield "ask", partial(self._ask, new)
+        if decided := next((nonce for nonce in self.asked if self._is_answered(nonce)), ""):
+            yield "answer", partial(self._answer, decided)
+        if passed := next((each for each in creations if each.passed), None):
+            yield "store", partial(self.api.finish, passed)
 
     def go_on(self, check: Callable[[], None], order: Sequence[str] = KINDS, most: int | None = None) -> None:
         """Make the possible moves in the given order of kinds.
@@ -181,7 +204,8 @@ class Process:
         self.moving.update(dict.fromkeys(step.migrations))
         self.questions += self.effects.claims
         self.unwritten |= self.effects.statuses
-        self.effects.claims, self.effects.statuses = [], {}
+        self._changed |= self.effects.answers
+        self.effects.claims, self.effects.statuses, self.effects.answers = [], {}, {}
 
     def _has_accident(self, kind: str) -> bool:
         if kind not in self.accidents:
@@ -193,6 +217,48 @@ class Process:
         self.watches[resource].deliver()
         if self._has_accident(resource):
             self.watches[resource].repeat()
+
+    # Creations.
+
+    def _ask(self, creation: Creation) -> None:
+        """Call the webhook for a new Reservation. A failure does not stop the creation."""
+        now = self.clock.now()
+        if self._has_accident("ask") or not self.event_handlers.ready:
+            creation.passed = True
+            return
+        review = read_creation(creation.review(), f"nonce-{creation.uid}", now)
+        if review.answered:
+            self.api.creations.remove(creation)
+        elif answerable(review.reservation):
+            creation.nonce, creation.asked_at = review.nonce, now
+            self.asked[review.nonce] = creation
+            self.ledger.propose(review.reservation, now)
+        else:
+            creation.passed = True
+
+    def _is_answered(self, nonce: str) -> bool:
+        """Return whether a creation is decided, as a step has announced, or has waited for too long."""
+        entry, asked_at = self.ledger.answers.find(nonce), self.asked[nonce].asked_at
+        announced = entry is None or (entry.key in self._changed and is_decided(entry))
+        return announced or self.clock.now() > asked_at
+
+    def _answer(self, nonce: str) -> None:
+        creation, now = self.asked.pop(nonce), self.clock.now()
+        status = self.ledger.answers.conclude(nonce, now, stored=creation.fate != "dry run")
+        creation.passed = True
+        if status is None or creation not in self.api.creations or self._has_accident("answer"):
+            return
+        creation.answer = Answer(
+            nonce=nonce,
+            leadership=self.ledger.records.epoch,
+            at=format_instant(now),
+            status=status,
+            namespace=creation.key.namespace,
+            name="" if creation.generated_from else creation.key.name,
+            generate_name=creation.generated_from,
+        )
+        creation.annotate(self.ledger.answers.keys.sign(creation.answer))
+        self.api.answered[creation.uid] = creation
 
     # Pods.
 
@@ -261,7 +327,7 @@ class Process:
         key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
         entry = self.ledger.records.find(key)
-        if entry is None or not self._differs(entry):
+        if entry is None or entry.unseen or not self._differs(entry):
             return
         version = entry.reservation.meta.resource_version
         if self._removable(entry) and (entry.phase is Phase.CONSUMED or not self._status_differs(entry)):
@@ -294,6 +360,14 @@ class Process:
     def _removable(self, entry: ReservationInfo) -> bool:
         removable_at = deadlines.removable_at(entry)
         return removable_at is not None and removable_at <= self.clock.now()
+
+
+def reported_status(process: Process, reservation: Reservation) -> Json:
+    """Return the stored status of an object, or the one in the answer to its creation if there is none."""
+    creation = process.api.answered.get(reservation.meta.uid)
+    if reservation.decided or creation is None or creation.answer is None:
+        return reservation.status
+    return creation.answer.status
 
 
 def _claims(assumed: AssumedPod) -> list[str] | None:

@@ -1,7 +1,9 @@
 """The operator with events and answers that come late, out of order or twice, or get lost."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -12,9 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from builders import NOW, SCHEDULER, Json, node_json, pod_json, reservation_json
 from property import invariants
+from property.creations import Creation, Fate, answer_in
 from property.model_api import ModelApi, RefusedError, ends_before_it_begins
 from property.process import KINDS, HandClock, Process
 from tidelock.ledger.queue import waiting
+from tidelock.model.answer import ANSWER, UNSEEN_SECONDS
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION
@@ -50,7 +54,7 @@ TROUBLES = st.sampled_from(
     ]
 )
 ACCIDENTS = st.sampled_from(
-    ["bind", "bind", "bind", "written", "evict", "move", "nodes", "pods", "reservations"]
+    ["bind", "bind", "bind", "written", "evict", "move", "nodes", "pods", "reservations", "ask", "answer"]
 )
 
 OWNERS = st.sampled_from(
@@ -148,6 +152,8 @@ PLACES: st.SearchStrategy[Json] = st.sampled_from(
         {"nodeName": None, "nodeSelector": {"name": "node-b"}},
     ]
 )
+ALONE: st.SearchStrategy[Json] = st.sampled_from([{"anyOf": None, "startAt": None}] * 5 + [{}])
+FATES: st.SearchStrategy[Fate] = st.sampled_from(["stored"] * 6 + ["refused", "dry run"])
 APPS = st.sampled_from(["web", "db"])
 MAY_MOVE = st.sampled_from([{}, {"maxPods": 1}, {"automatically": True}, {"automatically": True}])
 MOVES: st.SearchStrategy[Json] = st.sampled_from(
@@ -206,7 +212,7 @@ class World(RuleBasedStateMachine):
         self.clock = HandClock(NOW)
         self.api = ModelApi(self.clock.now)
         self.nodes, self.pods, self.reservations = self.api.nodes, self.api.pods, self.api.reservations
-        self.process = Process(self.api, self.clock)
+        self.process = Process(self.api, self.clock, self.api.elect())
         self.observer = invariants.Observer(self.process)
         self.weather: Weather = (KINDS, None)
         self._uids = 0
@@ -226,7 +232,7 @@ class World(RuleBasedStateMachine):
         for name, cpu in zip(("node-a", "node-b"), sizes, strict=True):
             self._put_node(name, cpu)
         for number in (0, 1):
-            self._create_reservation(data, number)
+            self._create_reservation(data, number, asks=data.draw(st.booleans()))
         self._go_on()
         self.weather = weather
         self.process.accidents += data.draw(st.lists(ACCIDENTS, max_size=3))
@@ -238,12 +244,21 @@ class World(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         number=NUMBERS,
-        fate=st.sampled_from(["edit", "edit", "renew", "commit", "commit", "approve", "approve", "delete"]),
+        fate=st.sampled_from(
+            [
+                *("edit", "edit", "renew", "commit", "commit", "approve", "approve", "delete"),
+                *("ask", "ask", "ask", "copy"),
+            ]
+        ),
     )
     def reservation(self, data: st.DataObject, number: int, fate: str) -> None:
         """Create a Reservation, or edit, renew, commit, approve or delete the existing one."""
         key = Key("shop", f"lock-{number}")
-        if key not in self.reservations.objects:
+        if fate == "ask":
+            self._create_reservation(data, number, asks=True)
+        elif fate == "copy":
+            self._copy_answer(data, key)
+        elif key not in self.reservations.objects:
             self._create_reservation(data, number)
         elif fate == "edit":
             self._edit_reservation(data, number)
@@ -384,7 +399,7 @@ class World(RuleBasedStateMachine):
                 if kind == "crash in the end":
                     process.send_binding(uid)
             self._edit_reservation(data, 0)
-            self.process = Process(self.api, self.clock)
+            self.process = Process(self.api, self.clock, self.api.elect())
             self.observer.follow(self.process)
         self._go_on()
 
@@ -392,6 +407,11 @@ class World(RuleBasedStateMachine):
         """Check that the undisturbed operator finishes its work, and agrees with the stored objects."""
         self.process.accidents.clear()
         self.process.go_on(self._check)
+        if any(entry.unseen for entry in self.process.ledger.entries.values()):
+            self.clock.time += UNSEEN_SECONDS
+            self.process.go_on(self._check)
+        unseen = [entry.key for entry in self.process.ledger.entries.values() if entry.unseen]
+        assert not unseen, f"{unseen} can't be stored any more"
         self.observer.check_rest()
 
     def forget(self) -> None:
@@ -428,7 +448,8 @@ class World(RuleBasedStateMachine):
         gpu: dict[str, Any] = {GPU: "1"}
         self.nodes.put(node_json(name, cpu=cpu, pods="4", uid=self._uid(), labels={"name": name}, **gpu))
 
-    def _create_reservation(self, data: st.DataObject, number: int) -> None:
+    def _create_reservation(self, data: st.DataObject, number: int, *, asks: bool = False) -> None:
+        """Create a Reservation, or begin to create one that asks for an answer."""
         spec: Json = {"owners": data.draw(OWNERS)}
         for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS, COMMITS, SETS):
             spec |= data.draw(part)
@@ -441,9 +462,45 @@ class World(RuleBasedStateMachine):
         elif (seconds := data.draw(BEGINNINGS)) is not None:
             begins = {"startAt": format_instant(self.clock.now() + seconds)}
             spec |= {} if ends_before_it_begins(spec | begins) else begins
-        self.reservations.put(
-            reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec)
+        if asks:
+            spec |= {"answer": "Immediate", **data.draw(ALONE)}
+            self._begin_creation(data, number, spec)
+        else:
+            self.reservations.put(
+                reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec)
+            )
+
+    def _begin_creation(
+        self, data: st.DataObject, number: int, spec: Json, annotations: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        made = reservation_json(
+            f"lock-{number}", uid=self._uid(), created=int(self.clock.now()), annotations=annotations, **spec
         )
+        names, fate = data.draw(st.sampled_from(["", "", "lock-", "l"])), data.draw(FATES)
+        self.api.creations.append(Creation(made, names, fate, self.clock.now()))
+
+    def _copy_answer(self, data: st.DataObject, key: Key) -> None:
+        """Copy, forge or remove the answer of a Reservation, as users may try."""
+        objects = self.reservations.objects
+        known = sorted(other for other in objects if answer_in(objects[other]))
+        if not known:
+            return
+        source = data.draw(st.sampled_from(known))
+        copy = answer_in(objects[source])
+        way = data.draw(st.sampled_from(["create", "create", "update", "forge", "remove"]))
+        if way == "create":
+            spec = objects[source]["spec"] | {"priority": data.draw(st.sampled_from([0, 5]))}
+            self._begin_creation(data, int(key.name[-1]), spec, copy)
+        elif way == "remove":
+            self.api.annotate(source, {})
+        elif key in objects and key != source:
+            with suppress(RefusedError):
+                self.api.annotate(key, copy)
+                assert answer_in(objects[key]) == copy, "the policy lets a copy pass"
+            # Without the policy, the signature is worth nothing for another text, or for another name.
+            text = copy[ANSWER].replace(source.name, key.name) if way == "forge" else copy[ANSWER]
+            if text != copy[ANSWER] or "generateName" not in text:
+                self.reservations.change(key, "metadata", annotations=copy | {ANSWER: text})
 
     def _make_gang(self, data: st.DataObject) -> None:
         """Create a group of two or three reservations for the same pods, or its missing members."""

@@ -11,11 +11,9 @@ from contextlib import suppress
 
 from tidelock.binders.creation_reviews import CreationReview, patched, read_creation, refused
 from tidelock.clock import Clock
+from tidelock.ledger.answers import is_decided
 from tidelock.ledger.atomic import atomic
 from tidelock.ledger.ledger import Ledger
-from tidelock.ledger.lifecycle.transitions import SETTLED
-from tidelock.ledger.output.status import render_reservation
-from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.answer import Answer
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
@@ -101,34 +99,35 @@ class CreationDesk:
         """Return the first status, or None if there is no decision in time. Only what is granted is kept."""
         nonce, key = review.nonce, self._propose(review.reservation)
         asked = self._asked[key] = asyncio.get_running_loop().create_future()
-        kept = False
         try:
             self._wake()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await asked
-            entry = self._ledger.answers.find(nonce)
-            if entry is None or not _is_decided(entry):
-                return None
-            kept = entry.phase is Phase.ACTIVE and not review.dry_run
-            return render_reservation(entry, self.time())
+            return self._conclude(nonce, stored=not review.dry_run)
+        except BaseException:
+            self._withdraw(nonce)
+            raise
         finally:
             del self._asked[key]
-            if not kept:
-                self._withdraw(nonce)
+            if self._ledger.answers.find(nonce) is None:
+                self._wake()  # its capacity is free again
 
     @atomic
     def _propose(self, reservation: Reservation) -> Key:
         return self._ledger.propose(reservation, self.time()).key
 
     @atomic
+    def _conclude(self, nonce: str, *, stored: bool) -> dict[str, object] | None:
+        return self._ledger.answers.conclude(nonce, self.time(), stored=stored)
+
+    @atomic
     def _withdraw(self, nonce: str) -> None:
         self._ledger.answers.withdraw(nonce)
-        self._wake()
 
     def _is_decided(self, key: Key) -> bool:
         entry = self._ledger.entries.get(key)
-        return entry is None or _is_decided(entry)
+        return entry is None or is_decided(entry)
 
 
 def answerable(reservation: Reservation) -> bool:
@@ -140,7 +139,3 @@ def answerable(reservation: Reservation) -> bool:
     if spec is None or reservation.problem or spec.answer is None:
         return False
     return spec.group is None and spec.any_of is None and spec.start_at is None
-
-
-def _is_decided(entry: ReservationInfo) -> bool:
-    return entry.phase is Phase.ACTIVE or entry.phase in SETTLED or entry.tried

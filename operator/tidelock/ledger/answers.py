@@ -10,12 +10,14 @@ as a status, like a restart would.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -40,13 +42,13 @@ class FirstStatus(NamedTuple):
 
     Attributes:
         status: the status as plain JSON values, or empty if there was no answer.
-        nonce: nonce of the answer.
+        answered: the phase in the answer.
         handover: the capacity that passes from the creation to the object.
 
     """
 
     status: dict[str, Any]
-    nonce: str = ""
+    answered: str = ""
     handover: _Handover | None = None
 
 
@@ -84,7 +86,7 @@ class Answers:
         self._rebuild = rebuild
         self._unseen: dict[str, ReservationInfo] = {}  # by nonce
         self._lapses: Timers[str] = Timers()  # by nonce, in steady time
-        self._taken: dict[str, str] = {}  # UIDs of objects without a status that took an answer, by its nonce
+        self._taken: dict[str, str] = {}  # nonces of answers, by UIDs of the objects without a status that took them
 
     def proposed(self, reservation: Reservation) -> bool:
         """Return whether this is a creation, and no object."""
@@ -100,10 +102,29 @@ class Answers:
         """Return the record of a creation that no watch has shown yet."""
         return self._unseen.get(nonce)
 
+    def conclude(self, nonce: str, now: float, *, stored: bool) -> dict[str, Any] | None:
+        """Return the first status of a creation, or None if it is not decided. Only what is granted is kept.
+
+        Args:
+            nonce: identifies the creation.
+            now: the present time.
+            stored: whether the object will be stored.
+
+        """
+        entry, status = self._unseen.get(nonce), None
+        if entry is not None and is_decided(entry):
+            status = render_reservation(entry, now)
+        if entry is not None and status is not None and entry.phase is Phase.ACTIVE and stored:
+            entry.reservation = replace(entry.reservation, status=status)  # as a rebuild would need it
+        else:
+            self.withdraw(nonce)
+        return status
+
     def withdraw(self, nonce: str) -> None:
         """Forget a creation without a grant, or one that can't be stored any more."""
         self._lapses.set(nonce, None)
-        if (entry := self._unseen.pop(nonce, None)) is not None:
+        entry = self._unseen.pop(nonce, None)
+        if entry is not None and self._records.entries.get(entry.key) is entry:  # else its rebuild has failed
             self._records.drop(entry)
 
     def next_lapse(self) -> float | None:
@@ -125,16 +146,16 @@ class Answers:
         answer = None if reservation.decided else self.keys.read(reservation.meta)
         if answer is None:
             return _NO_STATUS
-        nonce, uid = answer.nonce, reservation.meta.uid
+        nonce, uid, answered = answer.nonce, reservation.meta.uid, answer.status.get("phase", "")
         if (entry := self._unseen.get(nonce)) is not None:
             handover = _Handover(entry, entry.node, entry.held, self._columns.freed)
             status = render_reservation(entry, now)
             self.withdraw(nonce)
-            self._taken[nonce] = uid
-            return FirstStatus(status, nonce, handover)
-        grants = answer.status.get("phase") == Phase.ACTIVE
-        if self._taken.get(nonce) == uid or (answer.leadership == self._records.epoch and not grants):
-            return FirstStatus(answer.status, nonce)
+            self._taken[uid] = nonce
+            return FirstStatus(status, answered, handover)
+        refused = answered != Phase.ACTIVE and answer.leadership == self._records.epoch
+        if self._taken.get(uid) == nonce or refused:
+            return FirstStatus(answer.status, answered)
         return _NO_STATUS
 
     def complete(self, first: FirstStatus, heir: ReservationInfo) -> None:
@@ -164,9 +185,14 @@ class Answers:
         for answer, entry in sorted(found, key=lambda each: each[1].order):
             if not entry.reservation.decided and answer.nonce not in spent:
                 spent.add(answer.nonce)
-                self._taken[answer.nonce] = entry.uid
+                self._taken[entry.uid] = answer.nonce
                 self._rebuild(entry, entry.reservation, now)
 
     def note_stored(self, entry: ReservationInfo) -> None:
         """Forget the answer of an object that is gone, or that has a status."""
-        self._taken.pop(entry.nonce, None)
+        self._taken.pop(entry.uid, None)
+
+
+def is_decided(entry: ReservationInfo) -> bool:
+    """Return whether there is an answer for a creation."""
+    return entry.phase is Phase.ACTIVE or entry.phase in SETTLED or entry.tried

@@ -214,10 +214,10 @@ class Ledger:
         Without a status, an answer to its creation may say that.
         """
         first = self.answers.take(reservation, now)
-        entry = self._restored(replace(reservation, status=first.status) if first.nonce else reservation, now)
-        if first.nonce:
+        entry = self._restored(replace(reservation, status=first.status) if first.status else reservation, now)
+        if first.status:
             entry.reservation = replace(entry.reservation, status=reservation.status)
-        entry.unseen, entry.nonce = unseen, first.nonce
+        entry.unseen, entry.answered = unseen, first.answered
         if unseen:
             self.answers.add(entry, now)
         entry.ceiling = self.quotas.ceiling(entry.key.namespace)

@@ -80,7 +80,7 @@ class ReservationInfo:
         ceiling: the highest priority that its namespace may have.
         unseen: whether its creation is under way, and no watch has shown the object yet. Its key and UID are
             not the object's.
-        nonce: nonce of the answer in the response to its creation, if there was one.
+        answered: the phase that the response to its creation has reported, if there was an answer.
         transition_times: status and last transition of conditions by type.
         asked_at: when the object was first seen, but no later than it can have been created.
         key: namespace and name of the object.
@@ -130,7 +130,7 @@ class ReservationInfo:
     start_unacknowledged: bool = False
     ceiling: int = 0
     unseen: bool = False
-    nonce: str = ""
+    answered: str = ""
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     asked_at: float = field(init=False)
     key: Key = field(init=False)
@@ -187,14 +187,17 @@ class ReservationInfo:
     @property
     def promised(self) -> bool:
         """Whether an answer or its stored status says that it has capacity, now or for its window."""
-        stored = self.reservation.status.get("phase")
-        return stored in (Phase.ACTIVE, Phase.PLANNED) or (bool(self.nonce) and stored is None)
+        return self._reported in (Phase.ACTIVE, Phase.PLANNED)
 
     @property
     def rejection_published(self) -> bool:
         """Whether users could see the rejection. Otherwise an edit does not restart the deadline."""
-        stored = self.reservation.status.get("phase")
-        return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED or bool(self.nonce)
+        return self.reason != reasons.DEADLINE_EXCEEDED or self._reported == Phase.REJECTED
+
+    @property
+    def _reported(self) -> str:
+        """The phase that users know: that of the stored status, or of the answer while there is none."""
+        return str(self.reservation.status.get("phase", self.answered))
 
     def terminate(self, now: float) -> None:
         """End the reservation because its object is being deleted. An earlier end stays as it is."""

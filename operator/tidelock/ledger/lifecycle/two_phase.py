@@ -21,14 +21,15 @@ class TwoPhaseState:
     """The latest hold of a reservation. Instants are seconds since the epoch.
 
     Attributes:
-        uid: the first part of its tokens: the UID of the object, or the nonce of its answer.
+        uid: the first part of the token: the UID of the object, or the nonce of the answer that has granted the
+            capacity. It is empty while there is no capacity.
         number: how many times it has got capacity.
         due: when it must be committed, from the admission until the capacity is lost.
         committed_at: when the operator saw the commit.
 
     """
 
-    uid: str
+    uid: str = ""
     number: int = 0
     due: float | None = None
     committed_at: float | None = None
@@ -50,13 +51,13 @@ class TwoPhaseState:
             return "no capacity is held that could be committed"
         return f"to be committed with spec.commit.token {self.token} by {format_instant(self.due)}"
 
-    def begun(self, within_seconds: int, now: float) -> "TwoPhaseState":
+    def begun(self, uid: str, within_seconds: int, now: float) -> "TwoPhaseState":
         """Return the hold for capacity that is granted now."""
-        return TwoPhaseState(self.uid, self.number + 1, round(now + within_seconds, 3))
+        return TwoPhaseState(uid, self.number + 1, round(now + within_seconds, 3))
 
     def lost(self) -> "TwoPhaseState":
         """Return the state without capacity."""
-        return TwoPhaseState(self.uid, self.number)
+        return TwoPhaseState(number=self.number)
 
     def committed(self, token: str | None, now: float) -> "TwoPhaseState":
         """Return the committed state, if this is the token of the hold and its time is not over."""
@@ -77,10 +78,10 @@ def two_phase_of(reservation: Reservation, status: CommitStatus | None) -> TwoPh
     if (spec.commit if spec is not None else status) is None:
         return None
     if status is None:
-        return TwoPhaseState(reservation.meta.uid)
+        return TwoPhaseState()
     uid, _, _ = (status.token or "").rpartition(".")
     return TwoPhaseState(
-        uid=uid or reservation.meta.uid,
+        uid=uid,
         number=status.holds,
         due=from_datetime(status.due_at) if status.due_at is not None else None,
         committed_at=from_datetime(status.committed_at) if status.committed_at is not None else None,
@@ -92,4 +93,4 @@ def two_phase_begun(hold: TwoPhaseState | None, reservation: Reservation, now: f
     spec = reservation.spec
     if spec is None or spec.commit is None:
         return hold
-    return (hold or TwoPhaseState(reservation.meta.uid)).begun(spec.commit.within_seconds, now)
+    return (hold or TwoPhaseState()).begun(reservation.meta.uid, spec.commit.within_seconds, now)

@@ -101,9 +101,9 @@ class StatusWriter(ObjectWriter):
     def _is_answered(self, key: Key) -> bool:
         """Return whether the response to a creation has said what the first status will say."""
         entry = self._ledger.entries.get(key)
-        if entry is None or not entry.nonce:
+        if entry is None or entry.reservation.decided:
             return False
-        return entry.phase is Phase.ACTIVE and not entry.reservation.decided
+        return entry.answered == entry.phase == Phase.ACTIVE
 
     def _write_later(self, key: Key) -> None:
         """Write a status when there is nothing more urgent to do, but within seconds."""
