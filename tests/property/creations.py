@@ -26,6 +26,7 @@ class Creation:
         generated_from: the first part of its name if the API server generates the name, or empty.
         fate: whether another admission plugin refuses it at last, or it is a dry run.
         at: when it came.
+        slow: whether another admission plugin takes long.
         nonce: identifies the creation for the operator that was asked.
         asked_at: when that was.
         passed: whether the webhook has answered, or has failed.
@@ -37,6 +38,7 @@ class Creation:
     generated_from: str
     fate: Fate
     at: float
+    slow: bool = False
     nonce: str = ""
     asked_at: float = 0.0
     passed: bool = False

@@ -92,6 +92,7 @@ class ModelApi:
         leadership: number of the present leadership, as the Lease has it.
         creations: requests under way that create Reservations.
         answered: creations with an answer, by the UIDs of their objects.
+        calm: whether nothing is slow.
 
     """
 
@@ -106,6 +107,7 @@ class ModelApi:
         self.leadership = 0
         self.creations: list[Creation] = []
         self.answered: dict[str, Creation] = {}
+        self.calm = False
 
     def elect(self) -> int:
         """Begin another leadership, and return its number. The former leader answers no more."""
@@ -113,6 +115,10 @@ class ModelApi:
         for creation in self.creations:
             creation.passed |= bool(creation.nonce)
         return self.leadership
+
+    def may_finish(self, creation: Creation) -> bool:
+        """Return whether all admission plugins have answered, or the time for the request is over."""
+        return creation.passed and (self.calm or not creation.slow or self.now() >= creation.over)
 
     def finish(self, creation: Creation) -> None:
         """Store a new Reservation, or refuse it."""

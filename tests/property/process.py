@@ -44,6 +44,7 @@ KINDS = (
 """Kinds of moves: an event is delivered, a request is carried out, or its answer is delivered."""
 
 _MOST_MOVES = 1000
+_PATIENCE = 3.0
 _KEY = b"the key of all operators"
 
 
@@ -143,8 +144,8 @@ class Process:
             if waits:
                 yield kind, work
         yield from self._moves_of_creations()
-        if any(key not in self.write_answers for key in self.unwritten):
-            yield "write", self._write
+        if key := next(filter(self._may_write, self.unwritten), None):
+            yield "write", partial(self._write, key)
 
     def _moves_of_creations(self) -> Iterator[tuple[str, Callable[[], None]]]:
         creations = self.api.creations
@@ -152,7 +153,7 @@ class Process:
             yield "ask", partial(self._ask, new)
         if decided := next((nonce for nonce in self.asked if self._is_answered(nonce)), ""):
             yield "answer", partial(self._answer, decided)
-        if passed := next((each for each in creations if each.passed), None):
+        if passed := next(filter(self.api.may_finish, creations), None):
             yield "store", partial(self.api.finish, passed)
 
     def go_on(self, check: Callable[[], None], order: Sequence[str] = KINDS, most: int | None = None) -> None:
@@ -322,9 +323,15 @@ class Process:
 
     # Reservations.
 
-    def _write(self) -> None:
+    def _may_write(self, key: Key) -> bool:
+        """Return whether it is time to write a status. One that repeats an answer may wait for seconds."""
+        entry = self.ledger.entries.get(key)
+        repeats = entry is not None and entry.answered == entry.phase == Phase.ACTIVE
+        waits = repeats and entry is not None and self.clock.now() < entry.seen_waiting_at + _PATIENCE
+        return key not in self.write_answers and (self.api.calm or not waits)
+
+    def _write(self, key: Key) -> None:
         """Write the wanted status of an object, or delete it, where a refusal leaves it to the watch."""
-        key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
         entry = self.ledger.records.find(key)
         if entry is None or entry.unseen or not self._differs(entry):

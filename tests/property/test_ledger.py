@@ -153,6 +153,7 @@ PLACES: st.SearchStrategy[Json] = st.sampled_from(
     ]
 )
 ALONE: st.SearchStrategy[Json] = st.sampled_from([{"anyOf": None, "startAt": None}] * 5 + [{}])
+NAMES = st.sampled_from(["", "", "", "lock-", "l"])
 FATES: st.SearchStrategy[Fate] = st.sampled_from(["stored"] * 6 + ["refused", "dry run"])
 APPS = st.sampled_from(["web", "db"])
 MAY_MOVE = st.sampled_from([{}, {"maxPods": 1}, {"automatically": True}, {"automatically": True}])
@@ -255,7 +256,11 @@ class World(RuleBasedStateMachine):
         """Create a Reservation, or edit, renew, commit, approve or delete the existing one."""
         key = Key("shop", f"lock-{number}")
         if fate == "ask":
-            self._create_reservation(data, number, asks=True)
+            free = (each for each in range(4) if Key("shop", f"lock-{each}") not in self.reservations.objects)
+            self._create_reservation(data, data.draw(st.sampled_from([number, next(free, number)])), asks=True)
+            self._go_on()
+            if data.draw(st.sampled_from([False, False, True])):
+                self._restart(data, bind=True)
         elif fate == "copy":
             self._copy_answer(data, key)
         elif key not in self.reservations.objects:
@@ -395,23 +400,29 @@ class World(RuleBasedStateMachine):
         elif kind == "forget":
             self.forget()
         else:
-            for uid in sorted(process.in_flight.keys() - process.bind_answers.keys()):
-                if kind == "crash in the end":
-                    process.send_binding(uid)
-            self._edit_reservation(data, 0)
-            self.process = Process(self.api, self.clock, self.api.elect())
-            self.observer.follow(self.process)
+            self._restart(data, bind=kind == "crash in the end")
         self._go_on()
+
+    def _restart(self, data: st.DataObject, *, bind: bool) -> None:
+        """Restart the operator, with its bindings under way carried out or not, and an edit meanwhile."""
+        for uid in sorted(self.process.in_flight.keys() - self.process.bind_answers.keys()):
+            if bind:
+                self.process.send_binding(uid)
+        self._edit_reservation(data, 0)
+        self.process = Process(self.api, self.clock, self.api.elect())
+        self.observer.follow(self.process)
 
     def rest(self) -> None:
         """Check that the undisturbed operator finishes its work, and agrees with the stored objects."""
         self.process.accidents.clear()
+        self.api.calm = True
         self.process.go_on(self._check)
         if any(entry.unseen for entry in self.process.ledger.entries.values()):
             self.clock.time += UNSEEN_SECONDS
             self.process.go_on(self._check)
         unseen = [entry.key for entry in self.process.ledger.entries.values() if entry.unseen]
         assert not unseen, f"{unseen} can't be stored any more"
+        self.api.calm = False
         self.observer.check_rest()
 
     def forget(self) -> None:
@@ -476,8 +487,8 @@ class World(RuleBasedStateMachine):
         made = reservation_json(
             f"lock-{number}", uid=self._uid(), created=int(self.clock.now()), annotations=annotations, **spec
         )
-        names, fate = data.draw(st.sampled_from(["", "", "lock-", "l"])), data.draw(FATES)
-        self.api.creations.append(Creation(made, names, fate, self.clock.now()))
+        names, fate, slow = data.draw(NAMES), data.draw(FATES), data.draw(st.booleans())
+        self.api.creations.append(Creation(made, names, fate, self.clock.now(), slow))
 
     def _copy_answer(self, data: st.DataObject, key: Key) -> None:
         """Copy, forge or remove the answer of a Reservation, as users may try."""

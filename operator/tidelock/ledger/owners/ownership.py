@@ -131,8 +131,8 @@ class Ownership:
         return any(may_claim(self._entries[key], pod) for key in keys)
 
     def _owns(self, pod: Pod, entry: ReservationInfo) -> bool:
-        """Return whether a pod is an owner of a reservation that has not ended."""
-        is_known = self._entries.get(entry.key) is entry and entry.phase not in SETTLED
+        """Return whether a pod is an owner of a reservation that has been seen and has not ended."""
+        is_known = self._entries.get(entry.key) is entry and entry.phase not in SETTLED and not entry.unseen
         return is_known and is_owner(pod, entry.key, entry.reservation.spec)
 
     def used_by_workloads(self, namespace: str) -> bool:
