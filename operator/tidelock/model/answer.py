@@ -86,9 +86,12 @@ class AnswerKeys:
         text = meta.annotations.get(ANSWER, "").encode(errors="surrogatepass")
         if not any(hmac.compare_digest(found[2], each) for each in self._digests(text)):
             return None
-        answer = _DECODE(text)
-        valid = answer.version == _VERSION and answer.leadership == int(found[1])
-        return answer if valid and answer.is_for(meta) else None
+        try:
+            answer = _DECODE(text)
+            valid = answer.version == _VERSION and answer.leadership == int(found[1])
+            return answer if valid and answer.is_for(meta) else None
+        except ValueError:
+            return None  # another version of the operator has signed it
 
     def _digests(self, text: bytes) -> Iterator[str]:
         return (_digest(key, text) for key in self._keys)
