@@ -29,7 +29,12 @@ class AnswerObserver:
             assert "~" not in change.meta.name, f"{change.meta.key} is reported, and is not stored"
         assert not any(entry.unseen for entry in process.effects.ended)
         for uid, creation in process.api.answered.items():
-            if creation.granted and creation.fate != "dry run" and uid not in self._fulfilled and self._is_over(process, creation, disturbed):
+            if (
+                creation.granted
+                and creation.fate != "dry run"
+                and uid not in self._fulfilled
+                and self._is_over(process, creation, disturbed)
+            ):
                 self._fulfilled.add(uid)
 
     def _is_over(self, process: Process, creation: Creation, disturbed: set[str]) -> bool:
@@ -79,7 +84,9 @@ def _is_kept(process: Process, entry: ReservationInfo, granted: Json, disturbed:
     lost = lost or entry.fault != "" or entry.phase is Phase.PENDING and entry.node_problem is not None
     if entry.phase is Phase.EXPIRED and entry.reason == reasons.EXPIRED:
         lost = process.clock.now() >= parse_instant(granted["expiresAt"])
-    assert lost, f"{entry.key} was granted {granted['nodeName']}: {entry.phase} {entry.reason} {entry.message}"
+    assert lost, (
+        f"{entry.key} was granted {granted['nodeName']}: {entry.phase} {entry.reason} {entry.message}"
+    )
     return False
 
 

@@ -290,9 +290,8 @@ def check_ends(process: Process) -> None:
             assert begins_at is None or begins_at > process.decided_at, (
                 f"{entry.key} has begun, and counts as ahead"
             )
-            if (
-                entry not in doubtful
-                and not (entry.reservation.reusable or entry.reservation.membership or entry.unseen)
+            if entry not in doubtful and not (
+                entry.reservation.reusable or entry.reservation.membership or entry.unseen
             ):
                 owners = [pod for pod in bound if _owned_by(entry, pod) and may_claim(entry, pod)]
                 owners = [p for p in owners if p.uid not in choosing or names(entry.reservation.spec, p)]

@@ -69,9 +69,7 @@ class Process:
     "answer"), or an event that comes twice ("nodes", "pods", "reservations").
     """
 
-    def __init__(
-        self, api: ModelApi, clock: HandClock, epoch: int, scheduler_name: str = SCHEDULER
-    ) -> None:
+    def __init__(self, api: ModelApi, clock: HandClock, epoch: int, scheduler_name: str = SCHEDULER) -> None:
         self.api = api
         self.clock = clock
         self.decider = Decider(

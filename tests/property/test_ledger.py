@@ -257,7 +257,9 @@ class World(RuleBasedStateMachine):
         key = Key("shop", f"lock-{number}")
         if fate == "ask":
             free = (each for each in range(4) if Key("shop", f"lock-{each}") not in self.reservations.objects)
-            self._create_reservation(data, data.draw(st.sampled_from([number, next(free, number)])), asks=True)
+            self._create_reservation(
+                data, data.draw(st.sampled_from([number, next(free, number)])), asks=True
+            )
             self._go_on()
             if data.draw(st.sampled_from([False, False, True])):
                 self._restart(data, bind=True)
@@ -482,7 +484,11 @@ class World(RuleBasedStateMachine):
             )
 
     def _begin_creation(
-        self, data: st.DataObject, number: int, spec: Json, annotations: Mapping[str, str] = MappingProxyType({})
+        self,
+        data: st.DataObject,
+        number: int,
+        spec: Json,
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         made = reservation_json(
             f"lock-{number}", uid=self._uid(), created=int(self.clock.now()), annotations=annotations, **spec

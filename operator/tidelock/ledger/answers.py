@@ -21,8 +21,9 @@ from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.answer import UNSEEN_SECONDS, AnswerKeys
+from tidelock.model.answer import UNSEEN_SECONDS, Answer, AnswerKeys
 from tidelock.model.api.reservation import Phase
+from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers
 from tidelock.model.reservation import Reservation
 
@@ -86,7 +87,9 @@ class Answers:
         self._rebuild = rebuild
         self._unseen: dict[str, ReservationInfo] = {}  # by nonce
         self._lapses: Timers[str] = Timers()  # by nonce, in steady time
-        self._taken: dict[str, str] = {}  # nonces of answers, by UIDs of the objects without a status that took them
+        self._taken: dict[
+            str, str
+        ] = {}  # nonces of answers, by UIDs of the objects without a status that took them
 
     def proposed(self, reservation: Reservation) -> bool:
         """Return whether this is a creation, and no object."""
@@ -173,8 +176,8 @@ class Answers:
     def resume(self, now: float) -> None:
         """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.
 
-        The API server refuses answers of earlier leaders from now on. Each answer counts for one object: a
-        copy of one that has a status counts for nothing.
+        The API server refuses answers of earlier leaders from now on. Each answer counts for one object, the
+        oldest: a copy is younger. A copy of one that has a status counts for nothing.
         """
         found = [
             (answer, entry)
@@ -182,7 +185,7 @@ class Answers:
             if (answer := self.keys.read(entry.reservation.meta)) is not None
         ]
         spent = {answer.nonce for answer, entry in found if entry.reservation.decided}
-        for answer, entry in sorted(found, key=lambda each: each[1].order):
+        for answer, entry in sorted(found, key=_age):
             if not entry.reservation.decided and answer.nonce not in spent:
                 spent.add(answer.nonce)
                 self._taken[entry.uid] = answer.nonce
@@ -191,6 +194,12 @@ class Answers:
     def note_stored(self, entry: ReservationInfo) -> None:
         """Forget the answer of an object that is gone, or that has a status."""
         self._taken.pop(entry.uid, None)
+
+
+def _age(found: tuple[Answer, ReservationInfo]) -> tuple[float, Key]:
+    """Sort key: older objects first, whatever priority their authors have asked for."""
+    _, entry = found
+    return entry.reservation.meta.created, entry.key
 
 
 def is_decided(entry: ReservationInfo) -> bool:

@@ -214,7 +214,9 @@ class Ledger:
         Without a status, an answer to its creation may say that.
         """
         first = self.answers.take(reservation, now)
-        entry = self._restored(replace(reservation, status=first.status) if first.status else reservation, now)
+        entry = self._restored(
+            replace(reservation, status=first.status) if first.status else reservation, now
+        )
         if first.status:
             entry.reservation = replace(entry.reservation, status=reservation.status)
         entry.unseen, entry.answered = unseen, first.answered
