@@ -21,9 +21,8 @@ from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.answer import UNSEEN_SECONDS, Answer, AnswerKeys
+from tidelock.model.answer import UNSEEN_SECONDS, AnswerKeys
 from tidelock.model.api.reservation import Phase
-from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers
 from tidelock.model.reservation import Reservation
 
@@ -176,30 +175,36 @@ class Answers:
     def resume(self, now: float) -> None:
         """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.
 
-        The API server refuses answers of earlier leaders from now on. Each answer counts for one object, the
-        oldest: a copy is younger. A copy of one that has a status counts for nothing.
+        The API server refuses answers of earlier leaders from now on. Each answer counts for one object: the
+        one with a status that repeats it, or the oldest one, as a copy is younger.
         """
         found = [
-            (answer, entry)
+            (answer, entry.reservation)
             for entry in self._records.entries.values()
             if (answer := self.keys.read(entry.reservation.meta)) is not None
         ]
-        spent = {answer.nonce for answer, entry in found if entry.reservation.decided}
-        for answer, entry in sorted(found, key=_age):
-            if not entry.reservation.decided and answer.nonce not in spent:
+        spent = {answer.nonce for answer, reservation in found if _repeats(reservation.status, answer.status)}
+        for answer, reservation in sorted(found, key=lambda each: _age(each[1])):
+            entry = self._records.entries[reservation.key]
+            if not reservation.decided and answer.nonce not in spent:
                 spent.add(answer.nonce)
                 self._taken[entry.uid] = answer.nonce
-                self._rebuild(entry, entry.reservation, now)
+                self._rebuild(entry, reservation, now)
 
     def note_stored(self, entry: ReservationInfo) -> None:
         """Forget the answer of an object that is gone, or that has a status."""
         self._taken.pop(entry.uid, None)
 
 
-def _age(found: tuple[Answer, ReservationInfo]) -> tuple[float, Key]:
+def _repeats(status: dict[str, Any], answered: dict[str, Any]) -> bool:
+    """Return whether a status goes back to an answer: a reservation keeps the instant of its activation."""
+    activated_at = answered.get("activatedAt")
+    return activated_at is not None and status.get("activatedAt") == activated_at
+
+
+def _age(reservation: Reservation) -> tuple[float, int]:
     """Sort key: older objects first, whatever priority their authors have asked for."""
-    _, entry = found
-    return entry.reservation.meta.created, entry.key
+    return reservation.meta.created, reservation.meta.version
 
 
 def is_decided(entry: ReservationInfo) -> bool:

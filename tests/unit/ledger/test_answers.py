@@ -398,6 +398,20 @@ def test_an_answer_of_an_object_with_a_status_is_spent(ledger: Scene) -> None:
     assert (successor.entry("lock-1").phase, successor.entry("lock-9").phase) == (Phase.PENDING, Phase.ACTIVE)
 
 
+def test_a_copy_with_a_status_does_not_spend_the_answer(ledger: Scene) -> None:
+    """Guard against a copy that waits, whose status is written before that of the original."""
+    ledger.admit(ledger.propose())
+    annotations = ledger.answer(name="", generate_name="lock")
+    ledger.reservation("lock-1", annotations=annotations)
+    copy = ledger.reservation("lock-2", annotations=annotations, resources={"cpu": "9"})
+    ledger.ledger.admission.refuse(copy, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    successor = Scene(epoch=EPOCH + 1)
+    successor.reservation("lock-1", annotations=annotations)
+    successor.reservation("lock-2", annotations=annotations, status=render_reservation(copy, NOW))
+    successor.ledger.resume(NOW)
+    assert (successor.entry("lock-1").phase, successor.reserved()) == (Phase.ACTIVE, 1000)
+
+
 def test_a_grant_on_a_node_that_is_full_by_now_waits_again(ledger: Scene) -> None:
     annotations = ledger.grant(resources={"cpu": "3"})
     successor = restarted(annotations, resources={"cpu": "3"})
