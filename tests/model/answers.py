@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-ELECTIONS = 2
-
 Phase = Literal["", "Pending", "Active"]
 
 
@@ -114,8 +112,11 @@ class Rules:
     """A leader holds the grants that it lists before it decides."""
     once: bool = True
     """A grant counts for one object."""
+    judge: bool = True
+    """A grant that no status shows is lost before capacity that a status or a pod has."""
     at_once: bool = True
     """The API server stores an object in the step in which it checks the answer."""
+    elections: int = 2
 
 
 def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
@@ -169,7 +170,7 @@ def _created(state: State, stage: str, **fields: int) -> State:
 
 def _of_leader(state: State, index: int, leader: Leader, rules: Rules) -> Iterator[tuple[str, State]]:
     # As in `leaders`, this is possible at any time, and B is never the first.
-    if index <= state.epoch < ELECTIONS and (leader.epoch == 0 or leader.epoch < state.epoch):
+    if index <= state.epoch < rules.elections and (leader.epoch == 0 or leader.epoch < state.epoch):
         led = state.epoch + 1
         yield "acquire", state.having(index, leader.stopped(led))._replace(epoch=led)
     if leader.epoch == 0:
@@ -224,7 +225,13 @@ def _resumed(leader: Leader, api: World, rules: Rules) -> Leader:
         listed = getattr(api, what)
         if listed is not None and listed.grant and not listed.status and not spent and rules.resume:
             phases[what], spent = "Active", rules.once
+            if rules.judge and (api.stranger or "Active" in (_status(api.original), _status(api.copy))):
+                phases[what] = "Pending"
     return leader._replace(memory=api, original=phases["original"], copy=phases["copy"])
+
+
+def _status(lock: Lock | None) -> Phase:
+    return "" if lock is None else lock.status
 
 
 def _observed(leader: Leader, memory: World, api: World, rules: Rules) -> Leader:

@@ -39,7 +39,9 @@ class UsageObserver:
     def check(self) -> None:
         """Check the sums, and each reservation that was granted more since the last check."""
         ledger, before, known = self._process.ledger, self._uses, self._known
-        self._known = {entry.uid for entry in ledger.entries.values()}
+        # Until all is known, a reservation has the amounts of its status, or of the answer to its creation.
+        ready = self._process.event_handlers.ready
+        self._known = {entry.uid for entry in ledger.entries.values()} if ready else set()
         self._uses = {use.entry.uid: use for use in uses(self._process)}
         room, seconds = _sums(self._uses)
         used = ledger.quotas.used(NAMESPACE)

@@ -9,7 +9,6 @@ because two creations may ask for one name. When the watch shows the object, its
 as a status, like a restart would.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.records import Records
+from tidelock.ledger.recovery import Recovery
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.answer import UNSEEN_SECONDS, AnswerKeys
 from tidelock.model.api.reservation import Phase
@@ -63,7 +63,7 @@ class Answers:
         holdings: the held amounts.
         columns: the nodes' amounts.
         steady: the clock of pauses.
-        rebuild: rebuilds a record from its object.
+        recovery: rebuilds records from their objects.
 
     Attributes:
         keys: the keys of signatures. Without any, no answer is accepted.
@@ -76,14 +76,14 @@ class Answers:
         holdings: Holdings,
         columns: Columns,
         steady: SteadyClock,
-        rebuild: Callable[[ReservationInfo, Reservation, float], None],
+        recovery: Recovery,
     ) -> None:
         self.keys = AnswerKeys()
         self._records = records
         self._holdings = holdings
         self._columns = columns
         self._steady = steady
-        self._rebuild = rebuild
+        self._recovery = recovery
         self._unseen: dict[str, ReservationInfo] = {}  # by nonce
         self._lapses: Timers[str] = Timers()  # by nonce, in steady time
         self._taken: dict[
@@ -125,19 +125,19 @@ class Answers:
     def withdraw(self, nonce: str) -> None:
         """Forget a creation without a grant, or one that can't be stored any more."""
         self._lapses.set(nonce, None)
-        entry = self._unseen.pop(nonce, None)
+        entry = self._unseen.get(nonce)
         if entry is not None and self._records.entries.get(entry.key) is entry:  # else its rebuild has failed
             self._records.drop(entry)
+        self._unseen.pop(nonce, None)
 
     def next_lapse(self) -> float | None:
         """Return when the next creation lapses."""
         lapses_at = self._lapses.next()
         return None if lapses_at is None else self._steady.instant(lapses_at)
 
-    def lapse(self, now: float) -> None:
-        """Forget creations that can't be stored any more."""
-        for nonce in self._lapses.pop_due(self._steady.at(now)):
-            self.withdraw(nonce)
+    def lapsed(self, now: float) -> list[ReservationInfo]:
+        """Return the creations that can't be stored any more, each once."""
+        return [self._unseen[nonce] for nonce in self._lapses.pop_due(self._steady.at(now))]
 
     def take(self, reservation: Reservation, now: float) -> FirstStatus:
         """Return the status with which the record of a new object begins, if the object has none.
@@ -176,7 +176,9 @@ class Answers:
         """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.
 
         The API server refuses answers of earlier leaders from now on. Each answer counts for one object: the
-        one with a status that repeats it, or the oldest one, as a copy is younger.
+        one with a status that repeats it, or the oldest one, as a copy is younger. The nodes are judged when the
+        owners of all reservations are known. Of an overcommitted node, a grant that no status shows is lost
+        first: another leader may have given the capacity to others before the object was stored.
         """
         found = [
             (answer, entry.reservation)
@@ -189,7 +191,7 @@ class Answers:
             if not reservation.decided and answer.nonce not in spent:
                 spent.add(answer.nonce)
                 self._taken[entry.uid] = answer.nonce
-                self._rebuild(entry, reservation, now)
+                self._recovery.rebuild(entry, reservation, now, judge=False)
 
     def note_stored(self, entry: ReservationInfo) -> None:
         """Forget the answer of an object that is gone, or that has a status."""

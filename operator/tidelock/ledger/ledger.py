@@ -136,7 +136,7 @@ class Ledger:
             records, holdings, placement, self.nominations, self.admission, waiting, endings, choices
         )
         self.recovery = Recovery(records, columns, placement, self.upsert, on_failure)
-        self.answers = Answers(records, holdings, columns, waiting.steady, self.recovery.rebuild)
+        self.answers = Answers(records, holdings, columns, waiting.steady, self.recovery)
         self._settlement = GroupSettlement(records, self.groups, placement, endings, waiting, self.recovery)
         records.indexes += (holdings, self.ownership, self.groups, self.schedules)
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
@@ -346,7 +346,8 @@ class Ledger:
         if due is None or due > now:
             return True
         self.recovery.rebuild_due(now)
-        self.answers.lapse(now)
+        for entry in self.answers.lapsed(now):
+            self.recovery.shield(entry, now, partial(self.answers.withdraw, entry.uid))
         for entry in self._choices.take_undecided():
             self.recovery.shield(entry, now, partial(self._choices.decide, entry, now))
         for entry in self.waiting_reservations.outlasting.take():

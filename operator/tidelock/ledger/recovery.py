@@ -69,12 +69,22 @@ class Recovery:
                 self.rebuild(entry, entry.reservation if known is not None else None, now)
         self.checkpoint()
 
-    def rebuild(self, entry: ReservationInfo, reservation: Reservation | None, now: float) -> None:
-        """Drop a record from every index, and rebuild it from a version of its object, if there is one."""
+    def rebuild(
+        self, entry: ReservationInfo, reservation: Reservation | None, now: float, *, judge: bool = True
+    ) -> None:
+        """Drop a record from every index, and rebuild it from a version of its object, if there is one.
+
+        Args:
+            entry: the record.
+            reservation: the version of its object.
+            now: the present time.
+            judge: whether it gets only capacity back that is free. Otherwise its node is judged later.
+
+        """
         self._forget(entry)
         if reservation is None:
             return
-        error = self._make(reservation, now)
+        error = self._make(reservation, now, judge=judge)
         if error is None:
             return
         pause = self.on_failure("rebuild", "Reservation", reservation.meta, error)
@@ -127,11 +137,11 @@ class Recovery:
             entry.fault = fault
             self._records.publish(key)
 
-    def _make(self, reservation: Reservation, now: float) -> Exception | None:
+    def _make(self, reservation: Reservation, now: float, *, judge: bool = True) -> Exception | None:
         """Make a record from an object. Return the error if that fails."""
         with Attempt(lambda _error: 0.0) as attempt:
             self._upsert(reservation, now)
-            made = self._records.entries.get(reservation.key)
+            made = self._records.entries.get(reservation.key) if judge else None
             if made is not None and made.reserved and not made.ahead and self._columns.shortfall(made.node):
                 text = f"{made.node} has no capacity left for it"
                 self._placement.displace(made, reasons.INSUFFICIENT_CAPACITY, text, now)

@@ -352,6 +352,21 @@ def test_a_creation_with_a_record_that_can_not_be_rebuilt_lapses(
     assert ledger.answers.find("once") is None
 
 
+def test_a_lapse_that_fails_costs_no_step(ledger: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.grant("one")
+    ledger.grant("two")
+    failures: list[str] = []
+    ledger.ledger.recovery.on_failure = lambda *about: failures.append(about[0]) or 1.0
+
+    def fail(entry: ReservationInfo) -> None:
+        if entry.uid == "one":
+            raise RuntimeError
+
+    monkeypatch.setattr(ledger.ledger.groups, "remove", fail)
+    ledger.ledger.advance(NOW + UNSEEN_SECONDS)
+    assert (failures, ledger.ledger.entries, ledger.reserved()) == (["due"], {}, 0)
+
+
 # The next leader.
 
 
@@ -421,6 +436,32 @@ def test_a_grant_on_a_node_that_is_full_by_now_waits_again(ledger: Scene) -> Non
     entry = successor.entry()
     assert (entry.phase, successor.reserved()) == (Phase.PENDING, 0)
     assert entry.reason in (reasons.INSUFFICIENT_CAPACITY, reasons.OVERCOMMITTED)
+
+
+def test_a_grant_is_kept_beside_a_reservation_whose_bound_owner_is_not_known_yet(ledger: Scene) -> None:
+    """Guard against a node that is judged before the bound owners have ended their reservations."""
+    annotations = ledger.grant()
+    owned = ledger.active("owned", resources={"cpu": "3"})
+    successor = restarted(annotations)
+    successor.reservation("owned", resources={"cpu": "3"}, status=render_reservation(owned, NOW))
+    successor.use("node-a", 3000)
+    successor.ledger.resume(NOW)
+    successor.ledger.remove(successor.entry("owned").reservation)
+    successor.ledger.placement.settle_unseen("node-a", NOW)
+    assert (successor.entry().phase, successor.reserved()) == (Phase.ACTIVE, 1000)
+
+
+def test_capacity_that_a_status_shows_is_kept_before_a_grant(ledger: Scene) -> None:
+    """Another leader may have given it away before the object was stored."""
+    annotations = ledger.grant(resources={"cpu": "3"})
+    between = Scene(epoch=EPOCH + 1)
+    stored = render_reservation(between.active("other", resources={"cpu": "3"}, at=NOW + 5), NOW + 5)
+    successor = Scene(epoch=EPOCH + 2)
+    successor.reservation(annotations=annotations, resources={"cpu": "3"}, priority=5)
+    successor.reservation("other", resources={"cpu": "3"}, status=stored)
+    successor.ledger.resume(NOW + 6)
+    successor.ledger.placement.settle_unseen("node-a", NOW + 6)
+    assert (successor.entry().phase, successor.entry("other").phase) == (Phase.PENDING, Phase.ACTIVE)
 
 
 def test_a_grant_on_a_node_that_is_gone_is_lost(ledger: Scene) -> None:

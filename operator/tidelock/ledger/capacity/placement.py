@@ -180,9 +180,11 @@ class Placement:
         """Reconcile the reservations of a node after events were missed.
 
         The newest pod of the node counts as the cause of a shortage, if it was created after a reservation.
+        Capacity that only an answer of an earlier leader shows is lost first.
         """
         if held := list(self._holdings.held_on(name)):
-            self.settle_node(name, now, likely_intruder(self._pods_on(name), held))
+            unstored = [e for e in held if e.epoch < self._records.epoch and not e.reservation.decided]
+            self.settle_node(name, now, likely_intruder(self._pods_on(name), held), unstored)
 
     def leave_node(self, entry: ReservationInfo) -> None:
         """Let a reservation wait for another node, because its own has taken no pods for a long time."""
