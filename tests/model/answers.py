@@ -1,26 +1,26 @@
 """A model of all histories of two leaders and a reservation that is answered in the response to its creation.
 
 A node has capacity for one of the reservation, a copy and a stranger. The copy is a second object: its author
-has copied the answer. All else is as in `leaders`: a leader only knows the state that it has listed and
-observed, a write is in flight until the API server applies or refuses it, and any leader may be stopped, crash,
-or have a successor without knowing it. The webhook may ask a former leader, and may fail at any time.
+has copied the answer. All else is as in `leaders`. A leader only knows the state that it has listed and
+observed. A write is in flight until the API server applies or refuses it. Any leader may be stopped, crash, or
+have a successor without knowing it. The webhook may ask a former leader, and may fail at any time.
 
 Assumptions of the model:
 
 - The API server compares the number in a write with the Lease in the same step in which it stores the write.
-  A real API server runs its policies first, with its own copy of the Lease, and then other webhooks. If a
-  leader acquires the Lease and lists all reservations in between, the object is stored later with a grant that
-  the new leader does not honour. `Rules.at_once` leaves this assumption out for answers: a client then has a
-  grant that is lost, and no capacity is given twice.
-- A leader forgets a grant only when the object can't be stored any more, as after `UNSEEN_SECONDS`. It has seen
-  an object that was stored by then.
-- A copy is stored after the original. A watch shows both in that order, and a list sorts them by age.
+  A real API server runs its policies first, with its own copy of the Lease, and then other webhooks. A leader
+  may acquire the Lease and list all reservations in between. The object is then stored with a grant that the
+  new leader does not honour. `Rules.at_once` leaves this assumption out for answers: a client may then have a
+  grant that is lost, and no capacity is given twice, not even by the leader after the next.
+- A leader forgets a grant only when the object can't be stored any more, as after `UNSEEN_SECONDS`. By then it
+  has seen an object that was stored.
+- A copy is stored after the original. A watch shows both in that order, and a list is sorted by age.
 
 Actions have the names of the code: `propose` and `conclude`, `take`, `lapse` and `resume` of ledger/answers.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Phase = Literal["", "Pending", "Active"]
@@ -44,7 +44,8 @@ class World(NamedTuple):
 class Creation(NamedTuple):
     """The request that creates the reservation.
 
-    `leader` and `epoch` are those of the process that was asked. `grant` is the leadership in the answer, or 0.
+    `leader` and `epoch` are those of the process that was asked. `grant` is the leadership in the answer, or
+    0.
     """
 
     stage: Literal["new", "asked", "answered", "checked", "over"] = "new"
@@ -57,7 +58,7 @@ class Write(NamedTuple):
     """A request of a leader in flight. A status replaces exactly the status `before`."""
 
     epoch: int
-    what: Literal["original", "copy", "stranger"]
+    name: Literal["original", "copy", "stranger"]
     before: Phase = ""
 
 
@@ -107,7 +108,7 @@ class Rules:
     fence: bool = True
     """The API server refuses answers, bindings and statuses of an epoch that is over."""
     keep: bool = True
-    """A leader holds what it has granted until it sees the object, or the object can't be stored any more."""
+    """A leader holds name it has granted until it sees the object, or the object can't be stored any more."""
     resume: bool = True
     """A leader holds the grants that it lists before it decides."""
     once: bool = True
@@ -200,12 +201,12 @@ def _decisions(leader: Leader, memory: World) -> Iterator[tuple[str, Leader]]:
             yield "admit original", leader._replace(original="Active")
         if leader.copy == "Pending":
             yield "admit copy", leader._replace(copy="Active")
-    for what in ("original", "copy"):
-        known: Lock | None = getattr(memory, what)
-        if known is not None and known.status != getattr(leader, what):
-            write = Write(leader.epoch, what, known.status)  # it is rendered when it is sent
+    for name in ("original", "copy"):
+        known: Lock | None = getattr(memory, name)
+        if known is not None and known.status != getattr(leader, name):
+            write = Write(leader.epoch, name, known.status)  # it is rendered when it is sent
             if write not in leader.under_way:
-                yield f"write {what}", _sending(leader, write)
+                yield f"write {name}", _sending(leader, write)
 
 
 def _sending(leader: Leader, write: Write) -> Leader:
@@ -213,20 +214,20 @@ def _sending(leader: Leader, write: Write) -> Leader:
 
 
 def _resumed(leader: Leader, api: World, rules: Rules) -> Leader:
-    """Return a leader that has listed all objects, and holds what their statuses and answers say."""
+    """Return a leader that has listed all objects, and holds name their statuses and answers say."""
     phases: dict[str, Phase] = {"original": "", "copy": ""}
     spent = False
-    for what in phases:
-        listed: Lock | None = getattr(api, what)
+    for name in phases:
+        listed: Lock | None = getattr(api, name)
         if listed is not None:
-            spent |= what == "original" and listed.status == "Active"  # with the `activatedAt` of the answer
-            phases[what] = listed.status or "Pending"
-    for what in phases:
-        listed = getattr(api, what)
+            spent |= name == "original" and listed.status == "Active"  # with the `activatedAt` of the answer
+            phases[name] = listed.status or "Pending"
+    for name in phases:
+        listed = getattr(api, name)
         if listed is not None and listed.grant and not listed.status and not spent and rules.resume:
-            phases[what], spent = "Active", rules.once
+            phases[name], spent = "Active", rules.once
             if rules.judge and (api.stranger or "Active" in (_status(api.original), _status(api.copy))):
-                phases[what] = "Pending"
+                phases[name] = "Pending"
     return leader._replace(memory=api, original=phases["original"], copy=phases["copy"])
 
 
@@ -253,28 +254,33 @@ def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rule
     waits = leader.epoch == write.epoch and leader.memory is not None
     leader = leader._replace(under_way=leader.under_way - {write})
     refused = rules.fence and write.epoch < state.epoch
-    if write.what == "stranger":
+    if write.name == "stranger":
         refused = refused or api.stranger
         api = api._replace(stranger=True)
         if refused and waits and leader.memory is not None:
             leader = leader._replace(memory=leader.memory._replace(stranger=state.api.stranger))
     else:
-        stored: Lock | None = getattr(api, write.what)
+        stored: Lock | None = getattr(api, write.name)
         refused = refused or stored is None or stored.status != write.before or not waits
         if stored is not None and leader.memory is not None and not refused:
-            written = stored._replace(status=getattr(leader, write.what))
-            api = api._replace(**{write.what: written})
-            leader = leader._replace(memory=leader.memory._replace(**{write.what: written}))
+            written = stored._replace(status=getattr(leader, write.name))
+            api = api._replace(**{write.name: written})
+            leader = leader._replace(memory=leader.memory._replace(**{write.name: written}))
     return state.having(index, leader)._replace(api=state.api if refused else api)
 
 
-def explore(rules: Rules) -> tuple[int, dict[str, list[str]]]:
-    """Visit all reachable states. Return their number, and a shortest path to each kind of violation."""
+def explore(rules: Rules, until: str = "") -> tuple[int, dict[str, list[str]]]:
+    """Visit all reachable states, or those until a violation of one kind.
+
+    Returns:
+        the number of states, and a shortest path to each kind of violation.
+
+    """
     start = State()
     came_by: dict[State, tuple[State | None, str]] = {start: (None, "")}
     found: dict[str, list[str]] = {}
     layer = [start]
-    while layer:
+    while layer and until not in found:
         following = []
         for state in layer:
             for name, after in steps(state, rules):

@@ -8,7 +8,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.answer import UNSEEN_SECONDS
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant, parse_instant
-from tidelock.model.quantities import PODS, covers, parse_resources
+from tidelock.model.quantities import covers, parse_resources
 from tidelock.model.reservation import Reservation
 
 # Reasons for which a reservation with capacity has to give it back, whatever its answer has said.
@@ -43,17 +43,16 @@ class AnswerObserver:
         assert answer is not None
         stored = api.reservations.decoded.get(creation.key)
         if stored is None or stored.meta.uid != creation.uid:
-            if creation not in api.creations or answer.leadership < api.leadership:
-                return True  # it is gone, or the API server refuses it
+            over = creation not in api.creations or answer.leadership < api.leadership
         elif stored.decided:
             _check_reported(stored, answer.status)
-            return True
-        elif stored.meta.generation > 1 or not answer_in(api.reservations.objects[creation.key]):
-            return True  # it was edited
-        elif nonce_in_others(process, creation):
-            return True  # the author of a copy may have the capacity at the cost of the original
-        if not process.event_handlers.ready:
-            return False
+            over = True
+        else:
+            over = stored.meta.generation > 1 or not answer_in(api.reservations.objects[creation.key])
+            # The author of a copy may have the capacity at the cost of the original.
+            over = over or nonce_in_others(process, creation)
+        if over or not process.event_handlers.ready:
+            return over
         entry = process.ledger.entries.get(creation.key)
         if entry is None or entry.uid != creation.uid:
             entry = process.ledger.answers.find(answer.nonce)
@@ -81,7 +80,7 @@ def _is_kept(process: Process, entry: ReservationInfo, granted: Json, disturbed:
         return True
     lost = entry.phase in (Phase.BOUND, Phase.CONSUMED) or granted["nodeName"] in disturbed
     lost = lost or entry.reason in _LOSSES | _ENDS | {reasons.MOVED}
-    lost = lost or entry.fault != "" or entry.phase is Phase.PENDING and entry.node_problem is not None
+    lost = lost or entry.fault != "" or (entry.phase is Phase.PENDING and entry.node_problem is not None)
     if entry.phase is Phase.EXPIRED and entry.reason == reasons.EXPIRED:
         lost = process.clock.now() >= parse_instant(granted["expiresAt"])
     assert lost, (

@@ -176,9 +176,9 @@ class Answers:
         """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.
 
         The API server refuses answers of earlier leaders from now on. Each answer counts for one object: the
-        one with a status that repeats it, or the oldest one, as a copy is younger. The nodes are judged when the
-        owners of all reservations are known. Of an overcommitted node, a grant that no status shows is lost
-        first: another leader may have given the capacity to others before the object was stored.
+        one with a status that repeats it, or the oldest one, as a copy is younger. The nodes are judged when
+        the owners of all reservations are known. On an overcommitted node, a grant that no status shows is
+        lost first: another leader may have given the capacity to others before the object was stored.
         """
         found = [
             (answer, entry.reservation)

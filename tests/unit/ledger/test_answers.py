@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import NAMESPACE, NOW, Json, node, pod, quota, reservation
+from builders import NAMESPACE, NOW, Json, pod, quota, reservation
 from tidelock.cluster.lister import Lister
 from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
@@ -192,7 +192,7 @@ def test_an_object_that_asks_for_less_by_now_frees_the_rest(ledger: Scene) -> No
 
 @pytest.mark.parametrize("after", ["Rejected", "Pending"])
 def test_a_refusal_of_this_leadership_counts(ledger: Scene, after: str) -> None:
-    spec = {"pendingDeadlineSeconds": 0 if after == "Rejected" else 600}
+    spec: Json = {"pendingDeadlineSeconds": 0 if after == "Rejected" else 600}
     ledger.ledger.admission.refuse(ledger.propose(**spec), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     entry = ledger.reservation(annotations=ledger.answer(), at=NOW + 1, **spec)
     assert (entry.phase, entry.reason) == (Phase(after), reasons.INSUFFICIENT_CAPACITY) or (
@@ -288,7 +288,7 @@ def test_a_creation_for_one_node_that_is_lost_unseen_ends(ledger: Scene) -> None
 
 def test_a_pod_takes_no_reservation_that_was_not_seen(ledger: Scene) -> None:
     """Its binding would name the nonce, which means nothing after a restart."""
-    selector = {"owners": [{"selector": {"matchLabels": {"app": "web"}}}]}
+    selector: Json = {"owners": [{"selector": {"matchLabels": {"app": "web"}}}]}
     ledger.reservation("earlier", **selector)
     annotations = ledger.grant(**selector)
     owner = pod("web-0", labels={"app": "web"})
@@ -356,7 +356,12 @@ def test_a_lapse_that_fails_costs_no_step(ledger: Scene, monkeypatch: pytest.Mon
     ledger.grant("one")
     ledger.grant("two")
     failures: list[str] = []
-    ledger.ledger.recovery.on_failure = lambda *about: failures.append(about[0]) or 1.0
+
+    def note(step: str, *_: object) -> float:
+        failures.append(step)
+        return 1.0
+
+    ledger.ledger.recovery.on_failure = note
 
     def fail(entry: ReservationInfo) -> None:
         if entry.uid == "one":
@@ -383,7 +388,7 @@ def test_the_next_leader_holds_a_grant_before_its_first_decision(ledger: Scene) 
 
 
 def test_the_next_leader_repeats_a_refusal(ledger: Scene) -> None:
-    spec = {"pendingDeadlineSeconds": 0}
+    spec: Json = {"pendingDeadlineSeconds": 0}
     ledger.ledger.admission.refuse(ledger.propose(**spec), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     successor = restarted(ledger.answer(), **spec)
     successor.ledger.resume(NOW)
@@ -545,7 +550,7 @@ def test_an_answered_reservation_that_loses_its_capacity_counts_its_deadline_fro
 
 
 def test_a_refused_reservation_keeps_its_deadline_until_a_status_shows_capacity(ledger: Scene) -> None:
-    spec = {"pendingDeadlineSeconds": 60}
+    spec: Json = {"pendingDeadlineSeconds": 60}
     ledger.ledger.admission.refuse(ledger.propose(**spec), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     entry = ledger.reservation(annotations=ledger.answer(), **spec)
     ledger.admit(entry, at=NOW + 10)
@@ -568,11 +573,3 @@ def test_nothing_is_remembered_of_an_object_that_was_deleted_unseen(ledger: Scen
     ledger.reservation(annotations=ledger.grant(), deleted=True)
     ledger.ledger.remove(ledger.entry().reservation)
     assert (ledger.answers._taken, ledger.answers._unseen) == ({}, {})
-
-
-def test_pods_inside_a_borrowable_reservation_stay_when_it_is_seen() -> None:
-    ledger = Scene()
-    annotations = ledger.grant(borrowable=True, resources={"cpu": "2"})
-    entry = ledger.reservation(annotations=annotations, borrowable=True, resources={"cpu": "2"})
-    assert (entry.occupants, ledger.reserved()) == ({}, 2000)
-    assert node("node-a").name == entry.node

@@ -21,8 +21,8 @@ class TwoPhaseState:
     """The latest hold of a reservation. Instants are seconds since the epoch.
 
     Attributes:
-        uid: the first part of the token: the UID of the object, or the nonce of the answer that has granted the
-            capacity. It is empty while there is no capacity.
+        uid: the first part of the token: the UID of the object, or the nonce of the answer that has granted
+            the capacity. It is empty while there is no capacity.
         number: how many times it has got capacity.
         due: when it must be committed, from the admission until the capacity is lost.
         committed_at: when the operator saw the commit.
