@@ -2,8 +2,8 @@
 
 A node has capacity for one of the reservation, a copy and a stranger. The copy is a second object: its author
 has copied the answer. All else is as in `leaders`. A leader only knows the state that it has listed and
-observed. A write is in flight until the API server applies or refuses it. Any leader may be stopped, crash, or
-have a successor without knowing it. The webhook may ask a former leader, and may fail at any time.
+observed. A write is in flight until the API server applies or refuses it. Any leader may be stopped, crash,
+or have a successor without knowing it. The webhook may ask a former leader, and may fail at any time.
 
 Assumptions of the model:
 
@@ -12,8 +12,8 @@ Assumptions of the model:
   may acquire the Lease and list all reservations in between. The object is then stored with a grant that the
   new leader does not honour. `Rules.at_once` leaves this assumption out for answers: a client may then have a
   grant that is lost, and no capacity is given twice, not even by the leader after the next.
-- A leader forgets a grant only when the object can't be stored any more, as after `UNSEEN_SECONDS`. By then it
-  has seen an object that was stored.
+- A leader forgets a grant only when the object can't be stored any more, as after `UNSEEN_SECONDS`. By then
+  it has seen an object that was stored.
 - A copy is stored after the original. A watch shows both in that order, and a list is sorted by age.
 
 Actions have the names of the code: `propose` and `conclude`, `take`, `lapse` and `resume` of ledger/answers.
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Phase = Literal["", "Pending", "Active"]
+Stage = Literal["new", "asked", "answered", "checked", "over"]
 
 
 class Lock(NamedTuple):
@@ -48,7 +49,7 @@ class Creation(NamedTuple):
     0.
     """
 
-    stage: Literal["new", "asked", "answered", "checked", "over"] = "new"
+    stage: Stage = "new"
     leader: int = -1
     epoch: int = 0
     grant: int = 0
@@ -108,7 +109,7 @@ class Rules:
     fence: bool = True
     """The API server refuses answers, bindings and statuses of an epoch that is over."""
     keep: bool = True
-    """A leader holds name it has granted until it sees the object, or the object can't be stored any more."""
+    """A leader holds granted capacity until it sees the object, or the object can't be stored any more."""
     resume: bool = True
     """A leader holds the grants that it lists before it decides."""
     once: bool = True
@@ -165,7 +166,7 @@ def _of_creation(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
             yield "API: store a copy", state._replace(api=api._replace(copy=Lock(grant)))
 
 
-def _created(state: State, stage: str, **fields: int) -> State:
+def _created(state: State, stage: Stage, **fields: int) -> State:
     return state._replace(creation=state.creation._replace(stage=stage, **fields))
 
 
@@ -214,7 +215,7 @@ def _sending(leader: Leader, write: Write) -> Leader:
 
 
 def _resumed(leader: Leader, api: World, rules: Rules) -> Leader:
-    """Return a leader that has listed all objects, and holds name their statuses and answers say."""
+    """Return a leader that has listed all objects, and holds the capacity in their statuses and answers."""
     phases: dict[str, Phase] = {"original": "", "copy": ""}
     spent = False
     for name in phases:
@@ -229,6 +230,10 @@ def _resumed(leader: Leader, api: World, rules: Rules) -> Leader:
             if rules.judge and (api.stranger or "Active" in (_status(api.original), _status(api.copy))):
                 phases[name] = "Pending"
     return leader._replace(memory=api, original=phases["original"], copy=phases["copy"])
+
+
+def _with(world: World, name: str, lock: Lock) -> World:
+    return world._replace(original=lock) if name == "original" else world._replace(copy=lock)
 
 
 def _status(lock: Lock | None) -> Phase:
@@ -264,8 +269,8 @@ def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rule
         refused = refused or stored is None or stored.status != write.before or not waits
         if stored is not None and leader.memory is not None and not refused:
             written = stored._replace(status=getattr(leader, write.name))
-            api = api._replace(**{write.name: written})
-            leader = leader._replace(memory=leader.memory._replace(**{write.name: written}))
+            api = _with(api, write.name, written)
+            leader = leader._replace(memory=_with(leader.memory, write.name, written))
     return state.having(index, leader)._replace(api=state.api if refused else api)
 
 

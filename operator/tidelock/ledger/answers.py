@@ -105,7 +105,7 @@ class Answers:
         return self._unseen.get(nonce)
 
     def conclude(self, nonce: str, now: float, *, stored: bool) -> dict[str, Any] | None:
-        """Return the first status of a creation, or None if it is not decided. Only what is granted is kept.
+        """Return the first status of a creation, or None if it is not decided. Only a grant is kept.
 
         Args:
             nonce: identifies the creation.
@@ -161,7 +161,7 @@ class Answers:
         return _NO_STATUS
 
     def complete(self, first: FirstStatus, heir: ReservationInfo) -> None:
-        """Note that the record of an object holds what the one of its creation held, so nothing was freed."""
+        """Note that an object holds the capacity that its creation held, so nothing was freed."""
         handover = first.handover
         if handover is None:
             return
@@ -173,7 +173,7 @@ class Answers:
         self._records.note_seen(heir)
 
     def resume(self, now: float) -> None:
-        """Hold, before the first decision, what earlier leaders have granted in answers that no status shows.
+        """Hold, before the first decision, the capacity in answers of earlier leaders that no status shows.
 
         The API server refuses answers of earlier leaders from now on. Each answer counts for one object: the
         one with a status that repeats it, or the oldest one, as a copy is younger. The nodes are judged when

@@ -125,7 +125,7 @@ class Records:
         self.effects.statuses[key] = None
 
     def note_seen(self, entry: ReservationInfo) -> None:
-        """Record what became of a reservation before a watch has shown its object."""
+        """Record the activation or the end of a reservation from before a watch has shown its object."""
         if entry.phase in SETTLED:
             self.effects.ended.append(entry)
         elif entry.activated_at is not None:

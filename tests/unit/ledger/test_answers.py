@@ -44,7 +44,11 @@ class Scene(LedgerScene):
         """Conclude a creation, and return the annotations with its answer."""
         status = self.answers.conclude(nonce, at, stored=True)
         assert status is not None
-        given = {"name": name, "at": format_instant(at), "leadership": self.ledger.records.epoch} | fields
+        given: Json = {
+            "name": name,
+            "at": format_instant(at),
+            "leadership": self.ledger.records.epoch,
+        } | fields
         return self.answers.keys.sign(Answer(nonce=nonce, status=status, namespace=NAMESPACE, **given))
 
     def grant(

@@ -13,7 +13,7 @@ SKEW = 60
 
 
 def answer(**fields: Any) -> Answer:
-    given = {
+    given: Json = {
         "nonce": "once",
         "leadership": 7,
         "at": format_instant(NOW),
