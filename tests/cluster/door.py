@@ -20,7 +20,7 @@ from devcluster.binders import NAMES, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
 from tidelock.binders.certificate_rotator import CONFIGURATION
-from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS
+from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS, ApiResource
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"
@@ -104,13 +104,13 @@ def webhook_urls(api: Api) -> list[str]:
     return [webhook["clientConfig"]["url"] for webhook in webhooks]
 
 
-def repoint(api: Api, port: int) -> None:
+def repoint(api: Api, port: int, resource: ApiResource = WEBHOOKS) -> None:
     """Make the API server call another port of this machine, as when the Service has another endpoint."""
-    configuration = api.get(WEBHOOKS.item(CONFIGURATION))
+    configuration = api.get(resource.item(CONFIGURATION))
     for webhook in configuration["webhooks"]:
         url = urlsplit(webhook["clientConfig"]["url"])
         webhook["clientConfig"]["url"] = url._replace(netloc=f"{HOST}:{port}").geturl()
-    api.replace(WEBHOOKS.item(CONFIGURATION), configuration)
+    api.replace(resource.item(CONFIGURATION), configuration)
 
 
 def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:

@@ -137,6 +137,20 @@ def test_the_answer_to_a_creation_with_other_annotations_leaves_these_alone(worl
     agrees(Lock(world.api, RESERVATIONS, created), answer_of(created), "Active")
 
 
+def test_a_creation_of_a_name_in_use_holds_nothing(world: World) -> None:
+    """Clients that create their reservations again and again held capacity for each of these creations."""
+    node = world.node(cpu="4")
+    lock, answer = create_wanted(world)
+    agrees(lock, answer, "Active")
+    for _ in range(3):
+        with pytest.raises(RefusedError, match="already exists"):
+            create_wanted(world)
+    rest, answer = create_wanted(world, "rest", "3")
+    assert answer["phase"] == "Active"
+    agrees(rest, answer, "Active")
+    assert world.taken_cpu(node) == 4
+
+
 @pytest.mark.parametrize("name", [ANSWER, SIGNATURE])
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_client_that_brings_an_answer_is_refused(world: World, name: str, asks: bool) -> None:

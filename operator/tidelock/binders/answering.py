@@ -78,7 +78,7 @@ class CreationDesk:
         review = read_creation(body, secrets.token_hex(_NONCE_BYTES), self.time())
         if review.answered:
             return refused(review), "forged"
-        if not answerable(review.reservation):
+        if not answerable(review.reservation) or self._is_taken(review):
             return patched(review, {}), "unanswered"
         status = await self._decide(review)
         if status is None:
@@ -124,6 +124,10 @@ class CreationDesk:
     @atomic
     def _withdraw(self, nonce: str) -> None:
         self._ledger.answers.withdraw(nonce)
+
+    def _is_taken(self, review: CreationReview) -> bool:
+        """Return whether the name is in use, so that the creation will fail and must hold nothing."""
+        return self._ledger.records.find(Key(review.reservation.meta.namespace, review.name)) is not None
 
     def _is_decided(self, key: Key) -> bool:
         entry = self._ledger.entries.get(key)
