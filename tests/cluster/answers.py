@@ -55,6 +55,11 @@ def asked(world: World, name: str = "trial", cpu: str = "1") -> dict[str, str]:
     return answers_of(create(world, wanted(world, name, cpu), "?dryRun=All"))
 
 
+def first_phase(lock: Lock) -> str:
+    """Wait until a reservation has a status, and return its phase."""
+    return str(wait_for(lambda: lock.status().get("phase"), what=f"a decision about {lock.name}"))
+
+
 def until_answered(world: World) -> None:
     """Wait until the operator answers creations."""
     wait_for(lambda: asked(world), what="an answer", timeout=60)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def denying(world: World) -> Iterator[None]:
         api.delete(POLICIES.item(name))
 
 
-def is_denied(world: World, query: str = "", **spec: object) -> bool:
+def is_denied(world: World, query: str = "", **spec: Any) -> bool:
     """Create a reservation with the label, and return whether that is denied."""
     manifest = wanted(world, "denied", **spec)
     manifest["metadata"]["labels"] = DENIED

@@ -8,9 +8,10 @@ I4 (memory equals the API) and I5 (the operator converges) need the operator at 
 Each kind of reservation has rules of its own, which refine these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol
 
+from faults.answering import Answering, answered
 from faults.choices import Choices
 from faults.deadlines import Deadlines
 from faults.gangs import Gangs
@@ -61,13 +62,14 @@ class Checker:
             rule(self._world)
             for rule in (
                 *(Deadlines, Leases, Holds, Gangs, Choices, Sharing),
-                *(Usage, Quoting, Windows, Schedules, Moves),
+                *(Usage, Quoting, Windows, Schedules, Moves, Answering),
             )
         ]
 
-    def play(self, happenings: Iterable[Happening]) -> list[str]:
+    def play(self, happenings: Sequence[Happening]) -> list[str]:
         """Check every version, and return the violations."""
-        for each in happenings:
+        self._world.expect_answers(happenings)
+        for each in (answered(each, self._world.answered) for each in happenings):
             before = self._world.take(each)
             if each.kind == "reservations":
                 self._check_reservation(each, before)
@@ -76,7 +78,7 @@ class Checker:
             self._check_room(each)
         return self._world.found
 
-    def check_rest(self, happenings: Iterable[Happening], now: float) -> list[str]:
+    def check_rest(self, happenings: Sequence[Happening], now: float) -> list[str]:
         """Check the last state of a history, given that the operator has nothing left to do."""
         self.play(happenings)
         world = self._world

@@ -5,6 +5,7 @@ source answers, and watches of resources that only some plugins read. Kopf runs 
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -15,6 +16,7 @@ import kopf
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS
 from isolating import Isolating
+from tidelock.binders.answering import CreationDesk
 from tidelock.framework.config import default_configuration
 from tidelock.handlers import login, water_levels
 from tidelock.handlers.supervision import SupervisedOperator, running
@@ -91,9 +93,10 @@ class Life:
         rng: Random,
         epoch: int = 0,
         *,
+        keys: Sequence[bytes] = (),
         levels: bool = False,
     ) -> None:
-        """Wire the parts, with those for WaterLevels if there are `levels`."""
+        """Wire the parts, with the keys of answers, and with those for WaterLevels if there are `levels`."""
         self.clock = clock
         configuration = default_configuration(SCHEDULER, BUILTINS)
         self._client = KubeClient(
@@ -141,6 +144,11 @@ class Life:
             self.isolation,
         )
         decider = self.decider
+        decider.ledger.answers.keys.use(*keys)
+        self.creations = CreationDesk(
+            decider.ledger, clock, self._loop.wake, lambda: None, self.tasks.note_request
+        )
+        self._loop.on_answers = self.creations.decided
         self.event_handlers = EventHandlers(
             decider.cache,
             decider.ledger,
@@ -264,6 +272,7 @@ class Life:
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or self._gates._changed
             ),
+            "creations have not been seen": bool(decider.ledger.answers._unseen),
             "Kopf does not work": any(each.problem for each in self._kopf),
         }
         return "; ".join(text for text, holds in reasons.items() if holds)

@@ -5,17 +5,37 @@ same, however its requests and events interleave.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, jump_ahead, pod, reservation
+from faults.draws import (
+    ACTIONS,
+    CODES,
+    DISTURBANCES,
+    NODES,
+    NUMBERS,
+    SIZES,
+    Draw,
+    jump,
+    jump_ahead,
+    pod,
+    reservation,
+)
 from faults.kinds import KINDS, LEVELS, Kind
 
 WATCHED = ("nodes", "pods", "reservations")
 """Resources that every run watches."""
 
 _PAUSES = (None, None, None, 0.0, 0.0, 0.05, 0.2, 1.0)
+
+# Share of the runs in which most reservations ask for an answer in the response to their creation.
+_ANSWERED = 0.4
+_ASK = 0.7
+_COPY = 0.08
+_FATES = (*("stored",) * 8, *("delayed",) * 3, *("twice",) * 3, *("denied",) * 2, "dry")
+_COPIES = ("update", "create", "replay", "replay")
+_OF_CREATIONS = ("lost", "slow", "late", "late", "hang", "refused", "crash before", *("crash after",) * 4)
 
 # Share of the runs with Kopf, which takes as long to start as all other parts together.
 _LEVELS = 0.2
@@ -89,8 +109,8 @@ class Plan:
         return "\n".join([told, "steps:", *steps, "faults:", *faults])
 
 
-def make_plan(seed: int, levels: float = _LEVELS) -> Plan:
-    """Make the plan of a seed. `levels` is the share of plans that have WaterLevels."""
+def make_plan(seed: int, levels: float = _LEVELS, answers: float = _ANSWERED) -> Plan:
+    """Make the plan of a seed, given the shares of plans with WaterLevels and with answers."""
     rng = Random(seed)  # noqa: S311 -- to be repeated
     kinds = _kinds(Random(f"{seed}/kinds"))  # noqa: S311 -- to be repeated
     if Random(f"{seed}/levels").random() < levels:  # noqa: S311 -- to be repeated
@@ -104,7 +124,29 @@ def make_plan(seed: int, levels: float = _LEVELS) -> Plan:
     later = [rng.choice(actions)(rng) for _ in range(rng.randrange(10, 24))]
     steps = [Step(rng.choice(_PAUSES), *each) for each in (*opening, *later)]
     faults = dict(_fault(rng, kinds) for _ in range(rng.randrange(1, 9)))
-    return Plan(seed, sizes, disturbed, tuple(steps), faults, tuple(kind.name for kind in kinds))
+    plan = Plan(seed, sizes, disturbed, tuple(steps), faults, tuple(kind.name for kind in kinds))
+    rng = Random(f"{seed}/answers")  # noqa: S311 -- to be repeated
+    return _answered(rng, plan) if rng.random() < answers else plan
+
+
+def _answered(rng: Random, plan: Plan) -> Plan:
+    """Let most reservations of a plan ask for an answer, and add the faults of answers."""
+    steps: list[Step] = []
+    for step in plan.steps:
+        if step.action == "lock" and rng.random() < _ASK:
+            answer = {"fate": rng.choice(_FATES), "seconds": rng.choice((0.5, 3.0, 10.0, 50.0))}
+            steps.append(replace(step, arguments={**step.arguments, "answer": answer}))
+        else:
+            steps.append(step)
+        if rng.random() < _COPY:
+            copy = {"number": rng.randrange(NUMBERS), "other": rng.randrange(NUMBERS)}
+            steps.append(Step(rng.choice(_PAUSES), "copy answer", {**copy, "how": rng.choice(_COPIES)}))
+    faults = {
+        ("creation", rng.randint(1, 6)): Fault(rng.choice(_OF_CREATIONS), rng.choice((0.0, 1.0, 10.0)))
+        for _ in range(rng.randrange(4))
+    }
+    kinds = (*plan.kinds, "answers")
+    return replace(plan, steps=tuple(steps), faults={**plan.faults, **faults}, kinds=kinds)
 
 
 def _kinds(rng: Random) -> list[Kind]:

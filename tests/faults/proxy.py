@@ -258,7 +258,8 @@ class Proxy:
         if found and not (listed and _CONTINUED.match(text)):
             self.told.append(Told(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
 
-    def _next_fault(self, point: str) -> Fault | None:
+    def next_fault(self, point: str) -> Fault | None:
+        """Return the fault of the next request or event of a point, if one is planned."""
         self._counts[point] += 1
         fault = self._faults.pop((point, self._counts[point]), None)
         if fault is not None:
@@ -298,7 +299,7 @@ class Proxy:
                     return await self._watch(request, point.removeprefix("watch "))
                 if point.startswith("list "):
                     self.close_gap(point.removeprefix("list "))
-                answer = await self._answer(request, self._next_fault(point))
+                answer = await self._answer(request, self.next_fault(point))
                 if point.startswith("list ") and isinstance(answer.body, bytes):
                     self.note_told(point.removeprefix("list "), answer.body, listed=True)
                 return answer
@@ -393,7 +394,7 @@ class Proxy:
     async def _watch(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
         if resource in self._gaps:  # the operator hung up before it got the error
             return _diagnosis(410)
-        fault = self._next_fault(f"watch {resource}")
+        fault = self.next_fault(f"watch {resource}")
         if fault is not None:
             if fault.code:
                 return _diagnosis(fault.code)
@@ -432,7 +433,7 @@ class _Lines:
         """Pass the events on until the stream ends, or a fault ends it."""
         while line := self._proxy.stamps.rewritten(await self._next()):
             marked = b'"type":"BOOKMARK"' in line[:40]
-            fault = None if marked else self._proxy._next_fault(f"line {self._resource}")
+            fault = None if marked else self._proxy.next_fault(f"line {self._resource}")
             if fault is not None and fault.what == "delay":
                 await self._proxy.pause(fault.seconds)
             elif fault is not None and fault.what == "double":

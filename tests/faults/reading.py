@@ -1,11 +1,13 @@
 """Readers of objects' JSON for the checker, which share only the parser of instants with the operator."""
 
+import json
 from collections.abc import Iterable
 from decimal import Decimal
 
 from kubernetes.utils.quantity import parse_quantity
 
 from faults.history import Json
+from tidelock.model.answer import ANSWER, SIGNATURE
 from tidelock.model.instants import parse_instant
 
 Amounts = dict[str, Decimal]
@@ -69,6 +71,18 @@ def reason_of(state: Json) -> str:
 def phase_of(reservation: Json) -> str:
     """Return the phase of a reservation, or an empty text if it has no status yet."""
     return str(reservation.get("status", {}).get("phase", ""))
+
+
+def answer_of(reservation: Json) -> Json | None:
+    """Return the status in the answer to a reservation's creation, whoever has written it, or None."""
+    text = reservation["metadata"].get("annotations", {}).get(ANSWER)
+    return None if text is None else dict(json.loads(text)["status"])
+
+
+def answers_of(reservation: Json) -> dict[str, str]:
+    """Return the annotations of an answer to a reservation's creation."""
+    annotations = reservation["metadata"].get("annotations", {})
+    return {name: annotations[name] for name in (ANSWER, SIGNATURE) if name in annotations}
 
 
 def holds(reservation: Json) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from faults.creations import Creations
 from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS, WORLD_LABEL, Json
@@ -17,6 +18,7 @@ from faults.kinds import LEVELS
 from faults.life import SCHEDULER, Life, end
 from faults.plan import Plan
 from faults.proxy import Proxy
+from faults.reading import answers_of
 from tidelock.kube.client import (
     NODES,
     PODS,
@@ -92,11 +94,17 @@ class Story:
     outages: Outages | None = None
     life: Life | None = None
     lives: int = 0
+    epoch: int = 0
     foreign: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
     crashes: list[float] = field(default_factory=list)
     holders: set[asyncio.Task[None]] = field(default_factory=set)
+    creations: Creations = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare creations that ask for an answer."""
+        self.creations = Creations(self.proxy, lambda: self.life, lambda: self.epoch, self._post_reservation)
 
     # The operator.
 
@@ -106,9 +114,13 @@ class Story:
             url = await self.proxy.open()
             self.lives += 1
             rng = Random(f"{self.plan.seed}/{self.lives}")  # noqa: S311 -- to be repeated
-            epoch = await self.outages.elect() if self.outages is not None else 0
+            async with self.creations.fence:
+                self.epoch = await self.outages.elect() if self.outages is not None else self.lives
+            keys = [
+                f"{self.plan.seed}/{number}".encode() for number in (self.lives // 2, self.lives // 2 - 1)
+            ]
             levels = LEVELS.name in self.plan.kinds
-            self.life = Life(self.site.operator, url, self.clock, rng, epoch, levels=levels)
+            self.life = Life(self.site.operator, url, self.clock, rng, self.epoch, keys=keys, levels=levels)
             living = asyncio.create_task(self.life.live())
             crash = asyncio.create_task(self.proxy.crash.wait())
             try:
@@ -144,6 +156,7 @@ class Story:
             await self._do(actions[step.action], step.arguments)
         if self.outages is not None:
             await self.outages.mend()
+        await self.creations.done()
         for holder in self.holders:
             holder.cancel()
         for number in range(NUMBERS):  # otherwise an eviction might wait for ever
@@ -222,8 +235,50 @@ class Story:
             **self._ends(wanted),
             **({"startAt": self._in(wanted["starts_in"])} if "starts_in" in wanted else {}),
             **wanted.get("also", {}),
+            **({"answer": "Immediate"} if "answer" in wanted else {}),
         }
-        await self._create(RESERVATIONS, f"lock-{number}", spec)
+        await self._create_reservation(number, spec, **wanted.get("answer", {}))
+
+    async def _create_reservation(self, number: int, spec: Json, **answer: Any) -> None:
+        """Create a reservation, with an answer if it asks for one."""
+        if "answer" not in spec:
+            await self._create(RESERVATIONS, f"lock-{number}", spec)
+        else:
+            await self.creations.create(self._reservation_body(f"lock-{number}", spec), **answer)
+
+    async def _post_reservation(self, body: Json) -> Json:
+        made: Json = json.loads(await self.site.admin.create(RESERVATIONS.collection(self.world), body))
+        self.proxy.stamps.note_made(made["metadata"]["uid"])
+        return made
+
+    def _reservation_body(self, name: str, spec: Json) -> Json:
+        meta = {"name": name, "namespace": self.world}
+        return {
+            "apiVersion": RESERVATIONS.api_version,
+            "kind": RESERVATIONS.kind,
+            "metadata": meta,
+            "spec": spec,
+        }
+
+    async def copy_answer(self, number: int, other: int, how: str) -> None:
+        """Bring the answer of a reservation to another one, by an update or in its creation.
+
+        With `replay` the reservation is deleted before, and the other one has its name.
+        """
+        stored = await self.stored(self._reservation(number))
+        answers = answers_of(stored)
+        if not answers:
+            raise UnfitError(f"lock-{number} has no answer")
+        if how == "update":
+            body = {"metadata": {"annotations": answers}}
+            await self.site.admin.patch(self._reservation(other), body)
+            return
+        if how == "replay":
+            await self.delete_lock(number)
+            other = number
+        body = self._reservation_body(f"lock-{other}", stored["spec"])
+        body["metadata"]["annotations"] = answers
+        await self.creations.create(body)
 
     def _ends(self, wanted: Mapping[str, Any]) -> Json:
         if "ttl" in wanted:
@@ -253,7 +308,7 @@ class Story:
     async def replace_reservation(self, number: int) -> None:
         """Delete a reservation and create it again, as GitOps tools sometimes do."""
         stored = await self.delete_lock(number)
-        await self._create(RESERVATIONS, f"lock-{number}", stored["spec"])
+        await self._create_reservation(number, stored["spec"])
 
     async def hold_lease(self, number: int, every: float, times: int) -> None:
         """Begin to renew a reservation's lease regularly, for a number of times or until the faults stop."""
@@ -283,7 +338,8 @@ class Story:
         told = stored.get("status", {}).get("commit", {})
         if "token" not in told:
             raise UnfitError(f"lock-{number} has no token")
-        token = f"{stored['metadata']['uid']}.{told['holds'] - stale}"
+        giver, _, _ = told["token"].rpartition(".")
+        token = f"{giver}.{told['holds'] - stale}"
         body = {"metadata": {"uid": stored["metadata"]["uid"]}, "spec": {"commit": {"token": token}}}
         await self.site.admin.patch(self._reservation(number), body)
 
@@ -624,6 +680,7 @@ _ACTIONS: dict[str, Action] = {
     "replace lock": Story.replace_reservation,
     "hold lease": Story.hold_lease,
     "commit lock": Story.commit_reservation,
+    "copy answer": Story.copy_answer,
     "group": Story.create_group,
     "delete group": Story.delete_group,
     "delete member": Story.delete_member,

@@ -222,6 +222,7 @@ def _circumstances(story: Story) -> Circumstances:
         peaks=story.clock.peaks,
         told=story.proxy.told,
         crashes=story.crashes,
+        granted=story.creations.granted,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faults.checker import Checker
+from faults.creations import Granted
 from faults.history import Happening, Json
 from faults.plan import Plan
 from faults.proxy import Passed, Told
@@ -95,6 +96,7 @@ def read(path: Path) -> Evidence:
         peaks=[(at, clock) for at, clock in told["peaks"]],
         told=[Told(**each) for each in told["told"]],
         crashes=told["crashes"],
+        granted=[Granted(**each) for each in told.get("granted", ())],
     )
     return Evidence(circumstances, [Happening(**each) for each in told["happenings"]], told["log"])
 
@@ -103,7 +105,7 @@ def _plain(item: Any) -> Any:
     """Return an item of the circumstances as JSON has it."""
     if isinstance(item, Passed):
         return asdict(item)
-    return item._asdict() if isinstance(item, Told) else item
+    return item._asdict() if isinstance(item, Told | Granted) else item
 
 
 if __name__ == "__main__":

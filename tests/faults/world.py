@@ -1,10 +1,11 @@
 """The state of a run at one version of its history, and facts from the versions before."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from faults.creations import Granted
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
 from faults.reading import (
@@ -43,6 +44,7 @@ class Circumstances:
     peaks: Sequence[tuple[float, float]] = ()  # the operator's clock before each jump, by loop time
     told: Sequence[Told] = ()  # events and lists that the operator received
     crashes: Sequence[float] = ()  # loop times of the operator's crashes
+    granted: Sequence[Granted] = ()  # objects that were stored with the answer to their creation
 
 
 @dataclass
@@ -57,6 +59,8 @@ class World:
         owners: uids of bound owners that end a reservation, by its uid. Former owners are included, if the
             operator had not received the edit.
         given_at: first activation of a reservation, by its uid and the loop's time.
+        answered: uids of reservations whose answer the operator must keep, as soon as they are stored.
+        doubtful: uids of those for which the operator's clock jumped before it received them.
         bound_at: first time that a pod was seen bound, by its uid and the operator's clock.
 
     """
@@ -69,8 +73,20 @@ class World:
     owners: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     given_at: dict[str, float] = field(default_factory=dict)
     bound_at: dict[str, float] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
     _gave_back: set[str] = field(default_factory=set)  # those that shrank and grew again at once
     _edited: defaultdict[str, list[tuple[Happening, Json]]] = field(default_factory=lambda: defaultdict(list))
+
+    def expect_answers(self, happenings: Iterable[Happening]) -> None:
+        """Note the answers in a history that the operator must keep."""
+        stored = {each.uid: each for each in reversed([*happenings]) if each.kind == "reservations"}
+        for uid, at in self.circumstances.granted:
+            told = self.told_at(stored[uid]) if uid in stored else None
+            jumped = any(
+                at <= then and (told is None or then <= told) for then, _ in self.circumstances.peaks
+            )
+            (self.doubtful if jumped else self.answered).add(uid)
 
     @property
     def nodes(self) -> dict[str, Json]:
