@@ -18,7 +18,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Nominator
 from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
-from tidelock.ledger import ledger, reservation_info
+from tidelock.ledger import answers, ledger, reservation_info
 from tidelock.ledger.capacity import sharing
 from tidelock.ledger.lifecycle import choices, deadlines
 from tidelock.ledger.lifecycle.leases import LeaseState
@@ -64,6 +64,10 @@ _ENDED = Step(0.0, "end pod", {"number": 0})
 _CRASH = Step(None, "crash")
 _LATER = Step(None, "clock jumps", {"seconds": 1000})
 _DELETED = Step(None, "delete lock", {"number": 0})
+
+
+def _answered(fate: str) -> Step:
+    return _reservation(answer={"fate": fate, "seconds": 20.0})
 
 
 def _reservations_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +119,18 @@ def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _groups_are_given_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "stored", True)
+
+
+def _answers_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers.Answers, "resume", lambda *_: None)
+
+
+def _answers_lapse_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "UNSEEN_SECONDS", 0.0)
+
+
+def _answers_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers.Answers, "take", lambda *_: answers.FirstStatus({}))
 
 
 def _leases_do_not_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,6 +279,14 @@ _RIVALS = (
         ),
         (_suspension_is_not_heard, "I5", (_SCHEDULE, _SUSPENDED), {}),
         (_kopf_is_not_started_again, "I5", (_LEVEL,), _KOPF_IS_REFUSED),
+        (
+            _answers_are_forgotten_at_a_start,
+            "I2",
+            (_answered("stored"),),
+            {("creation", 1): Fault("crash after")},
+        ),
+        (_answers_lapse_at_once, "I1", (_answered("delayed"), replace(_ANOTHER, pause=1.0)), {}),
+        (_answers_are_not_taken, "I2", (_answered("stored"),), {}),
     ],
 )
 def test_a_planted_fault_is_found(

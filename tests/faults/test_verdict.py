@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+from faults.creations import Granted
 from faults.plan import make_plan
 from faults.proxy import Passed, Told
 from faults.test_checker import Tale
@@ -20,6 +21,7 @@ def test_a_file_keeps_all_that_the_checker_needs_to_judge_again(tmp_path: Path) 
         peaks=[(1.0, 2.0)],
         told=[Told("pods", 7, False, 3.0)],
         crashes=[4.0],
+        granted=[Granted("lock", 5.0)],
     )
     evidence = Evidence(known, tale.happenings, ["at 1.00: it began"])
     filter_result = Verdict(make_plan(17), evidence.judged(), ["fired:"], evidence)
