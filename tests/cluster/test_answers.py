@@ -229,9 +229,14 @@ def test_a_reservation_without_an_answer_becomes_active_later(
     answering: OperatorProcess, world: World
 ) -> None:
     world.node(cpu="4")
+    answers = asked(world, "web-1")
     with crashed(answering):
         created = create(world, wanted(world))
         assert not answers_of(created)
+        manifest = wanted(world, "web-1")
+        manifest["metadata"]["annotations"] = answers
+        with pytest.raises(RefusedError, match="failed calling webhook"):
+            create(world, manifest)
     Lock(world.api, RESERVATIONS, created).until_phase("Active")
     until_answered(world)
 

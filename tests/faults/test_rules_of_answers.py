@@ -24,7 +24,7 @@ def tale() -> Tale:
 
 
 def answered(tale: Tale, *, stored: bool = False) -> Json:
-    """Give the newest reservation an answer, with no other status unless it is `stored`. Return the answer."""
+    """Give the newest reservation an answer, and no other status unless it is `stored`. Return it."""
     last = tale.happenings[-1]
     state = deepcopy(last.state)
     answer: Json = state["status"]

@@ -54,8 +54,10 @@ class WebhookConfiguration(NamedTuple):
 
 BINDINGS = WebhookConfiguration(WEBHOOKS, WEBHOOK_NAMES)
 """The webhooks for other binders."""
-CREATIONS = WebhookConfiguration(MUTATING_WEBHOOKS, ("creations.tidelock.dev",), CREATIONS_PATH)
-"""The webhook that answers creations."""
+CREATIONS = WebhookConfiguration(
+    MUTATING_WEBHOOKS, ("brought-answers.tidelock.dev", "creations.tidelock.dev"), CREATIONS_PATH
+)
+"""The webhooks that refuse answers of clients, and that answer creations."""
 
 _KEY_BYTES = 32
 _FIELDS = {

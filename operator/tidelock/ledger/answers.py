@@ -155,6 +155,8 @@ class Answers:
             self.withdraw(nonce)
             self._taken[uid] = nonce
             return FirstStatus(status, answered, handover)
+        if not answer.is_timely(reservation.meta):
+            return _NO_STATUS
         refused = answered != Phase.ACTIVE and answer.leadership == self._records.epoch
         if self._taken.get(uid) == nonce or refused:
             return FirstStatus(answer.status, answered)
@@ -184,6 +186,7 @@ class Answers:
             (answer, entry.reservation)
             for entry in self._records.entries.values()
             if (answer := self.keys.read(entry.reservation.meta)) is not None
+            and answer.is_timely(entry.reservation.meta)
         ]
         spent = {answer.nonce for answer, reservation in found if _repeats(reservation.status, answer.status)}
         for answer, reservation in sorted(found, key=lambda each: _age(each[1])):

@@ -53,10 +53,13 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     version: int = msgspec.field(default_factory=lambda: _VERSION)  # always on the wire
 
     def is_for(self, meta: ObjectMeta) -> bool:
-        """Return whether an object can be the one whose creation was answered."""
+        """Return whether an object has the name and the namespace of the one whose creation was answered."""
         named = meta.name == self.name if self.name else meta.name.startswith(self.generate_name)
-        age = meta.created - parse_instant(self.at)
-        return named and meta.namespace == self.namespace and -_SKEW - 1 <= age <= UNSEEN_SECONDS + _SKEW
+        return named and meta.namespace == self.namespace
+
+    def is_timely(self, meta: ObjectMeta) -> bool:
+        """Return whether an object can have been created with this answer, by its time."""
+        return -_SKEW - 1 <= meta.created - parse_instant(self.at) <= UNSEEN_SECONDS + _SKEW
 
 
 _DECODE = msgspec.json.Decoder(Answer).decode
