@@ -74,7 +74,7 @@ def phase_of(reservation: Json) -> str:
 
 
 def answer_of(reservation: Json) -> Json | None:
-    """Return the status in the answer to a reservation's creation, whoever has written it, or None."""
+    """Return the status in the answer to a reservation's creation, forged or not, or None."""
     text = reservation["metadata"].get("annotations", {}).get(ANSWER)
     return None if text is None else dict(json.loads(text)["status"])
 
