@@ -18,7 +18,7 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
-from tidelock import main
+from tidelock import process
 from tidelock.binders import server
 from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY
 from tidelock.kube.client import ApiResource
@@ -44,7 +44,7 @@ async def hasty(
     private_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[None]:
     """Run an operator that waits less for objects, inside of this process, which must outlive it."""
-    monkeypatch.setattr(main, "end_within", lambda _seconds: None)
+    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
     monkeypatch.setattr(answers, "UNSEEN_SECONDS", UNSEEN)
     monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.2)
     (port,) = free_ports(1)
@@ -59,7 +59,7 @@ async def hasty(
         answers=True,
     )
     stop = asyncio.Event()
-    operator = asyncio.create_task(main.operate(settings, stop))
+    operator = asyncio.create_task(process.operate(settings, stop))
     with creation_webhook(private_cluster, api, port), closing(World(api)) as trial:
         await asyncio.to_thread(until_answered, trial)
         yield

@@ -54,7 +54,8 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def is_for(self, meta: ObjectMeta) -> bool:
         """Return whether an object has the name and the namespace of the one whose creation was answered."""
-        named = meta.name == self.name if self.name else meta.name.startswith(self.generate_name)
+        generated = bool(self.generate_name) and meta.name.startswith(self.generate_name)
+        named = meta.name == self.name if self.name else generated
         return named and meta.namespace == self.namespace
 
     def is_timely(self, meta: ObjectMeta) -> bool:
@@ -91,6 +92,7 @@ class AnswerKeys:
             return None
         try:
             answer = _DECODE(text)
+            parse_instant(answer.at)
             valid = answer.version == _VERSION and answer.leadership == int(found[1])
             return answer if valid and answer.is_for(meta) else None
         except ValueError:
