@@ -145,7 +145,7 @@ class Answers:
         An answer counts once. That of an earlier leadership counts only if `resume` has found it, as the API
         server refuses one that comes later.
         """
-        answer = None if reservation.decided else self.keys.read(reservation.meta)
+        answer = None if reservation.decided else self.keys.read(reservation.meta, at_any_time=True)
         if answer is None:
             return _NO_STATUS
         nonce, uid, answered = answer.nonce, reservation.meta.uid, answer.status.get("phase", "")
@@ -186,7 +186,6 @@ class Answers:
             (answer, entry.reservation)
             for entry in self._records.entries.values()
             if (answer := self.keys.read(entry.reservation.meta)) is not None
-            and answer.is_timely(entry.reservation.meta)
         ]
         spent = {answer.nonce for answer, reservation in found if _repeats(reservation.status, answer.status)}
         for answer, reservation in sorted(found, key=lambda each: _age(each[1])):
