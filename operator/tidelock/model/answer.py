@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     version: int = msgspec.field(default_factory=lambda: _VERSION)  # always on the wire
 
     def is_for(self, meta: ObjectMeta) -> bool:
-        """Return whether an object has the name and the namespace of the one whose creation was answered."""
+        """Return whether an object has the name and the namespace in the answer."""
         generated = bool(self.generate_name) and meta.name.startswith(self.generate_name)
         named = meta.name == self.name if self.name else generated
         return named and meta.namespace == self.namespace
