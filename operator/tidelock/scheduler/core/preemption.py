@@ -128,10 +128,15 @@ class Preemptor:
         ]
 
     def _outdone(self, attempt: PreemptionAttempt, victims: Victims) -> tuple[Pod, ...]:
-        """Remove nominations of pods with lower priority, unless the pod reclaims its own capacity."""
-        if victims.borrowers:
+        """Remove nominations of pods with lower priority, unless the pod reclaims its own capacity.
+
+        Those that followed the pod's own nomination already yield to it. Their removal would cause retries of
+        both, without end.
+        """
+        nominator, pod = self._cache.nominator, attempt.pod
+        if victims.borrowers or nominator.node_of(pod.uid) == attempt.node_name:
             return ()
-        return tuple(self._cache.nominator.clear_below(attempt.pod.spec.priority, attempt.node_name))
+        return tuple(nominator.clear_below(pod.spec.priority, attempt.node_name))
 
 
 def _evictable(pod: Pod, victims: Victims) -> bool:

@@ -350,6 +350,23 @@ def test_a_nomination_ends_with_its_reservation() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
+def test_two_reservations_that_are_nominated_for_a_node_come_to_rest() -> None:
+    """Regression: each attempt of the first ended the nomination of the second, which had both retried."""
+    core = Core(node("node-a", cpu="4"))
+    core.add(resident("leaving", deleted=True))
+    for name, priority in (("first", 5), ("second", 1)):
+        core.reservation(name, owner="nobody", priority=priority, **PREEMPTING)
+    core.decide()
+    core.add(small := resident("small", cpu="0"))
+    core.event_handlers.pods.remove(small)
+    core.take_preemptions()
+    for _ in range(2):
+        core.step()
+
+    assert [attempt.pod.meta.name for attempt in core.take_preemptions()] == ["first", "second"]
+    assert [core.cache.nominator.node_of(f"uid-{name}") for name in ("first", "second")] == ["node-a"] * 2
+
+
 def test_a_reservation_that_may_no_longer_preempt_loses_its_nomination() -> None:
     core = crowded()
     core.reservation(resources={"cpu": "2"}, priority=10, **PREEMPTING)
