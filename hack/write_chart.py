@@ -34,6 +34,7 @@ OF_THE_CLUSTER = frozenset(
         "PriorityLevelConfiguration",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     }
 )

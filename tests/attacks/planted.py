@@ -52,7 +52,7 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (GroupController, "_demand", "keeping"),
     (ScheduleController, "_demand", "keeping"),
     (StatusWriter, "_news", "status"),
-    (StatusWriter, "_record_event", "telling"),
+    (StatusWriter, "_is_in_first_status", "telling"),
     (StatusWriter, "_audit", "audit"),
     (QuotaController, "_wanted", "status"),
     (QuoteController, "_judge", "quote"),

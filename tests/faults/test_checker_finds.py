@@ -126,7 +126,7 @@ def _answers_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answers_lapse_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "UNSEEN_SECONDS", 0.0)
+    monkeypatch.setattr(answers, "UNSEEN_SECONDS", 0.2)  # after the decision, and before the object comes
 
 
 def _answers_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
