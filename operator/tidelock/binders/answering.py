@@ -96,7 +96,7 @@ class CreationDesk:
         return patched(review, annotations), "granted" if status["phase"] == Phase.ACTIVE else "refused"
 
     async def _decide(self, review: CreationReview) -> dict[str, object] | None:
-        """Return the first status, or None if there is no decision in time. Only what is granted is kept."""
+        """Return the first status, or None if there is no decision in time. Only a grant is kept."""
         nonce, key = review.nonce, self._propose(review.reservation)
         asked = self._asked[key] = asyncio.get_running_loop().create_future()
         try:

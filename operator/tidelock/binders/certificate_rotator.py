@@ -142,7 +142,6 @@ class CertificateRotator:
         self.tokens = Tokens(clock.monotonic)
         self._introduced = tuple(introduced)
         self._keys = keys
-        self._signs = b""  # the newest key, as far as it is stored
         self._client = client
         self._secret = secret
         self._names = tuple(names)
@@ -183,30 +182,28 @@ class CertificateRotator:
         """
         if self._loaded is None:
             return
-        path = ""
+        bundle, path = _text(self._loaded.authorities), ""
         for each in self._introduced:
             stored = _READ_WEBHOOKS(await self._client.get(each.resource.item(CONFIGURATION)))
-            known = {webhook.name: webhook.client_config for webhook in stored.webhooks}
-            for config in known.values():
-                self.tokens.adopt(config.path)
+            for webhook in stored.webhooks:
+                self.tokens.adopt(webhook.client_config.path)
             path = path or self.tokens.path()
-            await self._write_configuration(each, stored.metadata.resource_version, known, path + each.suffix)
+            await self._write_configuration(each, stored, bundle, path + each.suffix)
         self.tokens.written()
 
     async def _write_configuration(
-        self, introduced: WebhookConfiguration, version: str, known: dict[str, _ClientConfig], path: str
+        self, introduced: WebhookConfiguration, stored: _Webhooks, bundle: str, path: str
     ) -> None:
-        """Write the authority and the path of the webhooks that differ."""
-        if self._loaded is None:
-            return
-        bundle, names = base64.b64encode(self._loaded.authorities).decode(), introduced.webhooks
-        if not any(known.get(name, _NONE).differs(bundle, path) for name in names):
+        """Write the authority and the path of the webhooks, if any differs."""
+        known = {webhook.name: webhook.client_config for webhook in stored.webhooks}
+        wanted = {name: known.get(name, _NONE) for name in introduced.webhooks}
+        if not any(config.differs(bundle, path) for config in wanted.values()):
             return
         webhooks = [
-            {"name": name, "clientConfig": {"caBundle": bundle} | known.get(name, _NONE).with_path(path)}
-            for name in names
+            {"name": name, "clientConfig": {"caBundle": bundle} | config.with_path(path)}
+            for name, config in wanted.items()
         ]
-        body = {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
+        body = {"metadata": {"resourceVersion": stored.metadata.resource_version}, "webhooks": webhooks}
         await self._client.patch(introduced.resource.item(CONFIGURATION), body, kind="strategic")
 
     async def _stored(self) -> Certificates:
@@ -225,19 +222,18 @@ class CertificateRotator:
             except Conflict:
                 continue  # another replica was faster, and its certificates serve as well
             if self._keys is not None:
-                self._signs = newest
                 self._keys.use(newest, former)
             return wanted
 
     def _wanted_keys(self, secret: _Secret, *, renewing: bool) -> tuple[bytes, bytes]:
         """Return the key that signs answers, and the former one.
 
-        A key is replaced with the certificates, and when somebody has removed it from the Secret.
+        A key is replaced with the certificates, and when it was removed from the Secret.
         """
         stored, former = _field(secret, ANSWER_KEY), _field(secret, FORMER_ANSWER_KEY)
         if self._keys is None or (len(stored) >= _KEY_BYTES and not renewing):
             return stored, former
-        return secrets.token_bytes(_KEY_BYTES), stored or self._signs
+        return secrets.token_bytes(_KEY_BYTES), stored or self._keys.newest
 
     async def _write(self, secret: _Secret, changes: dict[str, str | None]) -> None:
         metadata = {"resourceVersion": secret.metadata.resource_version}

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidelock.binders.reviews import REVIEW_API_VERSION, REVIEW_KIND, BadReviewError
+from tidelock.binders.reviews import BadReviewError, ReviewedResource, respond
 from tidelock.model.answer import ANSWER, SIGNATURE
 from tidelock.model.instants import format_instant
 from tidelock.model.nesting import depth_bounded
@@ -57,14 +57,9 @@ class _Object(msgspec.Struct, frozen=True):
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Resource(msgspec.Struct, frozen=True):
-    group: str = ""
-    resource: str = ""
-
-
 class _Request(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
-    resource: _Resource
+    resource: ReviewedResource
     operation: str
     object: _Object
     namespace: str = ""
@@ -126,7 +121,7 @@ def patched(review: CreationReview, annotations: dict[str, str]) -> bytes:
             patch = [{"op": "add", "path": "/metadata/annotations", "value": annotations}]
         encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
         response |= {"patchType": "JSONPatch", "patch": encoded}
-    return _encoded(response)
+    return respond(response)
 
 
 def refused(review: CreationReview) -> bytes:
@@ -136,8 +131,4 @@ def refused(review: CreationReview) -> bytes:
         " create the reservation without them"
     )
     status = {"code": 422, "reason": "Invalid", "message": problem}
-    return _encoded({"uid": review.uid, "allowed": False, "status": status})
-
-
-def _encoded(response: dict[str, Any]) -> bytes:
-    return msgspec.json.encode({"apiVersion": REVIEW_API_VERSION, "kind": REVIEW_KIND, "response": response})
+    return respond({"uid": review.uid, "allowed": False, "status": status})

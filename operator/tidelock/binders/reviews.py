@@ -41,7 +41,9 @@ class BindingReview:
     dry_run: bool = False
 
 
-class _Resource(msgspec.Struct, frozen=True):
+class ReviewedResource(msgspec.Struct, frozen=True):
+    """The group and the plural name of the objects that a review is about."""
+
     group: str = ""
     resource: str = ""
 
@@ -62,7 +64,7 @@ class _Binding(msgspec.Struct, frozen=True):
 
 class _Request(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
-    resource: _Resource
+    resource: ReviewedResource
     object: msgspec.Raw
     sub_resource: str = ""
     name: str = ""
@@ -97,6 +99,11 @@ def answer(question: BindingReview, refusal: str) -> bytes:
     response: dict[str, object] = {"uid": question.uid, "allowed": not refusal}
     if refusal:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}
+    return respond(response)
+
+
+def respond(response: dict[str, object]) -> bytes:
+    """Return an AdmissionReview with a response."""
     return msgspec.json.encode({"apiVersion": REVIEW_API_VERSION, "kind": REVIEW_KIND, "response": response})
 
 

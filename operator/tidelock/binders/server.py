@@ -115,7 +115,7 @@ class BinderServer:
             self._application.router.add_post(f"{ADMISSION_PATH}/{{token}}", self._when_ready(self._review))
         if desk is not None:
             path = f"{ADMISSION_PATH}/{{token}}{CREATIONS_PATH}"
-            self._application.router.add_post(path, self._when_ready(self._answer))
+            self._application.router.add_post(path, self._when_ready(self._answering(desk)))
         if extender:
             for name, verb in VERBS.items():
                 handler = self._when_ready(self._extending(name, verb))
@@ -243,19 +243,19 @@ class BinderServer:
             logger.info("binding refused", extra={"pod": str(question.key), "reason": refusal})
         return web.Response(body=answer(question, refusal), content_type="application/json")
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        """Answer the creation of a reservation."""
-        if self._desk is None:
-            return web.Response(status=404)
-        body = await request.read()
-        started = self._clock.monotonic()
-        try:
-            found, result = await self._desk.review(body)
-        except BadReviewError as error:
-            return web.Response(status=400, text=str(error))
-        self._telemetry.answers.labels(result).inc()
-        self._telemetry.answer_duration.observe(self._clock.monotonic() - started)
-        return web.Response(body=found, content_type="application/json")
+    def _answering(self, desk: CreationDesk) -> _Handler:
+        async def handle(request: web.Request) -> web.Response:
+            body = await request.read()
+            started = self._clock.monotonic()
+            try:
+                found, result = await desk.review(body)
+            except BadReviewError as error:
+                return web.Response(status=400, text=str(error))
+            self._telemetry.answers.labels(result).inc()
+            self._telemetry.answer_duration.observe(self._clock.monotonic() - started)
+            return web.Response(body=found, content_type="application/json")
+
+        return handle
 
     async def _find(self, question: BindingReview) -> Pod | None:
         """Return the pod of a binding, or None if no such pod could be bound.

@@ -86,9 +86,8 @@ class Answers:
         self._recovery = recovery
         self._unseen: dict[str, ReservationInfo] = {}  # by nonce
         self._lapses: Timers[str] = Timers()  # by nonce, in steady time
-        self._taken: dict[
-            str, str
-        ] = {}  # nonces of answers, by UIDs of the objects without a status that took them
+        # Nonces of answers, by UIDs of the objects without a status that took them.
+        self._taken: dict[str, str] = {}
 
     def proposed(self, reservation: Reservation) -> bool:
         """Return whether this is a creation, and no object."""

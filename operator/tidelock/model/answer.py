@@ -72,6 +72,11 @@ class AnswerKeys:
     def __init__(self) -> None:
         self._keys: tuple[bytes, ...] = ()
 
+    @property
+    def newest(self) -> bytes:
+        """The key that signs, or nothing as long as there is none."""
+        return self._keys[0] if self._keys else b""
+
     def use(self, *keys: bytes) -> None:
         """Use these keys from now on, the newest first."""
         self._keys = tuple(filter(None, keys))
