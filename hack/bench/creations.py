@@ -11,7 +11,7 @@ import msgspec
 
 from bench.figures import Figure, percentile
 from bench.locks import Reservations, reservation
-from bench.programs import cpu_seconds, tidelock
+from bench.programs import cpu_seconds, server_seconds, tidelock
 from bench.world import NAMESPACE, each
 from devcluster import Component, LocalCluster
 from devcluster.binders import NAMES, webhook_configuration
@@ -75,11 +75,11 @@ class Creations:
         speed.slow.add(percentile(taken, 99) * _MILLI)
         speed.slowest.add(max(taken) * _MILLI)
         await self._check_and_clear()
-        before, own = _server_seconds(cluster), self._own_seconds
+        before, own = server_seconds(cluster), self._own_seconds
         start = time.perf_counter()
         await each(self._create, self.names.names(burst))
         speed.burst.add(burst / (time.perf_counter() - start))
-        speed.stored.add((_server_seconds(cluster) - before) / burst * _MILLI)
+        speed.stored.add((server_seconds(cluster) - before) / burst * _MILLI)
         speed.own.add((self._own_seconds - own) / burst * _MILLI)
         await self._check_and_clear()
 
@@ -88,8 +88,7 @@ class Creations:
         return 0.0 if self.program is None else cpu_seconds(self.program)
 
     async def _create(self, name: str) -> None:
-        body = reservation(name)
-        body["spec"] |= {"answer": "Immediate"}
+        body = reservation(name, answer="Immediate")
         created = msgspec.json.decode(await self.client.create(_COLLECTION, body))
         if self.program is None:
             return
@@ -134,11 +133,6 @@ async def answering(cluster: LocalCluster, client: KubeClient) -> AsyncIterator[
 
 
 async def _is_answered(client: KubeClient) -> bool:
-    body = reservation("trial")
-    body["spec"] |= {"answer": "Immediate"}
+    body = reservation("trial", answer="Immediate")
     created = msgspec.json.decode(await client.create(f"{_COLLECTION}?dryRun=All", body))
     return ANSWER in created["metadata"].get("annotations", {})
-
-
-def _server_seconds(cluster: LocalCluster) -> float:
-    return cpu_seconds(cluster.apiserver) + cpu_seconds(cluster.etcd)

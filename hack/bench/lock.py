@@ -23,7 +23,7 @@ from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.creations import Creations, CreationSpeed, answering
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
-from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, tidelock
+from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, server_seconds, tidelock
 from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
 from devcluster import Component, LocalCluster
@@ -104,8 +104,7 @@ async def measure_speed(
 
 def _cpu_times(program: Component, cluster: LocalCluster) -> tuple[float, float, float]:
     """Return the processor seconds so far of a program, of the API server with etcd, and of this process."""
-    stored = cpu_seconds(cluster.apiserver) + cpu_seconds(cluster.etcd)
-    return cpu_seconds(program), stored, time.process_time()
+    return cpu_seconds(program), server_seconds(cluster), time.process_time()
 
 
 async def measure_start(

@@ -68,8 +68,8 @@ class Reservations:
             raise ReservationLostError(f"not all of {names[0]} to {names[-1]} became Active") from error
 
 
-def reservation(name: str) -> dict[str, Any]:
-    """Return the manifest of a reservation."""
+def reservation(name: str, **spec: Any) -> dict[str, Any]:
+    """Return the manifest of a reservation, with further fields of its spec."""
     return {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,
@@ -78,5 +78,6 @@ def reservation(name: str) -> dict[str, Any]:
             "resources": {"cpu": "1", "memory": "4Gi"},
             "owners": [{"pod": {"name": name}}],
             "ttlSeconds": 86_400,
+            **spec,
         },
     }

@@ -135,6 +135,11 @@ def cpu_seconds(program: Component) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def server_seconds(cluster: LocalCluster) -> float:
+    """Return the processor seconds so far of a cluster's API server and etcd."""
+    return cpu_seconds(cluster.apiserver) + cpu_seconds(cluster.etcd)
+
+
 def pid(program: Component) -> int:
     """Return the process ID of a program that was started."""
     if program.process is None:

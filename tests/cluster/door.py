@@ -1,13 +1,16 @@
 """The binder server of Tidelock, as overlays/extender installs it, and a stock kube-scheduler."""
 
+import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
 from cluster.api import Api, Manifest, RefusedError
@@ -19,8 +22,10 @@ from devcluster.binaries import find_binaries
 from devcluster.binders import NAMES, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
+from tidelock import process
 from tidelock.binders.certificate_rotator import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS, ApiResource
+from tidelock.settings import Settings
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"
@@ -75,27 +80,43 @@ def authority(api: Api, folder: Path, port: int) -> Path:
 
 
 @contextmanager
-def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
+def webhooks(cluster: LocalCluster, api: Api, port: int, resource: ApiResource = WEBHOOKS) -> Iterator[None]:
     """Make the API server call the webhooks at a port of this machine, not at the Service of the manifests.
 
     Within seconds the operator adds the authority to trust and the token to send.
     """
-    api.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))
+    api.create(resource.collection(), webhook_configuration(cluster, port, resource.kind))
     try:
         yield
     finally:
-        api.delete(WEBHOOKS.item(CONFIGURATION))
+        api.delete(resource.item(CONFIGURATION))
 
 
-@contextmanager
-def creation_webhook(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
+def creation_webhook(cluster: LocalCluster, api: Api, port: int) -> AbstractContextManager[None]:
     """Make the API server call the webhook of creations at a port of this machine."""
-    kind = MUTATING_WEBHOOKS.kind
-    api.create(MUTATING_WEBHOOKS.collection(), webhook_configuration(cluster, port, kind))
-    try:
-        yield
-    finally:
-        api.delete(MUTATING_WEBHOOKS.item(CONFIGURATION))
+    return webhooks(cluster, api, port, MUTATING_WEBHOOKS)
+
+
+@asynccontextmanager
+async def operating_here(
+    kubeconfig: Path, port: int, monkeypatch: pytest.MonkeyPatch, **settings: Any
+) -> AsyncIterator[None]:
+    """Run the operator inside of this process, which must outlive it, until the end of the context."""
+    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
+    chosen = Settings(
+        kubeconfig=str(kubeconfig),
+        listen=HOST,
+        port=0,
+        tls_port=port,
+        tls_names=(HOST,),
+        leader_elect=False,
+        **settings,
+    )
+    stop = asyncio.Event()
+    operator = asyncio.create_task(process.operate(chosen, stop))
+    yield
+    stop.set()
+    await operator
 
 
 def webhook_urls(api: Api) -> list[str]:

@@ -13,18 +13,16 @@ import pytest
 
 from cluster.answers import asked, create, create_wanted, until_answered, wanted
 from cluster.api import Api, Manifest, RefusedError
-from cluster.door import SECRET, creation_webhook
+from cluster.door import SECRET, creation_webhook, operating_here
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, operator_kubeconfig
-from devcluster.loopback import HOST, free_ports
-from tidelock import process
+from devcluster.loopback import free_ports
 from tidelock.binders import server
 from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY
 from tidelock.kube.client import ApiResource
 from tidelock.ledger import answers
 from tidelock.model.answer import ANSWER
-from tidelock.settings import Settings
 
 UNSEEN = 8.0  # seconds, of 65
 ROUNDS = 4
@@ -44,27 +42,15 @@ async def hasty(
     private_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[None]:
     """Run an operator that waits less for objects, inside of this process, which must outlive it."""
-    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
     monkeypatch.setattr(answers, "UNSEEN_SECONDS", UNSEEN)
     monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.2)
     (port,) = free_ports(1)
     api = Api(private_cluster.kubeconfig)
-    settings = Settings(
-        kubeconfig=str(operator_kubeconfig(private_cluster, tmp_path, EXTENDER)),
-        listen=HOST,
-        port=0,
-        tls_port=port,
-        tls_names=(HOST,),
-        leader_elect=False,
-        answers=True,
-    )
-    stop = asyncio.Event()
-    operator = asyncio.create_task(process.operate(settings, stop))
-    with creation_webhook(private_cluster, api, port), closing(World(api)) as trial:
-        await asyncio.to_thread(until_answered, trial)
-        yield
-    stop.set()
-    await operator
+    kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
+    async with operating_here(kubeconfig, port, monkeypatch, answers=True):
+        with creation_webhook(private_cluster, api, port), closing(World(api)) as trial:
+            await asyncio.to_thread(until_answered, trial)
+            yield
 
 
 @contextmanager

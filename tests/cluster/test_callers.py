@@ -12,12 +12,11 @@ import pytest
 import yaml
 
 from cluster.api import Api
-from cluster.door import BY_STOCK, bind, until_reviewed, webhook_urls, webhooks
+from cluster.door import BY_STOCK, bind, operating_here, until_reviewed, webhook_urls, webhooks
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, free_ports
-from tidelock import process
 from tidelock.binders import server, tokens
 from tidelock.binders.certificate_rotator import CONFIGURATION, CertificateRotator
 from tidelock.binders.tokens import TOKEN_PATH
@@ -25,7 +24,6 @@ from tidelock.clock import SystemClock
 from tidelock.kube.client import WEBHOOKS, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.model.meta import Key
-from tidelock.settings import Settings
 
 TOKENS = 12  # replaced while bindings go on
 OVERLAP = 5.0
@@ -57,26 +55,14 @@ async def hasty(
 
     It runs inside of this process, which must outlive it.
     """
-    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
     monkeypatch.setattr(tokens, "TOKEN_LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
     monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.1)
-    settings = Settings(
-        kubeconfig=str(operator_kubeconfig(private_cluster, tmp_path, EXTENDER)),
-        listen=HOST,
-        port=0,
-        tls_port=port,
-        tls_names=(HOST,),
-        leader_elect=False,
-        admission=True,
-    )
-    stop = asyncio.Event()
-    operator = asyncio.create_task(process.operate(settings, stop))
-    with closing(World(installed)) as trial:
-        await asyncio.to_thread(until_reviewed, trial)
-    yield
-    stop.set()
-    await operator
+    kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
+    async with operating_here(kubeconfig, port, monkeypatch, admission=True):
+        with closing(World(installed)) as trial:
+            await asyncio.to_thread(until_reviewed, trial)
+        yield
 
 
 async def answer(url: str) -> int:
