@@ -3,7 +3,7 @@
 Owners use reusable reservations, and borrowers use borrowable ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import chain, combinations
 
@@ -16,6 +16,7 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import (
     NOTHING,
     PODS,
+    Resources,
     at_most,
     beyond,
     covers,
@@ -43,9 +44,12 @@ def check_occupancy(process: Process) -> None:
     for node in {entry.node for entry in entries if entry.shared}:
         here = [entry for entry in entries if entry.shared and entry.node == node]
         pods = [placed.pod for placed in process.cache.pods_on(node)]
+        needs = {
+            pod.uid: beyond(pod.requests, process.ledger.holdings.sharing.claimed(pod.uid)) for pod in pods
+        }
         for resource in {name for entry in here for name in entry.reserved}:
             used_here = sum(each.uses.get(resource, 0) for entry in here for each in entry.occupants.values())
-            assert used_here == most_used(here, pods, resource), (node, resource)
+            assert used_here == most_used(here, pods, needs, resource), (node, resource)
 
 
 def check_lent(process: Process) -> None:
@@ -97,10 +101,15 @@ def check_stored_occupancy(process: Process) -> None:
             )
 
 
-def most_used(entries: Sequence[ReservationInfo], pods: Sequence[Pod], resource: str) -> int:
-    """Compute how much of a resource pods can use of shared reservations, by the smallest of all cuts."""
+def most_used(
+    entries: Sequence[ReservationInfo], pods: Sequence[Pod], needs: Mapping[str, Resources], resource: str
+) -> int:
+    """Compute how much of a resource pods can use of shared reservations, by the smallest of all cuts.
+
+    `needs` has the amounts of each pod, by UID, that no claim of another reservation covers.
+    """
     return min(
-        sum(pod.requests.get(resource, 0) for pod in pods if pod not in cut)
+        sum(needs[pod.uid].get(resource, 0) for pod in pods if pod not in cut)
         + sum(entry.reserved.get(resource, 0) for entry in entries if any(_uses(entry, pod) for pod in cut))
         for cut in _subsets(pods)
     )

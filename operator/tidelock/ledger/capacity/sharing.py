@@ -15,7 +15,7 @@ from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, minus, plus
+from tidelock.model.quantities import NOTHING, Resources, beyond, minus, plus
 
 ByNode = defaultdict[str, dict[Key, ReservationInfo]]
 """Reservations by node and name."""
@@ -30,6 +30,8 @@ class Sharing:
 
     Attributes:
         lenders: borrowable reservations with capacity.
+        claimed: returns the amounts of a pod, by UID, that come from reservations which get them back if the
+            pod is not bound. The pod uses no shared reservation for them.
 
     """
 
@@ -39,6 +41,7 @@ class Sharing:
         held_on: Callable[[str], Iterable[ReservationInfo]],
     ) -> None:
         self.lenders: dict[Key, ReservationInfo] = {}
+        self.claimed: Callable[[str], Resources] = lambda _: NOTHING
         self._pods_on = pods_on
         self._held_on = held_on
         self._by_node: ByNode = defaultdict(dict)
@@ -66,6 +69,11 @@ class Sharing:
     def occupied_on(self, node_name: str) -> list[ReservationInfo]:
         """Return the reservations of a node with occupants, by name. They get back freed amounts."""
         return [entry for entry in self.on(node_name) if entry.occupants]
+
+    def used_by(self, pod_uid: str, node_name: str) -> Resources:
+        """Return the amounts of a pod on a node that come from shared reservations."""
+        occupants = (entry.occupants.get(pod_uid) for entry in self.on(node_name))
+        return reduce(plus, (each.uses for each in occupants if each is not None), NOTHING)
 
     def credit(self, entry: ReservationInfo, node_name: str, amounts: Resources) -> Resources:
         """Return the part of amounts that need not be free on a node, because owners or borrowers use it.
@@ -140,7 +148,8 @@ class Sharing:
             # A pod that is being deleted uses capacity until it is gone.
             own = [index for index, entry in enumerate(entries) if _may_use(placed.pod, entry)]
             if own and placed.pod.uid not in gone:
-                claimants.append(Claimant(placed.pod.requests, own))
+                takes = beyond(placed.pod.requests, self.claimed(placed.pod.uid))
+                claimants.append(Claimant(takes, own))
                 inside.append(placed)
         uses = shared_out(amounts, claimants)
         occupants = [

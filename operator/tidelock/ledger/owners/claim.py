@@ -12,14 +12,17 @@ from tidelock.model.quantities import Resources
 class Claim:
     """Reservations that end if a pod is bound, and the capacity that the pod has taken over until then.
 
-    `taken` has the capacity that each reservation held before the claim. `failure` is the message with which
+    `taken` has the capacity that each reservation held before the claim, and `claimed` the sum of it that the
+    pod uses on its node. `failure` is the message with which
     the reservations return if the pod is not bound. A claim that is `unwritten` is written to the pod before
     its reservations end: another scheduler has bound the pod, and the binding does not name them.
     """
 
     pod: Pod
+    node_name: str
     entries: tuple[ReservationInfo, ...]
     taken: tuple[tuple[ReservationInfo, Resources], ...]
+    claimed: Resources
     failure: str
     unwritten: bool = False
 

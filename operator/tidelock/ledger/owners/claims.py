@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import reduce
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger import reasons
@@ -16,7 +17,7 @@ from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, at_most, beyond
+from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, plus
 
 
 class Claims:
@@ -48,6 +49,7 @@ class Claims:
         self.in_flight: dict[str, Claim] = {}
         self._unverified: defaultdict[str, list[Claim]] = defaultdict(list)  # by the pods' uids
         self.has_chosen: set[str] = set()
+        holdings.sharing.claimed = self._claimed
 
     # Pods that are bound here.
 
@@ -58,7 +60,9 @@ class Claims:
             return None
         text = f"pod {pod.key} is being bound to {node_name}"
         failure = "the owner's binding failed"
-        claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, pod.requests, text, failure, now)
+        needed = beyond(pod.requests, self._holdings.sharing.used_by(pod.uid, node_name))
+        claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, needed, text, failure, now)
+        self._holdings.count_occupants(node_name)
         return claim
 
     def used_by(self, pod_uid: str, node_name: str) -> list[ReservationInfo]:
@@ -125,6 +129,7 @@ class Claims:
         asked = [each for each in self._unverified.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
         if asked:
             self._unverified[claim.pod.uid] = asked
+        self._holdings.count_occupants(claim.node_name)
         if not node_name:
             self.forget_owner(claim.pod.uid)
         if node_name:
@@ -166,6 +171,13 @@ class Claims:
         """Ask the driver to verify with the API server that the pod of a claim is bound."""
         self._records.effects.claims.append(claim)
         self._unverified[claim.pod.uid].append(claim)
+        self._holdings.count_occupants(claim.node_name)
+
+    def _claimed(self, uid: str) -> Resources:
+        """Return the amounts of an owner that come from reservations whose claim may still fail."""
+        in_flight = self.in_flight.get(uid)
+        claims = [*self._unverified.get(uid, ()), *([in_flight] if in_flight is not None else ())]
+        return reduce(plus, (claim.claimed for claim in claims), NOTHING)
 
     def _claim(
         self,
@@ -178,10 +190,11 @@ class Claims:
         now: float,
     ) -> Claim:
         taken = tuple((entry, entry.reserved) for entry in own if entry.phase is not Phase.BOUND)
+        claimed = NOTHING
         try:
             for entry, _ in taken:
-                used = at_most(entry.held, needed) if entry.node == node_name else NOTHING
-                needed = beyond(needed, used)
+                used = at_most(entry.held, beyond(needed, claimed)) if entry.node == node_name else NOTHING
+                claimed = plus(claimed, used)
                 self._holdings.pass_on(entry, used)
                 entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
                 self._records.step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
@@ -189,7 +202,7 @@ class Claims:
             # The claim failed as a whole, so all of its reservations are rebuilt.
             self._records.in_change.update({entry.key: entry for entry, _ in taken})
             raise
-        return Claim(pod, tuple(own), taken, failure)
+        return Claim(pod, node_name, tuple(own), taken, claimed, failure)
 
     def _consume(self, entry: ReservationInfo, pod: Pod, node_name: str, now: float) -> None:
         self._holdings.hold(entry, NOTHING)

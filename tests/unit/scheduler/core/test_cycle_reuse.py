@@ -80,6 +80,37 @@ def test_a_reservation_is_placed_beside_an_owner_only_once_that_is_bound() -> No
     assert (entry.phase, entry.reserved["cpu"], core.reserved()) == (Phase.ACTIVE, 2000, 500)
 
 
+@pytest.mark.parametrize("arrives", ["before the owner", "during its binding"])
+def test_the_reservations_of_an_owner_have_their_capacity_again_when_its_binding_fails(arrives: str) -> None:
+    """Regression: the capacity of one owner counted for the consumed and for the reusable reservation."""
+    core = Core(node("node-a", cpu="4"))
+    first = core.reservation("first", resources=TWO)
+    core.step()
+    if arrives == "before the owner":
+        reservation(core)
+    core.add(pod("web-0", requests=TWO))
+    assumed = core.place()
+    if arrives == "during its binding":
+        reservation(core)
+    core.add(pod("thief", requests=TWO))
+    assert core.refuse().waiting.pod.key.name == "thief"
+
+    core.decider.binding_failed(assumed, NOW)
+    core.step()
+
+    assert (first.phase, first.held["cpu"]) == (Phase.ACTIVE, 2000)
+    assert (entry_of(core).phase, entry_of(core).held["cpu"]) == (Phase.ACTIVE, 2000)
+
+
+def test_an_owner_uses_its_reusable_reservation_once_its_claim_has_succeeded() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.reservation("first", resources=TWO)
+    core.step()
+    reservation(core)
+    core.run(pod("web-0", requests=TWO))
+    assert (entry_of(core, "first").phase, core.used(), core.reserved()) == (Phase.CONSUMED, 2000, 0)
+
+
 def test_the_capacity_returns_to_the_reservation_in_the_step_in_which_the_owner_goes(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     thief = pod("thief", requests=TWO)
