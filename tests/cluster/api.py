@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from copy import copy
@@ -14,6 +15,7 @@ from tidelock.kube.config import load_connection
 Manifest = dict[str, Any]
 
 _TIMEOUT = 60.0  # seconds
+_STORAGE_OPENS = 10.0  # seconds, as an API server that is ready may still refuse requests for a kind
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
 
@@ -95,6 +97,19 @@ class Api:
     def _request(
         self, method: str, path: str, body: Manifest | None = None, content_type: str = "application/json"
     ) -> Manifest:
+        deadline = time.monotonic() + _STORAGE_OPENS
+        while True:
+            status, text = self._send(method, path, body, content_type)
+            opens = status == http.HTTPStatus.TOO_MANY_REQUESTS and "storage is (re)initializing" in text
+            if not opens or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            raise RefusedError(status, text)
+        answer: Manifest = json.loads(text)
+        return answer
+
+    def _send(self, method: str, path: str, body: Manifest | None, content_type: str) -> tuple[int, str]:
         with closing(self._connect()) as connection:
             connection.request(
                 method,
@@ -103,11 +118,7 @@ class Api:
                 headers={"Content-Type": content_type} | self._headers,
             )
             response = connection.getresponse()
-            text = response.read().decode()
-        if response.status >= http.HTTPStatus.BAD_REQUEST:
-            raise RefusedError(response.status, text)
-        answer: Manifest = json.loads(text)
-        return answer
+            return response.status, response.read().decode()
 
     def _connect(self) -> http.client.HTTPSConnection:
         host, port = self._server.hostname or "", self._server.port
