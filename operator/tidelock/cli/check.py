@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from tidelock.binders.tokens import TOKEN_PATH
+from tidelock.cli.finding import CheckFinding, Severity
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
 from tidelock.cli.session import ClusterTarget, Session, ask
@@ -18,6 +18,7 @@ from tidelock.cli.water import measured
 from tidelock.clock import SystemClock
 from tidelock.kube.client import (
     EVENTS,
+    MUTATING_WEBHOOKS,
     NODES,
     PODS,
     RESERVATIONGROUPS,
@@ -56,6 +57,18 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _BASE = "kubectl apply --server-side -k manifests/base"
 _BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
+_NO_REVIEWS = CheckFinding(
+    "admission",
+    Severity.NOTE,
+    "bindings of other schedulers are not reviewed: they may take reserved capacity",
+    f"needed only beside other schedulers: {_BINDERS}, see docs/other-binders.md",
+)
+_NO_ANSWERS = CheckFinding(
+    "answers",
+    Severity.NOTE,
+    "creations with spec.answer are not answered: the node is in the status alone",
+    f"needed only for immediate answers: {_BINDERS}, see docs/immediate-answers.md",
+)
 _PATIENCE = 30.0  # seconds within which the operator must process a reservation, or end it
 _NAMED = 3
 
@@ -77,25 +90,6 @@ _WRITES: tuple[tuple[str, ApiResource, str], ...] = (
     ("patch", NODES, ""),
     ("create", EVENTS, ""),
 )
-
-
-class Severity(StrEnum):
-    """Severity of a finding. The check of an `unknown` one was not possible."""
-
-    OK = "ok"
-    NOTE = "note"
-    UNKNOWN = "unknown"
-    WRONG = "wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
-    """The finding of one check, with an advice, which is empty if none is needed."""
-
-    matter: str
-    level: Severity
-    found: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,8 @@ async def _check(session: Session, installation: Installation) -> list[CheckFind
         _looked("Lease", _lease, session, installation, now),
         _looked("fence", _fence, session),
         _looked("statuses", _statuses, session),
-        _looked("admission", _admission, session),
+        _looked("admission", _webhook, session, WEBHOOKS, admission_finding, _NO_REVIEWS),
+        _looked("answers", _webhook, session, MUTATING_WEBHOOKS, answers_finding, _NO_ANSWERS),
         _looked("clock", _clock, session),
         _looked("objects", _objects, session),
         _looked("reservations", _reservations, session, now),
@@ -322,37 +317,50 @@ async def _has_policy(session: Session, name: str) -> bool:
     return True
 
 
-async def _admission(session: Session) -> CheckFinding:
+async def _webhook(
+    session: Session,
+    resource: ApiResource,
+    judge: Callable[[Mapping[str, Any]], CheckFinding],
+    absent: CheckFinding,
+) -> CheckFinding:
     try:
-        webhook = msgspec.json.decode(await session.client.get(WEBHOOKS.item("tidelock")))
+        stored = await session.client.get(resource.item("tidelock"))
     except NotFound:
-        found = "bindings of other schedulers are not reviewed: they may take reserved capacity"
-        advice = f"needed only beside other schedulers: {_BINDERS}, see docs/other-binders.md"
-        return CheckFinding("admission", Severity.NOTE, found, advice)
-    return admission_finding(webhook)
+        return absent
+    return judge(msgspec.json.decode(stored))
 
 
 def admission_finding(webhook: Mapping[str, Any]) -> CheckFinding:
     """Check whether the webhook can be called, and whether it refuses bindings without the operator."""
-    hooks = webhook.get("webhooks") or ()
-    if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
-        found = "the webhook has no caBundle: each binding of other schedulers is refused"
-        return CheckFinding(
-            "admission", Severity.WRONG, found, "run the operator with --admission: it sets that"
-        )
-    if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
-        found = (
-            "the webhook is called without the operator's token: each binding of other schedulers is refused"
-        )
-        return CheckFinding(
-            "admission", Severity.WRONG, found, "run the operator with --admission: it sets that"
-        )
-    if any(each.get("failurePolicy") == "Ignore" for each in hooks):
+    if problem := _obstacle(webhook):
+        found = f"{problem}: each binding of other schedulers is refused"
+        advice = "run the operator with --admission: it sets that"
+        return CheckFinding("admission", Severity.WRONG, found, advice)
+    if any(each.get("failurePolicy") == "Ignore" for each in webhook["webhooks"]):
         found = (
             "failurePolicy Ignore: while the operator is away, other schedulers may take reserved capacity"
         )
         return CheckFinding("admission", Severity.NOTE, found, _BINDERS)
     return CheckFinding("admission", Severity.OK, "bindings of other schedulers are reviewed")
+
+
+def answers_finding(webhook: Mapping[str, Any]) -> CheckFinding:
+    """Check whether the webhook that answers creations can be called."""
+    if problem := _obstacle(webhook):
+        found = f"{problem}: spec.answer has no effect"
+        advice = "run the operator with --answers: it sets that"
+        return CheckFinding("answers", Severity.WRONG, found, advice)
+    return CheckFinding("answers", Severity.OK, "creations with spec.answer are answered")
+
+
+def _obstacle(webhook: Mapping[str, Any]) -> str:
+    """Return why the API server can't call a webhook, or an empty text."""
+    hooks = webhook.get("webhooks") or ()
+    if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
+        return "the webhook has no caBundle"
+    if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
+        return "the webhook is called without the operator's token"
+    return ""
 
 
 def _called(client_config: Mapping[str, Any]) -> str:

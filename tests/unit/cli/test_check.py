@@ -5,10 +5,9 @@ import pytest
 
 from builders import NOW, level, node, reservation, water_level
 from tidelock.cli.check import (
-    CheckFinding,
     Installation,
-    Severity,
     admission_finding,
+    answers_finding,
     clock_finding,
     crd_finding,
     lease_finding,
@@ -17,6 +16,7 @@ from tidelock.cli.check import (
     report,
     reservations_finding,
 )
+from tidelock.cli.finding import CheckFinding, Severity
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.instants import format_instant
 from unit.cli.scenes import active_json, condition, lock, pending_json
@@ -107,6 +107,17 @@ def test_the_webhook_needs_a_certificate_a_secret_path_and_a_policy(
 ) -> None:
     hook = {"clientConfig": {"caBundle": bundle, "service": {"path": path}}, "failurePolicy": policy}
     assert admission_finding({"webhooks": [hook]}).level is expected
+
+
+@pytest.mark.parametrize(
+    ("bundle", "path", "expected"),
+    [("Y2E=", TOKEN, Severity.OK), ("", TOKEN, Severity.WRONG), ("Y2E=", "/creations", Severity.WRONG)],
+)
+def test_the_webhook_of_answers_needs_a_certificate_and_a_secret_path(
+    bundle: str, path: str, expected: Severity
+) -> None:
+    hook = {"clientConfig": {"caBundle": bundle, "service": {"path": path}}, "failurePolicy": "Ignore"}
+    assert answers_finding({"webhooks": [hook]}).level is expected
 
 
 def test_a_clock_skew_is_noted() -> None:

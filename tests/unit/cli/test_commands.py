@@ -369,7 +369,7 @@ def test_check_reports_missing_parts_in_a_cluster_without_tidelock(
 
     found = {each["matter"]: each["level"] for each in json.loads(capsys.readouterr().out)}
     assert found["CRD reservations"] == found["CRD waterlevels"] == found["Lease"] == "wrong"
-    assert found["admission"] == "note"
+    assert found["admission"] == found["answers"] == "note"
 
 
 @pytest.mark.parametrize(
