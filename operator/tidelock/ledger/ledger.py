@@ -66,7 +66,6 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import Attempt, OnFailure, raise_failure
 from tidelock.model.instants import earliest
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING
 from tidelock.model.reservation import Reservation
 from tidelock.model.work_queue import WorkQueue
@@ -129,7 +128,7 @@ class Ledger:
         )
         self.nominations = Nominations(records, nominator)
         self.admission = Admission(records, waiting, self.quotas, holdings, endings, nominator)
-        self.claims = Claims(records, columns, holdings, self.ownership, placement, endings, choices)
+        self.claims = Claims(records, columns, holdings, self.ownership, placement, endings, choices, waiting)
         self.plugin_view = PluginView(holdings, self.ownership, self.claims)
         self._occupancy = Occupancy(records)
         self._edits = Edits(
@@ -289,11 +288,6 @@ class Ledger:
         was, entry.start_unacknowledged = entry.start_unacknowledged, unacknowledged
         if was and not unacknowledged:
             self.await_removal(entry.key)
-
-    def retry_reused_by(self, owner: Pod) -> None:
-        """Try waiting reusable reservations again after a pod was bound that may use them on its node."""
-        own = self.ownership.of(owner, ())
-        self.waiting_reservations.retry(entry for entry in own if entry.reservation.reusable)
 
     def _let_go(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
         """Free the capacity of a reservation that is being deleted. Its status shows that meanwhile."""

@@ -13,6 +13,7 @@ from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import BoundPod, Phase
@@ -38,6 +39,7 @@ class Claims:
         placement: Placement,
         endings: Endings,
         choices: Choices,
+        waiting: WaitingReservations,
     ) -> None:
         self._records = records
         self._columns = columns
@@ -46,6 +48,7 @@ class Claims:
         self._placement = placement
         self._endings = endings
         self._choices = choices
+        self._waiting = waiting
         self.in_flight: dict[str, Claim] = {}
         self._unverified: defaultdict[str, list[Claim]] = defaultdict(list)  # by the pods' uids
         self.has_chosen: set[str] = set()
@@ -147,6 +150,13 @@ class Claims:
             entry.bound_pod = None
             if not self._endings.expire_if_over(entry, now):
                 self._placement.take_back(entry, held, claim.failure, now)
+        if node_name and claim.claimed:
+            self.retry_reused_by(claim.pod)
+
+    def retry_reused_by(self, owner: Pod) -> None:
+        """Try waiting reusable reservations again, as a pod was bound that may use them on its node."""
+        own = self._ownership.of(owner, ())
+        self._waiting.retry(entry for entry in own if entry.reservation.reusable)
 
     def lose_owner(self, uid: str, now: float) -> None:
         """Restore the reservations of an owner that is gone before its binding was confirmed."""

@@ -102,6 +102,22 @@ def test_the_reservations_of_an_owner_have_their_capacity_again_when_its_binding
     assert (entry_of(core).phase, entry_of(core).held["cpu"]) == (Phase.ACTIVE, 2000)
 
 
+def test_a_reservation_gets_its_node_when_the_claim_of_its_owner_has_succeeded() -> None:
+    """Its owner is seen on the node before the answer to the binding, but uses another one's capacity."""
+    core = Core(node("node-a", cpu="2"))
+    core.reservation("first", resources=TWO)
+    core.step()
+    entry = reservation(core)
+    core.add(pod("web-0", requests=TWO))
+    assumed = core.place()
+    core.add(pod("web-0", requests=TWO, node_name="node-a", version=2))
+    core.step()
+    assert entry.phase is Phase.PENDING
+    core.decider.bound(assumed, NOW)
+    core.step()
+    assert (entry.phase, entry.node, core.reserved()) == (Phase.ACTIVE, "node-a", 0)
+
+
 def test_an_owner_uses_its_reusable_reservation_once_its_claim_has_succeeded() -> None:
     core = Core(node("node-a", cpu="4"))
     core.reservation("first", resources=TWO)
