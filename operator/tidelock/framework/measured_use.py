@@ -8,58 +8,55 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.expected_use import ExpectedUse, UseEstimate
 from tidelock.cluster.usage.levels import LevelArray, NodeLevels
+from tidelock.framework import scalars
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.owners import Owner
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey
 
+Level = LevelArray | float
+"""One number for each of N nodes, or one for all."""
+
 _P95 = 1.6448536269514722
 """How many deviations the 95th percentile of a normal distribution is above its mean."""
 
 
-def packing_score(use: LevelArray, target: LevelArray | float) -> LevelArray:
+def packing_score(use: LevelArray, target: Level) -> LevelArray:
     """Return scores that rise up to the target, then fall: 100 at the target, 0 for a full node.
 
     With u and C in percent: (100 - C) * u / C + C up to C, C * (100 - u) / (100 - C) beyond it, 0 beyond 100.
     At C = 0 the first branch is its limit at u = C, and at C = 100 the second one is never reached.
     """
-    one = np.ones((1, 1, 1))
-    return packing_scores(use[np.newaxis, np.newaxis], np.zeros(1), one * target, one)
+    return packing_scores(((use, target, 1.0),), len(use))
 
 
-def packing_scores(use: LevelArray, more: LevelArray, target: LevelArray, weight: LevelArray) -> LevelArray:
+def packing_scores(figures: Iterable[tuple[LevelArray, Level, Level]], count: int) -> LevelArray:
     """Return the weighted sums of `packing_score` for several figures of N nodes.
 
     Args:
-        use: A x B x N.
-        more: additional use, broadcast to A x B x N.
-        target: A x B x N, or A x B x 1 if all nodes have the same.
-        weight: the weights, in the same shape.
+        figures: use (N), target and weight of each. One array of use may serve for all, one after the other.
+        count: N.
 
     """
-    empty, full = target <= 0, target >= MAX_NODE_SCORE
-    slope = weight * np.where(empty, 0.0, (MAX_NODE_SCORE - target) / np.where(empty, 1.0, target))
-    start = weight * np.where(empty, MAX_NODE_SCORE, target)
-    descent = weight * np.where(full, 0.0, target / np.where(full, 1.0, MAX_NODE_SCORE - target))
-    cells = map(tuple, np.argwhere(weight.any(axis=-1)).tolist())
-    if target.shape[-1] == 1:  # plain numbers are faster than arrays of one
-        target, slope, start, descent = (each[..., 0] for each in (target, slope, start, descent))
-    more = np.broadcast_to(more, use.shape)
-    total = np.zeros(use.shape[-1])
+    total = np.zeros(count)
+    left, rise, within = np.empty_like(total), np.empty_like(total), np.empty_like(total)
     # The falling branch everywhere, plus the difference of the rising one where that holds: faster than to
     # choose between them. Many passes for each figure: arrays of one figure stay in the processor's cache.
-    with_more, rise = np.empty_like(total), np.empty_like(total)
-    for cell in cells:
-        np.add(use[cell], more[cell], out=with_more)
-        within = with_more <= target[cell]
-        left = np.subtract(MAX_NODE_SCORE, with_more, out=with_more)
+    for use, target, weight in figures:
+        xp = np if isinstance(target, np.ndarray) else scalars
+        empty, full = target <= 0, target >= MAX_NODE_SCORE
+        slope = weight * xp.where(empty, 0.0, (MAX_NODE_SCORE - target) / xp.where(empty, 1.0, target))
+        start = weight * xp.where(empty, MAX_NODE_SCORE, target)
+        descent = weight * xp.where(full, 0.0, target / xp.where(full, 1.0, MAX_NODE_SCORE - target))
+        np.copyto(within, np.less_equal(use, target))  # floats multiply faster than truth values
+        np.subtract(MAX_NODE_SCORE, use, out=left)
         np.maximum(left, 0.0, out=left)
-        np.multiply(left, -slope[cell] - descent[cell], out=rise)
-        rise += start[cell] + slope[cell] * MAX_NODE_SCORE
+        np.multiply(left, -slope - descent, out=rise)
+        rise += start + slope * MAX_NODE_SCORE
         rise *= within
         total += rise
-        left *= descent[cell]
+        left *= descent
         total += left
     return total
 

@@ -9,3 +9,8 @@ import math
 minimum = min
 maximum = max
 floor = math.floor
+
+
+def where(condition: bool, chosen: float, other: float) -> float:
+    """Return one of two numbers."""
+    return chosen if condition else other

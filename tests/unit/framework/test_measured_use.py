@@ -3,7 +3,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from tidelock.framework.measured_use import packing_score
+from tidelock.framework.measured_use import packing_score, packing_scores
 from tidelock.plugins.low_risk_over_commitment import beta
 from tidelock.plugins.low_risk_over_commitment.beta import probability_below, regularized
 
@@ -26,6 +26,14 @@ def test_the_score_rises_to_the_target_and_falls_beyond(
 def test_each_node_can_have_a_target_of_its_own() -> None:
     found = packing_score(np.array([50.0, 50.0, 50.0]), np.array([50.0, 0.0, 20.0]))
     assert found.tolist() == [100, 0, 12.5]
+
+
+def test_several_figures_count_by_their_weights() -> None:
+    first, second = np.array([10.0, 50.0, 130.0]), np.array([40.0, 0.0, 20.0])
+    targets = np.array([50.0, 0.0, 20.0])
+    found = packing_scores([(first, 20.0, 0.25), (second, targets, np.array([0.5, 0.75, 0.0]))], 3)
+    separate = 0.25 * packing_score(first, 20) + np.array([0.5, 0.75, 0.0]) * packing_score(second, targets)
+    assert found == pytest.approx(separate)
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,7 @@ class ExpectedUse(Follower):
         self._on_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._free: list[int] = []
         self._row = np.zeros(0, np.intp)
-        self._bound_at = np.zeros(0)
-        self._expected = np.zeros((0, *SHAPE))
-        self._by_history = np.zeros(0, np.bool_)
-        self._own = np.zeros((0, *SHAPE))
-        self._own_at = np.zeros(0)
+        self._slots = Slots(np.zeros((0, Slots.WIDTH)), np.zeros(0))
         self._sums: list[Sums] = []
         measurements.read_by(self)
 
@@ -82,15 +78,15 @@ class ExpectedUse(Follower):
     def bound_at(self) -> tuple[Rows, LevelArray]:
         """Yield the row and the time of binding of every pod on a known node."""
         there = np.flatnonzero(self._row >= 0)
-        return self._row[there], self._bound_at[there]
+        return self._row[there], self._slots.bound_at[there]
 
     def use_of(self, uid: str, defaults: LevelArray) -> tuple[int, LevelArray] | None:
         """Return the row and the expected use of a pod or reservation, or None if it is on no known node."""
         slot = self._slot_of.get(uid)
         if slot is None or self._row[slot] < 0:
             return None
-        row = int(self._row[slot])
-        return row, self._filled(np.array([slot]), defaults)[0]
+        laid_out, (row,) = self.lay_out(np.array([slot]), np.zeros(len(self._columns)), defaults)
+        return int(row), laid_out.expected[0]
 
     def summed(self, rule: UseRule) -> Sums:
         """Return sums by node of the use that counts by a rule."""
@@ -101,7 +97,7 @@ class ExpectedUse(Follower):
     def slots_on(self, rows: Rows) -> Rows:
         """Return the slots of all pods of some nodes."""
         if len(rows) <= _FEW:
-            names = (self._columns.nodes[row].name for row in rows)
+            names = [self._columns.nodes[row].name for row in rows.tolist()]
             there = [slot for name in names for slot in self._on_node.get(name, {}).values()]
             return np.array(there, np.intp)
         wanted = np.zeros(len(self._columns), np.bool_)
@@ -111,14 +107,10 @@ class ExpectedUse(Follower):
     def lay_out(self, slots: Rows, sampled_at: LevelArray, defaults: LevelArray) -> tuple[Slots, Rows]:
         """Return the data of some pods, and the rows of their nodes."""
         at = self._row[slots]
-        laid_out = Slots(
-            bound_at=self._bound_at[slots],
-            sampled_at=sampled_at[at],
-            expected=self._filled(slots, defaults),
-            by_history=self._by_history[slots],
-            own=self._own[slots],
-            own_at=self._own_at[slots],
-        )
+        laid_out = Slots(self._slots.figures[slots], sampled_at[at])
+        unknown = np.isnan(laid_out.expected)
+        if unknown.any():
+            np.copyto(laid_out.expected, defaults[:, at].T[:, np.newaxis], where=unknown)
         return laid_out, at
 
     # Changes of the cache.
@@ -216,8 +208,8 @@ class ExpectedUse(Follower):
         if slots:
             known = np.repeat(np.array(figures).reshape(-1, *SHAPE) * UNITS, counts, axis=0)
             # Values that the history lacks stay as they were.
-            self._expected[slots] = np.where(np.isnan(known), self._expected[slots], known)
-            self._by_history[slots] = True
+            self._slots.expected[slots] = np.where(np.isnan(known), self._slots.expected[slots], known)
+            self._slots.by_history[slots] = 1.0
 
     def _measure(self, pods: Iterable[tuple[str, int]]) -> None:
         """Update the own use of some pods, by UID and slot."""
@@ -225,8 +217,8 @@ class ExpectedUse(Follower):
         there = [(slot, use.at, use.means) for uid, slot in pods if (use := uses.get(uid)) is not None]
         if there:
             slots, at, figures = map(list, zip(*there, strict=True))
-            self._own[slots] = bridged(np.array(figures).reshape(-1, *SHAPE)) * UNITS
-            self._own_at[slots] = at
+            self._slots.own[slots] = bridged(np.array(figures).reshape(-1, *SHAPE)) * UNITS
+            self._slots.own_at[slots] = at
 
     # Inside.
 
@@ -235,6 +227,7 @@ class ExpectedUse(Follower):
             return
         uid = pod.uid
         slot = self._slot_of.get(uid)
+        is_new = slot is None
         if slot is None:
             slot = self._free.pop() if self._free else self._more_slots()
             self._slot_of[uid] = slot
@@ -243,16 +236,21 @@ class ExpectedUse(Follower):
             self._row[slot] = self._columns.row_of.get(node_name, _NOWHERE)
             self._expect(uid, pod, workload or workload_of(pod, self._replica_sets))
             if self._measured:
-                self._own[slot] = np.nan
+                self._slots.own[slot] = np.nan
                 self._measure(((uid, slot),))
-        self._bound_at[slot] = bound_at
-        self._touch(int(self._row[slot]))
+        self._slots.bound_at[slot] = bound_at
+        row = int(self._row[slot])
+        if is_new and bound_at == np.inf and uid not in self._measurements.uses.pods and row >= 0:
+            for sums in self._sums:
+                sums.add(row, self._slots.expected[slot])
+        else:
+            self._touch(row)
 
     def _expect(self, uid: str, pod: Pod, workload: WorkloadKey | None) -> None:
         """Note a pod, its workload and its expected use."""
         slot = self._slot_of[uid]
         self._pods[uid] = (pod, workload)
-        self._expected[slot], self._by_history[slot] = self._expectation(pod, workload)
+        self._slots.expected[slot], self._slots.by_history[slot] = self._expectation(pod, workload)
         if workload is not None:
             self._unowned.pop(uid, None)
             self._of_workload[workload].add(slot)
@@ -274,15 +272,6 @@ class ExpectedUse(Follower):
             known = self._histories[key] = mean_use(usage)
         return known
 
-    def _filled(self, slots: Rows, defaults: LevelArray) -> LevelArray:
-        """Return the expected use, with defaults for unknown values."""
-        expected = self._expected[slots]
-        unknown = np.isnan(expected)
-        if unknown.any():
-            by_default = defaults[:, self._row[slots]].T[:, np.newaxis, :]
-            expected = np.where(unknown, by_default, expected)
-        return expected
-
     def _touch(self, row: int) -> None:
         """Sum a node again, if it is known."""
         if row >= 0:
@@ -294,10 +283,7 @@ class ExpectedUse(Follower):
         size = len(self._row)
         more = max(size, 64)
         self._row = np.concatenate((self._row, np.full(more, _NOWHERE, np.intp)))
-        self._bound_at = np.concatenate((self._bound_at, np.zeros(more)))
-        self._expected = np.concatenate((self._expected, np.zeros((more, *SHAPE))))
-        self._by_history = np.concatenate((self._by_history, np.zeros(more, np.bool_)))
-        self._own = np.concatenate((self._own, np.zeros((more, *SHAPE))))
-        self._own_at = np.concatenate((self._own_at, np.zeros(more)))
+        figures = np.concatenate((self._slots.figures, np.zeros((more, Slots.WIDTH))))
+        self._slots = Slots(figures, np.zeros(0))
         self._free.extend(range(size + 1, size + more))
         return size

@@ -132,6 +132,10 @@ class NodeLevels(NodeColumns):
         use: LevelArray = part.reshape(len(WINDOWS), len(MEASURED_RESOURCES), count)
         return use
 
+    def is_fresh(self, row: int, now: float, staleness: LevelArray) -> bool:
+        """Return whether a row has a node with a measurement of the last `staleness` (N) seconds."""
+        return row < self._count and abs(self._values.item(0, row) - now) <= staleness.item(row)
+
     def fresh(self, now: float, staleness: float | LevelArray) -> Mask:
         """Return the nodes with a measurement of the last `staleness` seconds."""
         at = self.at

@@ -5,11 +5,9 @@ Use is W x R (windows, resources) in the units of `tidelock.model.quantities`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS, LevelArray
@@ -20,30 +18,37 @@ _CELLS = len(WINDOWS) * len(MEASURED_RESOURCES)
 _SPANS = np.array([WINDOW_SECONDS[window] for window in WINDOWS], np.float64)
 
 
-@dataclass(frozen=True, slots=True)
 class Slots:
-    """Some pods: S each.
+    """Some pods as rows of one array, S x WIDTH, so that picking them costs one call. Attributes view it.
 
     Attributes:
+        figures: the array.
+        sampled_at: when each pod's node was last measured.
         bound_at: when each was bound, infinite if it is about to be.
-        sampled_at: when its node was last measured.
+        own_at: when its own use was measured.
+        by_history: 1 if the expected use is the workload's history, otherwise 0.
         expected: S x W x R, by the workload's history or an estimate.
-        by_history: whether the expected use is the workload's history.
         own: S x W x R, the measured use of the pod itself, or NaN.
-        own_at: when that was measured.
 
     """
 
-    bound_at: LevelArray
-    sampled_at: LevelArray
-    expected: LevelArray
-    by_history: npt.NDArray[np.bool_]
-    own: LevelArray
-    own_at: LevelArray
+    WIDTH = 3 + 2 * _CELLS
+
+    __slots__ = ("bound_at", "by_history", "expected", "figures", "own", "own_at", "sampled_at")
+
+    def __init__(self, figures: LevelArray, sampled_at: LevelArray) -> None:
+        self.figures = figures
+        self.sampled_at = sampled_at
+        self.bound_at, self.own_at, self.by_history = figures[:, 0], figures[:, 1], figures[:, 2]
+        self.expected = figures[:, 3 : 3 + _CELLS].reshape(-1, *SHAPE)
+        self.own = figures[:, 3 + _CELLS :].reshape(-1, *SHAPE)
 
 
 UseRule = Callable[[Slots], LevelArray]
-"""Gives how much of each pod counts: S x W x R."""
+"""Gives how much of each pod counts: S x W x R.
+
+A pod that is about to be bound and has no use of its own yet counts as expected, by every rule.
+"""
 
 
 def since_sample(margin: float) -> UseRule:
@@ -72,8 +77,7 @@ def own_use(mature: float) -> UseRule:
 
     def rule(slots: Slots) -> LevelArray:
         age = np.minimum(np.maximum((slots.own_at - slots.bound_at) / mature, 0.0), 1.0)
-        age[~slots.by_history] = 1.0
-        age = age[:, np.newaxis, np.newaxis]
+        age = np.maximum(age, 1.0 - slots.by_history)[:, np.newaxis, np.newaxis]
         blended = age * slots.own + (1.0 - age) * slots.expected
         return np.where(np.isnan(slots.own), slots.expected, blended)
 
@@ -135,6 +139,17 @@ class Sums:
         self._news[rows] = False
         return rows
 
+    def add(self, row: int, expected: LevelArray) -> None:
+        """Count a pod that is about to be bound, and has no use of its own: W x R, or R for all windows.
+
+        The sum is the same as if the node was summed again, and costs less.
+        """
+        self._reach(row + 1)
+        if not self._stale[row]:
+            self._sums[:, :, row] += expected
+            self._stale[row] = bool(np.isnan(expected).any())  # the default is not known here
+            self._news[row] = True
+
     def touch(self, row: int) -> None:
         """Sum a node again at the next query."""
         self._reach(row + 1)
@@ -168,7 +183,7 @@ class Sums:
         counted = self._rule(laid_out).reshape(len(slots), _CELLS)
         cells = self._sums.reshape(_CELLS, -1)
         if len(rows) == 1:  # the common case: a pod was placed
-            cells[:, rows[0]] = counted.sum(axis=0)
+            cells[:, rows.item()] = np.add.reduce(counted, axis=0)
         else:
             places = np.searchsorted(rows, at)
             for cell, each in zip(cells, counted.T, strict=True):

@@ -45,9 +45,8 @@ from tidelock.model.usage_annotations import NODE_LEVEL, Unreadable, WindowName,
 from tidelock.plugins.water_level_balance.usage_levels import (
     UsageLevelCache,
     UsageLevels,
+    figures,
     requested,
-    shares,
-    targets,
 )
 from tidelock.plugins.water_level_balance.usage_policies import (
     UNLIMITED,
@@ -123,7 +122,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         if problem:
             raise ValueError(f"pluginConfig of {self.name}: {problem}")
         shares = {each.name: each.weight for each in read.resources}
-        self._shares = np.array([shares.get(name, 0.0) for name in MEASURED_RESOURCES]) / sum(shares.values())
+        self._shares = [shares.get(name, 0.0) / sum(shares.values()) for name in MEASURED_RESOURCES]
         self._groups = UsagePolicies(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
@@ -136,6 +135,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
             mature=read.mature_seconds,
         )
         self._blind = False
+        self._fresh_row = 0
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes beyond a limit. Skip pods of DaemonSets, and all pods without limits."""
@@ -183,16 +183,12 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Score by the level with the pod, or by requests if no level is fresh."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels = self._drawn(state, snapshot)
-        grouping = levels.grouping
         if not levels.any_known:
             taken = np.minimum(requested(pod, snapshot), MAX_NODE_SCORE)
-            return _rounded(self._shares @ (MAX_NODE_SCORE - taken), rows)
-        expected = self._level_cache.expected(pod)[..., np.newaxis]
-        if np.isnan(expected).any():
-            expected = np.where(np.isnan(expected), grouping.defaults, expected)
-        weights = shares(grouping)[:, np.newaxis] * self._shares[:, np.newaxis]
-        scores = packing_scores(levels.use, expected * levels.per_unit, targets(levels), weights)
-        return _rounded(scores, rows)
+            return _rounded(np.dot(self._shares, MAX_NODE_SCORE - taken), rows, snapshot)
+        expected = self._level_cache.expected(pod)
+        scores = packing_scores(figures(levels, expected, self._shares), len(snapshot))
+        return _rounded(scores, rows, snapshot)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: measurements within the limits, pods that go, and edits of WaterLevels."""
@@ -221,8 +217,12 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def _informed(self, state: CycleState, snapshot: Snapshot) -> bool:
         """Return whether there is a WaterLevel, or a node with a fresh measurement."""
-        fresh = self._levels.fresh(state.expect(DecisionTime).now, self._groups.of(snapshot).staleness)
-        return self._groups.any or bool(fresh.any())
+        if self._groups.any:
+            return True
+        now, staleness = state.expect(DecisionTime).now, self._groups.of(snapshot).staleness
+        if not self._levels.is_fresh(self._fresh_row, now, staleness):  # one is enough
+            self._fresh_row = int(self._levels.fresh(now, staleness).argmax()) if len(snapshot) else 0
+        return self._levels.is_fresh(self._fresh_row, now, staleness)
 
     def _follow(self, *, history: bool, measured: bool) -> ExpectedUse:
         return follow_expected_use(self.handle, estimate=_likely_use, history=history, measured=measured)
@@ -279,10 +279,10 @@ def _problems(read: _Args) -> Iterator[str]:
         yield "target.minWeight: refused for Static"
 
 
-def _rounded(scores: Scores, rows: Rows) -> Scores:
+def _rounded(scores: Scores, rows: Rows, snapshot: Snapshot) -> Scores:
     """Return the scores of some rows without the last digits, which depend on the order of terms."""
-    rounded: Scores = np.round(scores[rows], _DIGITS)
-    return rounded
+    picked = scores if rows is snapshot.indexes else scores[rows]
+    return picked.round(_DIGITS, out=picked)
 
 
 def _shortest(use: LevelArray, grouping: Grouping) -> LevelArray:

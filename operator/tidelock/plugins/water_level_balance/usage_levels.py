@@ -4,9 +4,11 @@ A node's level is its measured use plus the expected use of pods that its measur
 the sum of its pods' own measured use. W windows x R resources x N nodes, in percent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
+from math import isnan
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from tidelock.cluster.usage.expected_use import ExpectedUse
 from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray, NodeLevels
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.cluster.usage.sums import Sums, own_use, uncovered
+from tidelock.framework.measured_use import Level
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
@@ -175,43 +178,44 @@ class UsageLevelCache:
 
     def _add(self, kept: _Kept, news: Rows) -> None:
         """Add up the use of nodes with a new measurement or changed pods."""
-        rows, added = news, None
+        rows, sums = news, None
         if kept.sums is not None:
             sums = kept.sums.of(kept.at, kept.grouping.defaults)
             changed = kept.sums.take_news()
-            rows = (
-                np.union1d(news, changed) if len(news) and len(changed) else changed if len(changed) else news
-            )
-            added = sums[:, :, rows] * kept.per_unit[:, rows]
+            rows = np.union1d(news, changed) if len(news) else changed
         if not len(rows):
             return
-        if kept.of_pods:
-            kept.use[:, :, rows] = added
+        part = rows.item() if len(rows) == 1 else rows  # a single node costs less by a number
+        measured = None if kept.of_pods else self._levels.use("mean")[:, :, part]
+        added = None if sums is None else sums[:, :, part] * kept.per_unit[:, part]
+        if added is None:
+            kept.use[:, :, part] = measured
         else:
-            measured = self._levels.use("mean")[:, :, rows]
-            kept.use[:, :, rows] = measured if added is None else measured + added
+            kept.use[:, :, part] = added if measured is None else measured + added
 
     def _reading_is_fresh(self, now: float, grouping: Grouping) -> bool:
         at = self._measurements.at
         return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
 
 
-def targets(lines: UsageLevels) -> LevelArray:
-    """Return the target of each window, resource and node in percent: W x R x N, or x 1 if all are equal."""
-    grouping = lines.grouping
-    if grouping.sole is not None:
-        return _target(lines, grouping.sole)[:, :, np.newaxis]
-    by_policy = [
-        _target(lines, policy, grouping.policy_of == index) for index, policy in enumerate(grouping.policies)
-    ]
-    by_node: LevelArray = np.stack(by_policy, axis=2)[:, :, grouping.policy_of]
-    return by_node
+def figures(
+    levels: UsageLevels, expected: LevelArray, resource_shares: Sequence[float]
+) -> Iterator[tuple[LevelArray, Level, Level]]:
+    """Yield use with a pod, target and weight of each window of each resource that counts.
 
-
-def shares(grouping: Grouping) -> LevelArray:
-    """Return the windows' shares of the score: W x N, or x 1 if all nodes are equal."""
-    sole = grouping.sole
-    return grouping.windows if sole is None else np.array(sole.windows)[:, np.newaxis]
+    The array of use is the same each time. `expected` is the pod's use in units, R or W x R, or NaN if it is
+    unknown.
+    """
+    grouping = levels.grouping
+    defaults = grouping.defaults if grouping.sole is None else grouping.sole.defaults
+    by_window = expected.tolist() if expected.ndim > 1 else [expected.tolist()] * len(WINDOWS)
+    with_pod = np.empty(levels.use.shape[2])
+    resources = [(resource, share) for resource, share in enumerate(resource_shares) if share]
+    for (window, window_share), (resource, share) in product(grouping.shares, resources):
+        units = by_window[window][resource]
+        np.multiply(levels.per_unit[resource], defaults[resource] if isnan(units) else units, out=with_pod)
+        with_pod += levels.use[window, resource]
+        yield with_pod, _targets(levels, window, resource), window_share * share
 
 
 def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
@@ -224,28 +228,40 @@ def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
     return np.where(capacity > 0, _FULL * taken / np.maximum(capacity, 1), _FULL)
 
 
-def _target(lines: UsageLevels, policy: UsagePolicy, there: Mask | None = None) -> LevelArray:
-    """Return the target of the nodes of a group, or of all: W x R.
+def _targets(levels: UsageLevels, window: int, resource: int) -> Level:
+    """Return the targets of one window and resource in percent: N, or one number if all are equal."""
+    grouping = levels.grouping
+    if grouping.sole is not None:
+        return _target(levels, window, resource, grouping.sole)
+    by_policy = [
+        _target(levels, window, resource, policy, grouping.policy_of == index)
+        for index, policy in enumerate(grouping.policies)
+    ]
+    by_node: LevelArray = np.array(by_policy)[grouping.policy_of]
+    return by_node
+
+
+def _target(
+    levels: UsageLevels, window: int, resource: int, policy: UsagePolicy, there: Mask | None = None
+) -> float:
+    """Return the target of the nodes of a group, or of all.
 
     The dynamic one is (mean + w * min) / (1 + w) over the measured nodes, or over all if none is measured.
     """
-    use, known, all_known = lines.use, lines.known, lines.all_known
     if policy.percent is not None:
-        return np.full(use.shape[:2], policy.percent)
+        return policy.percent
+    use, known = levels.use[window, resource], None if levels.all_known else levels.known[resource]
     if there is not None:
-        use, known = use[:, :, there], known[:, there]
-    if not use.shape[2]:
-        return np.zeros(use.shape[:2])
-    if not all_known:
-        known = known | ~known.any(axis=1, keepdims=True)
-        all_known = bool(known.all())
-    if all_known:
-        mean, least = use.mean(axis=2), use.min(axis=2)
+        use, known = use[there], None if known is None else known[there]
+    if not len(use):
+        return 0.0
+    if known is None or not known.any():
+        mean, least = np.add.reduce(use) / len(use), np.minimum.reduce(use)
     else:
-        mean = np.where(known, use, 0.0).sum(axis=2) / known.sum(axis=1)
-        least = np.where(known, use, np.inf).min(axis=2)
-    target: LevelArray = np.clip((mean + policy.min_weight * least) / (1 + policy.min_weight), 0.0, _FULL)
-    return target
+        mean = np.where(known, use, 0.0).sum() / known.sum()
+        least = np.where(known, use, np.inf).min()
+    target = (float(mean) + policy.min_weight * float(least)) / (1 + policy.min_weight)
+    return min(max(target, 0.0), _FULL)
 
 
 def _guessed(use: LevelArray, known: Mask, requested: LevelArray) -> LevelArray:

@@ -10,6 +10,7 @@ from tidelock.cluster.lister import Lister
 from tidelock.cluster.node_selection import matching_term
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS, LevelArray
+from tidelock.framework.measured_use import Level
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 from tidelock.model.water_level import WaterLevel
@@ -74,6 +75,7 @@ class Grouping:
         policy_of: index of each node's policy: N.
         sole: the policy of all nodes, if they have the same one.
         windows: W x N.
+        shares: each window that counts for any node, with its share: N, or one number if all are equal.
         limits: R x N.
         staleness: N.
         defaults: R x N.
@@ -85,6 +87,7 @@ class Grouping:
     policy_of: npt.NDArray[np.intp]
     sole: UsagePolicy | None
     windows: LevelArray
+    shares: Sequence[tuple[int, Level]]
     limits: LevelArray
     staleness: LevelArray
     defaults: LevelArray
@@ -98,11 +101,15 @@ class Grouping:
             return np.ascontiguousarray(np.array(values, np.float64)[policy_of].T)
 
         first = policy_of[0] if len(policy_of) else 0
+        sole = policies[first] if (policy_of == first).all() else None
+        windows = spread([policy.windows for policy in policies]).reshape(len(WINDOWS), -1)
+        shares: Sequence[Level] = tuple(windows) if sole is None else sole.windows
         return cls(
             policies,
             policy_of,
-            sole=policies[first] if (policy_of == first).all() else None,
-            windows=spread([policy.windows for policy in policies]).reshape(len(WINDOWS), -1),
+            sole=sole,
+            windows=windows,
+            shares=[(window, share) for window, share in enumerate(shares) if np.any(share)],
             limits=spread([policy.limits for policy in policies]).reshape(len(MEASURED_RESOURCES), -1),
             staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),
             defaults=spread([policy.defaults for policy in policies]).reshape(len(MEASURED_RESOURCES), -1),

@@ -103,3 +103,11 @@ def test_a_missing_window_is_filled_from_the_next_longer_or_then_the_next_shorte
 
 def test_means_of_complete_measurements_are_returned_unchanged() -> None:
     assert list(means(usage(1, 2))) == [1, 2] * 3
+
+
+def test_a_single_row_is_fresh_as_all_rows_are() -> None:
+    levels = NodeLevels()
+    for row, age in enumerate((0, 180, 181)):
+        levels.put_node(row, None, node(f"node-{row}", annotations={NODE_LEVEL: level(1, 1, at=NOW - age)}))
+    staleness = np.array([180.0, 180.0, 180.0, 180.0])
+    assert [levels.is_fresh(row, NOW, staleness) for row in range(4)] == [True, True, False, False]
