@@ -236,10 +236,15 @@ class Reflector(Generic[_T]):
         """Deliver the difference between the store and a consistent list, with removals last."""
         present: set[Key] = set()
         first = page = await self._fetch_page("")
-        await self._deliver_page(page, present)
         while page.metadata.token:
-            page = await self._fetch_page(page.metadata.token)
-            await self._deliver_page(page, present)
+            # The API server makes the next page while this one is delivered.
+            following = asyncio.create_task(self._fetch_page(page.metadata.token))
+            try:
+                await self._deliver_page(page, present)
+                page = await following
+            finally:
+                following.cancel()
+        await self._deliver_page(page, present)
         # All pages show the state of this one version.
         self._version = parse_version(first.metadata.resource_version)
         self.relists += 1
@@ -383,7 +388,7 @@ class Reflector(Generic[_T]):
 
     def _note_faults(self, meta: ObjectMeta) -> None:
         """Log an object that can't be read in full, and pass it on, once for each set of faults."""
-        if meta.faults == self.faulty.get(meta.key, ()):
+        if not (meta.faults or self.faulty) or meta.faults == self.faulty.get(meta.key, ()):
             return
         if not meta.faults:
             del self.faulty[meta.key]

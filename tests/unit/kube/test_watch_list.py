@@ -149,3 +149,35 @@ async def test_a_long_list_lets_the_event_loop_run(client: KubeClient, server: S
 
     await Follower(client, server, sink, settings=WatchSettings(yield_every=200)).until_script_ends()
     assert sink.lines.index("turn of the loop") == 200
+
+
+async def test_the_next_page_is_requested_while_one_is_delivered(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    class Slow(Journal):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked_by_then: list[int] = []
+
+        def upsert(self, old: Thing | None, new: Thing) -> None:
+            self.asked_by_then.append(len(server.asked))
+            super().upsert(old, new)
+
+    things = [pod(f"p{number:03}", number + 1) for number in range(200)]
+    server.plays(page(*things, version=500, more="next"), page(pod("z", 300), version=500))
+    sink = Slow()
+
+    await Follower(client, server, sink, settings=WatchSettings(yield_every=1)).until_script_ends()
+    assert sink.asked_by_then[0] == 1
+    assert sink.asked_by_then[199] == 2  # before the page was delivered in full
+
+
+async def test_a_failure_of_the_next_page_restarts_the_list(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    things = [pod(f"p{number:03}", number + 1) for number in range(3)]
+    server.plays(page(*things, version=5, more="next"), fails(410, "Expired"), page(*things[:2], version=6))
+    follower = Follower(client, server)
+
+    lines = await follower.until_script_ends()
+    assert lines == ["+p000@1", "+p001@2", "+p002@3", "-p002@3", "synced"]
