@@ -11,7 +11,7 @@ from tidelock.model.api.wire import YEAR_SECONDS
 from tidelock.model.instants import from_datetime
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.pod_volumes import ClaimUse, Volume, claims_of, disks_of
+from tidelock.model.pod_volumes import ClaimUse, Disk, Volume, claims_of, disks_of
 from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
     Allocation,
@@ -299,9 +299,23 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def requests(self) -> Resources:
         """The amounts of a node's allocatable that the pod takes, with itself as one of `pods`."""
-        return total_requests(self.spec, self._report)
+        return self.template.requests if self._as_specified else total_requests(self.spec, self._report)
 
     @cached_property
+    def _as_specified(self) -> bool:
+        """Whether the kubelet reports no other amounts than those of the spec, as for most pods."""
+        statuses = (*self.status.init_container_statuses, *self.status.container_statuses)
+        if not statuses:
+            return self.status.resources is None
+        containers = (*self.spec.init_containers, *self.spec.containers)
+        asked = {each.name: each.resources.requests for each in containers}
+        return self.status.resources is None and all(
+            each.resources is None
+            or each.resources.requests == each.allocated_resources == asked.get(each.name)
+            for each in statuses
+        )
+
+    @property
     def _report(self) -> Report:
         status = self.status
         statuses = (*status.init_container_statuses, *status.container_statuses)
@@ -348,9 +362,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def nonzero(self) -> tuple[int, int]:
         """Cpu and memory for scoring once it is placed. A container without requests has a default weight."""
-        if self._report.empty:
-            return self.template.nonzero
-        return nonzero_requests(self.spec, self._report)
+        return self.template.nonzero if self._as_specified else nonzero_requests(self.spec, self._report)
 
     @property
     def container_weights(self) -> tuple[int, int]:
@@ -383,25 +395,55 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
 
 class PodTemplate:
-    """Values common to the pods of one template, computed for the first of them.
-
-    Attributes:
-        nonzero: cpu and memory for scoring, with defaults for containers without requests.
-        container_weights: the same without the requests of the pod as a whole.
-        host_ports: the ports that the pod takes on its node.
-        disks: the disks that it mounts without a claim.
-        needed_features: the features that its node must declare, of those in Kubernetes 1.36 (KEP-5328).
-        demands: a key that is equal for templates with the same demands on a node.
-
-    """
+    """Values common to the pods of one template, each computed when a pod of it first needs it."""
 
     def __init__(self, spec: PodSpec) -> None:
-        self.nonzero = nonzero_requests(spec)
-        self.container_weights = self.nonzero if spec.resources is None else container_weights(spec)
-        self.host_ports = host_ports(spec, host_network=spec.host_network)
-        self.disks = tuple(dict.fromkeys(disk for volume in spec.volumes for disk in disks_of(volume)))
-        self.needed_features = tuple(_needed_features(spec))
-        self.demands = (
+        self._spec = spec
+
+    @cached_property
+    def requests(self) -> Resources:
+        """The amounts of a node's allocatable that a pod takes by its spec, with itself as one of `pods`."""
+        return total_requests(self._spec)
+
+    @cached_property
+    def limits(self) -> tuple[Resources, ...]:
+        """The limits of each container, and of the pod as a whole."""
+        spec = self._spec
+        limited = [each.resources for each in (*spec.containers, *spec.init_containers)]
+        if spec.resources is not None:
+            limited.append(spec.resources)
+        return tuple(parse_resources(each.limits) for each in limited)
+
+    @cached_property
+    def nonzero(self) -> tuple[int, int]:
+        """Cpu and memory for scoring, with defaults for containers without requests."""
+        return nonzero_requests(self._spec)
+
+    @cached_property
+    def container_weights(self) -> tuple[int, int]:
+        """The same without the requests of the pod as a whole."""
+        return self.nonzero if self._spec.resources is None else container_weights(self._spec)
+
+    @cached_property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The ports that the pod takes on its node."""
+        return host_ports(self._spec, host_network=self._spec.host_network)
+
+    @cached_property
+    def disks(self) -> tuple[Disk, ...]:
+        """The disks that it mounts without a claim."""
+        return tuple(dict.fromkeys(disk for volume in self._spec.volumes for disk in disks_of(volume)))
+
+    @cached_property
+    def needed_features(self) -> tuple[str, ...]:
+        """The features that its node must declare, of those in Kubernetes 1.36 (KEP-5328)."""
+        return tuple(_needed_features(self._spec))
+
+    @cached_property
+    def demands(self) -> tuple[object, ...]:
+        """A key that is equal for templates with the same demands on a node."""
+        spec = self._spec
+        return (
             self.container_weights,
             tuple(sorted(spec.node_selector.items())),
             _ENCODER.encode((spec.affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
@@ -444,12 +486,7 @@ def _needed_features(spec: PodSpec) -> Iterator[str]:
 
 def _check_quantities(pod: Pod) -> None:
     """Raise QuantityError for a bad quantity, before it could fail a decision."""
-    _ = pod.requests
-    spec = pod.spec
-    for each in (*spec.containers, *spec.init_containers):
-        parse_resources(each.resources.limits)
-    if spec.resources is not None:
-        parse_resources(spec.resources.limits)
+    _ = pod.requests, pod.template.limits
 
 
 decode_pod = Reader(

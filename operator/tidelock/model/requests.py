@@ -105,13 +105,6 @@ class Report(NamedTuple):
     whole: Allocation
     infeasible: bool
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is reported, so the pod counts at its spec."""
-        return self.whole.resources is None and all(
-            each.resources is None for each in self.containers.values()
-        )
-
     def counted(self, asked: Mapping[str, str | int], reported: Allocation | None) -> Resources:
         """Return the requests of a container or pod as they count with its allocation.
 
