@@ -129,17 +129,13 @@ class _Meta(ObjectMeta, frozen=True, rename="camel"):
     managed_fields: tuple[_Managed, ...] = ()
 
     @property
-    def _writes(self) -> list[_Managed]:
-        return sorted((each for each in self.managed_fields if not each.subresource), key=lambda e: e.time)
-
-    @property
-    def asked_by(self) -> str:
-        return self._writes[0].manager if self._writes else ""
-
-    @property
-    def asked_at(self) -> float:
-        last = self._writes[-1].time if self._writes else ""
-        return parse_instant(last) if last else 0.0
+    def asked(self) -> tuple[str, float]:
+        """The first manager that wrote more than the status, and the instant of the last such write."""
+        writes = [each for each in self.managed_fields if not each.subresource]
+        if not writes:
+            return "", 0.0
+        writes.sort(key=lambda each: each.time)
+        return writes[0].manager, parse_instant(writes[-1].time) if writes[-1].time else 0.0
 
 
 class _Stored(StoredObject, frozen=True):
@@ -164,8 +160,8 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
         spec, problem = _legible(stored.spec, error), spec_problems(error)
     except (QuantityError, msgspec.ValidationError) as error:
         problem = f"spec: {error}"
-    meta = stored.metadata
-    return Reservation(meta, spec, pod, problem, stored.status, meta.asked_by, meta.asked_at)
+    asked_by, asked_at = stored.metadata.asked
+    return Reservation(stored.metadata, spec, pod, problem, stored.status, asked_by, asked_at)
 
 
 def decode_written(raw: bytes) -> Reservation:

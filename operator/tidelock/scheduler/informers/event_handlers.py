@@ -250,7 +250,8 @@ class PodEventHandler(_Sink):
             )  # its part of a reservation for reuse is free again
             self._event_handlers.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
-            self._event_handlers.ledger.claims.retry_reused_by(after.pod)
+            if self._event_handlers.ready:  # before that, none has been tried
+                self._event_handlers.ledger.claims.retry_reused_by(after.pod)
             self._event_handlers.notify(ASSIGNED_POD_ADD, None, after.pod)
         elif before is not None and after is not None and not after.assumed:
             for event in pod_changes(before.pod, after.pod):
