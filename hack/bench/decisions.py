@@ -103,7 +103,7 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Eve
     if workload.measured:
         at_once(decider.measurements.take(_uses(_placed(placed, nodes))))
     for number in range(workload.reservations):
-        event_handlers.reservations.upsert(None, decode_reservation(_reservation(number)))
+        event_handlers.reservations.upsert(None, decode_reservation(encoded_reservation(number)))
     for synced in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
         synced.synced()
     for _ in due_steps(decider, lambda: NOW):
@@ -203,7 +203,8 @@ def _pod(name: str, shape: Json) -> Pod:
     return decode_pod(_encode(_with_uid(body)))
 
 
-def _reservation(number: int) -> bytes:
+def encoded_reservation(number: int) -> bytes:
+    """Return a reservation for any node, as JSON."""
     name = f"lock-{number:06}"
     body = {
         "metadata": {"name": name, "namespace": NAMESPACE, "generation": 1},
