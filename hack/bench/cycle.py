@@ -75,7 +75,8 @@ def measure(workload: Workload, options: argparse.Namespace, *, alike: bool) -> 
         return growth
     for nodes in options.nodes:
         say(f"{workload.name}, pods {_kind(alike)}, {nodes} nodes.")
-        decider, event_handlers = furnished(workload, nodes, options.placed)
+        placed = nodes * options.density if options.density else options.placed
+        decider, event_handlers = furnished(workload, nodes, placed)
         waiting = pods(workload, options.decisions + _WARM_UP, alike=alike)
         seconds_a_decision(decider, event_handlers, waiting[:_WARM_UP], options.seconds)
         profile = cProfile.Profile()
@@ -112,6 +113,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, nargs="+", default=sizes, metavar="N", help="sizes of clusters")
     counts = (
         ("placed", 30_000, 30_000, "pods that are already placed"),
+        ("density", 0, 0, "placed pods a node, instead of the same number for each size"),
         ("locks", 5_000, 5_000, "active reservations, in the set with reservations"),
         ("decisions", 3_000, 1_000, "at most so many of each kind and size"),
     )
@@ -134,7 +136,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     kinds = [(workload, alike) for workload in options.chosen for alike in (True, False)]
     growths = [measure(workload, options, alike=alike) for workload, alike in kinds]
-    print(f"Decisions a second of processor time beside {options.placed} placed pods.")
+    beside = f"{options.density} placed pods a node" if options.density else f"{options.placed} placed pods"
+    print(f"Decisions a second of processor time beside {beside}.")
     print(table(growths, options.nodes))
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(growths)))

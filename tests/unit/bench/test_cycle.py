@@ -1,7 +1,9 @@
 import pytest
 
-from bench.cycle import Growth, parse, table
-from bench.decisions import DecisionError, furnished, pods, seconds_a_decision, workloads
+from bench.cycle import Growth, measure, parse, table
+from bench.decisions import DecisionError, Workload, furnished, pods, seconds_a_decision, workloads
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _BY_NAME = {workload.name: workload for workload in workloads(reservations=20)}
 
@@ -75,3 +77,18 @@ def test_explicit_options_override_quick() -> None:
     options = parse(["--quick", "--nodes", "7", "--sets", "fit"])
     assert (options.nodes, options.decisions) == ([7], 1_000)
     assert [workload.name for workload in options.chosen] == ["fit"]
+
+
+def test_a_density_places_more_pods_on_more_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    def noted(workload: Workload, nodes: int, placed: int) -> tuple[Decider, EventHandlers]:
+        sizes.append((nodes, placed))
+        return furnished(workload, nodes, placed)
+
+    monkeypatch.setattr("bench.cycle.furnished", noted)
+    arguments = ["--sets", "fit", "--nodes", "2", "4", "--placed", "5", "--decisions", "5"]
+    for density in ("0", "3"):
+        options = parse([*arguments, "--density", density])
+        measure(options.chosen[0], options, alike=True)
+    assert sizes == [(2, 5), (4, 5), (2, 6), (4, 12)]
