@@ -59,7 +59,7 @@ Lists = Mapping[ApiResource, Sequence[bytes]]
 
 @dataclass
 class Recorded:
-    """A client for reflectors that answers lists from memory, and whose watches never have an event."""
+    """A client for reflectors that answers lists from memory, and watches with no event."""
 
     lists: Lists
 
