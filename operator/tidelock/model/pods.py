@@ -18,7 +18,6 @@ from tidelock.model.requests import (
     ContainerStatus,
     HostPort,
     Report,
-    ResourceRequirements,
     WorkloadResources,
     container_weights,
     host_ports,
@@ -305,8 +304,6 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def _as_specified(self) -> bool:
         """Whether the kubelet reports no other amounts than those of the spec, as for most pods."""
         statuses = (*self.status.init_container_statuses, *self.status.container_statuses)
-        if not statuses:
-            return self.status.resources is None
         containers = (*self.spec.init_containers, *self.spec.containers)
         asked = {each.name: each.resources.requests for each in containers}
         return self.status.resources is None and all(
@@ -325,7 +322,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def likely_use(self) -> tuple[float, float]:
         """Cpu and memory by the limit of each container, otherwise its request, or NaN if neither is set."""
-        total = lasting_use(self.spec, _limit_else_request)
+        total = lasting_use(self.spec, lambda each: parse_resources({**each.requests, **each.limits}))
         return float(total.get(CPU, 0)) or nan, float(total.get(MEMORY, 0)) or nan
 
     @cached_property
@@ -408,11 +405,8 @@ class PodTemplate:
     @cached_property
     def limits(self) -> tuple[Resources, ...]:
         """The limits of each container, and of the pod as a whole."""
-        spec = self._spec
-        limited = [each.resources for each in (*spec.containers, *spec.init_containers)]
-        if spec.resources is not None:
-            limited.append(spec.resources)
-        return tuple(parse_resources(each.limits) for each in limited)
+        limited = [each.resources for each in (*self._spec.containers, *self._spec.init_containers)]
+        return tuple(parse_resources(each.limits) for each in (*limited, self._spec.resources) if each)
 
     @cached_property
     def nonzero(self) -> tuple[int, int]:
@@ -458,10 +452,6 @@ def _seconds(text: str) -> float:
     if not (text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= len(str(YEAR_SECONDS))):
         return inf
     return seconds if (seconds := float(text)) <= YEAR_SECONDS else inf
-
-
-def _limit_else_request(amounts: ResourceRequirements) -> Resources:
-    return parse_resources({**amounts.requests, **amounts.limits})
 
 
 _ENCODER = msgspec.json.Encoder()
