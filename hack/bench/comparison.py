@@ -1,6 +1,7 @@
 """The results of Tidelock and kube-scheduler in the same scenario, side by side."""
 
 from dataclasses import dataclass, field
+from statistics import mean
 
 from bench.figures import Figure, table
 from bench.rounds import Round, figures
@@ -18,7 +19,7 @@ class Comparison:
         title: the scenario's title, for people.
         tidelock: Tidelock's figures.
         kube_scheduler: the peer's figures, with the same names.
-        bare: bindings a second without any decision, at the start and the end. Empty if not measured.
+        bare: pods a second of the bare client, at the start and the end. Empty if not measured.
         note: why there are no figures. Empty if there are.
         faults: a text for each fault.
 
@@ -46,9 +47,19 @@ class Comparison:
     def text(self) -> str:
         """The whole comparison as text."""
         shown = table(self.tidelock, self.kube_scheduler, PEER) if self.measured else ""
-        bare = " and ".join(f"{rate:.0f}" for rate in self.bare)
-        ceiling = f"Bindings without any decision: {bare} a second." if bare else ""
-        return "\n".join(["", self.title, *filter(None, (self.note, shown, ceiling)), *self.faults])
+        return "\n".join(["", self.title, *filter(None, (self.note, shown, self._floor)), *self.faults])
+
+    @property
+    def _floor(self) -> str:
+        """The bare client's rates, and the rates of both programs as shares of their mean."""
+        if not (self.bare and self.measured):
+            return ""
+        rates = " and ".join(f"{rate:.0f}" for rate in self.bare)
+        ours, peers = (rows[0].typical / mean(self.bare) for rows in (self.tidelock, self.kube_scheduler))
+        return (
+            f"A bare client with the same bindings and events: {rates} pods/s. "
+            f"Tidelock reaches {ours:.2f} of it, {PEER} {peers:.2f}."
+        )
 
     def add(self, ours: Round, peers: Round) -> None:
         """Add a pair of rounds."""

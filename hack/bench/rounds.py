@@ -12,10 +12,9 @@ from bench.figures import Figure, percentile
 from bench.histograms import Histogram
 from bench.pods import add_background, add_pod, add_pods, clear_pods, pod_name, scheduled_events
 from bench.programs import cpu_seconds, resident_bytes, scrape
-from bench.scenarios import Scenario, node_name
-from bench.world import NAMESPACE, each
+from bench.scenarios import Scenario
 from devcluster import Component
-from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.client import KubeClient
 
 _MILLI = 1000
 _MEBI = 2**20
@@ -108,33 +107,6 @@ async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, l
         ) from error
     finally:
         await asyncio.to_thread(contestant.program.stop)
-        await clear_pods(client)
-
-
-async def bare_bindings(client: KubeClient, scenario: Scenario, limit: float) -> float:
-    """Bind all pods of a scenario to nodes in turn without any decision, and return the bindings a second.
-
-    No scheduler at this API server can be expected to be much faster.
-
-    Raises:
-        RoundError: the bindings were not done within the limit in seconds.
-
-    """
-
-    async def bind(pod: int) -> None:
-        target = {"apiVersion": "v1", "kind": "Node", "name": node_name(pod % scenario.nodes)}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod_name(pod)}, "target": target}
-        await client.create(PODS.item(pod_name(pod), NAMESPACE, "binding"), body)
-
-    try:
-        async with asyncio.timeout(limit):
-            await add_pods(client, scenario, "nobody")
-            begin = time.perf_counter()
-            await each(bind, range(scenario.pods))
-            return scenario.pods / (time.perf_counter() - begin)
-    except TimeoutError as error:
-        raise RoundError(f"{scenario.title}: bare bindings took more than {limit:g} s") from error
-    finally:
         await clear_pods(client)
 
 

@@ -16,12 +16,13 @@ from pathlib import Path
 import msgspec
 
 from bench.audit import audit
+from bench.bare_client import bare_rate
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.comparison import PEER, Comparison
 from bench.locks import Reservations
 from bench.pods import add_priorities, clear_world
 from bench.programs import kube_scheduler, tidelock
-from bench.rounds import Contestant, Round, RoundError, bare_bindings, play
+from bench.rounds import Contestant, Round, RoundError, play
 from bench.scenarios import Scenario, Sizes, scenarios
 from bench.witness import witness
 from bench.world import admin, install, install_kube_scheduler, put_nodes
@@ -48,7 +49,7 @@ async def compare(
         async with asyncio.timeout(options.limit):
             await _furnish(client, scenario, pair[0])
         if scenario.name == "drain":
-            comparison.bare.append(await bare_bindings(client, scenario, options.limit))
+            comparison.bare.append(await bare_rate(client, scenario, options.limit))
         for number in range(options.rounds):
             results: dict[str, Round] = {}
             for contestant in pair if number % 2 == 0 else reversed(pair):
@@ -56,9 +57,9 @@ async def compare(
                 results[contestant.name] = await play(client, scenario, contestant, options.limit)
             comparison.add(*(results[contestant.name] for contestant in pair))
         if scenario.name == "drain":
-            comparison.bare.append(await bare_bindings(client, scenario, options.limit))
+            comparison.bare.append(await bare_rate(client, scenario, options.limit))
     except TimeoutError:
-        comparison.faults.append(f"{scenario.title}: its nodes and locks were not made in time")
+        comparison.faults.append(f"{scenario.title}: the preparation or the bare client took too long")
     except RoundError as error:
         comparison.faults.append(str(error))
     finally:
