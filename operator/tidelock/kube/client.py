@@ -3,23 +3,22 @@
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Literal, Self
-from urllib.parse import quote
+from typing import Literal, Protocol, Self, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 from weakref import WeakSet
 
 import aiohttp
 import msgspec
-from aiohttp.connector import Connection as OpenConnection
 from yarl import URL
 
 from tidelock.kube.config import Connection
+from tidelock.kube.connections import Answer, ConnectionPool, NotConnected, format_request
 from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
 from tidelock.model.meta import ObjectMeta
 
@@ -38,6 +37,7 @@ _PATCH_TYPES: Mapping[PatchKind, str] = MappingProxyType(
 )
 _CREDENTIALS_SECONDS = 60.0  # how often the credentials are read for a newer header
 _KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
+_REPEATABLE = frozenset({"PUT", "DELETE"})
 _CLOSE_SECONDS = 1.0  # for sockets that were shut down, which takes some turns of the event loop
 
 _encode = msgspec.json.Encoder().encode
@@ -105,6 +105,14 @@ RESERVATIONQUOTES = ApiResource("tidelock.dev", "v1alpha1", "reservationquotes",
 WATERLEVELS = ApiResource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
 
 
+class _Answered(Protocol):
+    @property
+    def status(self) -> int: ...
+
+
+_A = TypeVar("_A", bound=_Answered)
+
+
 class Stream:
     """The body of an endless answer."""
 
@@ -128,9 +136,9 @@ class Stream:
 class KubeClient:
     """One user's connections to one API server; use it as an async context manager.
 
-    Only a request answered with 401 is repeated, once, if the credentials have changed meanwhile. aiohttp
-    itself repeats a GET, PUT or DELETE if its kept-alive connection turns out to be closed. All methods raise
-    the errors of `tidelock.kube.errors`, and no others.
+    A request answered with 401 is repeated once, if the credentials have changed meanwhile. A GET, PUT or
+    DELETE is repeated if its kept connection turns out to be closed. No other request is repeated. All
+    methods raise the errors of `tidelock.kube.errors`, and no others.
     """
 
     def __init__(
@@ -143,7 +151,7 @@ class KubeClient:
         may_write: Callable[[], None] = lambda: None,
         manager: Callable[[], str] | None = None,
     ) -> None:
-        """Prepare the client.
+        """Prepare the client, with up to `connections` for reads and as many for writes.
 
         `may_write` is called for each write once it has a connection, right before its first byte, and again
         if the write is repeated. It raises an ApiError if the write must not be sent. `manager` is the
@@ -156,7 +164,8 @@ class KubeClient:
         self._connections = connections
         self._may_write = may_write
         self._manager = manager
-        self._session: aiohttp.ClientSession
+        self._session: aiohttp.ClientSession  # for reads
+        self._pool: ConnectionPool  # for writes
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._renewal = asyncio.Lock()
         self._authorization: dict[str, str]  # headers; a new object each time they are read
@@ -170,22 +179,23 @@ class KubeClient:
     async def __aenter__(self) -> Self:
         self._authorization = await self._read(self._connection.credentials.header)
         self._authorization_due = time.monotonic() + _CREDENTIALS_SECONDS
-        encrypted = self._connection.server.startswith("https:")
+        tls = self._connection.ssl_context() if self._connection.server.startswith("https:") else None
+        self._pool = ConnectionPool(self._connection.server, tls, self._connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=self._connections,
-                ssl=self._connection.ssl_context() if encrypted else True,
+                ssl=tls or True,
                 keepalive_timeout=_KEEPALIVE_SECONDS,
                 socket_factory=self._make_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            request_class=_asking(self._may_write),
             # The API server compresses only big lists, where decompressing is cheaper than reading more TLS.
             headers={"User-Agent": self._user_agent, "Accept": _JSON, "Accept-Encoding": "gzip"},
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._pool.abort()
         await self._session.close()
         # aiohttp no longer knows a connection if its request was cut short while it was opened. Such a
         # connection would go on with its TLS shutdown. A socket shutdown ends it at once, whatever the server
@@ -195,7 +205,7 @@ class KubeClient:
                 left.shutdown(socket.SHUT_RDWR)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._open_sockets():  # noqa: ASYNC110 -- closing a socket sets no event
+                while self._open_sockets() or self._pool.open:  # noqa: ASYNC110 -- closing a socket sets no event
                     await asyncio.sleep(0)
 
     async def request(
@@ -214,21 +224,19 @@ class KubeClient:
             method: HTTP method in capitals.
             path: quoted path below the server's base URL.
             params: query, not quoted.
-            body: bytes as they are, or an object that msgspec encodes as JSON, or None for no body.
+            body: bytes as they are, or an object that msgspec encodes as JSON, or None for no body. A GET has
+                none.
             content_type: media type of the body.
             timeout: seconds for the whole request; the client's own time-out if None.
 
         """
         seconds = timeout or self._timeout_seconds
-        response = await self._open(
-            method,
-            path,
-            params=params,
-            data=body if body is None or isinstance(body, bytes) else _encode(body),
-            content_type=content_type,
-            # Connecting gets half of the time, so a dead address differs from a lost answer.
-            limits=aiohttp.ClientTimeout(total=seconds, connect=seconds / 2),
-        )
+        if method != "GET":
+            data = body if isinstance(body, bytes) else b"" if body is None else _encode(body)
+            return await self._write(method, path, params, data, content_type, seconds)
+        # Connecting gets half of the time, so a dead address differs from a lost answer.
+        limits = aiohttp.ClientTimeout(total=seconds, connect=seconds / 2)
+        response = await self._open(path, params=params, limits=limits)
         with _transport_errors(method):
             return await response.read()
 
@@ -295,7 +303,7 @@ class KubeClient:
     async def time_of_day(self) -> float:
         """Return the API server's clock in whole seconds since the epoch, from the Date of its answer."""
         limits = aiohttp.ClientTimeout(total=self._timeout_seconds)
-        response = await self._open("GET", "/version", params=None, limits=limits)
+        response = await self._open("/version", params=None, limits=limits)
         response.release()
         try:
             return parsedate_to_datetime(response.headers["Date"]).timestamp()
@@ -306,7 +314,6 @@ class KubeClient:
     async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:
         """Open an endless answer, which fails after `silence_seconds` without data."""
         response = await self._open(
-            "GET",
             path,
             params=params,
             limits=aiohttp.ClientTimeout(connect=self._timeout_seconds, sock_read=silence_seconds),
@@ -332,41 +339,60 @@ class KubeClient:
         return [each for each in self._sockets if each.fileno() >= 0]
 
     async def _open(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None,
-        limits: aiohttp.ClientTimeout,
-        data: bytes | None = None,
-        content_type: str = _JSON,
+        self, path: str, *, params: Params | None, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Send a request, once more with newer credentials if they are refused, and return a 2xx answer."""
-        send = partial(
-            self._session.request,
-            method,
-            URL(self._connection.server + path, encoded=True),
-            params=params,
-            data=data,
-            timeout=limits,
-            allow_redirects=False,
-        )
-        headers = {} if data is None else {"Content-Type": content_type}
-        authorization = await self._current_authorization()
-        with _transport_errors(method):
-            response = await send(headers=headers | authorization)
-            if response.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
-                response.release()
-                response = await send(headers=headers | self._authorization)
+        """Send a GET and return its answer, which is not read yet if it is a 2xx."""
+        url = URL(self._connection.server + path, encoded=True)
+
+        async def send(authorization: dict[str, str]) -> aiohttp.ClientResponse:
+            response = await self._session.get(
+                url, params=params, timeout=limits, allow_redirects=False, headers=authorization
+            )
+            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                await response.read()  # which frees its connection
+            return response
+
+        with _transport_errors("GET"):
+            response = await self._authorized(send)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return response
             answer = await response.read()
-        raise error_from_answer(
-            response.status,
-            answer,
-            retry_after=response.headers.get("Retry-After"),
-            writing=method != "GET",
-        )
+        retry_after = response.headers.get("Retry-After")
+        raise error_from_answer(response.status, answer, retry_after=retry_after, writing=False)
+
+    async def _write(
+        self, method: str, path: str, params: Params | None, data: bytes, content_type: str, seconds: float
+    ) -> bytes:
+        """Send a request that changes something, and return the body of a 2xx answer."""
+        server = urlsplit(self._connection.server)
+        target = server.path + path + (f"?{urlencode(params, quote_via=quote)}" if params else "")
+        headers = {
+            "Host": server.netloc.rpartition("@")[2],
+            "User-Agent": self._user_agent,
+            "Accept": _JSON,
+        } | ({"Content-Type": content_type} if data else {})
+
+        async def send(authorization: dict[str, str]) -> Answer:
+            return await self._pool.send(
+                format_request(method, target, headers | authorization, data),
+                seconds=seconds,
+                may_send=self._may_write,
+                repeatable=method in _REPEATABLE,
+            )
+
+        with _transport_errors(method):
+            answer = await self._authorized(send)
+        if answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            return answer.body
+        raise error_from_answer(answer.status, answer.body, retry_after=answer.retry_after, writing=True)
+
+    async def _authorized(self, send: Callable[[dict[str, str]], Awaitable[_A]]) -> _A:
+        """Send a request with the credentials, and once more with newer ones if they are refused."""
+        authorization = await self._current_authorization()
+        answer = await send(authorization)
+        if answer.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
+            return await send(self._authorization)
+        return answer
 
     async def _current_authorization(self) -> dict[str, str]:
         now = time.monotonic()
@@ -390,29 +416,12 @@ class KubeClient:
         return {"Authorization": header} if header else {}
 
 
-def _asking(may_write: Callable[[], None]) -> type[aiohttp.ClientRequest]:
-    """Return a class of requests that check whether they may be sent once they have a connection.
-
-    A request may wait seconds for a connection, and aiohttp sends it again on another one if a kept-alive
-    connection was closed.
-    """
-
-    class Request(aiohttp.ClientRequest):
-        async def send(self, conn: OpenConnection) -> aiohttp.ClientResponse:
-            """Send the request on a connection."""
-            if self.method != "GET":
-                may_write()
-            return await super().send(conn)
-
-    return Request
-
-
 @contextmanager
 def _transport_errors(method: str) -> Iterator[None]:
-    """Convert aiohttp's errors to ApiErrors. A time-out counts as an OSError."""
+    """Convert errors of connections to ApiErrors. A time-out counts as an OSError."""
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected) as error:
         raise Unreachable(str(error)) from error
     except (aiohttp.ClientError, OSError) as error:
         message = str(error) or type(error).__name__

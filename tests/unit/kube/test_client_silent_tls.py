@@ -83,13 +83,16 @@ async def test_a_silent_stream_is_closed_without_waiting_for_the_tls_shutdown(fa
         await asyncio.wait_for(far.wire.left.wait(), 20)
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("moment", ["in the handshake", "before the answer"])
-async def test_closing_the_client_ends_the_connection_of_a_cancelled_request(far: Far, moment: str) -> None:
+async def test_closing_the_client_ends_the_connection_of_a_cancelled_request(
+    far: Far, moment: str, method: str
+) -> None:
     """aiohttp forgets such a connection, so its socket could outlive the event loop: a ResourceWarning."""
     far.wire.dead = moment == "in the handshake"
 
     async with far.client as client:
-        request = asyncio.create_task(client.get(PODS.collection()))
+        request = asyncio.create_task(client.request(method, PODS.collection()))
         await asyncio.wait_for((far.wire.used if far.wire.dead else far.server.finished).wait(), 20)
         far.wire.dead = True
         request.cancel()
