@@ -13,10 +13,26 @@ class CycleState:
 
     def __init__(self) -> None:
         self._values: dict[type, Any] = {}
+        self._temporary: set[type] = set()
 
-    def write(self, value: object) -> None:
-        """Keep a value, in place of an earlier one of its type."""
-        self._values[type(value)] = value
+    def write(self, value: object, *, temporary: bool = False) -> None:
+        """Keep a value, in place of an earlier one of its type.
+
+        A temporary value is for the choice of a node. It is dropped once the node is reserved, so thousands
+        of pods that are being bound keep no values with an entry for each node.
+        """
+        kind = type(value)
+        self._values[kind] = value
+        if temporary:
+            self._temporary.add(kind)
+        else:
+            self._temporary.discard(kind)
+
+    def drop_temporary(self) -> None:
+        """Drop the temporary values."""
+        for kind in self._temporary:
+            del self._values[kind]
+        self._temporary.clear()
 
     def clone(self) -> "CycleState":
         """Return a copy, on which changes can be tried."""
@@ -24,6 +40,7 @@ class CycleState:
         copy._values = {
             kind: value.clone() if hasattr(value, "clone") else value for kind, value in self._values.items()
         }
+        copy._temporary = self._temporary.copy()
         return copy
 
     def read(self, kind: type[T]) -> T | None:

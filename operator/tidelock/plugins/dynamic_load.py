@@ -139,7 +139,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         if pod.of_daemon_set:
             return SKIP
         beyond = np.greater(self._use(state), self._limits)
-        state.write(_Beyond(beyond))
+        state.write(_Beyond(beyond), temporary=True)
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:

@@ -210,7 +210,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                     required.promised.add(key, tally)
         for key, query in required.shunned:
             required.far.add(key, cache.neighbours(query))
-        state.write(required)
+        state.write(required, temporary=True)
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
@@ -294,7 +294,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                 weights.add(key, by_node, hard)
         if not weights:
             return SKIP
-        state.write(_Wishes(weights))
+        state.write(_Wishes(weights), temporary=True)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:

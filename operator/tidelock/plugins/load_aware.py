@@ -147,7 +147,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
             capacity > 0, np.floor(_FULL * used / np.where(capacity > 0, capacity, 1.0) + 0.5), 0.0
         )
         beyond = np.greater(percent, thresholds[:, np.newaxis]) & ~np.isnan(used)
-        state.write(_Beyond(beyond, percent, thresholds.tolist(), kind))
+        state.write(_Beyond(beyond, percent, thresholds.tolist(), kind), temporary=True)
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:

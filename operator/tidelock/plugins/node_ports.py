@@ -50,7 +50,7 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
         if not pod.host_ports:
             return SKIP_ALIKE
         rows = np.concatenate([self.handle.cache.ports.conflicts(port) for port in pod.host_ports])
-        state.write(_Conflicts(np.bincount(rows, minlength=len(snapshot))))
+        state.write(_Conflicts(np.bincount(rows, minlength=len(snapshot))), temporary=True)
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:

@@ -38,3 +38,22 @@ def test_a_value_that_was_not_written_is_none_or_an_error() -> None:
     assert state.read(Mine) is None
     with pytest.raises(KeyError, match="Mine"):
         state.expect(Mine)
+
+
+def test_a_copy_knows_the_temporary_values() -> None:
+    state = CycleState()
+    state.write(Mine(1), temporary=True)
+    state.write(Another(2))
+    copy = state.clone()
+    for each in (state, copy):
+        each.drop_temporary()
+        assert each.read(Mine) is None
+        assert each.read(Another) == Another(2)
+
+
+def test_a_value_that_was_temporary_can_be_written_again_to_stay() -> None:
+    state = CycleState()
+    state.write(Mine(1), temporary=True)
+    state.write(Mine(2))
+    state.drop_temporary()
+    assert state.read(Mine) == Mine(2)

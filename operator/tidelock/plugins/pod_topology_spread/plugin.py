@@ -221,7 +221,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                     self_match=int(constraint.selection.matches(pod.meta.labels)),
                 )
             )
-        state.write(_Spreads(tuple(spreads)))
+        state.write(_Spreads(tuple(spreads)), temporary=True)
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
@@ -306,7 +306,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
         if whole is not None:
             scores[~whole] = -1
-        state.write(_Wishes(scores))
+        state.write(_Wishes(scores), temporary=True)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:

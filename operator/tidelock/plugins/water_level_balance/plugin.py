@@ -147,7 +147,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         grouping = levels.grouping
         above = np.greater(_shortest(levels.use, grouping), grouping.limits)
         beyond = np.logical_and(above, levels.known)
-        state.write(_Beyond(beyond))
+        state.write(_Beyond(beyond), temporary=True)
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         if levels is None:
             now, grouping = state.expect(DecisionTime).now, self._groups.of(snapshot)
             levels = self._level_cache.draw(now, grouping, snapshot, state.read(OwnReservations))
-            state.write(levels)
+            state.write(levels, temporary=True)
         return levels
 
     def _say(self, *, blind: bool) -> None:

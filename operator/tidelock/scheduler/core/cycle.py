@@ -129,6 +129,7 @@ class SchedulingCycle:
         finally:
             if not reserved:
                 self.undo(assumed, now)
+        assumed.state.drop_temporary()
         return diagnosis or assumed
 
     def _reserve(self, assumed: AssumedPod, timer: ExtensionPointTimer, now: float) -> Diagnosis | None:
