@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
+_VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")  # a connection of the latter ends, unless the server says otherwise
 _HEAD_END = b"\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _LARGEST_HEAD = 64 * 1024  # bytes
@@ -22,7 +23,7 @@ _LINE_END = re.compile(r"[\r\n]")
 
 
 class Disconnected(ConnectionError):  # noqa: N818 -- as the states of a connection are called
-    """The connection ended before the answer, or the answer is not HTTP/1.1."""
+    """The connection ended before the answer, or the answer is not HTTP/1."""
 
 
 class NotConnected(ConnectionError):  # noqa: N818
@@ -42,6 +43,11 @@ class Answer(NamedTuple):
         value = self.headers.get(b"retry-after")
         return None if value is None else value.decode("latin-1")
 
+    @property
+    def last(self) -> bool:
+        """Whether the server closes the connection."""
+        return self.headers.get(b"connection", b"").lower() == b"close"
+
 
 def format_request(method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
     """Return a whole request. The headers lack only the length of the body.
@@ -57,8 +63,10 @@ def format_request(method: str, target: str, headers: dict[str, str], body: byte
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "\r\n"]).encode() + body
 
 
-def parse_answer(data: bytes) -> Answer | None:
+def parse_answer(data: bytes, *, ended: bool = False) -> Answer | None:
     """Read the answer that the data consists of, or return None if it is not complete.
+
+    The end of the connection is also the end of an answer without a length, which some proxies send.
 
     Raises:
         Disconnected: the data is no answer, or more than one.
@@ -73,13 +81,15 @@ def parse_answer(data: bytes) -> Answer | None:
     try:
         status, headers = _parse_head(data[:end])
         if status < HTTPStatus.OK:  # an interim answer
-            return parse_answer(body)
+            return parse_answer(body, ended=ended)
         if headers.get(b"transfer-encoding", b"").lower() == b"chunked":
             joined = _join_chunks(body) if body.endswith(_LAST_CHUNK) else None
             return None if joined is None else Answer(status, headers, joined)
-        length = 0 if status == HTTPStatus.NO_CONTENT else int(headers[b"content-length"])
-    except (KeyError, ValueError) as error:
-        raise Disconnected("the answer is not HTTP/1.1 with a length") from error
+        length = 0 if status == HTTPStatus.NO_CONTENT else int(headers.get(b"content-length", -1))
+    except ValueError as error:
+        raise Disconnected("the answer is not HTTP/1") from error
+    if length < 0:
+        return Answer(status, headers, body) if ended else None
     if len(body) > length:
         raise Disconnected("the answer is longer than it should be")
     return Answer(status, headers, body) if len(body) == length else None
@@ -89,9 +99,9 @@ def _parse_head(head: bytes) -> tuple[int, dict[bytes, bytes]]:
     """Return the status code and the headers, or raise ValueError."""
     first, *lines = head.split(b"\r\n")
     version, code = first.split(b" ", 2)[:2]
-    if version != b"HTTP/1.1":
+    if version not in _VERSIONS:
         raise ValueError(version)
-    headers = {}
+    headers = {} if version == _VERSIONS[0] else {b"connection": b"close"}
     for line in lines:
         name, _, value = line.partition(b":")
         headers[name.lower()] = value.strip()
@@ -215,19 +225,24 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
+        if error is None:
+            self._read(ended=True)
         self._fail(Disconnected(str(error or "the server closed the connection")))
 
     def data_received(self, data: bytes) -> None:
         self._data += data
+        self._read(ended=False)
+
+    def _read(self, *, ended: bool) -> None:
         try:
-            answer = parse_answer(self._data)
+            answer = parse_answer(self._data, ended=ended)
         except Disconnected as error:
             self._fail(error)
             return
         if answer is None:
             return
         self._data = b""
-        if self._answer is None or answer.headers.get(b"connection", b"").lower() == b"close":
+        if self._answer is None or answer.last:
             self.abort()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)

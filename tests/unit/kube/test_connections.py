@@ -19,12 +19,16 @@ REQUEST = format_request("POST", "/pods", {"Host": "there"}, b"[]")
 
 
 class Far:
-    """A server that sends the bytes of a script, one item for each request, and closes after an empty one."""
+    """A server that sends the bytes of a script, one item for each request, and closes after an empty one.
 
-    def __init__(self, *script: bytes) -> None:
+    With `close` it closes each connection after its first answer.
+    """
+
+    def __init__(self, *script: bytes, close: bool = False) -> None:
         self.asked: list[bytes] = []
         self.connections = 0
         self._script = list(script)
+        self._close = close
         self._left: list[asyncio.StreamWriter] = []
 
     @asynccontextmanager
@@ -47,7 +51,7 @@ class Far:
                 self.asked.append(data)
                 answer = self._script.pop(0) if self._script else b""
                 writer.write(answer)
-                if not answer:
+                if not answer or self._close:
                     break
         writer.close()
 
@@ -94,7 +98,6 @@ def test_an_answer_is_read_once_it_is_complete(data: bytes, body: bytes) -> None
     "data",
     [
         OK + b"{",
-        b"HTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n",
         b"HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1\r\n\r\n",
@@ -106,6 +109,20 @@ def test_an_answer_is_read_once_it_is_complete(data: bytes, body: bytes) -> None
 def test_other_data_is_no_answer(data: bytes) -> None:
     with pytest.raises(Disconnected):
         parse_answer(data)
+
+
+def test_without_a_length_the_answer_ends_with_the_connection() -> None:
+    data = b"HTTP/1.0 503 Service Unavailable\r\n\r\n<html>"
+    assert parse_answer(data) is None
+    assert parse_answer(data, ended=True) == Answer(503, {b"connection": b"close"}, b"<html>")
+    assert parse_answer(OK[:-1], ended=True) is None
+
+
+async def test_an_answer_without_a_length_is_read() -> None:
+    far = Far(b"HTTP/1.1 503 Service Unavailable\r\n\r\n<html>", close=True)
+    async with far.serve() as pool:
+        assert (await send(pool)).body == b"<html>"
+    assert far.connections == 1
 
 
 async def test_a_connection_is_kept() -> None:
