@@ -1,6 +1,11 @@
-"""Reservations that are answered in the response to their creation, beside creations without an answer."""
+"""Reservations that are answered in the response to their creation, beside creations without an answer.
+
+The floor is a webhook in the place of the operator that gives everyone the same answer. It shows what the API
+server's call of any webhook costs.
+"""
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,11 +16,12 @@ import msgspec
 
 from bench.figures import Figure, percentile
 from bench.locks import Reservations, reservation
-from bench.programs import cpu_seconds, server_seconds, tidelock
+from bench.programs import cpu_seconds, fixed_answer, server_seconds, tidelock
 from bench.world import NAMESPACE, each
 from devcluster import Component, LocalCluster
 from devcluster.binders import NAMES, webhook_configuration
 from devcluster.identity import EXTENDER, operator_kubeconfig
+from devcluster.keys import Keys
 from devcluster.loopback import free_ports
 from tidelock.binders.certificate_rotator import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, RESERVATIONS, KubeClient
@@ -49,7 +55,9 @@ class Creations:
     """A writer of reservations that asks for answers in the responses.
 
     Attributes:
-        program: the operator that answers, or None without answers.
+        program: the program that answers, or None without answers.
+        decides: whether statuses follow the answers.
+        annotations: the annotations of the last answer.
         unanswered: number of responses without a grant, though one was expected.
         moved: reservations whose status says something else than their answer.
 
@@ -58,6 +66,8 @@ class Creations:
     client: KubeClient
     names: Reservations
     program: Component | None = None
+    decides: bool = True
+    annotations: dict[str, str] = field(default_factory=dict)
     unanswered: int = 0
     moved: list[str] = field(default_factory=list)
     _granted: dict[str, str] = field(default_factory=dict)
@@ -92,7 +102,8 @@ class Creations:
         created = msgspec.json.decode(await self.client.create(_COLLECTION, body))
         if self.program is None:
             return
-        text = created["metadata"].get("annotations", {}).get(ANSWER)
+        self.annotations = created["metadata"].get("annotations", {})
+        text = self.annotations.get(ANSWER)
         status: dict[str, Any] = msgspec.json.decode(text)["status"] if text else {}
         if status.get("phase") == "Active":
             self._granted[name] = status["nodeName"]
@@ -101,7 +112,7 @@ class Creations:
 
     async def _check_and_clear(self) -> None:
         """Compare answers with the statuses that follow, and delete everything."""
-        for name, node in self._granted.items():
+        for name, node in self._granted.items() if self.decides else ():
             await self.names.seen(name)
             found = msgspec.json.decode(await self.client.get(RESERVATIONS.item(name, NAMESPACE)))
             if found["status"].get("nodeName") != node:
@@ -118,15 +129,43 @@ async def answering(cluster: LocalCluster, client: KubeClient) -> AsyncIterator[
     kubeconfig = operator_kubeconfig(cluster, cluster.directory, EXTENDER)
     options = ("--answers", f"--tls-port={port}", f"--tls-names={','.join(NAMES)}")
     program = tidelock(cluster, kubeconfig, options=options)
+    configuration = await asyncio.to_thread(webhook_configuration, cluster, port, MUTATING_WEBHOOKS.kind)
+    async with _called(program, client, configuration):
+        yield program
+
+
+@asynccontextmanager
+async def answering_always(
+    cluster: LocalCluster, client: KubeClient, annotations: dict[str, str]
+) -> AsyncIterator[Component]:
+    """Run the webhook with a fixed answer, configured as the operator's, and wait until it is called.
+
+    The annotations are those of an answer of the operator that has run last. The API server refuses others.
+    """
+    (port,) = free_ports(1)
+    file = cluster.directory / "fixed-answer.json"
+    file.write_bytes(msgspec.json.encode(annotations))
+    configuration = await asyncio.to_thread(webhook_configuration, cluster, port, MUTATING_WEBHOOKS.kind)
+    authority = Keys.under(cluster.directory / "keys").authority.read_bytes()
+    for webhook in configuration["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = base64.b64encode(authority).decode()
+    program = fixed_answer(cluster, port, file)
+    async with _called(program, client, configuration):
+        yield program
+
+
+@asynccontextmanager
+async def _called(
+    program: Component, client: KubeClient, configuration: dict[str, Any]
+) -> AsyncIterator[None]:
+    """Run a program, and configure its webhooks. The context begins when the API server calls it."""
     await asyncio.to_thread(program.start)
-    kind = MUTATING_WEBHOOKS.kind
-    configuration = await asyncio.to_thread(webhook_configuration, cluster, port, kind)
     await client.create(MUTATING_WEBHOOKS.collection(), configuration)
     try:
         async with asyncio.timeout(_PATIENCE):
             while not await _is_answered(client):  # noqa: ASYNC110 -- no event announces it
                 await asyncio.sleep(_POLL)
-        yield program
+        yield
     finally:
         await client.delete(MUTATING_WEBHOOKS.item(CONFIGURATION))
         await asyncio.to_thread(program.stop)

@@ -20,7 +20,7 @@ import msgspec
 
 from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
-from bench.creations import Creations, CreationSpeed, answering
+from bench.creations import Creations, CreationSpeed, answering, answering_always
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, server_seconds, tidelock
@@ -134,15 +134,20 @@ async def measure_creations(
     client: KubeClient,
     bare: CreationSpeed,
     answered: CreationSpeed,
+    fixed: CreationSpeed,
     options: argparse.Namespace,
 ) -> list[str]:
-    """Measure creations without answers, then with answers. Return the wrong answers."""
+    """Measure creations without answers, with answers, and with a fixed one. Return the wrong answers."""
     counts = {"locks": options.locks, "burst": options.burst}
     await Creations(client, reservations).measure(cluster, bare, **counts)
     async with answering(cluster, client) as program:
         creations = Creations(client, reservations, program)
         await creations.measure(cluster, answered, **counts)
-    missing = [f"{creations.unanswered} creations had no grant"] if creations.unanswered else []
+    async with answering_always(cluster, client, creations.annotations) as program:
+        webhook = Creations(client, reservations, program, decides=False)
+        await webhook.measure(cluster, fixed, **counts)
+    unanswered = creations.unanswered + webhook.unanswered
+    missing = [f"{unanswered} creations had no grant"] if unanswered else []
     return missing + creations.moved
 
 
@@ -168,16 +173,17 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             for program, identity, speed in contestants:
                 say(f"Round {number + 1} of {options.rounds}: {program.__name__}.")
                 await measure_speed(reservations, program(cluster, identity), cluster, speed, options)
-        bare, answered = CreationSpeed(), CreationSpeed()
+        bare, answered, fixed = CreationSpeed(), CreationSpeed(), CreationSpeed()
         faults = []
         for number in range(options.rounds):
             say(f"Round {number + 1} of {options.rounds}: creations.")
-            faults += await measure_creations(reservations, cluster, client, bare, answered, options)
+            faults += await measure_creations(reservations, cluster, client, bare, answered, fixed, options)
         say(f"Cold start with {options.live} live locks.")
         await measure_start(reservations, tidelock(cluster, kubeconfig), start, options)
         faults += [*seen.faults, *await audit(client)]
     report(options, ours, start, {"bare Kopf": peer, "floor": bound}, faults)
     print(table(answered.figures, bare.figures, "bare creation"))
+    print(table(answered.figures, fixed.figures, "fixed answer"))
     return 1 if faults else 0
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from devcluster import Component, LocalCluster
 from devcluster.binaries import find_binaries
+from devcluster.keys import Keys
 from devcluster.loopback import HOST, Health, free_ports
 
 _SCRIPTS = Path(sys.executable).parent
@@ -70,6 +71,17 @@ def floor(cluster: LocalCluster, kubeconfig: Path) -> Component:
         name="floor",
         command=(sys.executable, "-m", "bench.floor", str(kubeconfig), str(port)),
         health=Health(port, "/healthz", None),
+        directory=cluster.directory,
+    )
+
+
+def fixed_answer(cluster: LocalCluster, port: int, annotations: Path) -> Component:
+    """Return the webhook that answers creations with the annotations in a file, without any decision."""
+    keys = cluster.directory / "keys"
+    return Component(
+        name="fixed-answer",
+        command=(sys.executable, "-m", "bench.fixed_answer", str(port), str(keys), str(annotations)),
+        health=Health(port, "/", ssl.create_default_context(cafile=Keys.under(keys).authority)),
         directory=cluster.directory,
     )
 
