@@ -1,4 +1,4 @@
-"""A benchmark of binding reviews: python -m bench.admission [--quick].
+"""A benchmark of binding reviews: python -m bench.admission [--quick] [--json FILE].
 
 A new control plane has nodes without kubelets, each with a reservation. The benchmark sends reviews of
 bindings to `tidelock run --admission`, as the API server would, one at a time and many at once. It uses the
@@ -22,9 +22,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.command import is_quick, play_alone
+from bench.command import add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.programs import cpu_seconds, tidelock
+from bench.record import Record
 from bench.world import NAMESPACE, add_nodes, admin, each, install
 from devcluster import LocalCluster
 from devcluster.binders import webhook_configuration
@@ -43,6 +44,7 @@ _WAIT = 0.2  # seconds between two looks
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure, print the figures and return the exit status."""
+    record = Record.begin(options)
     install(cluster)
     kubeconfig = operator_kubeconfig(cluster, cluster.directory, EXTENDER)
     (port,) = free_ports(1)
@@ -50,7 +52,6 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     program = replace(
         program, command=(*program.command, "--admission", f"--tls-port={port}", f"--tls-names={HOST}")
     )
-    figures = []
     wrong = 0
     async with admin(cluster) as client:
         await add_nodes(client, options.nodes)
@@ -68,16 +69,18 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
                 seconds, errors = await _measure(client, post, workers, options)
                 used = cpu_seconds(program) - used
                 wrong += errors
-                for percent in (50, 99):
-                    figure = Figure(f"{name}, p{percent}", "ms", _TARGET if percent == 99 else None)  # noqa: PLR2004
-                    figure.add(percentile(seconds, percent) * _MILLI)
-                    figures.append(figure)
-                work = Figure(f"{name}, processor time of the operator, with the pod's events", "ms")
-                work.add(used / len(seconds) * _MILLI)
-                figures.append(work)
+                # The operator's processor time includes the pod's events.
+                figures = [
+                    Figure.once("p50", "ms", percentile(seconds, 50) * _MILLI),
+                    Figure.once("p99", "ms", percentile(seconds, 99) * _MILLI, _TARGET),
+                    Figure.once("processor time of the operator", "ms", used / len(seconds) * _MILLI),
+                ]
+                print(f"{name}\n{table(figures)}")
+                record.add(figures, name)
     print(f"{options.nodes} nodes, each with a lock; half of the bindings would eat locked room.")
-    print(table(figures, [], ""))
     print(f"{wrong} reviews were answered wrongly." if wrong else "Every review was answered as the room is.")
+    record.faults = [f"{wrong} wrong answers"] if wrong else []
+    record.write(options.json)
     return 1 if wrong else 0
 
 
@@ -184,6 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     parser.add_argument("--nodes", type=int, default=100 if quick else 1_000, help="bare nodes")
     parser.add_argument("--reviews", type=int, default=200 if quick else 1_000, help="reviews in each run")
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
     return play_alone(run, options)
 

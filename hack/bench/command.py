@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import re
+import shlex
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -31,9 +33,14 @@ def add_counts(parser: argparse.ArgumentParser, counts: Iterable[Count], *, quic
         parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option for a file of figures."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+def add_json(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Add the option for the file of the run's record, and the record's names of the benchmark and command.
+
+    An absolute path in the command is cut to its name, as it is of no use on other machines.
+    """
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record of the run there")
+    words = ("python", "-m", parser.prog, *(re.sub("(^|=)/.*/", r"\1", word) for word in arguments))
+    parser.set_defaults(bench=parser.prog.removeprefix("bench."), command=shlex.join(words))
 
 
 def play_alone(

@@ -9,7 +9,6 @@ The exit status is 1 if it ever sees more claimants on a node than fit, or if ca
 import argparse
 import asyncio
 import base64
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +19,12 @@ import msgspec
 
 from bench.audit import audit_pods
 from bench.claims import Claimant, Claims, Way, attempt, claims
-from bench.command import add_counts, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.comparison import PEER
-from bench.figures import columns, percentile
+from bench.figures import Figure, percentile, table
 from bench.pods import clear
 from bench.programs import kube_scheduler, tidelock
+from bench.record import Record
 from bench.world import NAMESPACE, admin, each, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
 from devcluster.binders import NAMES, scheduler_configuration, scheduler_keys, webhook_configuration
@@ -117,22 +117,26 @@ class Contest:
         return made
 
     @property
-    def text(self) -> str:
-        """The figures in columns."""
-        rows = [("", "claims", "got room", "first answer, p50", "p99")]
-        for way in Way:
-            seconds = self.seconds[way]
-            rows.append((way.value, str(len(seconds)), str(self.winners[way]), *_quantiles(seconds)))
+    def figures(self) -> dict[str, list[Figure]]:
+        """The figures of each way, and of all claimants."""
         everybody = [each for seconds in self.seconds.values() for each in seconds]
-        rows.append(("all", str(len(everybody)), str(sum(self.winners.values())), *_quantiles(everybody)))
-        return columns(rows)
+        return {way.value: _figures(self.seconds[way], self.winners[way]) for way in Way} | {
+            "all": _figures(everybody, sum(self.winners.values()))
+        }
 
 
-def _quantiles(seconds: Sequence[float]) -> tuple[str, str]:
-    if not seconds:
-        return "", ""
-    median, slow = (f"{percentile(seconds, percent) * _MILLI:.0f} ms" for percent in (50, 99))
-    return median, slow
+def _figures(seconds: Sequence[float], winners: int) -> list[Figure]:
+    return [
+        Figure.once("claims", "", len(seconds)),
+        Figure.once("got capacity", "", winners, more_is_better=True, headline=True),
+        *(
+            Figure.once(
+                f"first answer, p{percent}", "ms", percentile(seconds, percent) * _MILLI, headline=True
+            )
+            for percent in (50, 99)
+            if seconds
+        ),
+    ]
 
 
 def _node(name: str, labels: dict[str, str], room: int) -> dict[str, Any]:
@@ -180,6 +184,7 @@ async def _until_reviewed(client: KubeClient) -> None:
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Run all rounds, print the figures and return the exit status."""
+    record = Record.begin(options)
     install(cluster)
     kubeconfig, peers_kubeconfig = (
         operator_kubeconfig(cluster, cluster.directory, EXTENDER),
@@ -208,9 +213,13 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     print(
         f"{options.rounds} rounds, {options.claimants} claimants for {room} places on {options.nodes} nodes; "
         "from the claim to the first answer, room or refusal, as an independent watch sees it; "
-        f"load {os.getloadavg()[0]:.1f}; {contest.unreviewed} bindings were refused unreviewed."
+        f"{contest.unreviewed} bindings were refused unreviewed."
     )
-    print(contest.text)
+    for way, figures in contest.figures.items():
+        print(f"\n{way}\n{table(figures)}")
+        record.add(figures, way)
+    record.faults = contest.faults
+    record.write(options.json)
     print("\n".join(contest.faults) or "In every round as many got room as fit, and no node had too much.")
     return 1 if contest.faults else 0
 
@@ -228,6 +237,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("room", 4, 4, "number of claimants that fit on a node"),
     )
     add_counts(parser, counts, quick=quick)
+    add_json(parser, arguments)
     return parser.parse_args(arguments)
 
 

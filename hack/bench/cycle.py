@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
-import msgspec
-
 from bench.command import add_counts, add_json, is_quick
 from bench.decisions import Workload, furnished, pods, seconds_a_decision, workloads
-from bench.figures import columns, exponent
+from bench.figures import Figure, columns, exponent
+from bench.record import Record
 from devcluster.output import say
 from tidelock.plugins.registry import REGISTRY
 
@@ -60,11 +59,23 @@ class Growth:
     @property
     def verdict(self) -> str:
         """Whether the target is met, as text, empty without a target."""
-        rate = self.per_second.get(_AT)
-        if rate is None:
-            return ""
-        target = _TARGETS[self.alike]
-        return f">= {target} at {_AT}: {'met' if rate >= target else 'missed'}"
+        return "".join(f"{figure.verdict} at {_AT}" for figure in self.figures if figure.target)
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The figures of a record: decisions a second, of which one size has a target, and the exponent."""
+        rates = [
+            Figure(
+                f"{size} nodes",
+                "decisions/s",
+                _TARGETS[self.alike] if size == _AT else None,
+                more_is_better=True,
+                values=[rate],
+                loads=[self.load],
+            )
+            for size, rate in self.per_second.items()
+        ]
+        return [*rates, Figure("exponent", "", values=[self.exponent], loads=[self.load])]
 
 
 def measure(workload: Workload, options: argparse.Namespace, *, alike: bool) -> Growth:
@@ -121,7 +132,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="processor time for each kind and size")
     parser.add_argument("--sets", metavar="A,B", help="only these sets of plugins, by name")
     parser.add_argument("--profile", action="store_true", help="print where the time goes, and slow it down")
-    add_json(parser)
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
     known = {workload.name: workload for workload in workloads(options.locks)}
     wanted = options.sets.split(",") if options.sets else list(known)
@@ -134,13 +145,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark. The exit status is 0 with any figures."""
     options = parse(arguments)
+    record = Record.begin(options)
     kinds = [(workload, alike) for workload in options.chosen for alike in (True, False)]
     growths = [measure(workload, options, alike=alike) for workload, alike in kinds]
     beside = f"{options.density} placed pods a node" if options.density else f"{options.placed} placed pods"
     print(f"Decisions a second of processor time beside {beside}.")
     print(table(growths, options.nodes))
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(growths)))
+    for growth in growths:
+        record.add(growth.figures, f"{growth.workload}, {_kind(growth.alike)}")
+    record.write(options.json)
     return 0
 
 

@@ -26,13 +26,13 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from bench.command import add_counts, add_json, is_quick
-from bench.figures import columns, percentile
+from bench.figures import Figure, columns, percentile
 from bench.members import Amounts, Job, Member
+from bench.record import Record
 from devcluster.output import say
 from tidelock.simulation.cluster import VirtualClock
 from tidelock.simulation.traces import TracedPod, TraceError, read_openb_nodes, read_openb_pods
@@ -93,6 +93,23 @@ class Tally:
     stuck: list[float] = field(default_factory=list)
     used: float = 0.0
     held: float = 0.0
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The figures of a record."""
+        waits = [
+            Figure.once(f"{name}, p{percent}", "s", percentile(seconds, percent))
+            for name, seconds in (("waited there", self.stuck), ("have a node after", self.waits))
+            if seconds
+            for percent in (50, 99)
+        ]
+        return [
+            Figure.once("sent", "jobs", self.sent),
+            Figure.once("found no capacity", "%", _PERCENT * _share(self), headline=True),
+            *waits,
+            Figure.once("GPUs in use", "%", _PERCENT * self.used),
+            Figure.once("GPUs held", "%", _PERCENT * self.held),
+        ]
 
 
 class Played(NamedTuple):
@@ -400,8 +417,9 @@ def main(arguments: Sequence[str]) -> int:
         "--loads", type=int, nargs="+", default=[80, 85, 90, 95, 100], help="percent of the GPUs"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures")
-    add_json(parser)
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
+    record = Record.begin(options)
     seconds = 60.0 * options.minutes
     settings = [
         Setting(nodes, load / _PERCENT, options.delay, seconds, seconds / 6, 60.0 * options.life)
@@ -415,8 +433,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     played = compare(machines, shapes, settings, options.members)
     print(told(played))
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(played)))
+    for setting, without, having in played:
+        subject = (
+            f"{options.members} clusters of {setting.nodes // options.members} nodes, {setting.load:.0%}"
+        )
+        key = f"{setting.nodes}-nodes-{setting.load * _PERCENT:.0f}"
+        record.add(without.figures, subject, "without reservations", key)
+        record.add(having.figures, subject, "with reservations", key)
+    record.write(options.json)
     if options.plot:
         plot(played, options.members, options.plot)
     return 1 if any(each.having.stranded for each in played) else 0

@@ -25,12 +25,13 @@ import msgspec
 
 from bench.audit import audit, audit_pods
 from bench.bindings import Bindings, bindings
-from bench.command import add_counts, is_quick, play_alone
-from bench.figures import columns, percentile
+from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.figures import Figure, percentile, table
 from bench.following import following
 from bench.locks import Reservations
 from bench.pods import clear, pod_name
 from bench.programs import tidelock
+from bench.record import Record
 from bench.scenarios import plain_pod, pod_object
 from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
@@ -113,13 +114,25 @@ class Ends:
     starts: list[float] = field(default_factory=list)
 
     @property
-    def row(self) -> tuple[str, ...]:
-        """The figures of a table's row."""
-        return (
-            f"{self.meaning} ({self.signal})",
-            str(len(self.gaps)),
-            *map(_quantiles, (self.gaps, self.vacant, self.starts)),
-        )
+    def title(self) -> str:
+        """The effect and the signal."""
+        return f"{self.meaning} ({self.signal})"
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The 50th and 99th percentiles of the rounds."""
+        return [
+            Figure.once(
+                f"{name}, p{percent}", "s", percentile(seconds, percent), headline=seconds is self.gaps
+            )
+            for name, seconds in (
+                ("without bindings", self.gaps),
+                ("until the other leads", self.vacant),
+                ("then to a first binding", self.starts),
+            )
+            if seconds
+            for percent in (50, 99)
+        ]
 
 
 @dataclass
@@ -237,12 +250,13 @@ def _end(program: Component) -> None:
 _STRIKES: dict[str, tuple[str, Callable[[Component], None]]] = {
     "SIGKILL": ("killed", Component.kill),
     "SIGSTOP": ("stopped", Component.freeze),
-    "SIGTERM": ("asked to end", _end),
+    "SIGTERM": ("terminated", _end),
 }
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Run all rounds, print the figures and return the exit status."""
+    record = Record.begin(options)
     kubeconfig = install(cluster)
     first, second = (_replica(cluster, kubeconfig, name, options.lease) for name in ("first", "second"))
     ends = [Ends(name, *_STRIKES[name]) for name in options.signals]
@@ -269,16 +283,17 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
                     await play.round(kind)
         except TimeoutError:
             play.faults.append(f"no pod was bound within {_PATIENCE:g} s")
-        faults = [*play.faults, *seen.doubled, *reservations.faults, *await audit(client)]
+        record.faults = [*play.faults, *seen.doubled, *reservations.faults, *await audit(client)]
     print(
         f"{options.rate} pods a second on {nodes} nodes, beside {options.locks} live locks and "
-        f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything, "
-        f"load {os.getloadavg()[0]:.1f}; p50 and p99 in seconds."
+        f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything."
     )
-    head = ("leader", "times", "without bindings", "until the other leads", "then to a first binding")
-    print(columns([head, *(kind.row for kind in ends)]))
-    print("\n".join(faults) or _FAULTLESS)
-    return 1 if faults else 0
+    for kind in ends:
+        print(f"\n{kind.title}, {len(kind.gaps)} times\n{table(kind.figures)}")
+        record.add(kind.figures, kind.title, key=kind.signal.lower())
+    print("\n".join(record.faults) or _FAULTLESS)
+    record.write(options.json)
+    return 1 if record.faults else 0
 
 
 def _replica(cluster: LocalCluster, kubeconfig: Path, name: str, lease: int) -> Component:
@@ -298,10 +313,6 @@ def _nodes(options: argparse.Namespace) -> int:
     pods: int = options.rate * seconds
     reservations: int = options.locks
     return ceil(reservations / _RESERVATIONS_ON_A_NODE) + ceil(pods / _PODS_ON_A_NODE)
-
-
-def _quantiles(seconds: Sequence[float]) -> str:
-    return " and ".join(f"{percentile(seconds, percent):.2f}" for percent in (50, 99)) if seconds else ""
 
 
 @asynccontextmanager
@@ -327,6 +338,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--signals", nargs="+", choices=_STRIKES, default=list(_STRIKES), help="only these")
+    add_json(parser, arguments)
     return parser.parse_args(arguments)
 
 

@@ -19,6 +19,7 @@ class Figure:
         target: highest value that meets the target, or the lowest if `more_is_better`. None for no target.
         values: one value for each round, in the order of the rounds.
         loads: the machine's load average (1 minute) beside each value.
+        headline: whether the docs' table of all benchmarks shows the figure, as it shows those with a target.
 
     """
 
@@ -28,6 +29,23 @@ class Figure:
     more_is_better: bool = False
     values: list[float] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
+    headline: bool = False
+
+    @classmethod
+    def once(
+        cls,
+        name: str,
+        unit: str,
+        value: float,
+        target: float | None = None,
+        *,
+        more_is_better: bool = False,
+        headline: bool = False,
+    ) -> "Figure":
+        """Return a figure with one value, which is measured now."""
+        figure = cls(name, unit, target, more_is_better, headline=headline)
+        figure.add(value)
+        return figure
 
     def add(self, value: float, load: float | None = None) -> None:
         """Add a round's value, with the machine's load if that is not the load now."""
@@ -40,16 +58,19 @@ class Figure:
         return median(self.values)
 
     @property
+    def met(self) -> bool | None:
+        """Whether the target is met, or None without a target."""
+        if self.target is None:
+            return None
+        return self.typical >= self.target if self.more_is_better else self.typical <= self.target
+
+    @property
     def verdict(self) -> str:
         """Whether the target is met, as text, empty without a target."""
         if self.target is None:
             return ""
-        better, sign = (
-            (self.typical >= self.target, ">=")
-            if self.more_is_better
-            else (self.typical <= self.target, "<=")
-        )
-        return f"{sign} {self.target:g}: {'met' if better else 'missed'}"
+        sign = ">=" if self.more_is_better else "<="
+        return f"{sign} {self.target:g}: {'met' if self.met else 'missed'}"
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

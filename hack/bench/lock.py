@@ -16,14 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.creations import Creations, CreationSpeed, answering, answering_always
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, server_seconds, tidelock
+from bench.record import Record
 from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
 from devcluster import Component, LocalCluster
@@ -159,6 +158,7 @@ async def _rest(reservations: Reservations) -> None:
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure everything, print the figures and return the exit status."""
+    record = Record.begin(options)
     kubeconfig, peers_kubeconfig = install(cluster), install_answerer(cluster)
     ours, peer, bound, start = Speed(), Speed(), Speed(), Start()
     contestants: tuple[tuple[Callable[[LocalCluster, Path], Component], Path, Speed], ...] = (
@@ -184,13 +184,24 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     report(options, ours, start, {"bare Kopf": peer, "floor": bound}, faults)
     print(table(answered.figures, bare.figures, "bare creation"))
     print(table(answered.figures, fixed.figures, "fixed answer"))
+    record.faults = faults
+    record.add([*ours.figures, *start.figures])
+    for name, figures in (
+        ("bare Kopf", peer.figures),
+        ("floor", bound.figures),
+        ("bare creation", bare.figures),
+        ("fixed answer", fixed.figures),
+        ("answered", answered.figures),
+    ):
+        record.add(figures, program=name, aimed=name == "answered")
+    record.write(options.json)
     return 1 if faults else 0
 
 
 def report(
     options: argparse.Namespace, ours: Speed, start: Start, peers: Mapping[str, Speed], faults: Sequence[str]
 ) -> None:
-    """Print the figures, and write them to a file if an option names one."""
+    """Print the figures."""
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
         f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; "
@@ -203,14 +214,6 @@ def report(
         print(table(ours.figures, speed.figures, name))
     print(table(start.figures))
     print("\n".join(faults) or "No lock was lost, given twice or given without room.")
-    if options.json:
-        content = {
-            "options": {name: value for name, value in vars(options).items() if name != "json"},
-            "faults": faults,
-            "tidelock": [*ours.figures, *start.figures],
-            **{name: speed.figures for name, speed in peers.items()},
-        }
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -230,7 +233,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
-    add_json(parser)
+    add_json(parser, arguments)
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""A benchmark of the search for pods to move: python -m bench.moves [--nodes N] [--pods N].
+"""A benchmark of the search for pods to move: python -m bench.moves [--pods N] [--json FILE].
 
 Nodes are fragmented: each has some free capacity, but none has enough for the reservation. Each search is one
 step of the decider that serves a cluster, without an API server, in processor time.
@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bench.command import add_json
 from bench.decisions import Stopped
-from bench.figures import columns, percentile
+from bench.figures import Figure, percentile, table
+from bench.record import Record
 from bench.scenarios import Json, node_name, plain_node
 from tidelock.framework.config import default_configuration
 from tidelock.model.instants import format_instant
@@ -28,6 +30,7 @@ _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"
 _CPUS = 16  # cpus of a node
 _LEFT = 2  # free cpus of a node
+_MILLI = 1000
 
 
 def pod_json(number: int, node: str, millis: int) -> Json:
@@ -107,22 +110,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=28, help="pods of each node")
     parser.add_argument("--looks", type=int, default=20)
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
+    record = Record.begin(options)
     share = (_CPUS - _LEFT) / options.pods
-    rows = [("a look that", "p50", "longest")]
+    print(f"{options.nodes} nodes with {options.pods} pods each.")
     decider, event_handlers = world(options.nodes, options.pods)
     for number, (name, cpus, priority) in enumerate(
         (
-            ("finds one pod", _LEFT + share, 0),
-            ("finds three pods", _LEFT + 3 * share, 0),
-            ("finds none, as it takes four", _LEFT + 4 * share, 0),
-            ("finds none, as no pod may be moved", _LEFT + share, -1),
+            ("finds one pod to move", _LEFT + share, 0),
+            ("finds three", _LEFT + 3 * share, 0),
+            ("finds none, because it needs four", _LEFT + 4 * share, 0),
+            ("finds none, because no pod may be moved", _LEFT + share, -1),
         )
     ):
         seconds = looks(decider, event_handlers, number, cpus, priority, options.looks)
-        rows.append((name, f"{percentile(seconds, 50) * 1000:.1f} ms", f"{max(seconds) * 1000:.1f} ms"))
-    print(f"{options.nodes} nodes with {options.pods} pods each.")
-    print(columns(rows))
+        figures = [
+            Figure.once("p50", "ms", percentile(seconds, 50) * _MILLI, headline=True),
+            Figure.once("longest", "ms", max(seconds) * _MILLI),
+        ]
+        print(f"\na look that {name}\n{table(figures)}")
+        record.add(figures, name)
+    record.write(options.json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A benchmark of quotes without an API server: python -m bench.quote [--nodes N] [--quotes N].
+"""A benchmark of quotes without an API server: python -m bench.quote [--locks N] [--json FILE].
 
 The same run also measures decisions about equal pods. All times are processor time, as in bench.cycle.
 """
@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bench.command import add_json
 from bench.decisions import furnished, pods, seconds_a_decision, workloads
-from bench.figures import columns
+from bench.figures import Figure, table
+from bench.record import Record
 from tidelock.model.pods import Pod
 from tidelock.model.reservation_quote import decode_quote
 from tidelock.scheduler.core.decider import Decider
@@ -19,6 +21,7 @@ from tidelock.scheduler.core.decider import Decider
 _NOW = 1_800_000_000.0
 _WARM_UP = 20
 _PLACED = 30_000
+_TARGET = 1_000.0  # quotes a second
 
 
 def ask(number: int, cpu: str, *, alike: bool) -> Pod:
@@ -49,25 +52,32 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench.quote", description="Measure quotes alone.")
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--quotes", type=int, default=1_000)
-    parser.add_argument("--locks", type=int, default=5_000)
+    parser.add_argument("--locks", type=int, default=10_000)
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
+    record = Record.begin(options)
     (workload,) = [each for each in workloads(options.locks) if each.name == "locks"]
     decider, event_handlers = furnished(workload, options.nodes, _PLACED)
-    rows = [("quotes", "asks", "processor", "wall")]
-    kinds: tuple[tuple[str, str], ...] = (("feasible", "1"), ("infeasible", "10000"))
+    print(f"{options.nodes} nodes, {_PLACED} placed pods, {options.locks} locks.")
+    kinds: tuple[tuple[str, str], ...] = (("feasible", "1"), ("not feasible", "10000"))
     for name, cpu in kinds:
         for alike in (True, False):
             asks = [ask(number, cpu, alike=alike) for number in range(options.quotes + _WARM_UP)]
             by_processor, by_wall = rate(decider, asks, feasible=name == "feasible")
-            rows.append(
-                (name, "alike" if alike else "different", f"{by_processor:.0f}/s", f"{by_wall:.0f}/s")
-            )
+            figures = [
+                Figure.once("of processor time", "quotes/s", by_processor, _TARGET, more_is_better=True),
+                Figure.once("of wall-clock time", "quotes/s", by_wall, more_is_better=True),
+            ]
+            subject = f"{name}, {'alike' if alike else 'no two the same'}"
+            print(f"\n{subject}\n{table(figures)}")
+            record.add(figures, subject)
     waiting = pods(workload, options.quotes + _WARM_UP, alike=True)
     seconds_a_decision(decider, event_handlers, waiting[:_WARM_UP], 5.0)
     seconds = seconds_a_decision(decider, event_handlers, waiting[_WARM_UP:], 5.0)
-    rows.append(("decisions", "alike", f"{1 / seconds:.0f}/s", ""))
-    print(f"{options.nodes} nodes, {_PLACED} placed pods, {options.locks} locks.")
-    print(columns(rows))
+    decisions = [Figure.once("of processor time", "decisions/s", 1 / seconds, more_is_better=True)]
+    print(f"\ndecisions, alike\n{table(decisions)}")
+    record.add(decisions, "decisions, alike")
+    record.write(options.json)
     return 0
 
 

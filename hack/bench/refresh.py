@@ -23,6 +23,7 @@ from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.histograms import Histogram
 from bench.programs import cpu_seconds, resident_bytes, scrape, tidelock
+from bench.record import Record
 from bench.scenarios import plain_pod, pod_object
 from bench.scripted import QUERIES, Scripted, serving
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
@@ -46,6 +47,7 @@ REPLICA_SETS = ApiResource("apps", "v1", "replicasets", "ReplicaSet")
 
 _LEVEL = "bench"
 _STILL = "nothing moved"
+_FLOOR = "floor: the patches alone, by a bare client"
 _TARGET = 30  # seconds
 _MILLI = 1000
 _MEBI = 2**20
@@ -108,7 +110,7 @@ class Steady:
 
 @dataclass
 class Bench:
-    """One measurement: the programs, the observers and the figures."""
+    """One measurement: the programs, the observers, and the figures by the situation."""
 
     cluster: LocalCluster
     client: KubeClient
@@ -116,7 +118,7 @@ class Bench:
     scripted: Scripted
     seen: Bindings
     options: argparse.Namespace
-    figures: list[Figure] = field(default_factory=list)
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
     numbers: Callable[[], int] = field(default_factory=lambda: count().__next__)
 
     async def run(self) -> None:
@@ -133,9 +135,7 @@ class Bench:
         self.scripted.part = 0.0
         await _next_slot()
         await self.decisions(f"all moved, {self.options.rate:g} pods/s beside it", self.refresh)
-        memory = Figure("resident at the end", "MiB")
-        memory.add(resident_bytes(self.program) / _MEBI)
-        self.figures.append(memory)
+        self._figure("", "resident at the end", "MiB").add(resident_bytes(self.program) / _MEBI)
         await self.floor()
 
     async def refresh(self, title: str) -> None:
@@ -148,12 +148,10 @@ class Bench:
         await self.client.patch(WATERLEVELS.item(_LEVEL), {"spec": spec})
         text = await self._until_refreshed(done.count + 1)
         target = None if title == _STILL else _TARGET
-        self._figure(f"{title}: refresh", "s", target).add(
-            Histogram.parse(text, _REFRESHES).total - done.total
-        )
-        self._figure(f"{title}: patches", "").add(_written(text) - written)
+        self._figure(title, "refresh", "s", target).add(Histogram.parse(text, _REFRESHES).total - done.total)
+        self._figure(title, "patches", "").add(_written(text) - written)
         for program, process in programs.items():
-            figure = self._figure(f"{title}: processor time, {program}", "s")
+            figure = self._figure(title, f"processor time, {program}", "s")
             figure.add(cpu_seconds(process) - used[program])
 
     async def decisions(self, title: str, refresh: Callable[[str], Awaitable[None]] | None) -> None:
@@ -169,8 +167,8 @@ class Bench:
         taken = Histogram.parse(await self._scraped(), _DECISIONS).since(before)
         for share in (0.5, 0.99):
             percent = round(100 * share)
-            self._figure(f"{title}: decision, p{percent}", "ms").add(taken.quantile(share) * _MILLI)
-            self._figure(f"{title}: create to bound, p{percent}", "ms").add(percentile(latencies, percent))
+            self._figure(title, f"decision, p{percent}", "ms").add(taken.quantile(share) * _MILLI)
+            self._figure(title, f"create to bound, p{percent}", "ms").add(percentile(latencies, percent))
 
     async def floor(self) -> None:
         """Write as many patches without any other work."""
@@ -200,9 +198,10 @@ class Bench:
         begin, used = time.perf_counter(), time.process_time()
         servers = cpu_seconds(self.cluster.apiserver)
         await asyncio.gather(*(work() for _ in range(_IN_FLIGHT)))
-        self._figure("floor: patches by a bare client, 8 at once", "s").add(time.perf_counter() - begin)
-        self._figure("floor: processor time, client", "s").add(time.process_time() - used)
-        figure = self._figure("floor: processor time, API server", "s")
+        self._figure(_FLOOR, "patches", "").add(len(patches))
+        self._figure(_FLOOR, "refresh", "s").add(time.perf_counter() - begin)
+        self._figure(_FLOOR, "processor time, operator", "s").add(time.process_time() - used)
+        figure = self._figure(_FLOOR, "processor time, API server", "s")
         figure.add(cpu_seconds(self.cluster.apiserver) - servers)
 
     async def _create_level(self) -> None:
@@ -226,12 +225,13 @@ class Bench:
     async def _scraped(self) -> str:
         return await asyncio.to_thread(scrape, self.program)
 
-    def _figure(self, name: str, unit: str, target: float | None = None) -> Figure:
-        for figure in self.figures:
+    def _figure(self, subject: str, name: str, unit: str, target: float | None = None) -> Figure:
+        figures = self.figures.setdefault(subject, [])
+        for figure in figures:
             if figure.name == name:
                 return figure
-        self.figures.append(Figure(name, unit, target))
-        return self.figures[-1]
+        figures.append(Figure(name, unit, target))
+        return figures[-1]
 
 
 def _body(resource: ApiResource, metadata: Mapping[str, object]) -> dict[str, object]:
@@ -294,6 +294,7 @@ async def add_workloads(client: KubeClient, count: int, pods: int, nodes: int) -
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure, print the figures and return the exit status."""
+    record = Record.begin(options)
     program = tidelock(cluster, install(cluster))
     async with admin(cluster) as client:
         say(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} pods.")
@@ -307,9 +308,11 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
                 await bench.run()
             finally:  # prints the figures that were measured even after an error
                 print(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} placed pods.")
-                print(table(bench.figures), flush=True)
-    if options.json is not None:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(bench.figures)) + b"\n")
+                for subject, figures in bench.figures.items():
+                    print(f"\n{subject}\n{table(figures)}", flush=True)
+    for subject, figures in bench.figures.items():
+        record.add(figures, subject)
+    record.write(options.json)
     return 0
 
 
@@ -326,7 +329,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--rate", type=float, default=20, help="pods a second that are created meanwhile")
-    add_json(parser)
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
     return play_alone(run, options)
 

@@ -12,7 +12,7 @@ from bench.figures import Figure, percentile
 from bench.histograms import Histogram
 from bench.pods import add_background, add_pod, add_pods, clear_pods, pod_name, scheduled_events
 from bench.programs import cpu_seconds, resident_bytes, scrape
-from bench.scenarios import Scenario
+from bench.scenarios import BOUND, Scenario
 from devcluster import Component
 from tidelock.kube.client import KubeClient
 
@@ -57,7 +57,7 @@ class Round:
 def figures(scenario: Scenario) -> list[Figure]:
     """Return the figures of a scenario's rounds, still without values."""
     drain = [
-        Figure("pods bound", "pods/s", more_is_better=True),
+        Figure(BOUND, "pods/s", more_is_better=True),
         Figure("between 10 % and 90 %", "pods/s", more_is_better=True),
         Figure("launch to first bound", "s"),
         Figure("launch to last bound", "s"),
@@ -122,7 +122,7 @@ async def _drain(client: KubeClient, scenario: Scenario, contestant: Contestant,
     result = Round(load=os.getloadavg()[0])
     instants = sorted(seen.seen.values())
     result.values = {
-        "pods bound": rate(instants, 0, 100),
+        BOUND: rate(instants, 0, 100),
         "between 10 % and 90 %": rate(instants, 10, 90),
         "launch to first bound": instants[0] - launch,
         "launch to last bound": instants[-1] - launch,

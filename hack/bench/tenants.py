@@ -28,6 +28,7 @@ from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import floor, tidelock
+from bench.record import Record
 from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
 from devcluster import LocalCluster
@@ -61,9 +62,9 @@ class Latencies:
     ratio: Figure = field(init=False)
 
     def __post_init__(self) -> None:
-        self.typical = Figure(f"{self.situation}, p50", "ms")
-        self.slow = Figure(f"{self.situation}, p99", "ms")
-        self.ratio = Figure(f"{self.situation}, p99 to quiet p99", "times", _TARGET)
+        self.typical = Figure("p50", "ms")
+        self.slow = Figure("p99", "ms")
+        self.ratio = Figure("p99 to quiet p99", "", _TARGET)
 
     def add(self, seconds: Sequence[float], quiet: float | None = None) -> float:
         """Add a round and return its 99th percentile, which is compared with that of the quiet situation."""
@@ -201,6 +202,7 @@ async def _clear(client: KubeClient) -> None:
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure everything, print the figures and return the exit status."""
+    record = Record.begin(options)
     kubeconfig = install(cluster)
     names = [*_FLOOR, "quiet", *(f"{kind}, {when}" for kind, _ in _KINDS for when in ("coming", "there"))]
     situations = {name: Latencies(name) for name in names}
@@ -216,19 +218,18 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
                 say(f"Round {number + 1} of {options.rounds}, {answering.name}.")
                 await play(client, reservations, options, situations)
             await asyncio.to_thread(answering.stop)
-        faults = [*seen.faults, *await audit(client)]
-    figures = [figure for each in situations.values() for figure in each.figures]
+        record.faults = [*seen.faults, *await audit(client)]
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
         f"kube-apiserver GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; {options.locks} locks "
         f"one at a time, beside {options.flood} of another namespace, which {options.writers} writers make."
     )
-    print(table(figures))
-    print("\n".join(faults) or "No lock was lost, given twice or given without room.")
-    if options.json:
-        content = {"options": {**vars(options), "json": None}, "faults": faults, "figures": figures}
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
-    return 1 if faults else 0
+    for each in situations.values():
+        print(f"\n{each.situation}\n{table(each.figures)}")
+        record.add(each.figures, each.situation)
+    print("\n".join(record.faults) or "No lock was lost, given twice or given without room.")
+    record.write(options.json)
+    return 1 if record.faults else 0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -247,7 +248,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
-    add_json(parser)
+    add_json(parser, arguments)
     return parser.parse_args(arguments)
 
 

@@ -10,10 +10,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-
-import msgspec
 
 from bench.audit import audit
 from bench.bare_client import bare_rate
@@ -22,6 +19,7 @@ from bench.comparison import PEER, Comparison
 from bench.locks import Reservations
 from bench.pods import add_priorities, clear_world
 from bench.programs import kube_scheduler, tidelock
+from bench.record import Record
 from bench.rounds import Contestant, Round, RoundError, play
 from bench.scenarios import Scenario, Sizes, scenarios
 from bench.witness import witness
@@ -40,7 +38,7 @@ async def compare(
     client: KubeClient, scenario: Scenario, pair: tuple[Contestant, Contestant], options: argparse.Namespace
 ) -> Comparison:
     """Run all rounds of a scenario with the programs in turn, in reverse order in every other round."""
-    comparison = Comparison.of(scenario)
+    comparison = Comparison(scenario)
     missing = scenario.missing(REGISTRY)
     if missing:
         comparison.note = f"not supported yet: Tidelock has no {', '.join(missing)}"
@@ -86,6 +84,7 @@ async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure everything, print the figures and return the exit status."""
+    record = Record.begin(options)
     pair = (
         Contestant(
             "Tidelock",
@@ -104,33 +103,18 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
         f"kube-apiserver with GOGC={APISERVER_GOGC}; both programs have ServiceAccounts and no limits."
     )
-    comparisons = []
     async with admin(cluster) as client:
         await add_priorities(client)
         for scenario in options.chosen:
             comparison = await compare(client, scenario, pair, options)
-            comparisons.append(comparison)
             print(comparison.text, flush=True)
-            _write(options, comparisons)
-    return 1 if any(comparison.faults for comparison in comparisons) else 0
-
-
-def _write(options: argparse.Namespace, comparisons: Sequence[Comparison]) -> None:
-    """Write the results so far to the files of the options."""
-    if options.json:
-        content = {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "cpus": os.cpu_count(),
-            "fsync": options.fsync,
-            "apiserver_gogc": APISERVER_GOGC,
-            "rounds": options.rounds,
-            "scenarios": comparisons,
-        }
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
-    if options.plot and any(comparison.measured for comparison in comparisons):
+            comparison.record(record)
+            record.write(options.json)
+    if options.plot and record.figures:
         from bench.plot import plot  # noqa: PLC0415 -- takes a second, and few runs need it
 
-        plot(comparisons, options.plot)
+        plot(record.figures.values(), options.plot)
+    return 1 if record.faults else 0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -157,7 +141,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--scenarios", metavar="A,B", help="only these, by name")
     parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
-    add_json(parser)
+    add_json(parser, arguments)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figures there")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="write a cProfile of Tidelock, which slows it down"

@@ -28,7 +28,8 @@ import msgspec
 from bench.command import add_counts, add_json, is_quick
 from bench.decisions import DEFAULT, NOW, furnished, pods
 from bench.extremes import Case, Thing, cases
-from bench.figures import columns
+from bench.figures import Figure, columns
+from bench.record import Record
 from devcluster.output import say
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
@@ -70,6 +71,12 @@ class Stall:
     def verdict(self) -> str:
         """Whether the target is met."""
         return "met" if self.worst <= TARGET else "missed"
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The figures of a record."""
+        stalls = (("taking in", self.taking_in), ("deciding", self.deciding), ("beside", self.beside))
+        return [Figure(name, "ms", values=[value], loads=[self.load]) for name, value in stalls]
 
 
 @dataclass
@@ -165,7 +172,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--kinds", metavar="A,B", help="only these kinds of objects, by name")
     parser.add_argument("--profile", action="store_true", help="print where the time goes, and slow it down")
-    add_json(parser)
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
     known = {case.name: case for case in cases()}
     wanted = options.kinds.split(",") if options.kinds else list(known)
@@ -178,6 +185,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark. The exit status is 0 with any figures."""
     options = parse(arguments)
+    record = Record.begin(options)
     collect_seldom()  # as the operator does
     stalls = []
     for case in options.chosen:
@@ -185,8 +193,10 @@ def main(arguments: Sequence[str]) -> int:
         stalls.append(measure(case, options))
     print(f"Stalls of the loop at {options.nodes} nodes and {options.placed} placed pods.")
     print(table(stalls))
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(stalls)))
+    for stall in stalls:
+        record.add(stall.figures, stall.kind)
+    record.add([Figure.once("longest stall", "ms", max(stall.worst for stall in stalls), TARGET)])
+    record.write(options.json)
     return 0
 
 

@@ -39,9 +39,9 @@ def test_sets_differ_in_their_plugins() -> None:
 @pytest.mark.parametrize(
     ("alike", "rate", "verdict"),
     [
-        (True, 4_999.0, ">= 5000 at 5000: missed"),
-        (True, 5_000.0, ">= 5000 at 5000: met"),
-        (False, 1_500.0, ">= 1500 at 5000: met"),
+        (True, 4_999.0, ">= 5000: missed at 5000"),
+        (True, 5_000.0, ">= 5000: met at 5000"),
+        (False, 1_500.0, ">= 1500: met at 5000"),
     ],
 )
 def test_verdict_applies_only_to_the_size_of_the_target(*, alike: bool, rate: float, verdict: str) -> None:
@@ -63,7 +63,7 @@ def test_table_shows_unsupported_sets() -> None:
     measured = Growth("default", alike=False, per_second={1_000: 500.0, 5_000: 100.0}, load=2.0)
     head, first, second = table([measured, missing], [1_000, 5_000]).splitlines()
     assert head.split()[:4] == ["plugins", "pods", "1000", "nodes"]
-    assert " ".join(first.split()) == "default different 500/s 100/s n^1.00 >= 1500 at 5000: missed 2.0"
+    assert " ".join(first.split()) == "default different 500/s 100/s n^1.00 >= 1500: missed at 5000 2.0"
     assert second.endswith("not supported yet")
 
 

@@ -29,7 +29,7 @@ def _round(scenario: Scenario, value: float, *faults: str) -> Round:
 
 
 def test_pairs_of_rounds_are_added_up() -> None:
-    comparison = Comparison.of(_BY_NAME["drain"])
+    comparison = Comparison(_BY_NAME["drain"])
     assert not comparison.measured
     comparison.add(_round(_BY_NAME["drain"], 4.0, "ours"), _round(_BY_NAME["drain"], 2.0, "theirs"))
     assert comparison.measured
@@ -39,7 +39,7 @@ def test_pairs_of_rounds_are_added_up() -> None:
 
 
 def test_text_has_title_table_and_faults() -> None:
-    comparison = Comparison.of(_BY_NAME["drain"])
+    comparison = Comparison(_BY_NAME["drain"])
     comparison.add(_round(_BY_NAME["drain"], 4.0, "node-a is full"), _round(_BY_NAME["drain"], 2.0))
     lines = comparison.text.splitlines()
     assert lines[:2] == ["", "drain, 10 nodes"]
@@ -48,7 +48,7 @@ def test_text_has_title_table_and_faults() -> None:
 
 
 def test_text_without_figures_has_the_reason() -> None:
-    comparison = Comparison.of(_BY_NAME["spread"])
+    comparison = Comparison(_BY_NAME["spread"])
     comparison.note = "not supported yet"
     assert comparison.text.splitlines()[2:] == ["not supported yet"]
 
@@ -61,7 +61,7 @@ def test_open_loops_measure_latency_and_drains_measure_throughput() -> None:
 
 
 def test_text_compares_both_programs_with_the_bare_client() -> None:
-    comparison = Comparison.of(_BY_NAME["drain"])
+    comparison = Comparison(_BY_NAME["drain"])
     comparison.bare = [310.4, 289.6]
     assert "bare client" not in comparison.text  # no rounds were measured
     for rows, typical in ((comparison.tidelock, 270.0), (comparison.kube_scheduler, 90.0)):
