@@ -17,7 +17,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak fuzz faults-nightly first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -98,6 +98,14 @@ bench-failover: venv ## Measure the time without bindings after a leader is kill
 
 bench-dispatch: venv ## Measure the benefit of reservations to managers that race for GPUs. TRACES=folder of openb's files
 	$(BIN)/python -m bench.dispatch --traces $(TRACES)
+
+# A fault in one benchmark does not keep the figures of the others out of the docs.
+benches: venv ## Run all benchmarks on an idle machine, and update the docs. BENCHES="lock cycle" TRACES=folder of openb's files
+	$(BIN)/python -m bench $(if $(TRACES),--traces $(TRACES)) $(BENCHES) || failed=1; \
+	hack/update-figures && exit $${failed:-0}
+
+figures: venv ## Write the figures of docs/figures into the docs
+	hack/update-figures
 
 lock: venv ## Update the lock files from pyproject.toml
 	hack/update-locks
