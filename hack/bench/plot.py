@@ -30,7 +30,13 @@ def plot(figures: Iterable[Measured], file: Path) -> None:
             ("create to bound, p99", True),
             ("CPU a pod after it", False),
         )
-        if (scenarios := [subject for each, program, subject in found if (each, program) == (name, PEER)])
+        if (
+            scenarios := [
+                subject
+                for each, program, subject in found
+                if (each, program) == (name, PEER) and (name, "", subject) in found
+            ]
+        )
     ]
     rows = sum(len(scenarios) + 1 for _, _, scenarios in panels)
     canvas = Canvas(figsize=(9, 1.2 + 0.55 * rows), layout="constrained")

@@ -11,9 +11,10 @@ from bench.command import add_json
 from bench.comparison import PEER, Comparison
 from bench.figures import Figure
 from bench.plan import main as plan
+from bench.plot import plot
 from bench.record import BENCHES, Record, read, slug
 from bench.rounds import Round, figures
-from bench.scenarios import Sizes, scenarios
+from bench.scenarios import BOUND, Sizes, scenarios
 
 SIZES = Sizes(drain_nodes=[10, 5], pods=10, gated=0, reservations=0, placed=10, open_loop_seconds=1)
 
@@ -107,6 +108,17 @@ def test_a_comparison_records_both_programs_and_their_ratio() -> None:
     assert (ratio.least, ratio.most, ratio.target, ratio.met) == (2.0, 3.0, 1.5, True)
     assert record.figures["drain-10.better-by.launch-to-last-bound"].median == pytest.approx(0.4167, abs=1e-3)
     assert record.figures["drain-5.better-by.pods-bound"].target is None
+
+
+def test_a_record_is_drawn_where_both_programs_have_the_figure(tmp_path: Path) -> None:
+    record = Record.begin(options())
+    both, alone = "drain, 10 nodes", "drain, 5 nodes"
+    for subject, program in ((both, ""), (both, PEER), (alone, PEER)):
+        record.add([Figure(BOUND, "pods/s", values=[1.0, 2.0])], subject, program)
+    plot(record.figures.values(), tmp_path / "some.svg")
+    drawn = (tmp_path / "some.svg").read_text()
+    assert both in drawn
+    assert alone not in drawn
 
 
 def test_a_scenario_that_was_not_played_has_no_figures() -> None:
