@@ -233,7 +233,9 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
         prog="write_figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing, and name each difference")
-    parser.add_argument("--records", type=Path, default=FOLDER, metavar="FOLDER", help="folder of other records")
+    parser.add_argument(
+        "--records", type=Path, default=FOLDER, metavar="FOLDER", help="folder of other records"
+    )
     options = parser.parse_args(arguments)
     docs = Docs(read(options.records))
     for page in pages(root):
