@@ -164,7 +164,7 @@ class Docs:
                 yield bench, "no record yet", "", "", "", "", "", ""
                 continue
             link = f"[{bench}](figures/{bench}.json)"
-            day, minutes = record.start.date().isoformat(), f"{number(record.seconds / 60)} min"
+            day, minutes = record.start.date().isoformat(), f"{record.seconds / 60:.1f} min"
             run = (day, record.commit, _load(record), minutes)
             if record.faults:
                 yield link, f"**faults: {len(record.faults)}**", "", "", *run

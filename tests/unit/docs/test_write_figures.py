@@ -128,7 +128,7 @@ def test_the_table_of_all_has_targets_runs_and_benchmarks_without_a_record() -> 
     found = docs()
     found.records["lock"].faults.append("a lock was lost")
     lines = found.update("a.md", "<!-- figures -->\n<!-- /figures -->\n").splitlines()
-    run = "2026-11-26 | abc1234 | 0.3 to 2.1 | 1.50 min |"
+    run = "2026-11-26 | abc1234 | 0.3 to 2.1 | 1.5 min |"
     assert lines[4:9] == [
         f"| [lock](figures/lock.json) | **faults: 1** | | | {run}",
         f"| [lock](figures/lock.json) | p50 | 11.5 ms (10 to 12) | 15 ms: met | {run}",
