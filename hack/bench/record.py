@@ -35,6 +35,7 @@ BENCHES = (
     "quote",
     "moves",
     "cycle",
+    "start",
     "worst",
 )
 """The benchmarks with records, in the order of the docs."""

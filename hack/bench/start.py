@@ -35,6 +35,7 @@ from bench.decisions import (
     pods,
 )
 from bench.figures import Figure, table
+from bench.record import Record
 from bench.scenarios import Json, node_name, plain_node, plain_pod, pod_object
 from devcluster.output import say
 from tidelock.framework.config import default_configuration
@@ -51,6 +52,7 @@ from tidelock.scheduler.informers.informers import reflectors
 _CREATED = "2027-01-01T00:00:00Z"
 _TOP = 45  # functions of a profile
 _KIBI = 1024
+_WHOLE = "in all"
 _FIELDS = tuple(f"f:field{number}" for number in range(20))  # of the spec, with a manager
 
 Lists = Mapping[ApiResource, Sequence[bytes]]
@@ -91,7 +93,7 @@ class Parts:
 
     def add(self, name: str, unit: str, value: float) -> None:
         """Add a value of a round."""
-        self.figures.setdefault(name, Figure(name, unit)).add(value)
+        self.figures.setdefault(name, Figure(name, unit, headline=name == _WHOLE)).add(value)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -109,7 +111,7 @@ async def start(lists: Lists, parts: Parts) -> None:
 
     """
     before = _resident()
-    with parts.timed("in all"):
+    with parts.timed(_WHOLE):
         decider = Decider(default_configuration(SCHEDULER, BUILTINS))
         handlers = EventHandlers(
             decider.cache, decider.ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None
@@ -266,13 +268,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--profile", action="store_true", help="print where the time goes, and slow it down")
-    add_json(parser)
+    add_json(parser, arguments)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark. The exit status is 0 with any figures."""
     options = parse(arguments)
+    record = Record.begin(options)
     say(f"{options.nodes} nodes, {options.placed} placed pods, {options.locks} locks.")
     lists = make_lists(options)
     collect_seldom()
@@ -285,8 +288,8 @@ def main(arguments: Sequence[str]) -> int:
         profile.disable()
         pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(_TOP)
     print(table(list(parts.figures.values())))
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(list(parts.figures.values()))))
+    record.add(list(parts.figures.values()))
+    record.write(options.json)
     return 0
 
 
