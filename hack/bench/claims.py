@@ -14,7 +14,7 @@ from bench.following import following
 from bench.scenarios import pod_object
 from tidelock.kube.client import PODS, RESERVATIONS, KubeClient
 from tidelock.kube.errors import ApiError, Forbidden
-from tidelock.ledger.reasons import INSUFFICIENT_CAPACITY
+from tidelock.model.reasons import INSUFFICIENT_CAPACITY
 
 
 class Way(Enum):

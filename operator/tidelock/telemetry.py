@@ -25,10 +25,10 @@ from prometheus_client.utils import floatToGoString
 from tidelock import __version__
 from tidelock.framework.api import Code
 from tidelock.framework.extension_point_timer import MetricsRecorder
-from tidelock.ledger import reasons
 from tidelock.ledger.effects import Transition
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.audit import Record
+from tidelock.model import reasons
 
 # This saves a series for each counter, which kube-scheduler does not have.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -3,8 +3,8 @@
 from builders import Json
 from property.creations import Creation, answer_in, nonce_in
 from property.process import Process
-from tidelock.ledger import reasons
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.answer import UNSEEN_SECONDS
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant, parse_instant

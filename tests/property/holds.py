@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from builders import Json
 from property.process import Process
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED, Event
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.reservation import Reservation

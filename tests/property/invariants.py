@@ -20,12 +20,12 @@ from property.occupancy import is_owner as _owned_by
 from property.process import Process
 from property.usage import UsageObserver, check_parked
 from property.windows import in_the_way, needed_by
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.matching import is_for_any, may_claim, names, owns
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.meta import Key

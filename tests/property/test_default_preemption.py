@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders import NOW, budget, node, pod
 from property.oracles.default_preemption import Plan, Room, fits, plans
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant

@@ -12,11 +12,11 @@ from functools import partial
 from msgspec.structs import replace as replace_meta
 
 from tidelock.cluster.columns import Columns
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.failures import Attempt, OnFailure, failure_note, failure_text
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.reservation import Reservation

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.usage import Occupant
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.migration import MigrationPlan, migration_asked
 from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED, Event, after
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
+from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod

@@ -6,12 +6,12 @@ present spec starts from the beginning.
 
 from pydantic import ValidationError
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import lifetime, two_phase
 from tidelock.ledger.lifecycle.leases import lease_followed, lease_of
 from tidelock.ledger.lifecycle.migration import read_plan
 from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase, ReservationStatus
 from tidelock.model.instants import from_datetime
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources

@@ -17,10 +17,10 @@ from tidelock.cluster.columns import Amounts as Column
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray, NodeLevels
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.output.status import shown_resources
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.owners import owner_text
 from tidelock.model.api.reservation import Phase
 from tidelock.model.api.water_level import WaterLevelSpec

@@ -1,7 +1,7 @@
 """A reservation in every state that its status can show."""
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import LedgerScene
 

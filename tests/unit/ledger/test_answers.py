@@ -6,11 +6,11 @@ import pytest
 
 from builders import NAMESPACE, NOW, Json, pod, quota, reservation
 from tidelock.cluster.lister import Lister
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.answer import UNSEEN_SECONDS, Answer
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant

@@ -3,12 +3,12 @@
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue import waiting
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import EPOCH, LedgerScene

@@ -3,8 +3,8 @@
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import CPU

@@ -3,8 +3,8 @@
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import LedgerScene
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, node_json
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
 from unit.ledger.ledger import MOVE_AFTER, LedgerScene

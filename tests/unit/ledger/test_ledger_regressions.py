@@ -3,9 +3,9 @@
 import pytest
 
 from builders import NOW, pod, reservation
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import MOVE_AFTER, LedgerScene
 

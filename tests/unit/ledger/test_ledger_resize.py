@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import EPOCH, LedgerScene
 

@@ -3,10 +3,10 @@
 import pytest
 
 from builders import NOW, Json, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU, PODS
 from unit.ledger.ledger import LedgerScene

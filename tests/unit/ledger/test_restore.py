@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import NOW, Json, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.output.status import render_reservation
+from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import EPOCH, LedgerScene

@@ -8,11 +8,11 @@ from math import inf
 from typing import Any
 
 from tidelock.cluster.nominator import Earmark, Nominator
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.migration import MigrationPlan
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.work_queue import WorkQueue
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.placed import Placed
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder
 from tidelock.ledger.lifecycle import lifetime
@@ -17,6 +16,7 @@ from tidelock.ledger.owners import occupants
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

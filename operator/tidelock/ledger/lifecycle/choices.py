@@ -4,13 +4,13 @@ Both are read from the objects, in an order that every process can reproduce. So
 next `advance`, when all objects of an event are known.
 """
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.alternatives import Alternatives
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED, Event
 from tidelock.ledger.lifecycle.two_phase import commit_token
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.work_queue import WorkQueue
 

@@ -1,6 +1,5 @@
 """Edits of a spec: the effects of a newer version of a Reservation on its record."""
 
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.nominations import Nominations
 from tidelock.ledger.capacity.placement import Placement
@@ -13,6 +12,7 @@ from tidelock.ledger.queue.admission import Admission
 from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.reservation import Reservation
 

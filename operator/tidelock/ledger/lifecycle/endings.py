@@ -1,6 +1,5 @@
 """The end of a reservation, and the lease that may end it."""
 
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle.expiry import Ending, ending
 from tidelock.ledger.lifecycle.leases import lease_followed
@@ -8,6 +7,7 @@ from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.messages import given_up_text
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import NOTHING
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 
 
 class Ending(NamedTuple):

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant, from_datetime

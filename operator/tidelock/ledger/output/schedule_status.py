@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation_schedule import MOST_SHOWN
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.usage import Occupant
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.leases import LeaseState
@@ -14,6 +13,7 @@ from tidelock.ledger.lifecycle.two_phase import TwoPhaseState, commit_token
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.owners import owner_text
 from tidelock.model.api.reservation import Phase
 from tidelock.model.conditions import Aspect, dated

@@ -4,10 +4,10 @@ The message is written to each such pod. So it has the phase and the reason of a
 the amounts, which change with every pod that comes or goes.
 """
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.owners.ownership import Ownership
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import reduce
 
 from tidelock.cluster.columns import Columns
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle.choices import Choices
@@ -16,6 +15,7 @@ from tidelock.ledger.owners.ownership import Ownership
 from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, plus

@@ -1,11 +1,11 @@
 """Reports the pods that use reservations: owners of a reusable one, and borrowers of a borrowable one."""
 
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.messages import held_text
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from tidelock.cluster.nominator import Nominator
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.lifecycle.endings import Endings
@@ -12,6 +11,7 @@ from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 
 # Reasons for which a reservation has lost its capacity. A later refusal doesn't overwrite them.

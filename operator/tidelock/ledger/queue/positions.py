@@ -11,11 +11,11 @@ number of reservations gets one each second.
 
 from collections.abc import Callable, Iterator
 
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.forecast import Forecast
 from tidelock.ledger.queue.fair_share import FairShares
 from tidelock.ledger.queue.waiting import RENEWALS_A_SECOND, WaitingReservations
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 
 # Seconds between two computations of at most this many positions. More take longer: 10,000 take 20 ms.

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from tidelock.ledger import reasons
 from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.lifecycle.endings import Endings
@@ -12,6 +11,7 @@ from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.recovery import Recovery
 from tidelock.ledger.sets.groups import Group, GroupKey, Groups
+from tidelock.model import reasons
 from tidelock.model.failures import Attempt, failure_note
 from tidelock.model.meta import ObjectMeta
 

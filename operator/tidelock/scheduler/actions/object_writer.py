@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError, Conflict, NotFound, TransientError
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.conditions import failed
 from tidelock.model.failures import Attempt, failure_note
 from tidelock.model.meta import Key, ObjectMeta

@@ -8,8 +8,8 @@ import asyncio
 from typing import NoReturn
 
 from tidelock.kube.client import RESERVATIONQUOTES
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.model import reasons
 from tidelock.model.meta import Key
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.scheduler.actions.context import WriterContext

@@ -19,9 +19,9 @@ from tidelock.framework.api import Mask
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import filter_rows_with_nominated_pods, reserved
-from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation_quote import MOST_COUNTED, MOST_NAMED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.failures import OnFailure, log_failure

@@ -15,12 +15,12 @@ import numpy as np
 
 from tidelock.framework.api import Mask
 from tidelock.framework.profile import Profile
-from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.equivalence import placement_demand
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.scheduler.core.diagnosis import Diagnosis

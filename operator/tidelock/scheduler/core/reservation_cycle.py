@@ -13,11 +13,11 @@ from tidelock.cluster.index.labels import Label
 from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Counts, Mask
 from tidelock.framework.profile import Profile
-from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.owners.matching import owner_names, owners_among
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

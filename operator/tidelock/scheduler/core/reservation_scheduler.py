@@ -6,12 +6,12 @@ from functools import partial
 
 from tidelock.cluster.cache import Cache
 from tidelock.framework.profile import Profile
-from tidelock.ledger import reasons
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.queue.equivalence import scheduling_hash
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group
+from tidelock.model import reasons
 from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity

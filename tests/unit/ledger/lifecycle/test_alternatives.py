@@ -5,9 +5,9 @@ from itertools import permutations
 import pytest
 
 from builders import NOW, Json, encode, pod, reservation, reservation_json
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
+from tidelock.model import reasons
 from tidelock.model.api.reservation import MOST_ALTERNATIVES, Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines, lifetime
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import LedgerScene

@@ -1,9 +1,9 @@
 """The audit record of a reservation: requester, outcome, and the times of waiting, idleness and use."""
 
 from builders import NOW, encode, pod, reservation_json
-from tidelock.ledger import reasons
 from tidelock.ledger.output.audit import Record, record
 from tidelock.ledger.restore import restore
+from tidelock.model import reasons
 from tidelock.model.reservation import decode_reservation
 from unit.ledger.ledger import LedgerScene
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from builders import NOW, Json
-from tidelock.ledger import reasons
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import ReservationStatus
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import EPOCH, LedgerScene

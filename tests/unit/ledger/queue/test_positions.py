@@ -6,11 +6,11 @@ import pytest
 
 from builders import NOW, encode, reservation
 from tidelock.cluster.lister import Lister
-from tidelock.ledger import reasons
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL, RENEWALS_A_SECOND
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.instants import format_instant
 from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
 from unit.ledger.ledger import LedgerScene

@@ -6,10 +6,10 @@ import pytest
 
 from builders import NAMESPACE, NOW, encode, pod, quota
 from tidelock.cluster.lister import Lister
-from tidelock.ledger import reasons
 from tidelock.ledger.output.status import render_quota, render_reservation
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quotas import ReservationQuota, ResourceQuota, decode_resource_quota

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from unit.scheduler.machinery import Core

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import NOW, Json, node, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.scheduler.machinery import Core

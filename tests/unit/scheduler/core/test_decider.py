@@ -1,9 +1,9 @@
 import pytest
 
 from builders import NAMESPACE, NOW, encode, node, pod
-from tidelock.ledger import reasons
 from tidelock.ledger.queue import waiting
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName

@@ -4,9 +4,9 @@ from typing import Any
 
 from builders import encode, node, pod, quota, reservation_json
 from tidelock.ledger.output.status import render_reservation
-from tidelock.ledger.reasons import PREEMPTED
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
+from tidelock.model.reasons import PREEMPTED
 from tidelock.model.reservation import decode_reservation
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Core

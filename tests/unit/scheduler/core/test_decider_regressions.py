@@ -5,7 +5,7 @@ import pytest
 from builders import NOW, encode, node, pod, pod_json
 from storage import claim, put, volume
 from tidelock.framework.config import MAX_BACKOFF
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, decode_pod
 from tidelock.scheduler.core.queued_pod import QueueName

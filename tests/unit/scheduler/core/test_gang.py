@@ -5,10 +5,10 @@ import pytest
 from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.profile import Profile
-from tidelock.ledger import reasons
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.ledger.sets.groups import Group
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod, assigned_to
 from tidelock.model.quotas import decode_reservation_quota

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import node, pod
-from tidelock.ledger import reasons
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_preemption import plugin as default_preemption
