@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tidelock.ledger.lifecycle.migration import MigrationPlan, read_plan
 from tidelock.model.api.migration import MovePlan
 from tidelock.model.api.owners import owner_text
-from tidelock.model.api.reservation import Phase
+from tidelock.model.api.reservation import ENDED_PHASES, Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.quantities import (
     NOTHING,
@@ -20,8 +20,6 @@ from tidelock.model.quantities import (
     parse_resources,
 )
 from tidelock.model.reservation import Reservation
-
-ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED, Phase.TERMINATING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Seen:
     @property
     def ended(self) -> bool:
         """Whether the reservation is final."""
-        return self.decided and self.phase in ENDED
+        return self.decided and self.phase in ENDED_PHASES
 
     @property
     def node(self) -> str:

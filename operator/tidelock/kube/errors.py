@@ -25,6 +25,7 @@ class ApiError(Exception):
         message: the API server's message, for people.
         retry_after: seconds to wait before the next try, if the server asked for that.
         outcome_unknown: whether a write may have been applied in spite of the error.
+        fields: paths of the fields that the API server refuses, such as ``spec.ttlSeconds``.
 
     """
 
@@ -36,6 +37,7 @@ class ApiError(Exception):
         reason: str = "",
         retry_after: float | None = None,
         outcome_unknown: bool = False,
+        fields: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -43,6 +45,7 @@ class ApiError(Exception):
         self.reason = reason
         self.retry_after = retry_after
         self.outcome_unknown = outcome_unknown
+        self.fields = fields
 
     def __str__(self) -> str:
         label = " ".join(filter(None, (str(self.status or ""), self.reason)))
@@ -101,10 +104,17 @@ class NotLeading(ApiError):
     """Never sent: this process does not lead any more, or does not lead yet."""
 
 
+class StatusCause(msgspec.Struct, frozen=True):
+    """One of the causes of a failure."""
+
+    field: str = ""
+
+
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a Status' details that are read."""
 
     retry_after_seconds: float = 0.0
+    causes: tuple[StatusCause, ...] | None = None
 
 
 class ErrorStatus(msgspec.Struct, frozen=True):
@@ -149,6 +159,7 @@ def error_from_answer(code: int, body: bytes, *, retry_after: str | None, writin
         reason=status.reason,
         retry_after=_seconds(retry_after) or _requested_delay(status),
         outcome_unknown=writing and code >= _FIRST_SERVER_ERROR,
+        fields=_refused_fields(status),
     )
 
 
@@ -180,6 +191,11 @@ def _parse_status(body: bytes) -> ErrorStatus:
 
 def _requested_delay(status: ErrorStatus) -> float | None:
     return (status.details and status.details.retry_after_seconds) or None
+
+
+def _refused_fields(status: ErrorStatus) -> tuple[str, ...]:
+    causes = (status.details and status.details.causes) or ()
+    return tuple(cause.field for cause in causes if cause.field)
 
 
 def _seconds(header: str | None) -> float | None:

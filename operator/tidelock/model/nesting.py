@@ -8,11 +8,13 @@ object is decoded: content deeper than `DEEPEST` levels is cut out. Any depth be
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -22,8 +24,8 @@ DEEPEST = 100
 
 _QUOTE = ord('"')
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = np.zeros(256, np.int8)  # change of the depth by each byte outside of strings
-_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+# Change of the depth by each byte outside of strings, as signed bytes.
+_STEPS = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
 _NAME = re.compile(rb'"([^"\\]{1,63})"\s*:\s*$')
 _NAMES_SHOWN = 5
 _NAME_SPAN = 80  # bytes before a value in which its name is searched
@@ -47,9 +49,11 @@ def is_flat(raw: bytes) -> bool:
 
 def cut(raw: bytes, deepest: int = DEEPEST) -> Cut | None:
     """Cut out content that is nested more than `deepest` levels deep; return None if there is none."""
+    import numpy as np  # noqa: PLC0415 -- a client reads only flat objects, and starts faster without it
+
     marks = np.frombuffer(raw.replace(b"\\\\", b"__").replace(b'\\"', b"__"), np.uint8)
     in_string = np.bitwise_xor.accumulate((marks == _QUOTE).view(np.uint8))
-    step = _STEPS[marks] * (1 - in_string).view(np.int8)
+    step = np.frombuffer(_STEPS, np.int8)[marks] * (1 - in_string).view(np.int8)
     depth = np.cumsum(step, dtype=np.int32)
     deep = depth > deepest
     if not deep.any():
@@ -84,11 +88,11 @@ decode_plain: Callable[[bytes | msgspec.Raw], object] = depth_bounded(msgspec.js
 """Decode JSON to plain values. Raises ValueError, also for JSON that is nested too deeply."""
 
 
-def _path(raw: bytes, step: npt.NDArray[np.int8], depth: npt.NDArray[np.int32]) -> tuple[str, ...]:
+def _path(raw: bytes, step: "npt.NDArray[np.int8]", depth: "npt.NDArray[np.int32]") -> tuple[str, ...]:
     """Return the names of the fields that lead to the end of JSON, down to the first list."""
     names: list[str] = []
     for level in range(2, 2 + _NAMES_SHOWN):
-        (at,) = np.nonzero((step == 1) & (depth == level))
+        (at,) = ((step == 1) & (depth == level)).nonzero()
         found = _NAME.search(raw, max(int(at[-1]) - _NAME_SPAN, 0), int(at[-1])) if at.size else None
         if found is None:
             break

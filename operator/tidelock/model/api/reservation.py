@@ -335,6 +335,10 @@ class Phase(StrEnum):
     TERMINATING = "Terminating"
 
 
+ENDED_PHASES = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED, Phase.TERMINATING})
+"""Phases without capacity, which last unless a rejected reservation is edited."""
+
+
 class BoundPod(StatusWire):
     """Pod that took the reservation. Of several pods that share one for reuse, it is the first by name."""
 

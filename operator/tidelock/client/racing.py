@@ -1,0 +1,178 @@
+"""Capacity in one of several clusters: prepared in all, committed in one, released in the others."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from tidelock.client.cluster import Cluster, by_name
+from tidelock.client.errors import AllRefused, ClientError
+from tidelock.client.holding import Held, watched
+from tidelock.client.remote import RemoteReservation, completed, finish, release_all
+from tidelock.model.api.reservation import ReservationSpec
+from tidelock.model.api.two_phase import Commit
+
+_COMMIT_SECONDS = 30  # for the commits, after the window
+
+Order = Callable[[Held], Any]
+"""Returns a sort key for a prepared reservation. The smallest is committed first."""
+
+
+class Entrant:
+    """A reservation in a race.
+
+    Attributes:
+        held: the reservation.
+        failure: the reason for which it is out of the race, or None.
+
+    """
+
+    def __init__(self, remote: RemoteReservation, changed: asyncio.Event) -> None:
+        self.remote = remote
+        self.held = Held(remote)
+        self.failure: ClientError | None = None
+        self._changed = changed
+        self._task = asyncio.create_task(self._prepare())
+
+    @property
+    def answered(self) -> bool:
+        """Whether the cluster has answered, with or without capacity, or has failed."""
+        return self.failure is not None or self.remote.state.answered
+
+    @property
+    def ready(self) -> bool:
+        """Whether the reservation is prepared."""
+        return self.failure is None and self.remote.state.decided and self.remote.state.holds
+
+    async def commit(self) -> bool:
+        """Commit the reservation and return whether that counts. Otherwise it is out of the race."""
+        await self.rest()
+        try:
+            if self.failure is None:
+                await self.remote.commit()
+        except ClientError as error:
+            self.failure = error
+        return self.failure is None
+
+    async def rest(self) -> None:
+        """Stop following the reservation. A creation that is under way is awaited."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def drop(self) -> None:
+        """Release the reservation."""
+        await self.rest()
+        await release_all([self.remote])
+
+    async def _prepare(self) -> None:
+        try:
+            await finish(self.remote.create())
+            self._changed.set()
+            await self.remote.granted()
+            self._changed.set()
+            while self.ready:
+                await self.remote.advance()
+            self.failure = (
+                self.remote.state.error()
+            )  # prepared capacity was lost: its next hold is another one
+        except ClientError as error:
+            self.failure = error
+        finally:
+            self._changed.set()
+
+
+@asynccontextmanager
+async def race(
+    clusters: Sequence[Cluster],
+    spec: ReservationSpec | Mapping[str, Any],
+    *,
+    name: str,
+    namespace: str = "",
+    key: Order | None = None,
+    window: float = 5.0,
+    interrupt: bool = True,
+) -> AsyncIterator[Held]:
+    """Reserve capacity in one of several clusters, and hold it while the block runs.
+
+    The reservation is prepared in all clusters at once. When each has answered, or failed, or the window is
+    over, the best prepared one is committed. If its commit does not count, the next one is committed. All
+    others are released, also after an exception or a cancellation. A reservation in a cluster that can't be
+    reached releases itself after `commit.withinSeconds`.
+
+    A race is idempotent like `hold`. One that continues an earlier race prefers the reservation that was
+    committed there. The winner is released at the end of the block, as by `hold`.
+
+    Args:
+        clusters: open clusters with different names, the best first.
+        spec: the spec of the reservations, or its JSON. Default for `commit`: 30 s beyond the window.
+        name: name of the reservation, which is the same in all clusters.
+        namespace: its namespace. Default: that of each cluster.
+        key: sort key of a prepared reservation. The smallest wins. Default: the order of the clusters.
+        window: seconds within which each cluster can answer.
+        interrupt: as for `hold`.
+
+    Raises:
+        AllRefused: no cluster has granted and committed it, with the failure of each.
+        Invalid: the spec is wrong.
+        Lost: as for `hold`.
+
+    """
+    by_name(list(clusters))
+    commit = Commit(within_seconds=math.ceil(window) + _COMMIT_SECONDS)
+    full = completed(spec)
+    full = full if full.commit is not None else full.model_copy(update={"commit": commit})
+    async with AsyncExitStack() as stack:
+        changed = asyncio.Event()
+        remotes = [stack.enter_context(RemoteReservation(each, name, namespace, full)) for each in clusters]
+        entrants = [Entrant(remote, changed) for remote in remotes]
+        dropped: list[asyncio.Task[None]] = []
+        winner: Entrant | None = None
+        try:
+            winner = await _decide(entrants, changed, key, window)
+            dropped = [asyncio.create_task(each.drop()) for each in entrants if each is not winner]
+            async with watched(winner.held, winner.remote, interrupt=interrupt):
+                yield winner.held
+        finally:
+            if winner is None:
+                dropped = [asyncio.create_task(each.drop()) for each in entrants]
+            elif not winner.held.kept:
+                dropped.append(asyncio.create_task(winner.drop()))
+            await finish(_all(dropped))
+
+
+def choose(entrants: Sequence[Entrant], key: Order | None, *, late: bool) -> Entrant | None:
+    """Return the entrant to commit now, or None as long as others can still answer in time."""
+    ready = [each for each in entrants if each.ready]
+    if not ready or not (late or all(each.answered for each in entrants)):
+        return None
+    if chosen := [each for each in ready if each.remote.state.token]:
+        return chosen[0]  # the choice of an earlier run of the manager
+    return min(ready, key=lambda each: key(each.held)) if key is not None else ready[0]
+
+
+async def _decide(
+    entrants: Sequence[Entrant], changed: asyncio.Event, key: Order | None, window: float
+) -> Entrant:
+    """Commit the best entrant whose commit counts, or raise AllRefused."""
+    end = time.monotonic() + window
+    while True:
+        left = end - time.monotonic()
+        if (best := choose(entrants, key, late=left <= 0)) is not None:
+            if await best.commit():
+                return best
+            continue
+        failures = {each.remote.cluster.name: each.failure for each in entrants if each.failure}
+        if len(failures) == len(entrants):
+            raise AllRefused(failures)
+        changed.clear()
+        try:
+            async with asyncio.timeout(left if left > 0 else None):
+                await changed.wait()
+        except TimeoutError:
+            continue
+
+
+async def _all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
