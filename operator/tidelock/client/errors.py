@@ -61,7 +61,7 @@ class AllRefused(ClientError):
     """
 
     def __init__(self, failures: Mapping[str, ClientError]) -> None:
-        super().__init__("; ".join(map(str, failures.values())), reason="AllRefused")
+        super().__init__("; ".join(map(str, failures.values())))
         self.failures = failures
 
 

@@ -171,7 +171,8 @@ async def watched(held: Held, remote: RemoteReservation, *, interrupt: bool) -> 
         try:
             yield
             if interrupted:
-                await asyncio.sleep(0)  # the block ended before its cancellation reached it
+                await asyncio.sleep(0)  # the block can end before its cancellation reaches it
+                raise asyncio.CancelledError  # noqa: TRY301 -- the block has suppressed its own
         except asyncio.CancelledError:
             if interrupted and task.uncancel() <= before and held.loss is not None:
                 raise held.loss from None

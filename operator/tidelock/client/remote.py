@@ -123,7 +123,7 @@ class RemoteReservation:
                 self._adopt(await self._read())
             except (NotFound, AlreadyExists):
                 return
-        if self.state.uid and not self.state.gone:
+        if self.state.uid:
             with suppress(NotFound, Conflict):  # it is gone, or another one has its name
                 await self.cluster.delete(RESERVATIONS, self.name, self.namespace, uid=self.state.uid)
             self.state.gone = True
