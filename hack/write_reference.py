@@ -1,7 +1,8 @@
 """Writes the reference pages to a folder: python -m write_reference FOLDER.
 
 Each custom resource gets a page. It is made from the schema of the CRD, which follows from the types in
-operator/tidelock/model. A page of all metrics is made from the collectors that the operator registers.
+operator/tidelock/model. A page of all metrics is made from the collectors that the operator registers, and a
+page of all reasons from the advice that the client for managers gives.
 """
 
 import argparse
@@ -10,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, get_args
 
+from tidelock.client.advice import ADVICE, NO_CAPACITY
 from tidelock.framework.config import default_configuration
 from tidelock.load.metrics import LoadMetrics
 from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomResource
@@ -33,6 +35,13 @@ What `/metrics` serves on port 8080. Names, labels and buckets of `scheduler_*` 
 A series with labels appears with the first event that it counts. A histogram has the series `_bucket`, `_sum`
 and `_count`. The [alerts](../runbooks.md) say what to watch; a dashboard is in `manifests/monitoring`.
 """
+_REASONS = """\
+# Reasons
+
+The reasons of conditions, which programs may rely on, and the next step of a manager.
+[Integrate your manager](../integrate-your-manager.md) explains the steps. A refusal for a reason marked \\* is
+a `NoCapacity` in the [client](../integrate-your-manager.md#python): another cluster may have the capacity.
+"""
 _WORDS = {
     pattern: words
     for annotated, words in (
@@ -47,13 +56,14 @@ _COUNTS = {"Items": "items", "Properties": "entries", "Length": "characters"}
 
 
 def main() -> None:
-    """Write one page for each custom resource, and the page of the metrics."""
+    """Write one page for each custom resource, and the pages of the reasons and of the metrics."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
     folder.mkdir(exist_ok=True, parents=True)
     for resource in CUSTOM_RESOURCES:
         (folder / f"{resource.kind.lower()}.md").write_text(_NOTE + resource_page(resource), encoding="utf-8")
+    (folder / "reasons.md").write_text(_NOTE + reasons_page(), encoding="utf-8")
     (folder / "metrics.md").write_text(_NOTE + metrics_page(exported()), encoding="utf-8")
 
 
@@ -223,6 +233,15 @@ def metrics_page(families: Iterable[Family]) -> str:
         for each in sorted(families, key=lambda each: (not each.name.startswith("tidelock"), each.name))
     ]
     return f"{_METRICS}\n{_table(('metric', 'type', 'labels', 'what it is'), rows)}\n"
+
+
+def reasons_page() -> str:
+    """Return the page of the reasons, by name."""
+    rows = [
+        (f"`{reason}`" + " \\*" * (reason in NO_CAPACITY), each.where, each.meaning, each.step)
+        for reason, each in sorted(ADVICE.items())
+    ]
+    return f"{_REASONS}\n{_table(('reason', 'condition', 'meaning', 'next step of a manager'), rows)}\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -32,6 +32,9 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.loopback import free_ports
 from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY
+from tidelock.client import Cluster as Client
+from tidelock.client import NoCapacity, hold
+from tidelock.client.feed import Feed
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.answer import ANSWER, SIGNATURE
 
@@ -308,3 +311,19 @@ def test_many_creations_at_once_share_the_last_capacity(world: World) -> None:
     assert all(cpu <= 10 for cpu in taken.values()), taken
     assert sum(taken.values()) > Decimal("39.8")  # the smallest one fits nowhere, or none of them waits
     assert re.search(r"\d", condition(answered[-1][1], "Active")["message"])
+
+
+async def test_the_client_needs_only_the_response(
+    world: World, private_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Feed, "upsert", lambda *_: None)
+    node = world.node()
+    spec = world.manifest()["spec"]
+    async with Client("east", kubeconfig=private_cluster.kubeconfig, namespace=world.namespace) as cluster:
+        async with hold(cluster, spec, name="web-0") as held:
+            assert held.node == node.name
+        with pytest.raises(NoCapacity, match="cpu 9 needed"):
+            async with hold(
+                cluster, spec | {"resources": {"cpu": "9"}, "pendingDeadlineSeconds": 0}, name="b"
+            ):
+                pytest.fail("there is no capacity")

@@ -27,6 +27,7 @@ from tidelock.plugins.registry import BUILTINS
 
 # Programs in the docs that are not tried, with the reason.
 ELSEWHERE: Mapping[str, str] = {
+    "curl": "is run in tests/cluster/test_client.py",
     "docker": "needs a Docker engine and a registry",
     "helm": "is asked in tests/cluster/test_docs.py",
     "jq": "is no part of the project",
