@@ -39,8 +39,8 @@ _REASONS = """\
 # Reasons
 
 The reasons of conditions, which programs may rely on, and the next step of a manager.
-[Integrate your manager](../integrate-your-manager.md) explains the steps. A refusal for a reason marked \\* is
-a `NoCapacity` in the [client](../integrate-your-manager.md#python): another cluster may have the capacity.
+[Integrate your manager](../integrate-your-manager.md) explains the steps. A refusal for a reason marked \\*
+is a `NoCapacity` in the [client](../integrate-your-manager.md#python): another cluster may have the capacity.
 """
 _WORDS = {
     pattern: words

@@ -27,7 +27,7 @@ PATIENT = 60  # seconds until a reservation must be active, on a busy machine
 CRASHED = 9
 # Runs the manager, which ends like a crash right before or right after its request of this number.
 CRASHING = """
-import asyncio, os, sys
+import os, sys
 import manager
 from tidelock.client import Cluster
 number, after = int(sys.argv.pop(1)), sys.argv.pop(1) == "after"
@@ -46,7 +46,7 @@ def crashing(request):
     return run
 for name in ("get", "create", "patch", "delete"):
     setattr(Cluster, name, crashing(getattr(Cluster, name)))
-sys.exit(asyncio.run(manager.main()))
+manager.main()
 """
 
 

@@ -2,8 +2,7 @@
 
     python manager.py --deadline 10 --kubeconfig east.yaml --kubeconfig west.yaml pod.yaml
 
-It has no state of its own. The reservations have the pod's name, so a manager that is started again after a
-crash continues from what is in the clusters.
+It has no state of its own. After a crash it continues with the reservations of the pod's name.
 """
 
 import argparse
@@ -29,10 +28,9 @@ async def dispatch(clusters: Sequence[Cluster], pod: dict[str, Any], deadline: i
     found = await asyncio.gather(*(has(each, pod) for each in clusters))
     if True in found:  # an earlier run has sent it
         home = clusters[found.index(True)]
-        for other in clusters:
-            if other is not home:
-                with suppress(ClientError):  # then it releases itself
-                    await release(other, name, namespace)
+        for other in set(clusters) - {home}:
+            with suppress(ClientError):  # in a cluster that is away it releases itself
+                await release(other, name, namespace)
         return home.name
     spec = {
         "template": {"metadata": {"labels": pod["metadata"].get("labels", {})}, "spec": pod["spec"]},
@@ -56,7 +54,15 @@ async def has(cluster: Cluster, pod: dict[str, Any]) -> bool:
     return True
 
 
-async def main() -> int:
+async def run(options: argparse.Namespace) -> str:
+    """Connect to all clusters, and dispatch one pod."""
+    async with AsyncExitStack() as stack:
+        opened = (Cluster(path, kubeconfig=path) for path in options.kubeconfig)
+        clusters = [await stack.enter_async_context(each) for each in opened]
+        return await dispatch(clusters, yaml.safe_load(options.pod), options.deadline)
+
+
+def main() -> None:
     """Read the command line and dispatch one pod. The exit status is 1 without capacity."""
     parser = argparse.ArgumentParser(description="Send a pod to a cluster that has reserved capacity for it.")
     parser.add_argument(
@@ -64,17 +70,11 @@ async def main() -> int:
     )
     parser.add_argument("--deadline", type=int, default=10, help="seconds to wait for capacity")
     parser.add_argument("pod", type=argparse.FileType(), help="manifest of the pod, with its namespace")
-    options = parser.parse_args()
-    async with AsyncExitStack() as stack:
-        opened = [Cluster(path, kubeconfig=path, manager="sample-manager") for path in options.kubeconfig]
-        clusters = [await stack.enter_async_context(each) for each in opened]
-        try:
-            print(f"sent to {await dispatch(clusters, yaml.safe_load(options.pod), options.deadline)}")
-        except ClientError as error:
-            print(f"not sent: {error}", file=sys.stderr)
-            return 1
-    return 0
+    try:
+        print(f"sent to {asyncio.run(run(parser.parse_args()))}")
+    except ClientError as error:
+        sys.exit(f"not sent: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    main()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelock.model import reasons
 
 DELETED = "Deleted"
-"""The client's own reason for a reservation whose object is gone: another client deleted it."""
+"""The client's own reason for a reservation that another client has deleted."""
 
 NO_CAPACITY = frozenset(
     {

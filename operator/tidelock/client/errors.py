@@ -152,5 +152,5 @@ def refusal(cluster: str, reason: str, message: str, status: ReservationStatus |
 
 
 def deleted(cluster: str) -> Refused:
-    """Return the error for a reservation whose object is gone."""
+    """Return the error for a reservation that another client has deleted."""
     return refusal(cluster, DELETED, "another client deleted the reservation")

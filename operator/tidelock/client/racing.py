@@ -155,7 +155,7 @@ def choose(entrants: Sequence[Entrant], key: Order | None, *, late: bool) -> Ent
 async def _decide(
     entrants: Sequence[Entrant], changed: asyncio.Event, key: Order | None, window: float
 ) -> Entrant:
-    """Commit the best entrant whose commit counts, or raise AllRefused."""
+    """Commit the best entrant, then the next one until a commit counts, or raise AllRefused."""
     end = time.monotonic() + window
     while True:
         left = end - time.monotonic()

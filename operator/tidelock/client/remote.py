@@ -268,7 +268,7 @@ async def finish(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def release_all(remotes: list[RemoteReservation]) -> None:
-    """Release reservations at once. One whose cluster is away is logged, and ends by its own limits."""
+    """Release reservations at once. One in a cluster that is away is logged, and ends by its limits."""
 
     async def release(remote: RemoteReservation) -> None:
         try:
