@@ -218,9 +218,7 @@ class PodEventHandler(_Sink):
             event_handlers.queue.upsert(new, now)  # otherwise it is bound already, and this version is older
             if event_handlers.queue.get(new.uid) is not None and event_handlers.cache.get(new.uid) is None:
                 event_handlers.cache.nominator.upsert(new)
-        if before is not None and before.assumed and new.node_name not in ("", before.node_name):
-            # The binding under way will fail. Until its answer, others could take the capacity that it frees.
-            event_handlers.ledger.claims.unclaim(new.uid, now)
+        self._confirm_claim(before, new, now)
         if new.node_name and event_handlers.ready:  # all reservations that it has taken are known
             event_handlers.ledger.claims.claim_tentatively(new, new.node_name, now)
         if not new.finished:
@@ -256,6 +254,19 @@ class PodEventHandler(_Sink):
         elif before is not None and after is not None and not after.assumed:
             for event in pod_changes(before.pod, after.pod):
                 self._event_handlers.notify(event, before.pod, after.pod)
+
+    def _confirm_claim(self, before: Placed | None, new: Pod, now: float) -> None:
+        """End or restore the reservations of a pod in binding, if the watch knows before the answer does.
+
+        Until the answer, others could take capacity that its reservations get back if the binding fails.
+        """
+        if before is None or not before.assumed:
+            return
+        claims = self._event_handlers.ledger.claims
+        if new.node_name == before.node_name and (new.finished or not new.leaving):
+            claims.owner_bound(new, new.node_name, now)
+        elif new.node_name not in ("", before.node_name) or self._event_handlers.cache.get(new.uid) is None:
+            claims.unclaim(new.uid, now)
 
     def synced(self) -> None:
         """Note that all pods are known."""

@@ -1,5 +1,7 @@
 """Bound owners as the watch reports them, while it lags behind the API server."""
 
+import pytest
+
 from builders import NOW, node, pod
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -105,20 +107,23 @@ def test_a_late_answer_takes_no_reservation_from_the_next_owner() -> None:
     assert entry.phase is Phase.CONSUMED
 
 
-def test_an_owner_that_is_gone_before_its_binding_is_answered_consumes_nothing() -> None:
-    """Regression: the owner claimed its reservation once more.
+@pytest.mark.parametrize("seen", [True, False])
+def test_an_owner_takes_its_reservation_as_soon_as_it_is_seen_bound(seen: bool) -> None:
+    """Regression: its capacity was free once it had gone, and the answer to its binding still to come.
 
-    The capacity was free then, as no pod used it.
+    An owner that was never seen bound has taken nothing.
     """
     core, entry = holding()
     core.add(pod("web-0", labels={"app": "web"}, requests={"cpu": "3"}))
     assumed = core.place()
-    core.add(
-        owner := pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "3"}, version=2)
-    )
+    owner = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "3"}, version=2)
+    if seen:
+        core.add(owner)
     core.event_handlers.pods.remove(owner)
+    core.add(pod("next", requests={"cpu": "3"}))
+    assert core.place().pod.key.name == "next" if seen else core.refuse().waiting.pod.key.name == "next"
 
     core.decider.bound(assumed, core.clock.now())
 
-    assert (core.used(), core.reserved(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert entry.phase is (Phase.CONSUMED if seen else Phase.ACTIVE)
     assert not core.effects.claims

@@ -103,17 +103,16 @@ def test_the_reservations_of_an_owner_have_their_capacity_again_when_its_binding
 
 
 def test_a_reservation_gets_its_node_when_the_claim_of_its_owner_has_succeeded() -> None:
-    """Its owner is seen on the node before the answer to the binding, but uses another one's capacity."""
+    """Until then its owner uses the capacity of another reservation."""
     core = Core(node("node-a", cpu="2"))
     core.reservation("first", resources=TWO)
     core.step()
     entry = reservation(core)
     core.add(pod("web-0", requests=TWO))
-    assumed = core.place()
-    core.add(pod("web-0", requests=TWO, node_name="node-a", version=2))
+    core.place()
     core.step()
     assert entry.phase is Phase.PENDING
-    core.decider.bound(assumed, NOW)
+    core.add(pod("web-0", requests=TWO, node_name="node-a", version=2))
     core.step()
     assert (entry.phase, entry.node, core.reserved()) == (Phase.ACTIVE, "node-a", 0)
 
