@@ -99,15 +99,18 @@ def test_a_comparison_records_both_programs_and_their_ratio() -> None:
         for ours, theirs in ((4.0, 2.0), (6.0, 2.0)):
             rounds = (Round({each.name: value for each in figures(scenario)}) for value in (ours, theirs))
             comparison.add(*rounds)
+        comparison.bare = [9.0, 11.0]
         comparison.faults.append("a fault")
         comparison.record(record)
     assert record.faults == ["a fault"] * 2
     assert record.figures["drain-10.pods-bound"].median == 5.0
     assert record.figures[f"drain-10.{PEER}.pods-bound"].median == 2.0
     ratio = record.figures["drain-10.better-by.pods-bound"]
-    assert (ratio.least, ratio.most, ratio.target, ratio.met) == (2.0, 3.0, 1.5, True)
+    assert (ratio.least, ratio.most, ratio.target, ratio.met) == (2.0, 3.0, 3.0, False)
     assert record.figures["drain-10.better-by.launch-to-last-bound"].median == pytest.approx(0.4167, abs=1e-3)
     assert record.figures["drain-5.better-by.pods-bound"].target is None
+    share = record.figures["drain-10.share-of-the-bare-client"]
+    assert (share.least, share.most, share.target, share.met) == (0.4, 0.6, 0.8, False)
 
 
 def test_a_record_is_drawn_where_both_programs_have_the_figure(tmp_path: Path) -> None:
