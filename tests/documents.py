@@ -205,7 +205,7 @@ def _programs(typed: str) -> Iterator[tuple[str, ...]]:
             if words:
                 yield tuple(words)
             words = []
-        elif skip or token in {">", ">>", "<"}:
+        elif skip or token in {">", ">>", "&>", "<"}:
             skip = not skip
         else:
             words.append(token)

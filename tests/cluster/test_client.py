@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -333,6 +334,24 @@ async def test_a_race_commits_the_first_and_releases_the_others(
         assert stored["spec"]["commit"]["token"] == held.token
         await until(lambda: not reservations(west_world), "the release")
     assert reservations(world) == []
+
+
+def test_the_example_of_the_readme_sends_its_pod(
+    world: World, west_world: World, controlplane: ControlPlane, private_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    world.node(cpu="1")
+    west = west_world.node(cpu="4")
+    for name, kubeconfig in (("east", controlplane.kubeconfig), ("west", private_cluster.kubeconfig)):
+        (tmp_path / f"{name}.yaml").symlink_to(kubeconfig)
+    program = (ROOT / "docs/examples/quickstart/send.py").read_text()
+    here = f'"containers": [CONTAINER], "nodeSelector": {dict(world.selector)}'
+    own = program.replace('"shop"', f'"{world.namespace}"').replace('"containers": [CONTAINER]', here)
+    assert world.namespace in own
+    assert here in own
+    done = subprocess.run(
+        [sys.executable, "-c", own], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == f"web-0 goes to {west.name} in west\n"
 
 
 async def test_a_race_takes_the_smallest_by_a_key(

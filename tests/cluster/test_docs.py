@@ -20,6 +20,7 @@ from devcluster.identity import rendered
 from devcluster.loopback import HOST
 from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
 
+README = ROOT / "README.md"
 MANIFESTS = ("manifests/base", "manifests/monitoring")
 # Objects of these groups belong to other operators, and their CRDs are not installed.
 FOREIGN: Mapping[str, str] = {"monitoring.coreos.com": "of the Prometheus operator"}
@@ -50,6 +51,16 @@ def shell(installed: Cluster, namespace: str, tmp_path: Path, helm: Path) -> She
     (made.programs / "helm").symlink_to(helm)
     made.run("kubectl config set-context --current --namespace=shop").check_returncode()
     return made
+
+
+def is_played(block: Block) -> bool:
+    """Return whether a test plays a block in its order: those of the tutorial and of README's quick start."""
+    if block.page == TUTORIAL:
+        return True
+    lines = README.read_text().splitlines()
+    start = lines.index("## Quick start")
+    end = next(number for number, line in enumerate(lines) if number > start and line.startswith("## "))
+    return block.page == README and start < block.line <= end
 
 
 def of_kind(*kinds: Kind) -> Iterator[Block]:
@@ -101,7 +112,7 @@ def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
     An object, a release or a kind of another operator can be absent here, unlike in the reader's cluster.
     """
     wrong = []
-    for block in (block for block in blocks() if block.page != TUTORIAL):
+    for block in (block for block in blocks() if not is_played(block)):
         shell.file(block)
         folder = "."
         for command in commands(block) if block.language in {"sh", "console"} else ():
@@ -133,17 +144,18 @@ def dry(command: Command, namespace: str) -> str:
     return shlex.join(words)
 
 
-def test_the_tutorial_prints_the_documented_output(
-    operator: OperatorProcess, world: World, installed: Cluster, tmp_path: Path
+@pytest.mark.parametrize(("path", "fewest"), [(TUTORIAL, 20), (README, 8)], ids=["tutorial", "README"])
+def test_a_page_prints_the_documented_output(
+    path: Path, fewest: int, operator: OperatorProcess, world: World, installed: Cluster, tmp_path: Path
 ) -> None:
-    """Run all kubectl commands of the tutorial, and compare their output with the page.
+    """Run all kubectl commands of the tutorial or of README's quick start, and compare their output.
 
     The commands that create or delete a control plane, or start the operator, are left out.
     """
-    page = Shell(installed, tmp_path, f"{world.namespace}-tutorial")
+    page = Shell(installed, tmp_path, f"{world.namespace}-page")
     played = 0
     try:
-        for block in (block for block in blocks() if block.page == TUTORIAL):
+        for block in (block for block in blocks() if block.page == path and is_played(block)):
             page.file(block)
             for command in commands(block) if block.language in {"sh", "console"} else ():
                 if command.words[0] == "kubectl":
@@ -152,10 +164,10 @@ def test_the_tutorial_prints_the_documented_output(
                 if command.words[:3] == ("kubectl", "annotate", "node"):
                     until_nodes_are_known(world, str(played))
     finally:
-        page.run("kubectl delete node worker-1 worker-2 --ignore-not-found --wait=false")
+        page.run("kubectl delete node worker-1 worker-2 quickstart --ignore-not-found --wait=false")
         page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
         page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
-    assert played > 20
+    assert played >= fewest
 
 
 def until_nodes_are_known(world: World, name: str) -> None:
