@@ -385,12 +385,7 @@ class Leader:
         """Make the desk for creations. Nothing is decided before there are keys for its answers."""
         provided = self._event_handlers.await_resource("answers")
         desk = CreationDesk(
-            self._decider.ledger,
-            self._clock,
-            self._loop.wake,
-            lambda: self._loop.step_if_idle(self._event_handlers),
-            provided,
-            self._tasks.note_request,
+            self._decider.ledger, self._clock, self._loop.wake, provided, self._tasks.note_request
         )
         self._loop.on_answers = desk.decided
         return desk

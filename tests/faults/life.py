@@ -146,12 +146,7 @@ class Life:
         decider = self.decider
         decider.ledger.answers.keys.use(*keys)
         self.creations = CreationDesk(
-            decider.ledger,
-            clock,
-            self._loop.wake,
-            lambda: self._loop.step_if_idle(self.event_handlers),
-            lambda: None,
-            self.tasks.note_request,
+            decider.ledger, clock, self._loop.wake, lambda: None, self.tasks.note_request
         )
         self._loop.on_answers = self.creations.decided
         self.event_handlers = EventHandlers(

@@ -1,8 +1,7 @@
 """Answers reservations in the response to their own creation.
 
 The webhook of creations asks, the decision loop decides as for any reservation, and the response carries the
-first status. An idle loop decides in the turn of the event loop in which the review came. A creation that is
-not decided in time gets no answer: it is created, and decided afterwards.
+first status. A creation that is not decided in time gets no answer: it is created, and decided afterwards.
 """
 
 import asyncio
@@ -33,7 +32,6 @@ class CreationDesk:
         ledger: the reservations.
         clock: the process' clock.
         wake: runs the decision loop.
-        decide: takes a step of the decision loop at once, if the loop has no other work.
         provided: called when there are keys for signatures.
         note_request: called with each review, so that less urgent requests wait.
 
@@ -44,14 +42,12 @@ class CreationDesk:
         ledger: Ledger,
         clock: Clock,
         wake: Callable[[], None],
-        decide: Callable[[], None],
         provided: Callable[[], None],
         note_request: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._wake = wake
-        self._decide_now = decide
         self.provided = provided
         self._note_request = note_request
         self._asked: dict[Key, asyncio.Future[None]] = {}
@@ -102,28 +98,20 @@ class CreationDesk:
     async def _decide(self, review: CreationReview) -> dict[str, object] | None:
         """Return the first status, or None if there is no decision in time. Only a grant is kept."""
         nonce, key = review.nonce, self._propose(review.reservation)
+        asked = self._asked[key] = asyncio.get_running_loop().create_future()
         try:
-            self._decide_now()
             self._wake()
-            if not self._is_decided(key):
-                await self._until_decided(key)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await asked
             return self._conclude(nonce, stored=not review.dry_run)
         except BaseException:
             self._withdraw(nonce)
             raise
         finally:
+            del self._asked[key]
             if self._ledger.answers.find(nonce) is None:
                 self._wake()  # its capacity is free again
-
-    async def _until_decided(self, key: Key) -> None:
-        """Wait until the decision loop has decided on a creation, for as long as a review can wait."""
-        asked = self._asked[key] = asyncio.get_running_loop().create_future()
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await asked
-        finally:
-            del self._asked[key]
 
     @atomic
     def _propose(self, reservation: Reservation) -> Key:

@@ -21,27 +21,18 @@ from unit.scheduler.machinery import Core
 
 
 class Scene:
-    """A node of two cores, and a desk. Each wake of the loop decides in the next turn of the event loop.
+    """A node of two cores, and a desk. Each wake of the loop decides in the next turn of the event loop."""
 
-    An idle loop decides in the same turn.
-    """
-
-    def __init__(self, *, decides: bool = True, idle: bool = False) -> None:
+    def __init__(self, *, decides: bool = True) -> None:
         self.core = Core(node("node-a", cpu="2"))
         self.ledger: Ledger = self.core.ledger
         self.ledger.answers.keys.use(b"k" * 32)
         self.requests = 0
         self.decides = decides
-        self.step: Callable[[], None] = self.decide if idle else lambda: None
-        self.desk = CreationDesk(
-            self.ledger, self.core.clock, self.wake, self.step_if_idle, lambda: None, self.note
-        )
+        self.desk = CreationDesk(self.ledger, self.core.clock, self.wake, lambda: None, self.note)
 
     def note(self) -> None:
         self.requests += 1
-
-    def step_if_idle(self) -> None:
-        self.step()
 
     def wake(self) -> None:
         if self.decides:
@@ -145,36 +136,6 @@ async def test_a_creation_without_a_decision_in_time_is_not_answered(monkeypatch
     scene = Scene(decides=False)
     assert await scene.ask() == ({}, "late")
     assert scene.ledger.entries == {}
-
-
-async def test_an_idle_loop_decides_in_the_turn_of_the_review() -> None:
-    scene = Scene(decides=False, idle=True)
-    task = asyncio.create_task(scene.ask(resources={"cpu": "2"}))
-    await asyncio.sleep(0)
-    assert task.done()
-    annotations, result = await task
-    assert (result, status_of(annotations)["nodeName"]) == ("granted", "node-a")
-    assert scene.reserved() == 2000
-
-
-async def test_a_step_that_decides_on_others_leaves_a_creation_to_the_loop() -> None:
-    scene = Scene()
-    steps: list[None] = []
-    scene.step = lambda: steps.append(None)
-    assert (await scene.ask(resources={"cpu": "2"}))[1] == "granted"
-    assert len(steps) == 1
-
-
-async def test_a_step_that_fails_holds_nothing() -> None:
-    scene = Scene(idle=True)
-
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    scene.step = fail
-    with pytest.raises(ZeroDivisionError):
-        await scene.ask()
-    assert (scene.reserved(), scene.ledger.entries) == (0, {})
 
 
 async def test_a_review_that_is_broken_off_holds_nothing() -> None:

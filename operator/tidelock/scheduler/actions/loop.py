@@ -17,7 +17,7 @@ from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider, Step
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import Consultation, Outcome
 from tidelock.scheduler.informers.event_handlers import EventHandlers
@@ -63,22 +63,12 @@ class Loop:
         )
         self.on_answers: Callable[[Iterable[Key]], None] = lambda _keys: None
         self._event = asyncio.Event()
-        self._asleep = False
         self.started = asyncio.Event()
         self.last_turn = clock.monotonic()
 
     def wake(self) -> None:
         """Wake the loop because something has changed."""
         self._event.set()
-
-    def step_if_idle(self, event_handlers: EventHandlers) -> None:
-        """Take a step at once if the loop sleeps, so the caller does not wait for the loop's turn.
-
-        The caller wakes the loop afterwards. A loop that is awake decides for many callers in one step.
-        """
-        if self._asleep and self.started.is_set() and not self._event.is_set():
-            started = self._clock.monotonic()
-            self._take(self._decider.step(self._clock.now()), started, event_handlers)
 
     async def run(self, event_handlers: EventHandlers) -> NoReturn:
         """Decide for ever, from the moment at which all objects are known."""
@@ -99,22 +89,18 @@ class Loop:
         """Decide until nothing is due, or for the length of a slice, and hand each step on."""
         self.last_turn = start = started = self._clock.monotonic()
         for step in due_steps(self._decider, self._clock.now):
-            self._take(step, started, event_handlers)
+            if step.outcome is not None:
+                with self._isolation.attempt("decision", PODS, _pod_of(step.outcome).meta):
+                    self._hand_on(step.outcome, started)
+            self._evictor.begin(step.preemptions, step.migrations)
+            self.on_answers(step.effects.answers)
+            self._publisher.record(step.effects)
+            self._gates.note(step.effects.namespaces)
+            for claim in step.effects.claims:
+                self._binder.look_up(claim, partial(event_handlers.answered, claim))
             started = self._clock.monotonic()
             if started - start > _SLICE:
                 return
-
-    def _take(self, step: Step, started: float, event_handlers: EventHandlers) -> None:
-        """Hand on a step that began at `started`, by the monotonic clock."""
-        if step.outcome is not None:
-            with self._isolation.attempt("decision", PODS, _pod_of(step.outcome).meta):
-                self._hand_on(step.outcome, started)
-        self._evictor.begin(step.preemptions, step.migrations)
-        self.on_answers(step.effects.answers)
-        self._publisher.record(step.effects)
-        self._gates.note(step.effects.namespaces)
-        for claim in step.effects.claims:
-            self._binder.look_up(claim, partial(event_handlers.answered, claim))
 
     def _hand_on(self, outcome: Outcome, started: float) -> None:
         if isinstance(outcome, Consultation):
@@ -142,11 +128,9 @@ class Loop:
         """Sleep until something happens or is due."""
         left = _LONGEST_SLEEP if due is None else due - self._clock.now()
         handle = asyncio.get_running_loop().call_later(max(min(left, _LONGEST_SLEEP), 0.0), self._event.set)
-        self._asleep = True
         try:
             await self._event.wait()
         finally:
-            self._asleep = False
             handle.cancel()
         self._event.clear()  # or the next wait would return without letting anything else run
         self.last_turn = self._clock.monotonic()

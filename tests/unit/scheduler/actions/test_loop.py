@@ -63,29 +63,6 @@ async def test_no_decision_is_made_before_the_informers_are_synced(alarm: Alarm)
     assert set(alarm.delays) == {1.0}
 
 
-async def test_a_loop_takes_a_step_for_a_caller_only_while_it_sleeps(alarm: Alarm) -> None:
-    shell = Shell(node("node-a", cpu="2"), listed=False)
-    entry = shell.store_reservation()
-
-    def step() -> Phase:
-        shell.loop.step_if_idle(shell.event_handlers)
-        return entry.phase
-
-    assert step() == Phase.PENDING  # it does not run
-    async with running(shell):
-        assert step() == Phase.PENDING  # not all objects are known
-        shell.list_all()
-        assert step() == Phase.PENDING  # it has work
-        await turns()
-        assert entry.phase == Phase.ACTIVE
-        shell.event_handlers.wake = lambda: None
-        entry = shell.store_reservation("second")
-        assert step() == Phase.ACTIVE
-        shell.loop.wake()
-        await turns()
-        assert shell.stored_status("second")["phase"] == "Active"
-
-
 async def test_pods_that_were_bound_before_the_start_are_processed_beside_decisions(alarm: Alarm) -> None:
     shell = Shell(node("node-a", cpu="3"), listed=False)
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
