@@ -45,7 +45,11 @@ class UsageObserver:
         self._uses = {use.entry.uid: use for use in uses(self._process)}
         room, seconds = _sums(self._uses)
         used = ledger.quotas.used(NAMESPACE)
-        assert (used.reserved, used.seconds) == (room, seconds)
+        # A life of zero seconds counts nothing.
+        assert (used.reserved, used.seconds) == (
+            room,
+            {name: units for name, units in seconds.items() if units},
+        )
         owned = [use.entry for use in self._uses.values() if not use.entry.reservation.borrowable]
         in_use = [each.uses for entry in owned for each in entry.occupants.values()]
         assert used.unused == reduce(minus, in_use, room), "capacity counts as unused, and pods are in it"
