@@ -278,7 +278,8 @@ class Ledger:
 
     def note_deletion(self, entry: ReservationInfo) -> None:
         """Note that the API server has accepted the deletion of a reservation. The watch will confirm it."""
-        entry.deleted = True
+        if entry.reservation.meta.deletion_timestamp is None:  # otherwise the watch was faster
+            entry.deleted = True
 
     def note_start(self, entry: ReservationInfo, *, unacknowledged: bool) -> None:
         """Note whether the status of a schedule still has to show that a window of it has begun.
@@ -293,7 +294,9 @@ class Ledger:
         """Free the capacity of a reservation that is being deleted. Its status shows that meanwhile."""
         if self.entries.get(entry.key) is entry:
             self.records.drop(entry)
-        entry.reservation, entry.deleted = reservation, False
+        entry.reservation = reservation
+        # The end of a reservation is told once, whatever generation the deletion has made.
+        entry.deleted = entry.phase in SETTLED and reservation.status.get("phase") == entry.phase
         entry.terminate(now)
         self.records.leaving[entry.key] = entry
         self.records.publish(entry.key)

@@ -184,8 +184,9 @@ async def test_a_reservation_that_is_gone_when_its_write_has_its_turn_gets_no_st
 
 
 def delete(shell: Shell) -> None:
-    """Delete the reservation as a user. A finalizer keeps the object."""
+    """Delete the reservation as a user. A finalizer keeps the object, in a new generation."""
     metadata = shell.api.objects[lock_path()]["metadata"]
+    metadata["generation"] = metadata.get("generation", 1) + 1
     metadata |= {"deletionTimestamp": format_instant(shell.clock.now()), "finalizers": ["example.com/keep"]}
     metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
     see(shell)
