@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidelock import __version__
-from tidelock.client.errors import ClientError, Misconfigured, translated
+from tidelock.client.errors import Misconfigured, translated
 from tidelock.client.feed import Feed
 from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import ConfigError, load_connection
@@ -119,11 +119,3 @@ class Cluster:
             raise translated(error, self.name) from error
         except ConfigError as error:
             raise Misconfigured(str(error), cluster=self.name) from error
-
-
-def by_name(clusters: list[Cluster]) -> dict[str, Cluster]:
-    """Return clusters by their names, or raise ClientError if two have the same."""
-    named = {cluster.name: cluster for cluster in clusters}
-    if len(named) < len(clusters):
-        raise ClientError(f"two clusters have the same name: {[cluster.name for cluster in clusters]}")
-    return named

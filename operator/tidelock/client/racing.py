@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from tidelock.client.cluster import Cluster, by_name
+from tidelock.client.cluster import Cluster
 from tidelock.client.errors import AllRefused, ClientError
 from tidelock.client.holding import Held, watched
 from tidelock.client.remote import RemoteReservation, completed, finish, release_all
@@ -74,9 +74,8 @@ class Entrant:
             self._changed.set()
             while self.ready:
                 await self.remote.advance()
-            self.failure = (
-                self.remote.state.error()
-            )  # prepared capacity was lost: its next hold is another one
+            # Prepared capacity was lost: its next hold is another one.
+            self.failure = self.remote.state.error()
         except ClientError as error:
             self.failure = error
         finally:
@@ -119,7 +118,9 @@ async def race(
         Lost: as for `hold`.
 
     """
-    by_name(list(clusters))
+    names = [each.name for each in clusters]
+    if len(set(names)) < len(names):
+        raise ClientError(f"two clusters have the same name: {names}")
     commit = Commit(within_seconds=math.ceil(window) + _COMMIT_SECONDS)
     full = completed(spec)
     full = full if full.commit is not None else full.model_copy(update={"commit": commit})

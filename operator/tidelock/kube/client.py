@@ -18,7 +18,7 @@ import msgspec
 from yarl import URL
 
 from tidelock.kube.config import Connection
-from tidelock.kube.connections import Answer, ConnectionPool, NotConnected, format_request
+from tidelock.kube.connections import KEEPALIVE_SECONDS, Answer, ConnectionPool, NotConnected, format_request
 from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
 from tidelock.model.meta import ObjectMeta
 
@@ -36,7 +36,6 @@ _PATCH_TYPES: Mapping[PatchKind, str] = MappingProxyType(
     }
 )
 _CREDENTIALS_SECONDS = 60.0  # how often the credentials are read for a newer header
-_KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
 _REPEATABLE = frozenset({"PUT", "DELETE"})
 _CLOSE_SECONDS = 1.0  # for sockets that were shut down, which takes some turns of the event loop
 
@@ -185,7 +184,7 @@ class KubeClient:
             connector=aiohttp.TCPConnector(
                 limit=self._connections,
                 ssl=tls or True,
-                keepalive_timeout=_KEEPALIVE_SECONDS,
+                keepalive_timeout=KEEPALIVE_SECONDS,
                 socket_factory=self._make_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -17,7 +17,7 @@ _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")  # a connection of the latter ends, unles
 _HEAD_END = b"\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _LARGEST_HEAD = 64 * 1024  # bytes
-_KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
+KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
 _UNSAFE = re.compile(r"[^\x21-\x7e]")  # in a target, which ends at a space
 _LINE_END = re.compile(r"[\r\n]")
 
@@ -199,7 +199,7 @@ class ConnectionPool:
         if not connection.closing:
             connection.idle_since = now
             self._idle.append(connection)
-        while self._idle and now - self._idle[0].idle_since > _KEEPALIVE_SECONDS:
+        while self._idle and now - self._idle[0].idle_since > KEEPALIVE_SECONDS:
             self._idle.popleft().abort()
 
 

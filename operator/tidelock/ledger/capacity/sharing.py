@@ -70,7 +70,7 @@ class Sharing:
         """Return the reservations of a node with occupants, by name. They get back freed amounts."""
         return [entry for entry in self.on(node_name) if entry.occupants]
 
-    def used_by(self, pod_uid: str, node_name: str) -> Resources:
+    def amounts_of(self, pod_uid: str, node_name: str) -> Resources:
         """Return the amounts of a pod on a node that come from shared reservations."""
         occupants = (entry.occupants.get(pod_uid) for entry in self.on(node_name))
         return reduce(plus, (each.uses for each in occupants if each is not None), NOTHING)

@@ -63,7 +63,7 @@ class Claims:
             return None
         text = f"pod {pod.key} is being bound to {node_name}"
         failure = "the owner's binding failed"
-        needed = beyond(pod.requests, self._holdings.sharing.used_by(pod.uid, node_name))
+        needed = beyond(pod.requests, self._holdings.sharing.amounts_of(pod.uid, node_name))
         claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, needed, text, failure, now)
         self._holdings.count_occupants(node_name)
         return claim
@@ -135,7 +135,7 @@ class Claims:
         self._holdings.count_occupants(claim.node_name)
         if not node_name:
             self.forget_owner(claim.pod.uid)
-        if node_name:
+        else:
             for entry in self._ownership.of(claim.pod, claim.entries):
                 if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
