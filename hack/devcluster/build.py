@@ -22,8 +22,8 @@ PACKAGES: Mapping[str, str] = {
     "kubemark": "k8s.io/kubernetes/cmd/kubemark",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
-NEWEST = "1.36"  # the newest version of Kubernetes, and the default
-OLDER = ("1.34", "1.35")
+NEWEST = "1.37"  # the newest version of Kubernetes, and the default
+OLDER = ("1.34", "1.35", "1.36")
 """Versions that have a module of their own, with only the programs in VERSIONED."""
 VERSIONED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # kwok has no behaviour of its own. Its stages define how nodes become Ready and pods Running.

@@ -157,7 +157,7 @@ def test_unknown_version_is_an_error_that_names_the_known_ones(
     monkeypatch.setenv("TIDELOCK_KUBERNETES", "1.33")
     with pytest.raises(DevClusterError) as caught:
         find_binaries()
-    assert str(caught.value) == "There is no Kubernetes 1.33 here: choose 1.34, 1.35 or 1.36."
+    assert str(caught.value) == "There is no Kubernetes 1.33 here: choose 1.34, 1.35, 1.36 or 1.37."
 
 
 def test_build_fills_the_cache(machine: Machine, go_calls: Path) -> None:
