@@ -183,8 +183,9 @@ def csi_node(name: str = "node-a", **limits: int | None) -> CsiNode:
     return _decode(CsiNode, metadata=_metadata(name, "", 1), spec={"drivers": drivers})
 
 
-def csi_driver(name: str = DRIVER, *, storage_capacity: bool = True) -> CsiDriver:
-    return _decode(CsiDriver, metadata=_metadata(name, "", 1), spec={"storageCapacity": storage_capacity})
+def csi_driver(name: str = DRIVER, *, storage_capacity: bool = True, required: bool = False) -> CsiDriver:
+    spec = {"storageCapacity": storage_capacity, "preventPodSchedulingIfMissing": required}
+    return _decode(CsiDriver, metadata=_metadata(name, "", 1), spec=spec)
 
 
 def storage_capacity(

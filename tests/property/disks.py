@@ -240,6 +240,7 @@ ATTACHMENTS = st.sampled_from(
 
 
 OTHERS = st.lists(st.one_of(ATTACHMENTS, CAPACITIES), max_size=3)
+INSTALLED = st.sampled_from([NODES, NODES, NODES, NODES[:2], NODES[1:], []])
 
 
 @st.composite
@@ -249,11 +250,14 @@ def stored(draw: st.DrawFn, flavour: Flavour) -> list[Stored]:
         storage_class("local"),
         storage_class("fast", provisioner=DRIVER, topologies=draw(TOPOLOGIES)),
         storage_class("slow", provisioner=DRIVER, mode="Immediate"),
-        csi_driver(storage_capacity=draw(st.booleans())),
+        csi_driver(storage_capacity=draw(st.booleans()), required=draw(st.booleans())),
     ]
     there += [draw(volumes(name)) for name in VOLUMES[draw(st.integers(0, 3)) :]]
     there += [draw(claims(name, flavour)) for name in CLAIMS[: draw(COUNTS_OF_CLAIMS)]]
-    there += [csi_node(name, csi_example_com=draw(flavour.limit)) for name in NODES]
+    limits: dict[str, dict[str, int | None]] = {
+        name: {"csi_example_com": draw(flavour.limit)} for name in draw(INSTALLED)
+    }
+    there += [csi_node(name, **limits.get(name, {})) for name in NODES]
     others = draw(OTHERS)
     there += {(type(each), each.meta.name): each for each in others}.values()
     owner = draw(OWNERS)

@@ -63,3 +63,8 @@ def assert_like(judged: Judgement, world: World) -> None:
     assert judged.fitting == {name for name, why in expected.items() if not why}
     for name, why in expected.items():
         assert not why or list(judged.reasons(name)) == why
+    by_name = {each.name: each for each in world.nodes}
+    fitting = sorted(judged.fitting)
+    assert judged.scores_among(*fitting) == {
+        name: oracle.score(world, judged.pod, by_name[name]) for name in fitting
+    }

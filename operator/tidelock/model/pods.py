@@ -303,21 +303,28 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def _as_specified(self) -> bool:
         """Whether the kubelet reports no other amounts than those of the spec, as for most pods."""
-        statuses = (*self.status.init_container_statuses, *self.status.container_statuses)
+        status = self.status
+        if status.resources is not None or status.allocated_resources or self._is_infeasible:
+            return False
+        statuses = (*status.init_container_statuses, *status.container_statuses)
         containers = (*self.spec.init_containers, *self.spec.containers)
         asked = {each.name: each.resources.requests for each in containers}
-        return self.status.resources is None and all(
-            each.resources is None
-            or each.resources.requests == each.allocated_resources == asked.get(each.name)
+        return all(
+            told in ({}, asked.get(each.name))
             for each in statuses
+            for told in (each.allocated_resources, each.actual)
         )
+
+    @property
+    def _is_infeasible(self) -> bool:
+        """Whether the kubelet has found that the node can never grant a resize."""
+        return any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in self.status.conditions)
 
     @property
     def _report(self) -> Report:
         status = self.status
         statuses = (*status.init_container_statuses, *status.container_statuses)
-        infeasible = any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in status.conditions)
-        return Report({each.name: each for each in statuses}, status, infeasible)
+        return Report({each.name: each for each in statuses}, status, self._is_infeasible)
 
     @cached_property
     def likely_use(self) -> tuple[float, float]:

@@ -1,12 +1,12 @@
 """Requests of a pod: the sum that kube-scheduler and the kubelet agree on.
 
-Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.36. Containers and sidecars run
+Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.37. Containers and sidecars run
 together. Other init containers run one after the other, beside the sidecars started before them. Overhead is
 added. Requests of the pod as a whole replace the sum for the resources that they name.
 
-A container, a sidecar or a whole pod that is resized in place counts at the largest of its spec, its
-allocation and its actual resources. Its spec is left out if the kubelet has found the resize infeasible.
-Plain init containers are never resized. Sums are cut off at CEILING.
+A pod that is resized in place counts at the largest of three sums: by its spec, by the kubelet's allocation
+and by the actual resources. The sum by the spec is left out if the kubelet has found the resize infeasible.
+What is not reported counts by the spec, too, unless the resize is infeasible. Sums are cut off at CEILING.
 """
 
 from collections.abc import Callable, Mapping
@@ -80,13 +80,15 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Allocation(msgspec.Struct, frozen=True, rename="camel"):
-    """The kubelet's report of a container or of a whole pod, where `resources` are the actual ones.
-
-    kube-scheduler ignores an allocation without actual resources.
-    """
+    """The kubelet's report of a container or of a whole pod, where `resources` are the actual ones."""
 
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int] = {}
+
+    @property
+    def actual(self) -> Mapping[str, str | int]:
+        """The requests of the actual resources, or none if they are not reported."""
+        return {} if self.resources is None else self.resources.requests
 
 
 class ContainerStatus(Allocation, frozen=True, rename="camel", kw_only=True):
@@ -105,22 +107,17 @@ class Report(NamedTuple):
     whole: Allocation
     infeasible: bool
 
-    def counted(self, asked: Mapping[str, str | int], reported: Allocation | None) -> Resources:
-        """Return the requests of a container or pod as they count with its allocation.
+    def allocated(self, container: Container) -> Mapping[str, str | int]:
+        """Return the requests of a container by the allocation, or by its spec if that is not reported."""
+        reported = self.containers.get(container.name, _UNREPORTED).allocated_resources
+        return reported or ({} if self.infeasible else container.resources.requests)
 
-        Raises:
-            QuantityError: a request is no quantity.
-
-        """
-        if reported is None or reported.resources is None:
-            return parse_resources(asked)
-        actual, allocated = reported.resources.requests, reported.allocated_resources
-        if actual == allocated == asked:  # as for most running pods
-            return parse_resources(asked)
-        granted = at_least(parse_resources(actual), parse_resources(allocated))
-        return granted if self.infeasible else at_least(parse_resources(asked), granted)
+    def actual(self, container: Container) -> Mapping[str, str | int]:
+        """Return the actual requests of a container, or its allocated ones if they are not reported."""
+        return self.containers.get(container.name, _UNREPORTED).actual or self.allocated(container)
 
 
+_UNREPORTED = Allocation()
 UNREPORTED = Report({}, Allocation(), infeasible=False)
 
 
@@ -200,27 +197,58 @@ def _weigh(spec: WorkloadResources, report: Report, weights: Resources) -> tuple
 
 def _sum(spec: WorkloadResources, report: Report, weights: Resources = NOTHING) -> dict[str, int]:
     """Return the requests of a pod, where a container without a request for a resource has its weight."""
+    total = {} if report.infeasible else _sum_of_containers(spec, _requested, weights)
+    whole = report.whole
+    if whole.allocated_resources and whole.actual:  # the sums over the containers, as the kubelet has them
+        total = _largest(total, whole.allocated_resources, whole.actual)
+    elif report.containers or report.infeasible:
+        for requests_of in (report.allocated, report.actual):
+            total = at_least(total, _sum_of_containers(spec, requests_of, weights))
+    asked = {} if spec.resources is None else spec.resources.requests
+    if any(map(_is_pod_level, asked)):
+        if whole.resources is not None:
+            granted = (whole.actual, whole.allocated_resources)
+            effective = _largest({} if report.infeasible else parse_resources(asked), *granted)
+        else:
+            effective = parse_resources(asked)
+        total |= {name: units for name, units in effective.items() if _is_pod_level(name)}
+    if spec.overhead:
+        total = plus(total, parse_resources(spec.overhead))
+    return {resource: min(units, CEILING) for resource, units in total.items()}
+
+
+def _sum_of_containers(
+    spec: WorkloadResources, requests_of: Callable[[Container], Mapping[str, str | int]], weights: Resources
+) -> dict[str, int]:
+    """Return the sum of some requests of the containers, at the peak of the pod's life."""
     total: dict[str, int] = {}
     for container in spec.containers:
-        reported = report.containers.get(container.name)
-        total = plus(total, {**weights, **report.counted(container.resources.requests, reported)})
+        total = plus(total, {**weights, **parse_resources(requests_of(container))})
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        sidecar = container.restart_policy == "Always"
-        reported = report.containers.get(container.name) if sidecar else None
-        requests = {**weights, **report.counted(container.resources.requests, reported)}
-        if sidecar:
+        requests = {**weights, **parse_resources(requests_of(container))}
+        if container.restart_policy == "Always":
             total = plus(total, requests)
             sidecars = plus(sidecars, requests)
             peak = at_least(peak, sidecars)
         else:
             peak = at_least(peak, plus(sidecars, requests))
-    if peak:
-        total = at_least(total, peak)
-    if spec.resources is not None:
-        whole = report.counted(spec.resources.requests, report.whole)
-        total |= {name: whole.get(name, 0) for name in spec.resources.requests}
-    if spec.overhead:
-        total = plus(total, parse_resources(spec.overhead))
-    return {resource: min(units, CEILING) for resource, units in total.items()}
+    return at_least(total, peak) if peak else total
+
+
+def _requested(container: Container) -> Mapping[str, str | int]:
+    return container.resources.requests
+
+
+def _largest(amounts: Resources, *others: Mapping[str, str | int]) -> dict[str, int]:
+    """Return the largest amount of each resource."""
+    largest = dict(amounts)
+    for other in others:
+        largest = at_least(largest, parse_resources(other))
+    return largest
+
+
+def _is_pod_level(name: str) -> bool:
+    """Return whether a pod as a whole can request a resource."""
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")

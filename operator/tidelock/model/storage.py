@@ -211,6 +211,11 @@ class CsiNode(_Stored, frozen=True):
     spec: _CsiNodeSpec = _CsiNodeSpec()
 
     @property
+    def drivers(self) -> tuple[str, ...]:
+        """The names of the drivers that are installed on the node."""
+        return tuple(driver.name for driver in self.spec.drivers)
+
+    @property
     def limits(self) -> Mapping[str, int]:
         """The number of volumes of each driver that the node can have. An absent driver has no limit."""
         return {
@@ -222,12 +227,18 @@ class CsiNode(_Stored, frozen=True):
 
 class _DriverSpec(msgspec.Struct, frozen=True, rename="camel"):
     storage_capacity: bool = False
+    prevent_pod_scheduling_if_missing: bool = False
 
 
 class CsiDriver(_Stored, frozen=True):
     """A CSI driver."""
 
     spec: _DriverSpec = _DriverSpec()
+
+    @property
+    def required(self) -> bool:
+        """Whether a pod with a volume of the driver needs a node where the driver is installed."""
+        return self.spec.prevent_pod_scheduling_if_missing
 
 
 class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
@@ -245,6 +256,11 @@ class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
             return -1
         limit = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
         return -1 if limit is None else parse_quantity(_STORAGE, limit)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes that are left for new volumes, or 0 if they are unknown."""
+        return 0 if self.capacity is None else parse_quantity(_STORAGE, self.capacity)
 
 
 class _AttachmentSource(msgspec.Struct, frozen=True, rename="camel"):

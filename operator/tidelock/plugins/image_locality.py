@@ -1,8 +1,8 @@
 """ImageLocality: nodes that have the pod's images already are preferred, the more the larger these are.
 
-Source: kube-scheduler 1.36, plugins/imagelocality. A present image counts with its size times the share of
+Source: kube-scheduler 1.37, plugins/imagelocality. A present image counts with its size times the share of
 all nodes that have it. The sum over containers and image volumes is cut off at 23 MiB below and at 1000 MiB
-for each container above, and scaled from 0 to 100, in whole points.
+for each of them above, and scaled from 0 to 100, in whole points.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tidelock.model.pods import Pod
 
 _MIB = 1024 * 1024
 _LEAST = 23 * _MIB
-_MOST_A_CONTAINER = 1000 * _MIB
+_MOST_AN_IMAGE = 1000 * _MIB
 
 
 class ImageLocality(PreScore, Score):
@@ -38,17 +38,17 @@ class ImageLocality(PreScore, Score):
         return SUCCESS if any(name in self.handle.cache.images for name in _image_names(pod)) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score from 0 for images of 23 MiB or less to 100 for 1000 MiB a container, on every node."""
+        """Score from 0 for images of 23 MiB or less to 100 for 1000 MiB an image, on every node."""
         images, total = self.handle.cache.images, len(self.handle.columns)
+        names = list(_image_names(pod))
+        if not names:
+            return np.zeros(len(rows))
         sums = np.zeros(total)
-        for name in _image_names(pod):
+        for name in names:
             if name in images:
                 holders = images.rows(name)
                 sums[holders] += int(images.size(name) * (len(holders) / total))
-        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
-        if not containers:
-            return np.zeros(len(rows))
-        most = _MOST_A_CONTAINER * containers
+        most = _MOST_AN_IMAGE * len(names)
         clipped = np.clip(sums[snapshot.rows][rows], _LEAST, most)
         # Exact in floating point: both terms are whole numbers below 2**53 / MAX_NODE_SCORE.
         scores: Scores = np.floor(MAX_NODE_SCORE * (clipped - _LEAST) / (most - _LEAST))

@@ -37,6 +37,7 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
+from tidelock.framework.function_shape import ShapePoint, check_shape, scores_of
 from tidelock.framework.plugin_args import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -48,8 +49,6 @@ from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, form
 _WEIGHED = {CPU: 0, MEMORY: 1}
 
 _LARGEST_WEIGHT = 100
-_LARGEST_SHAPE_SCORE = 10
-_FULL = 100
 
 # Below this a hundredfold is exact in floating point, and so is the whole part of its quotient. Arrays of
 # such amounts are rated as floats, of which many are divided five times as fast.
@@ -62,13 +61,8 @@ Takes arrays, or two numbers.
 """
 
 
-class _ShapePoint(msgspec.Struct, frozen=True):
-    utilization: int
-    score: int
-
-
 class _Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    shape: tuple[_ShapePoint, ...] = ()
+    shape: tuple[ShapePoint, ...] = ()
 
 
 class _Strategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -237,7 +231,7 @@ def _points(strategy: _Strategy) -> Points:
         case "MostAllocated":
             return _percent
     ratio = strategy.requested_to_capacity_ratio or _Ratio()
-    table = np.array([_shaped(ratio.shape, percent) for percent in range(_FULL + 1)], np.float64)
+    table = scores_of(ratio.shape)
     return lambda used, capacity: table[np.asarray(_percent(used, capacity), np.intp)]
 
 
@@ -248,23 +242,6 @@ def _percent(part: Any, whole: Any) -> Any:
         hundredfold /= whole
         return np.floor(hundredfold, out=hundredfold)
     return hundredfold // whole
-
-
-def _shaped(shape: Sequence[_ShapePoint], utilization: int) -> int:
-    """Follow the broken line through the shape's points, rounded towards its left one on each piece."""
-    left = None
-    for right in shape:
-        if utilization <= right.utilization:
-            if left is None:
-                return right.score * _SCALE
-            rise, run = (right.score - left.score) * _SCALE, right.utilization - left.utilization
-            way = abs(rise) * (utilization - left.utilization) // run
-            return left.score * _SCALE + (way if rise > 0 else -way)
-        left = right
-    return shape[-1].score * _SCALE
-
-
-_SCALE = MAX_NODE_SCORE // _LARGEST_SHAPE_SCORE
 
 
 def _check(args: _Args) -> None:
@@ -279,17 +256,7 @@ def _check(args: _Args) -> None:
     if (strategy.type == "RequestedToCapacityRatio") != (ratio is not None):
         raise ValueError("requestedToCapacityRatio belongs to the strategy of that name, and is needed there")
     if ratio is not None:
-        _check_shape(ratio.shape)
-
-
-def _check_shape(shape: Sequence[_ShapePoint]) -> None:
-    utilizations = [point.utilization for point in shape]
-    if not shape or utilizations != sorted(set(utilizations)):
-        raise ValueError("requestedToCapacityRatio.shape: points of increasing utilization are needed")
-    if not 0 <= utilizations[0] <= utilizations[-1] <= _FULL:
-        raise ValueError("requestedToCapacityRatio.shape: a utilization is not from 0 to 100")
-    if not all(0 <= point.score <= _LARGEST_SHAPE_SCORE for point in shape):
-        raise ValueError("requestedToCapacityRatio.shape: a score is not from 0 to 10")
+        check_shape("requestedToCapacityRatio.shape", ratio.shape)
 
 
 def _reason(resource: str) -> str:

@@ -18,7 +18,7 @@ def score(wanting: Pod, on: Node, nodes: Sequence[Node]) -> int:
         if name in names(on):
             holders = [node for node in nodes if name in names(node)]
             total += int(float(size(name, holders[0])) * (len(holders) / len(nodes)))
-    most = 1000 * MIB * len(containers)
+    most = 1000 * MIB * len(references)
     return 100 * (min(max(total, 23 * MIB), most) - 23 * MIB) // (most - 23 * MIB)
 
 

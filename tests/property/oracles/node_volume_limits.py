@@ -3,7 +3,7 @@
 from property.disks import World
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.storage import CsiNode, PersistentVolumeClaim, VolumeAttachment
+from tidelock.model.storage import CsiDriver, CsiNode, PersistentVolumeClaim, VolumeAttachment
 
 Handle = tuple[str, str]
 
@@ -20,14 +20,19 @@ def reasons(world: World, wanting: Pod, on: Node) -> tuple[str, ...]:
         and (volume := world.volume(each.spec.source.persistent_volume_name or ""))
         and volume.spec.csi
     }
-    new = handles(world, wanting) - of_pods
     csi_node = world.find(CsiNode, on.name)
-    for driver in csi_node.spec.drivers if csi_node else ():
-        if driver.allocatable is None or driver.allocatable.count is None:
+    installed = {driver.name for driver in csi_node.spec.drivers} if csi_node else set()
+    for name in sorted({name for name, _ in handles(world, wanting)}):
+        driver = world.find(CsiDriver, name)
+        if driver is not None and driver.spec.prevent_pod_scheduling_if_missing and name not in installed:
+            return (f"{name} CSI driver is not installed on the node",)
+    new = handles(world, wanting) - of_pods
+    for entry in csi_node.spec.drivers if csi_node else ():
+        if entry.allocatable is None or entry.allocatable.count is None:
             continue
-        added = sum(name == driver.name for name, _ in new)
-        there = sum(name == driver.name for name, _ in of_pods | attached)
-        if added and there + added > driver.allocatable.count:
+        added = sum(name == entry.name for name, _ in new)
+        there = sum(name == entry.name for name, _ in of_pods | attached)
+        if added and there + added > entry.allocatable.count:
             return ("node(s) exceed max volume count",)
     return ()
 

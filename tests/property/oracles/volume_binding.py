@@ -145,10 +145,44 @@ def smallest(
     return best
 
 
+def score(world: World, wanting: Pod, on: Node) -> int:
+    """Return 100 less the used percentage, as the mean of the classes, for a node without reasons."""
+    made = plan(world, wanting, on)
+    used: dict[str, tuple[int, int]] = {}
+    for name, volume_name in made.bindings.items():
+        claim, volume = world.claim(name), world.volume(volume_name)
+        assert claim is not None
+        assert volume is not None
+        requested, there = used.get(claim.spec.storage_class_name or "", (0, 0))
+        used[claim.spec.storage_class_name or ""] = (requested + size(claim), there + capacity(volume))
+    for name in made.provisions if not made.bindings else ():
+        claim = world.claim(name)
+        assert claim is not None
+        kind = world.storage_class(claim.spec.storage_class_name or "")
+        assert kind is not None
+        report = reported(world, claim, on) if reports(world, claim, kind.provisioner) else None
+        if report is not None:
+            requested, _ = used.get(kind.meta.name, (0, 0))
+            left = 0 if report.capacity is None else parse_quantity("storage", report.capacity)
+            used[kind.meta.name] = (requested + size(claim), left)
+    points = [
+        0 if requested > there or not there else 100 - requested * 100 // there
+        for requested, there in used.values()
+    ]
+    return int(sum(points) / len(points) + 0.5) if points else 0
+
+
 def room(world: World, claim: PersistentVolumeClaim, provisioner: str, on: Node) -> bool:
+    return not reports(world, claim, provisioner) or reported(world, claim, on) is not None
+
+
+def reports(world: World, claim: PersistentVolumeClaim, provisioner: str) -> bool:
     driver = world.find(CsiDriver, provisioner)
-    if "storage" not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
-        return True
+    sized = "storage" in claim.spec.resources.requests
+    return sized and driver is not None and driver.spec.storage_capacity
+
+
+def reported(world: World, claim: PersistentVolumeClaim, on: Node) -> CsiStorageCapacity | None:
     for each in world.all(CsiStorageCapacity):
         limit = each.capacity if each.maximum_volume_size is None else each.maximum_volume_size
         if (
@@ -158,8 +192,8 @@ def room(world: World, claim: PersistentVolumeClaim, provisioner: str, on: Node)
             and each.node_topology is not None
             and each.node_topology.matches(on.meta.labels)
         ):
-            return True
-    return False
+            return each
+    return None
 
 
 def assume(world: World, wanting: Pod, on: Node) -> World:

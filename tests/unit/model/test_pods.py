@@ -96,8 +96,11 @@ def test_the_resources_that_the_kubelet_reports_count_in_fit_and_in_scores() -> 
         "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}],
     }
     resized = decode_pod(encode(raw))
+    del raw["status"]["allocatedResources"]
+    by_container = decode_pod(encode(raw))
     assert (settled.requests["cpu"], settled.nonzero) == (1000, (1000, 2**30))
-    assert (resized.requests["cpu"], resized.nonzero) == (2000, (2000, 2 * 2**30))
+    assert (resized.requests["cpu"], resized.nonzero) == (2000, (2000, 2**30))
+    assert (by_container.requests["cpu"], by_container.nonzero) == (2000, (2000, 2 * 2**30))
 
 
 def test_a_bad_quantity_is_found_when_a_pod_is_decoded() -> None:

@@ -1,5 +1,5 @@
 from builders import node, pod
-from storage import DRIVER, attachment, claim, csi_node, drop, put, storage_class, using, volume
+from storage import DRIVER, attachment, claim, csi_driver, csi_node, drop, put, storage_class, using, volume
 from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
@@ -60,6 +60,20 @@ def test_claims_without_a_volume_count_one_by_one_by_the_driver_of_their_class()
 
     assert "node-a" not in scene.judge(NodeVolumeLimits, user("web-0", "newer")).fitting
     assert "node-a" in scene.judge(NodeVolumeLimits, user("web-0", "new")).fitting
+
+
+def test_a_driver_that_requires_it_must_be_installed_on_the_node() -> None:
+    scene = world(node_a=1, node_b=1)
+    put(scene.objects, csi_driver(required=True))
+    judged = scene.judge(NodeVolumeLimits, WANTING)
+    assert judged.fitting == {"node-a", "node-b"}
+    assert judged.reasons("node-c") == ("csi.example.com CSI driver is not installed on the node",)
+    assert judged.preemption_may_help("node-c"), "as in kube-scheduler, whose status is Unschedulable"
+
+    put(scene.objects, csi_node("node-c", csi_example_com=None))
+    assert scene.judge(NodeVolumeLimits, WANTING).fitting == {"node-a", "node-b", "node-c"}
+    put(scene.objects, csi_node("node-a"))
+    assert scene.judge(NodeVolumeLimits, WANTING).fitting == {"node-b", "node-c"}
 
 
 def test_ephemeral_claims_count() -> None:

@@ -53,12 +53,14 @@ class Attachments:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by driver and node
         self._limits: defaultdict[str, dict[str, int]] = defaultdict(dict)  # by driver and node
         self._free_slots: dict[str, npt.NDArray[np.int64]] = {}  # by driver: limit - count of each row
+        self._nodes_with: defaultdict[str, set[str]] = defaultdict(set)  # by driver
+        self._installed: dict[str, npt.NDArray[np.bool_]] = {}  # by driver, of each row
         self._version = -1
         for csi_node in objects.csi_nodes.all():
-            self._put_limits(None, csi_node)
+            self._put_csi_node(None, csi_node)
         for attachment in objects.volume_attachments.all():
             self._put_attachment(None, attachment)
-        objects.csi_nodes.on_change(self._put_limits)
+        objects.csi_nodes.on_change(self._put_csi_node)
         objects.volume_attachments.on_change(self._put_attachment)
         objects.persistent_volume_claims.on_change(self._put_claim)
         objects.persistent_volumes.on_change(self._put_volume)
@@ -82,16 +84,27 @@ class Attachments:
 
     def free_slots(self, driver: str) -> npt.NDArray[np.int64]:
         """Return how many more volumes of a driver each row takes. The array must not be written."""
-        columns = self._columns
-        if self._version != columns.version:
-            self._version = columns.version
-            self._free_slots.clear()
+        self._follow_rows()
         if driver not in self._free_slots:
             limits, counts = self._limits[driver], self._counts[driver]
-            self._free_slots[driver] = np.array(
-                [limits.get(node.name, _UNLIMITED) - counts[node.name] for node in columns.nodes], np.int64
-            )
+            slots = [limits.get(node.name, _UNLIMITED) - counts[node.name] for node in self._columns.nodes]
+            self._free_slots[driver] = np.array(slots, np.int64)
         return self._free_slots[driver]
+
+    def installed(self, driver: str) -> npt.NDArray[np.bool_]:
+        """Return the rows where a driver is installed. The array must not be written."""
+        self._follow_rows()
+        if driver not in self._installed:
+            names = self._nodes_with[driver]
+            self._installed[driver] = np.array([node.name in names for node in self._columns.nodes], np.bool_)
+        return self._installed[driver]
+
+    def _follow_rows(self) -> None:
+        """Forget what is known by row if the rows have changed."""
+        if self._version != self._columns.version:
+            self._version = self._columns.version
+            self._free_slots.clear()
+            self._installed.clear()
 
     def nodes_using(self, volume: Attachable) -> Iterable[str]:
         """Names of the nodes where pods use a volume."""
@@ -165,14 +178,18 @@ class Attachments:
             if not self._attached[name]:
                 del self._attached[name]
 
-    def _put_limits(self, old: CsiNode | None, new: CsiNode | None) -> None:
+    def _put_csi_node(self, old: CsiNode | None, new: CsiNode | None) -> None:
         if old is not None:
-            for driver in old.limits:
+            for driver in old.drivers:
+                self._nodes_with[driver].discard(old.meta.name)
                 self._limits[driver].pop(old.meta.name, None)
         if new is not None:
+            for driver in new.drivers:
+                self._nodes_with[driver].add(new.meta.name)
             for driver, limit in new.limits.items():
                 self._limits[driver][new.meta.name] = limit
         self._free_slots.clear()
+        self._installed.clear()
 
     def _resolve(self, key: Key) -> None:
         """Note the unit of a claim, and its volume."""

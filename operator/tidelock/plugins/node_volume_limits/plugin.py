@@ -1,7 +1,8 @@
 """NodeVolumeLimits: a node has no more volumes of a CSI driver than its CSINode allows.
 
-Semantics of kube-scheduler 1.36, plugins/nodevolumelimits/csi.go. Volumes of in-tree drivers that are
-migrated to CSI are not counted: they are those of no driver here.
+A driver can also require that it is installed on the node (`preventPodSchedulingIfMissing`). Semantics of
+kube-scheduler 1.37, plugins/nodevolumelimits/csi.go. Volumes of in-tree drivers that are migrated to CSI are
+not counted: they are those of no driver here.
 """
 
 from collections import Counter
@@ -34,18 +35,22 @@ _REASON = "node(s) exceed max volume count"
 
 @dataclass(slots=True)
 class _Wanted:
-    """The units of the pod's claims, their problem, and other pods that would move, by volume and node."""
+    """The units of the pod's claims, their problem, and other pods that would move, by volume and node.
+
+    `required` are the drivers, in order, that must be installed on the node.
+    """
 
     volumes: frozenset[Attachable] = frozenset()
     problem: str = ""
+    required: tuple[str, ...] = ()
     moves: Counter[tuple[Attachable, str]] = field(default_factory=Counter)
 
     def clone(self) -> "_Wanted":
-        return _Wanted(self.volumes, self.problem, self.moves.copy())
+        return _Wanted(self.volumes, self.problem, self.required, self.moves.copy())
 
 
 class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
-    """Rules out nodes where a driver of the pod's volumes has reached its limit."""
+    """Rules out nodes where a driver of the pod's volumes is missing, or has reached its limit."""
 
     name = "NodeVolumeLimits"
 
@@ -54,14 +59,15 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         self._attachments = Attachments(handle.cache, handle.objects)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the pod's volumes. Skip pods without limited ones."""
+        """Find the pod's volumes. Skip pods with neither limited ones nor ones whose driver is required."""
         if not pod.claims:
             return SKIP_ALIKE
         problem, volumes = self._volumes(pod)
         limited = frozenset(each for each in volumes if self._attachments.limited(each.driver))
-        if not problem and not limited:
+        required = tuple(sorted(filter(self._is_required, {each.driver for each in volumes})))
+        if not problem and not limited and not required:
             return SKIP
-        state.write(_Wanted(limited, problem))
+        state.write(_Wanted(limited, problem, required))
         return SUCCESS
 
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
@@ -73,7 +79,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         self._move(state, other, -1)
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Return the nodes that can attach all missing volumes of the pod."""
+        """Return the nodes that have the required drivers, and can attach all missing volumes of the pod."""
         wanted = state.expect(_Wanted)
         if wanted.problem:
             return np.zeros(len(snapshot), np.bool_)
@@ -85,16 +91,28 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         for name in others.union(*map(attachments.nodes_using, wanted.volumes)):
             if (row := columns.row_of.get(name)) is not None:
                 mask[row] = attachments.fits(name, wanted.volumes, wanted.moves)
+        for driver in wanted.required:
+            mask &= attachments.installed(driver)
         fits: Mask = mask[snapshot.rows]
         return fits
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Return that the limit is reached, or the problem of the pod's claims."""
-        return (state.expect(_Wanted).problem or _REASON,)
+        """Return the problem of the pod's claims, a missing driver, or that the limit is reached."""
+        wanted = state.expect(_Wanted)
+        if wanted.problem:
+            return (wanted.problem,)
+        for driver in wanted.required:
+            if not self._attachments.installed(driver)[snapshot.rows][row]:
+                return (f"{driver} CSI driver is not installed on the node",)
+        return (_REASON,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return True unless a claim is the problem, which no eviction mends."""
         return not state.expect(_Wanted).problem
+
+    def _is_required(self, driver: str) -> bool:
+        known = self.handle.objects.csi_drivers.get(driver)
+        return known is not None and known.required
 
     def _move(self, state: CycleState, other: Placed, number: int) -> None:
         wanted = state.read(_Wanted)

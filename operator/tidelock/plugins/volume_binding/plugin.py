@@ -1,12 +1,12 @@
 """VolumeBinding: a pod goes where its claims can be bound, and they are bound before the pod is.
 
-Semantics of kube-scheduler 1.36, plugins/volumebinding. A bound claim allows the nodes from which its volume
+Semantics of kube-scheduler 1.37, plugins/volumebinding. A bound claim allows the nodes from which its volume
 can be reached. A claim that waits for its first consumer gets the smallest suitable volume that the node can
 reach. Otherwise the provisioner of its class is asked for one there. The choice is assumed at Reserve,
 written at PreBind, and carried out by the PV controller and provisioners.
 
-Volumes of in-tree drivers are taken as they are, without their migration to CSI. Scores by storage capacity,
-which are off by default in kube-scheduler, are left out.
+Nodes are scored by the share of their storage that the claims would use (`storage_score`). Volumes of in-tree
+drivers are taken as they are, without their migration to CSI.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,15 @@ from tidelock.framework.api import (
     Mask,
     PreBind,
     PreFilter,
+    PreScore,
     Reserve,
+    Score,
+    Scores,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.function_shape import FULL, ShapePoint, check_shape, scores_of
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.pod_limits import excess_of_claims
 from tidelock.model.pod_volumes import ClaimUse
@@ -48,6 +52,7 @@ from tidelock.model.storage import (
 )
 from tidelock.plugins.volume_binding.binder import PodVolumes, VolumeBinder
 from tidelock.plugins.volume_binding.label_rows import LabelRows
+from tidelock.plugins.volume_binding.storage_score import StorageUse, bounded
 from tidelock.plugins.volume_binding.volumes import Volumes
 
 _NODE_CONFLICT, _NO_VOLUME, _NO_SPACE, _VOLUME_GONE = (1 << bit for bit in range(4))
@@ -62,9 +67,10 @@ _Problems = npt.NDArray[np.uint8]
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
-    """VolumeBindingArgs, as far as they mean anything here."""
+    """VolumeBindingArgs."""
 
     bind_timeout_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
+    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 10), ShapePoint(FULL, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +91,25 @@ class _Findings:
     provided: tuple[PersistentVolumeClaim, ...]
 
 
-class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
+class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, EnqueueExtensions):
     """Rejects nodes on which a claim can't be bound, and binds the claims on the chosen node."""
 
     name = "VolumeBinding"
     depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take `bindTimeoutSeconds`. Raises ValueError if it is invalid."""
-        timeout = read_args(self.name, args, _Args).bind_timeout_seconds
+        """Take `bindTimeoutSeconds` and `shape`. Raises ValueError if one is invalid."""
+        read = read_args(self.name, args, _Args)
+        try:
+            check_shape("shape", read.shape)
+        except ValueError as error:
+            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
         super().__init__(handle, {})
+        self._points = scores_of(read.shape)
         self._objects = handle.objects
         self._volumes = Volumes(handle.objects)
         self._labels = LabelRows(handle.columns)
-        self._binder = VolumeBinder(handle, self._volumes, timeout)
+        self._binder = VolumeBinder(handle, self._volumes, read.bind_timeout_seconds)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the volume of each claim for each node. Skip pods that fit on any node."""
@@ -138,6 +149,30 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: no eviction moves a volume."""
         return False
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods whose claims are all bound."""
+        findings = state.read(_Findings)
+        return SUCCESS if findings is not None and (findings.matches or findings.provided) else SKIP
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score by the share that the claims use of their volumes, or else of the node's storage."""
+        findings, total = state.expect(_Findings), len(self.handle.columns)
+        volumes, storage = StorageUse(total), StorageUse(total)
+        has_volumes = np.zeros(total, np.bool_)
+        for claim in findings.provided:
+            self._add_provision(storage, claim, np.ones(total, np.bool_))
+        for match in findings.matches:
+            where = match.chosen >= 0
+            if where.any():
+                sizes = np.array([bounded(volume.capacity) for volume in match.volumes], np.int64)
+                size = bounded(match.claim.size)
+                volumes.add_volumes(match.claim.class_name, where, size, sizes[match.chosen])
+                has_volumes |= where
+            self._add_provision(storage, match.claim, ~where)
+        scores = np.where(has_volumes, volumes.scores(self._points), storage.scores(self._points))
+        chosen: Scores = scores[snapshot.rows][rows]
+        return chosen
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Assume the volumes and claims, so no other pod gets them."""
@@ -259,9 +294,11 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
             return rows
         outside = rows & ~self._allowed(storage_class)
         problems[outside] |= _NO_VOLUME
-        full = rows & ~outside & ~self._with_space(storage_class, claim)
-        problems[full] |= _NO_SPACE
-        lacking: Mask = outside | full
+        lacking: Mask = outside
+        if (space := self._space(storage_class, claim)) is not None:
+            full = rows & ~outside & (space < 0)
+            problems[full] |= _NO_SPACE
+            lacking = outside | full
         return lacking
 
     def _allowed(self, storage_class: StorageClass) -> Mask:
@@ -275,16 +312,29 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
                 allowed[self._labels.of_all(wanted)] = True
         return allowed
 
-    def _with_space(self, storage_class: StorageClass, claim: PersistentVolumeClaim) -> Mask:
-        """Return the nodes for which the driver has enough storage, if it reports its capacity."""
+    def _space(
+        self, storage_class: StorageClass, claim: PersistentVolumeClaim
+    ) -> npt.NDArray[np.int64] | None:
+        """Return the bytes that the driver has for each node, by the first report that suffices for a claim.
+
+        -1 is too little. None if the driver does not report its capacity, or the claim has no size.
+        """
         driver = self._objects.csi_drivers.get(storage_class.provisioner)
         if claim.size is None or driver is None or not driver.spec.storage_capacity:
-            return np.ones(len(self.handle.columns), np.bool_)
-        enough = np.zeros(len(self.handle.columns), np.bool_)
+            return None
+        space = np.full(len(self.handle.columns), -1, np.int64)
         for capacity in self._volumes.capacities(storage_class.meta.name):
             if capacity.node_topology is not None and capacity.limit >= claim.size:
-                enough[self._labels.of_label_selector(capacity.node_topology)] = True
-        return enough
+                rows = self._labels.of_label_selector(capacity.node_topology)
+                space[rows[space[rows] < 0]] = bounded(capacity.size)
+        return space
+
+    def _add_provision(self, storage: StorageUse, claim: PersistentVolumeClaim, where: Mask) -> None:
+        """Add a claim whose volume is provisioned on these rows, if the driver reports its capacity."""
+        storage_class = self._objects.storage_classes.get(claim.class_name)
+        space = None if storage_class is None else self._space(storage_class, claim)
+        if space is not None:
+            storage.add_provision(claim.class_name, where & (space >= 0), bounded(claim.size), space)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: objects that can bind claims, and volumes that another pod has freed."""
