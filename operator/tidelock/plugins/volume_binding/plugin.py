@@ -157,7 +157,9 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the share that the claims use of their volumes, or else of the node's storage."""
-        findings, total = state.expect(_Findings), len(self.handle.columns)
+        findings, total = state.read(_Findings), len(self.handle.columns)
+        if findings is None:
+            return np.zeros(len(rows))
         volumes, storage = StorageUse(total), StorageUse(total)
         has_volumes = np.zeros(total, np.bool_)
         for claim in findings.provided:
