@@ -261,7 +261,10 @@ class Life:
             f"writes are under way ({len(self.tasks)})": bool(self.tasks),
             f"statuses lag: {lagging}": bool(lagging),
             "changes or claims are unheard": bool(
-                self.publisher.unwritten or decider.ledger.effects.statuses or decider.ledger.effects.claims
+                self.publisher.unwritten
+                or self.publisher.waiting
+                or decider.ledger.effects.statuses
+                or decider.ledger.effects.claims
             ),
             f"pods hope: {hoping}": bool(hoping),
             f"plans of moves are under way: {moving}": bool(moving),

@@ -350,6 +350,9 @@ class Shell(Core):
         """Write all that has changed."""
         self.flush()
         await self.settle()
+        while self.publisher.waiting:
+            self.publisher.flush()
+            await self.settle()
 
 
 async def turns(count: int = 10) -> None:

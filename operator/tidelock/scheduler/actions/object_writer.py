@@ -118,8 +118,8 @@ class ObjectWriter(ABC):
     def _acknowledge(self, written: bytes) -> None:  # noqa: B027 -- as above
         """Take over the API server's answer to a status, which may come before the watch's event."""
 
-    def _ended(self) -> None:  # noqa: B027 -- as above
-        """Take note that a write has ended."""
+    def _ended(self, key: Key) -> None:  # noqa: B027 -- as above
+        """Take note that the write of an object has ended."""
 
     # For all.
 
@@ -186,7 +186,7 @@ class ObjectWriter(ABC):
                 await self._leave_alone(key, failure.error, failure.pause)
         finally:
             self._writing.discard(key)
-            self._ended()
+            self._ended(key)
 
     async def _is_through(self, key: Key) -> bool:
         """Write the difference once. Return whether nothing is left to write."""

@@ -31,6 +31,10 @@ audit = logging.getLogger("tidelock.audit")
 # Objects compared between two turns of the event loop, which takes some 10 ms.
 _OBJECTS_A_FLUSH = 256
 
+# Statuses that only report that a Reservation waits: how many of them are written at once. While a tenant
+# creates thousands that can't be granted, more would keep the API server from answers to other tenants.
+_WAITING_AT_ONCE = 2
+
 # A status that repeats an answer waits so long for a pause between more urgent requests (seconds), as an
 # event does, and looks for one so often.
 _PATIENCE = 3.0
@@ -51,6 +55,7 @@ class StatusWriter(ObjectWriter):
 
     Attributes:
         unwritten: names of Reservations with a stored status that may differ from the ledger.
+        waiting: such names of Reservations that wait, by namespace. Few of these are written at once.
 
     """
 
@@ -64,6 +69,8 @@ class StatusWriter(ObjectWriter):
         self._recent = context.recent
         self._ledger = ledger
         self.unwritten: dict[Key, None] = {}
+        self.waiting: dict[str, dict[Key, None]] = {}
+        self._waiting_writes: set[Key] = set()
         self._answered: dict[Key, float] = {}  # until when each waits at most, by the monotonic clock
 
     def record(self, effects: Effects) -> None:
@@ -89,9 +96,33 @@ class StatusWriter(ObjectWriter):
         """Begin to write some of the statuses. Return whether more are left."""
         for _ in range(min(_OBJECTS_A_FLUSH, len(self.unwritten))):
             key, _ = self.unwritten.popitem()  # the last: new ones do not wait for a start's thousands
-            self._note_waiting(key)
+            entry = self._ledger.entries.get(key)
+            if entry is not None and entry.phase is Phase.PENDING:
+                self._note_waiting(entry)
+                self.waiting.setdefault(key.namespace, {})[key] = None
+            else:
+                self.reconcile(key)
+        return self._write_waiting() or bool(self.unwritten)
+
+    def _write_waiting(self) -> bool:
+        """Begin to write statuses of waiting Reservations. Return whether more can begin now."""
+        for _ in range(_OBJECTS_A_FLUSH):
+            if not self.waiting or len(self._waiting_writes) >= _WAITING_AT_ONCE:
+                return False
+            namespace, keys = next(iter(self.waiting.items()))
+            key, _ = keys.popitem()
+            del self.waiting[namespace]
+            if keys:
+                self.waiting[namespace] = keys  # behind the other namespaces
             self.reconcile(key)
-        return bool(self.unwritten)
+            if key in self._writing:
+                self._waiting_writes.add(key)
+        return True
+
+    def _ended(self, key: Key) -> None:
+        self._waiting_writes.discard(key)
+        if self.waiting:
+            self._wake_loop()
 
     def _is_in_first_status(self, change: Transition) -> bool:
         """Return whether the first status of a reservation reports its capacity, which needs no event."""
@@ -126,11 +157,10 @@ class StatusWriter(ObjectWriter):
         audit.info("a reservation has ended", extra=asdict(life))
         return life
 
-    def _note_waiting(self, key: Key) -> None:
+    def _note_waiting(self, entry: ReservationInfo) -> None:
         """Record for the web view why a reservation waits."""
-        if (entry := self._ledger.entries.get(key)) is not None:
-            with self._isolated("status", entry.reservation.meta):
-                self._recent.waits(entry, self._ledger.waiting_reservations.steady.instant(entry.refused_at))
+        with self._isolated("status", entry.reservation.meta):
+            self._recent.waits(entry, self._ledger.waiting_reservations.steady.instant(entry.refused_at))
 
     def _isolated(self, step: str, meta: ObjectMeta) -> Attempt:
         return self._isolation.attempt(step, RESERVATIONS, meta)

@@ -172,15 +172,54 @@ async def test_the_loss_of_the_node_is_a_warning() -> None:
 
 
 async def test_a_flush_starts_a_limited_number_of_writes_and_returns_whether_more_are_left() -> None:
-    shell = Shell()
+    shell = Shell(node("node-a", pods="300"))
     names = [f"lock-{index}" for index in range(300)]
     for name in names:
-        shell.store_reservation(name)
+        shell.store_reservation(name, resources={"cpu": "1m"})
+    shell.decide()
 
     assert shell.flush()
     assert not shell.flush()
     await shell.settle()
-    assert {shell.stored_status(name)["phase"] for name in names} == {"Pending"}
+    assert {shell.stored_status(name)["phase"] for name in names} == {"Active"}
+
+
+async def test_few_statuses_of_waiting_reservations_are_written_at_once_and_namespaces_take_turns() -> None:
+    shell = Shell()
+    for namespace in ("shop", "mill"):
+        for index in range(5):
+            shell.reservation(f"lock-{index}", namespace=namespace)
+    shell.api.gate.clear()
+    shell.flush()
+    await turns()
+    assert sorted(asked.path.split("/namespaces/")[1].split("/")[0] for asked in shell.api.asked) == [
+        "mill",
+        "shop",
+    ]
+
+    shell.api.gate.set()
+    await shell.publish()
+    assert len(shell.api.asked) == 10
+
+
+async def test_a_grant_does_not_queue_behind_statuses_of_waiting_reservations() -> None:
+    shell = Shell()
+    for index in range(5):
+        shell.store_reservation(f"lock-{index}")
+    shell.api.gate.clear()
+    shell.flush()
+    await turns()
+    assert len(shell.api.asked) == 2
+
+    shell.event_handlers.nodes.upsert(None, node("node-a", cpu="8"))
+    for _ in range(5):
+        shell.step()
+    shell.flush()
+    await turns()
+    assert len(shell.api.asked) == 5
+    shell.api.gate.set()
+    await shell.publish()
+    assert {shell.stored_status(f"lock-{index}")["phase"] for index in range(5)} == {"Active"}
 
 
 async def test_a_resource_that_is_removed_from_the_spec_is_removed_from_the_status() -> None:
