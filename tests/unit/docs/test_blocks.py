@@ -22,7 +22,7 @@ from tidelock import main as tidelock
 from tidelock.cli.main import make_app
 from tidelock.framework.config import read_configuration
 from tidelock.framework.installed import load_plugins
-from tidelock.model.api.crds import CUSTOM_RESOURCES
+from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION
 from tidelock.plugins.registry import BUILTINS
 
 # Programs in the docs that are not tried, with the reason.
@@ -70,6 +70,7 @@ def check_yaml(block: Block) -> None:
             for each in objects(block):
                 if each["kind"] in specs:
                     specs[each["kind"]].model_validate(each["spec"])
+                    jsonschema.validate(each, schema_of(each["kind"]))
         case Kind.KUSTOMIZATION:
             assert block.title == "kustomization.yaml", "its commands find it by that name"
         case Kind.VALUES:
@@ -77,6 +78,12 @@ def check_yaml(block: Block) -> None:
             jsonschema.validate(block.documents[0], schema)
         case Kind.PATCH:
             assert all({"apiVersion", "kind", "metadata"} <= set(document) for document in block.documents)
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of a kind, for tools without a cluster."""
+    schema: dict[str, Any] = json.loads((ROOT / "schemas" / GROUP / f"{kind.lower()}_{VERSION}.json").read_text())
+    return schema
 
 
 # ------------------------------------------------------------------------------------------ programs
