@@ -1,0 +1,1 @@
+"""The drawn pictures of docs/images: python -m pictures [--check]."""
