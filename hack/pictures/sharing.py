@@ -50,11 +50,11 @@ def quotas() -> Canvas:
     core, start = 12, 110
     picture.text(20, 64, "shop, cpu")
     picture.box((start, 40, 38 * core, 40), Kind.RESERVED, "held by all reservations: 38")
-    picture.box((start + 38 * core, 40, 4 * core, 40), Kind.REFUSED, "+ 4")
+    picture.box((start + 38 * core, 40, 4 * core, 40), Kind.REFUSED)
     limit = start + 40 * core
     picture.line((limit, 26), (limit, 100))
     picture.text(limit, 20, "hard: 40", anchor="middle")
-    picture.text(limit + 36, 64, "QuotaExceeded")
+    picture.text(limit + 32, 64, "4 more: waits")
     picture.text(20, 124, "wares, cpu")
     picture.box((start, 104, 8 * core, 34), Kind.RESERVED, "8 held")
     picture.text(start + 8 * core + 12, 126, "has no quota: no limit, no priority above 0, no preemption")
