@@ -33,6 +33,8 @@ _WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})
 EXAMPLES: Mapping[str, tuple[int, ...]] = {
     "reservations": (4,),
     "two-phase": (4,),
+    "reuse": (4,),
+    "leases": (4,),
     "borrowing": (4,),
     "defragmentation": (4, 4),
     "groups": (4, 4, 4),
