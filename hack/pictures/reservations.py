@@ -104,7 +104,7 @@ def windows() -> Canvas:
         picture.text(hour(value), bottom + 20, f"{value}:00", anchor="middle", size=12, style="faint")
     picture.text(98, top + 12, "8 cores", anchor="end", size=12, style="faint")
     picture.line((hour(0), top), (hour(0), bottom), (hour(6), bottom))
-    picture.box((hour(0), top, hour(1.8) - hour(0), 8 * core), Kind.POD, "batch pod\nends by 1:48")
+    picture.box((hour(0), top, hour(1.75) - hour(0), 8 * core), Kind.POD, "batch pod\nends by 1:45")
     picture.box((hour(2), top, hour(2.5) - hour(2), 8 * core), Kind.RESERVED)
     picture.text(hour(2.25), top + 76, "held", anchor="middle")
     picture.text(hour(2.25), top + 94, "for it", anchor="middle")
