@@ -21,6 +21,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = MappingProxyType(
         "borrowing": reservations.borrowing,
         "windows": reservations.windows,
         "schedules": reservations.schedules,
+        "race": sharing.race,
         "moves": sharing.moves,
         "groups": sharing.groups,
         "quotas": sharing.quotas,

@@ -1,8 +1,38 @@
-"""Pictures of reservations beside others: moves, groups, quotas, the queue, quotes and water levels."""
+"""Pictures of reservations beside others: a race, moves, groups, quotas, the queue, quotes, water levels."""
 
 from pictures.canvas import Canvas, Kind, Segment
 
 _NODE = 63  # pixels for a core of a small node
+
+
+def race() -> Canvas:
+    """Draw two managers that race for the last capacity of a node, without and with reservations."""
+    picture = Canvas(
+        760, 330, "Two managers race for the last capacity of a node, without and with reservations"
+    )
+    picture.line((380, 20), (380, 310), style="dashes")
+    halves = (
+        (0, "Both look, both send", ("2 cpu free", "pod a: 2 cpu"), ("2 cpu free", "pod b: 2 cpu")),
+        (380, "Both reserve, one sends", ("Reservation", "a: 2 cpu"), ("Reservation", "b: 2 cpu")),
+    )
+    for x, title, first, second in halves:
+        picture.text(x + 190, 30, title, anchor="middle", size=16, style="bold")
+        picture.box((x + 30, 48, 120, 40), Kind.PART, "manager A")
+        picture.box((x + 230, 48, 120, 40), Kind.PART, "manager B")
+        picture.line((x + 90, 88), (x + 140, 172), style="arrow")
+        picture.line((x + 290, 88), (x + 240, 172), style="arrow")
+        for number in range(2):
+            picture.text(x + 100, 122 + 18 * number, first[number], anchor="end")
+            picture.text(x + 282, 122 + 18 * number, second[number])
+        picture.box((x + 70, 176, 120, 40), Kind.POD, "taken: 2 cpu")
+    picture.box((190, 176, 120, 40), Kind.POD, "pod a")
+    picture.box((30, 238, 320, 36), Kind.REFUSED, "pod b: Pending, in the wrong cluster")
+    picture.text(190, 302, "B notices after it has sent the pod.", anchor="middle")
+    picture.box((570, 176, 120, 40), Kind.RESERVED, "reserved for a")
+    picture.box((400, 238, 160, 36), Kind.RESERVED, "A: Active=True")
+    picture.box((580, 238, 160, 36), Kind.PREPARED, "B: needs 2, 0 free")
+    picture.text(570, 302, "A sends its pod. B asks the next cluster.", anchor="middle")
+    return picture
 
 
 def moves() -> Canvas:
