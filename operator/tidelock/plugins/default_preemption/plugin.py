@@ -28,7 +28,6 @@ from tidelock.cluster.index.pods_by_importance import PodsByImportance, PodsOfNo
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
-    SUCCESS,
     Code,
     FilterResult,
     Handle,
@@ -161,7 +160,7 @@ class DefaultPreemption(PostFilter):
             return PostFilterResult(status, "", obstacles=frozenset(obstacles), unfinished=unfinished)
         batch, place = _each(found)[int(np.lexsort(harms.T[::-1])[0])]
         node_name, victims = batch.victims(place)
-        return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
+        return PostFilterResult(_found(node_name, victims), node_name, victims, lambda: _all_victims(found))
 
     def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
         """Choose among the candidates that extenders have left."""
@@ -179,7 +178,7 @@ class DefaultPreemption(PostFilter):
         if not left:
             return _refused("no candidate node for preemption")
         node_name, victims = min(left.items(), key=lambda candidate: _harm(candidate[1]))
-        return PostFilterResult(SUCCESS, node_name, victims)
+        return PostFilterResult(_found(node_name, victims), node_name, victims)
 
     def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult) -> str:
         """Return why the pod may not preempt now, or an empty text."""
@@ -419,5 +418,11 @@ def _refused(text: str) -> PostFilterResult:
     return PostFilterResult(_status(text))
 
 
-def _status(text: str) -> Status:
-    return Status(Code.UNSCHEDULABLE, (f"preemption: {text}",))
+def _found(node_name: str, victims: Victims) -> Status:
+    count = len(victims.pods) + len(victims.reservations)
+    text = f"found a potential placement for pod on node {node_name}, preempting {count} victims"
+    return _status(text, Code.SUCCESS)
+
+
+def _status(text: str, code: Code = Code.UNSCHEDULABLE) -> Status:
+    return Status(code, (f"preemption: {text}",))

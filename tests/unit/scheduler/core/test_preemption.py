@@ -55,7 +55,8 @@ def test_a_pod_is_nominated_and_gets_the_capacity_of_its_victims() -> None:
     assert (attempt.node_name, [each.meta.name for each in attempt.victims]) == ("node-a", ["low-node-a"])
     assert (attempt.kind, attempt.scheduler_name, attempt.chosen) == ("pod", "tidelock-scheduler", 1)
     assert core.cache.nominator.node_of("uid-web-0") == "node-a"
-    assert "preemption" not in diagnosis.message
+    found = "preemption: found a potential placement for pod on node node-a, preempting 1 victims"
+    assert diagnosis.message.endswith(found)
 
     leave(core, "low-node-a")
     assert core.place().node_name == "node-a"
