@@ -44,19 +44,24 @@ def two_phase() -> Canvas:
     picture = Canvas(
         760, 262, "Two phases: prepared in two clusters, committed in one, released in the other"
     )
-    events = ((150, "create both"), (330, "commit east"), (410, "delete west"), (590, "pod arrives"))
-    for x, text in events:
-        picture.line((x, 36), (x, 200), style="dashes")
+    events = (
+        (150, 170, "create both"),
+        (330, 100, "commit east"),
+        (440, 170, "delete west"),
+        (590, 100, "pod arrives"),
+    )
+    for x, end, text in events:
+        picture.line((x, 36), (x, end), style="dashes")
         picture.text(x, 26, text, anchor="middle")
     picture.text(20, 76, "cluster east")
     picture.box((150, 52, 180, 40), Kind.PREPARED, "prepared: Active")
     picture.box((330, 52, 260, 40), Kind.RESERVED, "Committed=True")
     picture.box((590, 52, 150, 40), Kind.POD, "pod web-0")
     picture.text(20, 146, "cluster west")
-    picture.box((150, 122, 260, 40), Kind.PREPARED, "prepared: Active")
-    picture.box((410, 122, 330, 40), Kind.FREE, "free")
-    picture.box((410, 122, 130, 40), Kind.FREE)
-    picture.line((540, 100), (540, 174), style="dashes")
+    picture.box((150, 122, 290, 40), Kind.PREPARED, "prepared: Active")
+    picture.box((440, 122, 300, 40), Kind.FREE)
+    picture.text(490, 147, "free", anchor="middle")
+    picture.line((540, 112), (540, 174), style="dashes")
     picture.text(540, 190, "dueAt", anchor="middle", size=12, style="faint")
     picture.text(
         20,

@@ -113,8 +113,8 @@ def queue() -> Canvas:
     picture.bar((410, 44), core, (Segment(6, Kind.POD, "pods"), Segment(2, Kind.FREE, "2 free")), "worker-1")
     earmarked = (Segment(5, Kind.POD, "pods that end"), Segment(3, Kind.REFUSED, "kept for web-1"))
     picture.bar((410, 108), core, earmarked, "worker-2")
-    picture.line((210, 62), (300, 62), (300, 125), (330, 125), style="arrow")
-    picture.line((210, 158), (270, 158), (270, 61), (330, 61), style="arrow")
+    picture.line((210, 62), (250, 62), (250, 125), (330, 125), style="arrow")
+    picture.line((210, 158), (285, 158), (285, 61), (330, 61), style="arrow")
     picture.text(218, 180, "fits now: starts first", size=12, style="faint")
     picture.text(410, 166, "earmark: kept until web-1 fits", size=12, style="faint")
     picture.text(
