@@ -62,9 +62,9 @@ def groups() -> Canvas:
     free, worker = Segment(4, Kind.FREE, "4 free"), Segment(2, Kind.RESERVED, "worker")
     picture.text(226, 26, "four of five would fit", anchor="middle", style="bold")
     picture.text(606, 26, "all five fit", anchor="middle", style="bold")
-    busy = (Segment(4, Kind.POD, "other pods"),)
-    for number, segments in enumerate(((free,), (free,), busy), start=1):
-        picture.bar((100, 44 * number), _NODE, segments, f"worker-{number}")
+    busy = Segment(4, Kind.POD, "other pods")
+    for number, segment in enumerate((free, free, busy), start=1):
+        picture.bar((100, 44 * number), _NODE, (segment,), f"worker-{number}")
     driver = (Segment(1, Kind.RESERVED, "driver"), worker, Segment(1, Kind.FREE))
     for number, segments in enumerate((driver, (worker, worker), (worker, Segment(2, Kind.FREE))), start=1):
         picture.bar((480, 44 * number), _NODE, segments)
