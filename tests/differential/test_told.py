@@ -118,7 +118,7 @@ def test_queues_and_the_events_that_move_pods_there_have_the_same_names(sides: S
     assert waiting_pods(ours) == waiting_pods(theirs) - OF_GROUPS
     assert moved(ours, family, "event") - BY_THE_CLOCK == moved(theirs, family, "event") - BY_THE_CLOCK
     added = [
-        {queue for queue, event in moved(side, family, "queue", "event") if event == "UnschedulablePodAdd"}
+        {queue for queue, event in moved(side, family, "queue", "event") if event == "UnscheduledPodAdd"}
         for side in sides
     ]
     assert added[0] == added[1] == {"active", "unschedulable"}

@@ -86,7 +86,7 @@ class Hopeful(Silent, EnqueueExtensions):
     name = "Hopeful"
 
     def events_to_register(self) -> Sequence[Registration]:
-        own_label = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL)
+        own_label = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
         return (Registration(ClusterEvent(Resource.POD, Action.DELETE)), Registration(own_label))
 
 
@@ -207,7 +207,7 @@ class Queueing(RuleBasedStateMachine):
         action = {"label": Action.UPDATE_POD_LABEL, "annotation": Action.UPDATE}.get(change)
         if action is None:
             return
-        event, thing = ClusterEvent(Resource.UNSCHEDULABLE_POD, action), Thing(frozenset())
+        event, thing = ClusterEvent(Resource.TARGET_POD, action), Thing(frozenset())
         for each in self.records.values():
             if each.missed is not None and record.queue is QueueName.IN_FLIGHT:
                 each.missed.append((event, thing))

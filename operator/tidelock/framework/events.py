@@ -1,6 +1,6 @@
 """Events in a cluster that may help a rejected pod: a resource, and an action on it.
 
-Names, and the distinction of changes, are those of kube-scheduler 1.36 (framework/types.go,
+Names, and the distinction of changes, are those of kube-scheduler 1.37 (framework/types.go,
 framework/events.go). The resources Reservation and WaterLevel are Tidelock's own.
 """
 
@@ -19,8 +19,10 @@ class Resource(StrEnum):
     POD = "Pod"
     """For registering alone: assigned pods and the refused one."""
     ASSIGNED_POD = "AssignedPod"
-    UNSCHEDULABLE_POD = "UnschedulablePod"
-    """The rejected pod itself. Changes of other unassigned pods are no events."""
+    UNSCHEDULED_POD = "UnscheduledPod"
+    """A pod that is new to the queue. Changes of other unassigned pods are no events."""
+    TARGET_POD = "TargetPod"
+    """The rejected pod itself."""
     NODE = "Node"
     NAMESPACE = "Namespace"
     PERSISTENT_VOLUME = "PersistentVolume"
@@ -79,7 +81,7 @@ _NAMES = {action: "".join(part.title() for part in (action.name or "").split("_"
     Action.ALL: "All",
 }
 _COVERED = {
-    Resource.POD: frozenset({Resource.POD, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD}),
+    Resource.POD: frozenset({Resource.POD, Resource.ASSIGNED_POD, Resource.TARGET_POD}),
     Resource.ANY: frozenset(Resource),
 }
 
@@ -121,7 +123,7 @@ ANY_EVENT = Registration(ClusterEvent(Resource.ANY, Action.ALL))
 
 ASSIGNED_POD_ADD = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-UNSCHEDULABLE_POD_ADD = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
+UNSCHEDULED_POD_ADD = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
 RESERVATION_ACTIVE = ClusterEvent(Resource.RESERVATION, Action.ACTIVE)
@@ -141,7 +143,7 @@ def pod_changes(old: Pod, new: Pod) -> Iterator[ClusterEvent]:
 
     A change without a special action is an UPDATE. Only the requests of the status count.
     """
-    resource = Resource.ASSIGNED_POD if new.node_name else Resource.UNSCHEDULABLE_POD
+    resource = Resource.ASSIGNED_POD if new.node_name else Resource.TARGET_POD
     actions = tuple(_pod_actions(old, new))
     if not actions and _wishes(old) != _wishes(new):
         actions = (Action.UPDATE,)

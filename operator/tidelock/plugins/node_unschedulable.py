@@ -39,7 +39,7 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: nodes that take pods, and a toleration of the pod itself."""
-        tolerated = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
+        tolerated = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
         return (
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _uncordoned),
             Registration(tolerated, lambda pod, _old, _new: _tolerates(pod)),

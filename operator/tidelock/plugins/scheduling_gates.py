@@ -23,4 +23,4 @@ class SchedulingGates(PreEnqueue, EnqueueExtensions):
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: the end of the pod's own gates."""
         eliminated = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-        return (Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, eliminated)),)
+        return (Registration(ClusterEvent(Resource.TARGET_POD, eliminated)),)

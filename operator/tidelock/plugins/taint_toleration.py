@@ -85,7 +85,7 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
         """Return the events: nodes with newly tolerated taints, and the pod's tolerations."""
         return (
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerated_now),
-            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)),
+            Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
         )
 
 

@@ -80,7 +80,7 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         return (
             Registration(ClusterEvent(Resource.NODE, _CHANGES), _may_fit),
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE), _may_fit),
-            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+            Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE)),
             *(Registration(ClusterEvent(resource, _CHANGES), _may_fit) for resource in _OF_VOLUMES),
         )
 

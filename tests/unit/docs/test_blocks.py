@@ -82,7 +82,9 @@ def check_yaml(block: Block) -> None:
 
 def schema_of(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind, for tools without a cluster."""
-    schema: dict[str, Any] = json.loads((ROOT / "schemas" / GROUP / f"{kind.lower()}_{VERSION}.json").read_text())
+    schema: dict[str, Any] = json.loads(
+        (ROOT / "schemas" / GROUP / f"{kind.lower()}_{VERSION}.json").read_text()
+    )
     return schema
 
 

@@ -6,7 +6,7 @@ from tidelock.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     RESERVATION_ACTIVE,
-    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULED_POD_ADD,
     Action,
     ClusterEvent,
     Resource,
@@ -31,10 +31,10 @@ def edited_node(**changes: Json) -> Node:
     ("event", "label"),
     [
         (ASSIGNED_POD_DELETE, "AssignedPodDelete"),
-        (UNSCHEDULABLE_POD_ADD, "UnschedulablePodAdd"),
+        (UNSCHEDULED_POD_ADD, "UnscheduledPodAdd"),
         (NODE_ADD, "NodeAdd"),
         (ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint"),
-        (ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE), "UnschedulablePodUpdate"),
+        (ClusterEvent(Resource.TARGET_POD, Action.UPDATE), "TargetPodUpdate"),
         (ClusterEvent(Resource.CSI_NODE, Action.UPDATE), "storage.k8s.io/CSINodeUpdate"),
         (RESERVATION_ACTIVE, "ReservationActive"),
     ],
@@ -49,7 +49,7 @@ def test_events_have_the_names_of_kube_scheduler(event: ClusterEvent, label: str
         (ClusterEvent(Resource.POD, Action.DELETE), ASSIGNED_POD_DELETE, True),
         (ClusterEvent(Resource.POD, Action.ADD), ASSIGNED_POD_DELETE, False),
         (ClusterEvent(Resource.NODE, Action.DELETE), ASSIGNED_POD_DELETE, False),
-        (ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.DELETE), ASSIGNED_POD_DELETE, False),
+        (ClusterEvent(Resource.TARGET_POD, Action.DELETE), ASSIGNED_POD_DELETE, False),
         (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), NODE_ADD, True),
         (
             ClusterEvent(Resource.NODE, Action.UPDATE),
@@ -111,8 +111,8 @@ def test_gates_are_eliminated_when_the_last_one_goes() -> None:
     def changes(old: Pod, new: Pod) -> list[ClusterEvent]:
         return list(pod_changes(old, new))
 
-    eliminated = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    assert changes(both, one) == [ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)]
+    eliminated = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    assert changes(both, one) == [ClusterEvent(Resource.TARGET_POD, Action.UPDATE)]
     assert changes(one, pod()) == [eliminated]
 
 

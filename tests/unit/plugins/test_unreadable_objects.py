@@ -190,7 +190,7 @@ def test_a_pod_that_is_too_large_is_refused_until_the_pod_itself_changes() -> No
         "pod is too large: terms of spec.affinity.podAffinity and podAntiAffinity: 101, "
     )
     helping = [event for event, hint in hints.items() if hint is None or hint(large, None, node("node-b"))]
-    assert helping == [ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)]
+    assert helping == [ClusterEvent(Resource.TARGET_POD, Action.UPDATE)]
 
 
 def test_a_node_with_a_pod_that_is_too_large_fits_other_pods() -> None:

@@ -45,9 +45,9 @@ def test_buckets_are_the_same_as_in_kube_scheduler_to_the_last_digit() -> None:
 def test_a_gated_pod_counts_as_unschedulable() -> None:
     telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret.
 
-    telemetry.queued("gated", "UnschedulablePodAdd")
+    telemetry.queued("gated", "UnscheduledPodAdd")
 
-    labels = {"queue": "unschedulable", "event": "UnschedulablePodAdd"}
+    labels = {"queue": "unschedulable", "event": "UnscheduledPodAdd"}
     assert value(telemetry, "scheduler_queue_incoming_pods_total", **labels) == 1
 
 

@@ -290,7 +290,7 @@ class ReservationPlugin(
             Registration(RESERVATION_FREED),
             Registration(goes),
             Registration(node_grows, _large_enough),
-            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+            Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE)),
         )
 
 

@@ -154,7 +154,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
         return (
             Registration(goes, _of_one_controller),
             Registration(node),
-            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+            Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE)),
         )
 
     def _wanted(self, controller: OwnerReference, namespace: str) -> int:

@@ -185,7 +185,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         if (due := self._creations.next_due(key)) is not None:
             self._awake.set(key, due)
 
-    def _ended(self, key: Key) -> None:
+    def _ended(self, key: Key) -> None:  # noqa: ARG002 -- news, whichever object it is of
         self._news.set()
 
     def _acknowledge(self, written: bytes) -> None:

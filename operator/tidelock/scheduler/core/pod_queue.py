@@ -27,8 +27,8 @@ from tidelock.framework.events import (
     FORCE_ACTIVATE,
     POP_FROM_BACKOFF,
     SCHEDULE_ATTEMPT_FAILURE,
-    UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_TIMEOUT,
+    UNSCHEDULED_POD_ADD,
     ClusterEvent,
     pod_changes,
 )
@@ -119,7 +119,7 @@ class SchedulingQueue:
         waiting = self._pods.get(pod.uid)
         if waiting is None:
             waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
-            self._requeue(waiting, QueueingHint.IMMEDIATELY, now, UNSCHEDULABLE_POD_ADD.label, new=True)
+            self._requeue(waiting, QueueingHint.IMMEDIATELY, now, UNSCHEDULED_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return

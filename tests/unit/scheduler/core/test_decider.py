@@ -163,7 +163,7 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active() -> 
     core.reservation("its-own")
 
     assert core.place().node_name == "node-a"
-    assert core.enqueued == [("gated", "UnschedulablePodAdd"), ("active", "ReservationActive")]
+    assert core.enqueued == [("gated", "UnscheduledPodAdd"), ("active", "ReservationActive")]
 
 
 def test_a_reservation_that_returns_its_capacity_wakes_pods() -> None:

@@ -132,8 +132,8 @@ def test_the_hook_is_called_for_each_part_of_the_queue_that_a_pod_enters() -> No
     queue.pop(NOW + 1)
 
     assert heard == [
-        ("gated", "UnschedulablePodAdd"),
-        ("active", "UnschedulablePodUpdatePodSchedulingGatesEliminated"),
+        ("gated", "UnscheduledPodAdd"),
+        ("active", "TargetPodUpdatePodSchedulingGatesEliminated"),
         ("unschedulable", "ScheduleAttemptFailure"),
         ("backoff", "AssignedPodDelete"),
         ("active", "PopFromBackoffQ"),
