@@ -1,8 +1,8 @@
 """Writes the JSON Schemas of all kinds to a folder: python -m write_schemas FOLDER.
 
 Editors and tools without a cluster, such as kubeconform, read them. They are as strict as the API server with
-`fieldValidation=Strict`: an unknown field is an error. The rules in CEL of the CustomResourceDefinitions have no
-counterpart in JSON Schema, so only the API server checks those.
+`fieldValidation=Strict`: an unknown field is an error. JSON Schema can't express the CRDs' rules in CEL, so
+only the API server checks those.
 """
 
 import argparse

@@ -7,8 +7,10 @@ reservations over their namespace's quota, and reservations that fit no node. Th
 percentiles.
 
 The effect of the machine alone is measured first. A writer that decides nothing answers the quiet tenant, and
-no program answers the flood. With Tidelock the ratio during a flood may be three times as high. The exit status is 0 with any figures, and 1 if a reservation was lost, granted
-twice or granted without capacity.
+no program answers the flood. With Tidelock the ratio during a flood may be three times as high.
+
+The exit status is 0 with any figures, and 1 if a reservation was lost, granted twice or granted without
+capacity.
 """
 
 import argparse
