@@ -71,6 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="time between two looks at waiting pods and levels. Default: 5s",
     )
+    parser.add_argument(
+        "--report-every",
+        dest="report_seconds",
+        type=_duration,
+        default=_DEFAULTS.report_seconds,
+        metavar="DURATION",
+        help="time between two reports of a run that goes on. Default: 5m",
+    )
     parser.add_argument("--seed", type=int, default=_DEFAULTS.seed, help="seed of the samples")
 
 
@@ -114,6 +122,7 @@ def _options(arguments: argparse.Namespace) -> ShadowOptions:
     return ShadowOptions(
         leads=tuple(arguments.leads or _DEFAULTS.leads),
         look_seconds=arguments.look_seconds,
+        report_seconds=arguments.report_seconds,
         seed=arguments.seed,
         profile=f"the profiles of {Path(arguments.config).name}" if arguments.config else _DEFAULTS.profile,
         source=METRICS_SERVER if arguments.metrics_server else arguments.prometheus,

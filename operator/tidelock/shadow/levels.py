@@ -17,13 +17,13 @@ from tidelock.load.source import UseReading
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY
-from tidelock.model.usage_annotations import Measured, MeasuredUses, NodeLevel, PodMeans, Stat
+from tidelock.model.usage_annotations import Measured, MeasuredUses, NodeLevel, PodMeans, Quality, Stat
 from tidelock.shadow.results import SpreadResults
 from tidelock.shadow.statistics import TimeMean
 
 RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
 WINDOW = 900.0
-"""Seconds over which measured levels are averaged for decisions by water level."""
+"""Seconds over which measured levels are averaged for decisions, and after which a measurement is stale."""
 
 _UNITS: Mapping[str, float] = {CPU: 1000.0, MEMORY: 1.0}
 _FULL = 100.0
@@ -93,7 +93,7 @@ class MeasuredLevels:
         self.observed = {
             name: level
             for name, use in reading.nodes.items()
-            if name in capacity and (level := _level(use.cpu, use.memory))
+            if name in capacity and _is_fresh(reading, name, now) and (level := _level(use.cpu, use.memory))
         }
         self.played = {name: dict(level) for name, level in self.observed.items()}
         for pod in moved:
@@ -149,6 +149,10 @@ def pod_uses(reading: UseReading, cache: Cache) -> MeasuredUses:
         if placed is not None and use.cpu is not None and use.memory is not None:
             pods[placed.pod.uid] = PodMeans(use.at, (use.cpu, use.memory) * 3)
     return MeasuredUses(pods, {})
+
+
+def _is_fresh(reading: UseReading, node_name: str, now: float) -> bool:
+    return reading.quality(node_name, now, WINDOW) is Quality.FRESH
 
 
 def _level(cpu: float | None, memory: float | None) -> dict[Measured, float]:

@@ -40,10 +40,10 @@ class PlayedWorld:
         moved = self._moved.get(pod.uid)
         if moved is None:
             self.world.handlers.pods.upsert(None, pod)
+        elif pod.finished:
+            self.forget(pod)
         elif not moved.played:
             self._unplaced[pod.uid] = pod
-            if pod.finished:
-                self.forget(pod)
         else:
             self.world.handlers.pods.upsert(None, assigned_to(pod, moved.played))
 

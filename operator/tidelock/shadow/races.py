@@ -14,8 +14,8 @@ from tidelock.shadow.results import RaceExample, RaceResults
 from tidelock.shadow.statistics import FrequentKeys, Sample, quantile
 from tidelock.shadow.world import ShadowWorld
 
-# Kinds of waiting pods that are looked at for each binding: half of the cached ones. Others
-# are counted, and not looked at.
+# Kinds of waiting pods that are looked at for each binding: half of the cached ones. Others are counted, and
+# not looked at.
 _MOST_KINDS = 32
 _EXAMPLES = 20
 _PAIRS = 256

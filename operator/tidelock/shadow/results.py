@@ -14,6 +14,7 @@ class ShadowOptions:
         leads: lead times of reservations.
         look_seconds: time between two looks at waiting pods, levels and capacity.
         measure_seconds: time between two readings of measured use.
+        report_seconds: time between two reports of a run that goes on. A crash loses no more than that.
         seed: of all samples.
         profile: how the profile was chosen, for the report.
         source: the source of measured use, or empty for none.
@@ -23,6 +24,7 @@ class ShadowOptions:
     leads: tuple[float, ...] = (10.0, 60.0, 300.0, 900.0)
     look_seconds: float = 5.0
     measure_seconds: float = 30.0
+    report_seconds: float = 300.0
     seed: int = 0
     profile: str = "the default profile"
     source: str = ""

@@ -37,8 +37,6 @@ METRICS_SERVER = "metrics-server"
 """The source of measured use that is the resource metrics API. Any other is the URL of a Prometheus."""
 
 _KIBI = 1024
-# Seconds between two reports of a run that goes on, so a crash loses no more than that.
-_REPORT_SECONDS = 300.0
 # Seconds after which an object that could not be processed is delivered again.
 _AGAIN = 60.0
 _TIMEOUT = 30.0  # of one request, as a page of a large list may take long
@@ -84,7 +82,7 @@ async def watch_cluster(
 ) -> ShadowResults:
     """Follow a cluster for some seconds, or until `stop` is set, and return the results.
 
-    `report` gets the results so far every five minutes.
+    `report` gets the results so far from time to time.
 
     Raises:
         ApiError: pods or nodes can't be listed at the start.
@@ -122,7 +120,8 @@ async def watch_cluster(
             background(*(each.run() for each in reflectors), *measure) as crashed,
         ):
             looks = _Looks(observer, Watches(needed_ones), options.look_seconds, stop, crashed)
-            await looks.until(time.monotonic() + seconds, lambda: report(results(finished=False)))
+            until = time.monotonic() + seconds
+            await looks.until(until, lambda: report(results(finished=False)), options.report_seconds)
         if not observer.begun:
             raise NothingSeenError("the run ended before all pods and nodes were listed")
         return results(finished=True)
@@ -140,8 +139,8 @@ class _Looks:
     told: bool = False
     lost: bool = False
 
-    async def until(self, end: float, report: Callable[[], None]) -> None:
-        """Look until an instant of the monotonic clock, and report every few minutes."""
+    async def until(self, end: float, report: Callable[[], None], report_seconds: float) -> None:
+        """Look until an instant of the monotonic clock, and report from time to time."""
         reported = time.monotonic()
         stopped = asyncio.create_task(self.stop.wait())
         try:
@@ -151,7 +150,7 @@ class _Looks:
                 if self.crashed.done():
                     self.crashed.result()
                 self._look()
-                if self.observer.begun and time.monotonic() - reported >= _REPORT_SECONDS:
+                if self.observer.begun and time.monotonic() - reported >= report_seconds:
                     reported = time.monotonic()
                     report()
         finally:

@@ -15,6 +15,7 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.model.failures import log_failure
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline, PluginAnswers
@@ -129,18 +130,26 @@ class ShadowWorld:
                 answers = PluginAnswers()
                 evaluation.filter(answers=answers)
                 best = evaluation.choose(answers=answers)
-                row = evaluation.snapshot.row(node_name)
-                if row is None:
-                    return Comparison(Outcome.UNJUDGED)
-                if best is None:
-                    return Comparison(Outcome.NO_NODE, rejecters=_rejecters(evaluation, answers, row))
-                if not evaluation.result.fits[row]:
-                    rejecters = _rejecters(evaluation, answers, row)
-                    return Comparison(Outcome.RULED_OUT, best.name, rejecters=rejecters)
-                return _scored(answers, best.name, evaluation.snapshot.row(best.name), row)
+                return _compared(evaluation, answers, best, node_name)
         except PluginError as error:
             log_failure("comparing", "Pod", pod.meta, error)
             return Comparison(Outcome.UNJUDGED)
+
+
+def _compared(
+    evaluation: Evaluation, answers: PluginAnswers, best: Node | None, node_name: str
+) -> Comparison:
+    """Compare the best node with the scheduler's by all answers of the plugins."""
+    row = evaluation.snapshot.row(node_name)
+    if row is None:
+        return Comparison(Outcome.UNJUDGED)
+    if best is None:
+        return Comparison(Outcome.NO_NODE, rejecters=_rejecters(evaluation, answers, row))
+    if best.name == node_name:  # the scores were added up in another order
+        return Comparison(Outcome.SAME, best.name)
+    if not evaluation.result.fits[row]:
+        return Comparison(Outcome.RULED_OUT, best.name, rejecters=_rejecters(evaluation, answers, row))
+    return _scored(answers, best.name, evaluation.snapshot.row(best.name), row)
 
 
 def _scored(answers: PluginAnswers, name: str, best: int | None, theirs: int) -> Comparison:

@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from builders import NAMESPACE
+from builders import NAMESPACE, NOW
 from tidelock.load.source import Use, UseReading
 from tidelock.model.meta import Key
 from tidelock.shadow.results import EvennessResults
@@ -64,9 +64,9 @@ def use(**cpu: float) -> UseReading:
     reading = UseReading()
     for name, value in cpu.items():
         if len(name) == 1:
-            reading.add_node(name, Use(0.0, value))
+            reading.add_node(name, Use(NOW, value))
         else:
-            reading.add_pod(Key(NAMESPACE, name.replace("_", "-")), Use(0.0, value))
+            reading.add_pod(Key(NAMESPACE, name.replace("_", "-")), Use(NOW, value))
     return reading
 
 
@@ -111,6 +111,14 @@ def test_with_measurements_the_profile_decides_by_water_level() -> None:
     assert decisions.examples[-1].profile_node == "a"
     assert decisions.points["WaterLevelBalance"] > 0
     assert decisions.decisive == {"WaterLevelBalance": 1}
+
+
+def test_a_stale_measurement_is_no_level() -> None:
+    trace = Trace({name: {"cpu": "4"} for name in "ab"})
+    trace.clock.seconds = 1000
+    trace.observer.measured(use(a=60.0, b=10.0))
+    trace.at(1005)
+    assert not [each for each in trace.results.levels.evenness if each.measured]
 
 
 def test_a_failed_reading_is_counted_with_its_reason() -> None:

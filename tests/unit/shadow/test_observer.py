@@ -143,6 +143,17 @@ def test_a_pod_without_a_node_in_the_played_world_gets_one_when_there_is_room() 
     assert (decisions.unplaced, decisions.unplaced_now) == (1, 0)
 
 
+def test_a_pod_that_has_ended_is_on_no_other_node() -> None:
+    trace = Trace({"a": {"cpu": "4"}, "b": {"cpu": "4"}})
+    for name in ("one", "two"):
+        trace.create(name, "2")
+        trace.bind(name, "a")
+    assert trace.results.decisions.apart == 1
+    for name in ("one", "two"):
+        trace.finish(name)
+    assert trace.results.decisions.apart == 0
+
+
 def test_results_can_be_taken_at_any_time_and_change_nothing() -> None:
     trace = two_nodes()
     trace.create("one", "1")
