@@ -54,8 +54,11 @@ def _evenness_findings(results: ShadowResults) -> Iterator[str]:
             f"It would have been {would:.2f} points{change}."
         )
     if source:
-        failed = f", {levels.failed_readings:,} failed: {levels.problem}" if levels.failed_readings else ""
-        yield f"{count(levels.readings, 'reading')} of {source}{failed}."
+        problem = f" The last problem: {levels.problem}." if levels.problem else ""
+        yield (
+            f"{count(levels.readings, 'reading')} of {source}, and {levels.failed_readings:,} that failed."
+            f"{problem}"
+        )
     else:
         yield (
             "Water levels were not measured, because no source was given. These are the levels of requests. "

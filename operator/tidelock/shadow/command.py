@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,8 @@ from tidelock.shadow.report import report_of
 from tidelock.shadow.results import ShadowOptions, ShadowResults
 from tidelock.shadow.terminal import print_report
 from tidelock.shadow.watching import METRICS_SERVER, NothingSeenError, watch_cluster
+
+logger = logging.getLogger(__name__)
 
 _DEFAULTS = ShadowOptions()
 
@@ -91,12 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
         configuration = replace(configuration, extenders=())  # they are not called
         connection = load_connection(arguments.kubeconfig or None, context=arguments.context)
         arguments.output.mkdir(parents=True, exist_ok=True)
-        write = _writer(arguments.output)
-        results = asyncio.run(
-            _watch(connection, configuration, _options(arguments), arguments.seconds, write)
-        )
-        write(results)
-        print_report(report_of(results), arguments.output)
+        results = asyncio.run(_watch(connection, configuration, arguments))
+        print_report(report_of(results))
+        _write(results, arguments.output)
+        sys.stdout.write(f"\nreport.html and report.json are in {printable(str(arguments.output))}\n")
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {arguments.config}: {printable(str(error))}\n")
         return 1
@@ -107,15 +106,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _watch(
-    connection: Connection,
-    configuration: Configuration,
-    options: ShadowOptions,
-    seconds: float,
-    write: Callable[[ShadowResults], None],
+    connection: Connection, configuration: Configuration, arguments: argparse.Namespace
 ) -> ShadowResults:
+    def report(results: ShadowResults) -> None:
+        try:
+            _write(results, arguments.output)
+        except OSError as error:  # the run goes on, and the next report may succeed
+            logger.warning("the report was not written", extra={"error": str(error)})
+
     stop = asyncio.Event()
     lifecycle.set_on_signals(stop)
-    return await watch_cluster(connection, configuration, options, seconds, stop, write)
+    return await watch_cluster(
+        connection, configuration, _options(arguments), arguments.seconds, stop, report
+    )
 
 
 def _options(arguments: argparse.Namespace) -> ShadowOptions:
@@ -129,17 +132,13 @@ def _options(arguments: argparse.Namespace) -> ShadowOptions:
     )
 
 
-def _writer(folder: Path) -> Callable[[ShadowResults], None]:
-    """Return a function that writes both files. Each is replaced as a whole."""
-
-    def write(results: ShadowResults) -> None:
-        json = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
-        for name, content in (("report.json", json), ("report.html", page(report_of(results)).encode())):
-            unfinished = folder / f".{name}"
-            unfinished.write_bytes(content)
-            unfinished.replace(folder / name)
-
-    return write
+def _write(results: ShadowResults, folder: Path) -> None:
+    """Write both files. Each is replaced as a whole."""
+    json = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
+    for name, content in (("report.json", json), ("report.html", page(report_of(results)).encode())):
+        unfinished = folder / f".{name}"
+        unfinished.write_bytes(content)
+        unfinished.replace(folder / name)
 
 
 def _duration(text: str) -> float:

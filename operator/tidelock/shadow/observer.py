@@ -134,8 +134,7 @@ class Observer:
     def _look_at_levels(self, now: float, seconds: float) -> None:
         for (measured, played, resource), spread in self._spreads.items():
             if measured:
-                name: Any = resource
-                levels = self._measured.levels(name, played=played)
+                levels = self._measured.levels(resource, played=played)
             else:
                 cache = self._played.world.cache if played else self._world.cache
                 levels = requested_levels(cache, resource)
@@ -146,6 +145,7 @@ class Observer:
     def measured(self, reading: UseReading) -> None:
         """Take a reading of measured use, by which plugins decide from now on."""
         self._readings += 1
+        self._problem = next(iter(reading.problems), self._problem)
         now, nodes = self._clock.now(), self._world.cache.columns.nodes
         self._measured.take(reading, nodes, self._played.moved(), now)
         observed = dict(self._measured.annotations(played=False))
@@ -298,7 +298,7 @@ class Observer:
             gaps=[*self._gaps.first, *([gap] if gap else [])],
             server=server,
             version=version,
-            unread=unread,
+            unread=list(unread),
             nodes=len(self._world.cache.columns),
             pods=len(self._world.cache),
             failures=self.failures,

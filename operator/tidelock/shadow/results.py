@@ -247,7 +247,15 @@ class EvennessResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelResults:
-    """How evenly nodes were used. `readings` and `failed_readings` are those of measured use."""
+    """How evenly nodes were used.
+
+    Attributes:
+        evenness: the levels that were seen, measured ones first.
+        readings: readings of measured use.
+        failed_readings: tries that gave none.
+        problem: the last problem of a reading or of a try, or empty.
+
+    """
 
     evenness: Sequence[EvennessResults]
     readings: int

@@ -1,7 +1,6 @@
 """A report on the terminal: the findings and tables, without the charts."""
 
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -15,13 +14,10 @@ _UNBOUNDED = 10_000  # columns of a table in a file or for a program, where noth
 _ROWS = 10
 
 
-def print_report(report: Report, folder: Path) -> None:
-    """Print a report, and name the folder with its files."""
+def print_report(report: Report) -> None:
+    """Print a report to standard output."""
     width = None if sys.stdout.isatty() else _UNBOUNDED
-    console = Console(width=width, highlight=False, markup=False, soft_wrap=True)
-    print_to(console, report)
-    console.print()
-    console.print(Text(printable(f"report.html and report.json are in {folder}")))
+    print_to(Console(width=width, highlight=False, markup=False, soft_wrap=True), report)
 
 
 def print_to(console: Console, report: Report) -> None:

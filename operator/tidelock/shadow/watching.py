@@ -19,7 +19,7 @@ from tidelock.framework.config import Configuration
 from tidelock.kube.client import NODES, PODS, ApiResource, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
-from tidelock.kube.watch import Reflector
+from tidelock.kube.watch import Reflector, WatchSettings
 from tidelock.load.metrics_server import MetricsServerSource
 from tidelock.load.prometheus import PrometheusSource, anonymous_access
 from tidelock.load.source import Source, SourceError
@@ -37,8 +37,11 @@ METRICS_SERVER = "metrics-server"
 """The source of measured use that is the resource metrics API. Any other is the URL of a Prometheus."""
 
 _KIBI = 1024
+# A resource that may not be read is asked for again each minute, as that seldom changes within a run.
+_SETTINGS = WatchSettings(refused_retry=60.0)
 # Seconds after which an object that could not be processed is delivered again.
 _AGAIN = 60.0
+_SOON = 0.1  # between two looks whether the cluster is known
 _TIMEOUT = 30.0  # of one request, as a page of a large list may take long
 
 
@@ -116,12 +119,17 @@ async def watch_cluster(
             )
 
         async with (
-            _measuring(client, observer, options) as measure,
+            measuring(client, observer, options) as measure,
             background(*(each.run() for each in reflectors), *measure) as crashed,
         ):
             looks = _Looks(observer, Watches(needed_ones), options.look_seconds, stop, crashed)
             until = time.monotonic() + seconds
-            await looks.until(until, lambda: report(results(finished=False)), options.report_seconds)
+            try:
+                await looks.until(until, lambda: report(results(finished=False)), options.report_seconds)
+            except BaseException:  # whatever ends it, the report is not lost
+                if observer.begun:
+                    report(results(finished=False))
+                raise
         if not observer.begun:
             raise NothingSeenError("the run ended before all pods and nodes were listed")
         return results(finished=True)
@@ -206,6 +214,7 @@ def _reflectors(client: KubeClient, observer: Observer) -> Iterator[Reflector[An
             decode,
             handler,
             rng=rng,
+            settings=_SETTINGS,
             absent_if=absent_if,
             on_failure=failed,
             unusable=unusable,
@@ -213,7 +222,7 @@ def _reflectors(client: KubeClient, observer: Observer) -> Iterator[Reflector[An
 
 
 @asynccontextmanager
-async def _measuring(
+async def measuring(
     client: KubeClient, observer: Observer, options: ShadowOptions
 ) -> AsyncIterator[list[Coroutine[Any, Any, NoReturn]]]:
     """Yield the endless work that reads measured use: none without a source."""
@@ -233,8 +242,10 @@ async def _measure(observer: Observer, source: Source, options: ShadowOptions) -
     while True:
         if observer.begun:
             try:
-                observer.measured(await source.read(clock.now()))
+                reading = await source.read(clock.now())
             except SourceError as error:
                 observer.not_measured(str(error))
                 logger.warning("use was not measured", extra={"error": str(error)})
-        await asyncio.sleep(options.measure_seconds if observer.begun else 1.0)
+            else:
+                observer.measured(reading)
+        await asyncio.sleep(options.measure_seconds if observer.begun else _SOON)

@@ -1,5 +1,6 @@
 """The I/O of a run: its watches, its refusal of writes, and the command as a whole."""
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -7,16 +8,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from builders import node_json, pod_json
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.kube.errors import Unreachable
+from tidelock.load.source import UseReading
 from tidelock.main import main
-from tidelock.shadow.watching import ReadOnlyError, Watches, refuse_writes
+from tidelock.model.instants import format_instant
+from tidelock.running import background
+from tidelock.shadow.results import ShadowOptions
+from tidelock.shadow.watching import ReadOnlyError, Watches, measuring, refuse_writes
 from unit.cli.server import Answers, failed, listed, serving
 from unit.kube.kubeconfigs import write_kubeconfig
-from unit.kube.scripted import ScriptedServer
+from unit.kube.scripted import ScriptedServer, answers
 
 NOW = 1000.0
 
@@ -67,8 +73,41 @@ async def test_the_client_of_a_run_sends_no_write(
     assert server.asked == []
 
 
+async def promql(request: web.Request) -> web.StreamResponse:
+    """Answer each query of nodes with a quarter, at the time that it asks for, and of pods with nothing."""
+    form = await request.post()
+    of_nodes = "node_cpu" in str(form["query"]) or "node_memory_MemTotal" in str(form["query"])
+    value = [float(str(form["time"])), "0.25"]
+    result = [{"metric": {"node": "a"}, "value": value}] if of_nodes else []
+    return web.json_response({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+
+async def test_use_is_read_from_prometheus(server: ScriptedServer) -> None:
+    server.plays(*[promql] * 6)
+    readings: asyncio.Queue[UseReading] = asyncio.Queue()
+    observer: Any = SimpleNamespace(begun=1.0, node_names={"a"}, measured=readings.put_nowait)
+    client: Any = None
+    options = ShadowOptions(source=server.url)
+    async with measuring(client, observer, options) as work, background(*work):
+        reading = await asyncio.wait_for(readings.get(), 60)
+    assert (reading.nodes["a"].cpu, reading.nodes["a"].memory) == (25.0, 25.0)
+
+
+async def test_a_source_that_does_not_answer_is_noted(server: ScriptedServer) -> None:
+    server.plays(*[answers("broken", 500)] * 6)
+    problems: asyncio.Queue[str] = asyncio.Queue()
+    observer: Any = SimpleNamespace(begun=1.0, node_names={"a"}, not_measured=problems.put_nowait)
+    client: Any = None
+    async with measuring(client, observer, ShadowOptions(source=server.url)) as work, background(*work):
+        assert "HTTP 500" in await asyncio.wait_for(problems.get(), 60)
+
+
 def cluster() -> Answers:
-    metrics = {"metadata": {"name": "a"}, "timestamp": "2026-11-26T18:00:00Z", "usage": {"cpu": "1"}}
+    metrics = {
+        "metadata": {"name": "a"},
+        "timestamp": format_instant(int(time.time())),
+        "usage": {"cpu": "1"},
+    }
     return {
         "GET /version": (200, {"gitVersion": "v1.36.3"}),
         "GET /api/v1/nodes": listed(node_json("a")),
@@ -98,6 +137,23 @@ def test_a_run_without_most_resources_ends_with_a_report(
     assert results["levels"]["readings"] >= 1
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
     assert f"report.html and report.json are in {folder}" in capsys.readouterr().out
+
+
+def test_a_report_that_can_not_be_written_ends_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder is in the place of a file, for each report of the run."""
+    folder = tmp_path / "there"
+    (folder / "report.json").mkdir(parents=True)
+    with serving(cluster(), tmp_path) as server:
+        options = ("--for=2s", "--look-every=100ms", "--report-every=200ms", f"--output={folder}")
+        assert main(["shadow", f"--kubeconfig={server.kubeconfig}", *options]) == 1
+
+    told = capsys.readouterr()
+    assert "RACES FOR THE SAME CAPACITY" in told.out
+    assert "the report was not written" in told.err
+    assert "report.html and report.json" not in told.out
+    assert told.err.splitlines()[-1].startswith("tidelock: [Errno 21] Is a directory")
 
 
 def test_a_run_that_may_not_list_pods_ends_with_one_sentence(
