@@ -15,6 +15,7 @@ from tidelock.shadow.document import (
     part,
     percent,
 )
+from tidelock.shadow.evenness import spread_name
 from tidelock.shadow.results import EvennessResults, HoldResults, ShadowResults
 from tidelock.shadow.timeline_charts import over_time
 
@@ -70,8 +71,10 @@ def _spread_chart(results: ShadowResults) -> list[Chart]:
     """Return the chart of the first level: the measured one, if there is a source."""
     charts: list[Chart] = []
     for each in results.levels.evenness[:1]:
-        kind = f"{each.resource} {'measured' if each.measured else 'requested'}"
-        names = {f"{kind} observed": "as it was", f"{kind} played": "as it would be"}
+        names = {
+            spread_name(each.resource, measured=each.measured, played=played): name
+            for played, name in ((False, "as it was"), (True, "as it would be"))
+        }
         caption = f"Standard deviation of {_level(each)} between nodes"
         charts = over_time(caption, ChartKind.LINES, "points", results.timeline, names)
     return charts

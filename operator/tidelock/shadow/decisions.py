@@ -70,7 +70,7 @@ class Decisions:
         """Return the counts so far."""
         gaps = self._gaps.values
         return DecisionResults(
-            outcomes=dict(sum(self._by_scheduler.values(), Counter())),
+            outcomes=dict(sum(self._by_scheduler.values(), Counter[Outcome]())),
             by_scheduler={name: dict(counts) for name, counts in sorted(self._by_scheduler.items())},
             of_daemon_sets=self.of_daemon_sets,
             created_bound=self.created_bound,

@@ -7,28 +7,22 @@ over the cluster that the scheduler saw, apart from events that came meanwhile.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import msgspec
-
 from tidelock.clock import Clock
 from tidelock.cluster.lister import Named
-from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import Configuration
 from tidelock.load.source import UseReading
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources
-from tidelock.model.usage_annotations import NODE_LEVEL, encode_node_level
 from tidelock.scheduler.informers.informers import OTHERS
 from tidelock.shadow.decisions import Decisions
+from tidelock.shadow.evenness import Evenness
 from tidelock.shadow.gaps import Gaps
 from tidelock.shadow.holds import Holds
-from tidelock.shadow.levels import RESOURCES, MeasuredLevels, Spread, pod_uses, requested_levels
 from tidelock.shadow.open_pods import OpenPod, OpenPods, is_open, is_refused
 from tidelock.shadow.played import PlayedWorld
 from tidelock.shadow.races import Races
 from tidelock.shadow.results import (
-    EvennessResults,
-    LevelResults,
     RunResults,
     ShadowOptions,
     ShadowResults,
@@ -60,16 +54,7 @@ class Observer:
         self._races = Races(self._world, self._open, options.seed)
         self._waiting = Waiting(self._world, self._open, options.seed)
         self._holds = Holds(self._world.cache, options.leads)
-        self._spreads = {
-            (measured, played, resource): Spread()
-            for measured in (False, True)
-            for played in (False, True)
-            for resource in RESOURCES
-        }
-        self._measured = MeasuredLevels()
-        self._levels: dict[str, tuple[str, str]] = {}  # annotations of both worlds, by node
-        self._readings = self._failed_readings = 0
-        self._problem = ""
+        self._evenness = Evenness(self._world, self._played)
         self._gaps = Gaps()
         self._timeline = Timeline(0.0)
         self._looked = self._watched = self._busy = 0.0
@@ -127,43 +112,18 @@ class Observer:
         self._timeline.add(now, "waiting though fitting", fitting * seconds)
         self._holds.look(now, seconds)
         self._played.retry(now)
-        self._look_at_levels(now, seconds)
+        for name, deviation in self._evenness.look(seconds):
+            self._timeline.add(now, name, deviation * seconds)
         self._timeline.add(now, "seconds", seconds)
         self._busy += self._clock.monotonic() - started
 
-    def _look_at_levels(self, now: float, seconds: float) -> None:
-        for (measured, played, resource), spread in self._spreads.items():
-            if measured:
-                levels = self._measured.levels(resource, played=played)
-            else:
-                cache = self._played.world.cache if played else self._world.cache
-                levels = requested_levels(cache, resource)
-            deviation = spread.add(levels, seconds)
-            if deviation is not None:
-                self._timeline.add(now, _spread_name(measured, played, resource), deviation * seconds)
-
     def measured(self, reading: UseReading) -> None:
         """Take a reading of measured use, by which plugins decide from now on."""
-        self._readings += 1
-        self._problem = next(iter(reading.problems), self._problem)
-        now, nodes = self._clock.now(), self._world.cache.columns.nodes
-        self._measured.take(reading, nodes, self._played.moved(), now)
-        observed = dict(self._measured.annotations(played=False))
-        played = dict(self._measured.annotations(played=True))
-        self._levels = {
-            name: (encode_node_level(level), encode_node_level(played[name]))
-            for name, level in observed.items()
-            if name in played
-        }
-        for node in list(nodes):
-            self._put_node(node)
-        for world in (self._world, self._played.world):
-            at_once(world.measurements.take(pod_uses(reading, world.cache)))
+        self._evenness.take(reading, self._clock.now())
 
     def not_measured(self, problem: str) -> None:
         """Note that a reading failed."""
-        self._failed_readings += 1
-        self._problem = problem
+        self._evenness.failed(problem)
 
     # ------------------------------------------------------------------------------------------ events
 
@@ -196,15 +156,13 @@ class Observer:
 
     def node_changed(self, node: Node) -> None:
         """Process a node's newest version."""
-        self._put_node(node)
+        self._evenness.put_node(node)
         if self.begun:
             self._holds.changed(node.name, self._clock.now())
 
     def node_gone(self, node: Node) -> None:
         """Forget a node."""
-        self._levels.pop(node.name, None)
-        for world in (self._world, self._played.world):
-            world.handlers.nodes.remove(node)
+        self._evenness.drop_node(node)
         if self.begun:
             self._holds.changed(node.name, self._clock.now())
 
@@ -267,12 +225,6 @@ class Observer:
         if known is not None and self.begun:
             self._waiting.ended(known, now)
 
-    def _put_node(self, node: Node) -> None:
-        """Pass a node to both worlds, each with the level that it has there."""
-        levels = self._levels.get(node.name)
-        for place, world in enumerate((self._world, self._played.world)):
-            world.handlers.nodes.upsert(None, node if levels is None else _annotated(node, levels[place]))
-
     # ----------------------------------------------------------------------------------------- results
 
     def results(
@@ -312,39 +264,10 @@ class Observer:
             decisions=self._decisions.results(self._played.counts()),
             races=self._races.results(),
             waiting=self._waiting.results(),
-            levels=self._level_results(),
+            levels=self._evenness.results(),
             holds=self._holds.results(),
             timeline=TimelineResults(width=self._timeline.width, series=self._timeline.series()),
         )
-
-    def _level_results(self) -> LevelResults:
-        evenness = []
-        for measured in (True, False):
-            for resource in RESOURCES:
-                observed = self._spreads[measured, False, resource].results()
-                played = self._spreads[measured, True, resource].results()
-                if observed is not None and played is not None:
-                    evenness.append(EvennessResults(resource, measured, observed, played))
-        return LevelResults(
-            evenness=evenness,
-            readings=self._readings,
-            failed_readings=self._failed_readings,
-            problem=self._problem,
-        )
-
-
-def _spread_name(measured: bool, played: bool, resource: str) -> str:
-    return f"{resource} {'measured' if measured else 'requested'} {'played' if played else 'observed'}"
-
-
-def _annotated(node: Node, level: str) -> Node:
-    """Return a node with a measured level."""
-    annotations = {**node.meta.annotations, NODE_LEVEL: level}
-    new = msgspec.structs.replace(
-        node, metadata=msgspec.structs.replace(node.metadata, annotations=annotations)
-    )
-    vars(new).update(vars(node))  # values computed from its size and conditions
-    return new
 
 
 class PodHandler:

@@ -133,9 +133,9 @@ def test_a_node_keeps_its_level_through_events_and_loses_it_when_it_is_gone() ->
     trace = Trace({name: {"cpu": "4", "memory": "4Gi"} for name in "ab"})
     trace.observer.measured(use(a=60.0, b=20.0))
     trace.put_node("a", cpu="4", memory="4Gi", version=2)
-    levels = dict(trace.observer._levels)
+    levels = dict(trace.observer._evenness._annotations)
     assert set(levels) == {"a", "b"}
     annotations = [each.meta.annotations for each in trace.observer._world.cache.columns.nodes]
     assert all("tidelock.dev/water-level" in each for each in annotations)
     trace.drop_node("b")
-    assert set(trace.observer._levels) == {"a"}
+    assert set(trace.observer._evenness._annotations) == {"a"}

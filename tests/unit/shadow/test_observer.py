@@ -6,8 +6,8 @@ from unit.shadow.trace import Trace
 DAEMON_SET = "apps/v1/DaemonSet/agent"
 
 
-def two_nodes(**options: object) -> Trace:
-    return Trace({"a": {"cpu": "4"}, "b": {"cpu": "4"}}, **options)
+def two_nodes() -> Trace:
+    return Trace({"a": {"cpu": "4"}, "b": {"cpu": "4"}})
 
 
 def test_pods_of_before_are_no_decisions() -> None:
