@@ -1,6 +1,5 @@
 """The definitions of a report's figures, and the limits of the method."""
 
-from tidelock.shadow.levels import WINDOW
 from tidelock.shadow.waiting import PATIENCE
 
 
@@ -21,7 +20,7 @@ RACES, WAITING, EVENNESS, RESERVATIONS, DECISIONS, GAPS = _paragraphs(
     The level of a node is its used share of a resource in percent: by measured use of its capacity, or by
     requests of its allocatable amount. Beside the cluster, a second one is played in memory. There the
     profile places each pod when the scheduler binds it, over the nodes as all earlier choices have left
-    them. A pod takes its measured use along, and measured levels are means of {WINDOW / 60:.0f} minutes.
+    them. A pod takes its measured use along, so each world has its own measured levels.
 
     For each pod that was bound to a node, a reservation of its requests on that node some time earlier. It is
     given if the node had that much free at that time. It is given beside all others if the node had that much

@@ -8,7 +8,7 @@ from tidelock.cluster.usage.measurements import at_once
 from tidelock.load.source import UseReading
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, Measured, encode_node_level
-from tidelock.shadow.levels import RESOURCES, Levels, MeasuredLevels, Spread, pod_uses, requested_levels
+from tidelock.shadow.levels import RESOURCES, Levels, MeasuredLevels, Spread, requested_levels
 from tidelock.shadow.played import PlayedWorld
 from tidelock.shadow.results import EvennessResults, LevelResults
 from tidelock.shadow.world import ShadowWorld
@@ -26,27 +26,29 @@ class Evenness:
             for resource in RESOURCES
             for of_played in (False, True)
         }
-        self._measured = MeasuredLevels()
+        self._measured = MeasuredLevels(world)
         self._annotations: dict[str, tuple[str, str]] = {}  # of both worlds, by node
         self._readings = self._failed_readings = 0
         self._problem = ""
 
-    def take(self, reading: UseReading, now: float) -> None:
-        """Take a reading of measured use, by which plugins decide from now on."""
+    def take(self, reading: UseReading, now: float, settling: float) -> None:
+        """Take a reading of measured use, by which plugins decide from now on.
+
+        `settling` is the age in seconds from which the readings of a pod are correct.
+        """
         self._readings += 1
         self._problem = next(iter(reading.problems), self._problem)
-        nodes = list(self._world.cache.columns.nodes)
-        self._measured.take(reading, nodes, self._played.moved(), now)
-        played = dict(self._measured.annotations(played=True))
+        self._measured.take(reading, self._played.moved(), now, settling)
+        played = self._measured.over_windows(played=True)
         self._annotations = {
             name: (encode_node_level(level), encode_node_level(played[name]))
-            for name, level in self._measured.annotations(played=False)
+            for name, level in self._measured.over_windows(played=False).items()
             if name in played
         }
-        for node in nodes:
+        for node in list(self._world.cache.columns.nodes):
             self.put_node(node)
         for world in (self._world, self._played.world):
-            at_once(world.measurements.take(pod_uses(reading, world.cache)))
+            at_once(world.measurements.take(self._measured.uses))
 
     def failed(self, problem: str) -> None:
         """Note that a reading failed."""
@@ -65,13 +67,13 @@ class Evenness:
         for world in (self._world, self._played.world):
             world.handlers.nodes.remove(node)
 
-    def look(self, seconds: float) -> Iterator[tuple[str, float]]:
+    def look(self, now: float, seconds: float) -> Iterator[tuple[str, float]]:
         """Add the levels of now, for the seconds since the last look.
 
         Yield the name of each kind of levels, with their standard deviation in points.
         """
         for (measured, of_played, resource), spread in self._spreads.items():
-            deviation = spread.add(self._levels(measured, of_played, resource), seconds)
+            deviation = spread.add(self._levels(measured, of_played, resource, now), seconds)
             if deviation is not None:
                 yield spread_name(resource, measured=measured, played=of_played), deviation
 
@@ -90,9 +92,9 @@ class Evenness:
             problem=self._problem,
         )
 
-    def _levels(self, measured: bool, of_played: bool, resource: Measured) -> Levels:
+    def _levels(self, measured: bool, of_played: bool, resource: Measured, now: float) -> Levels:
         if measured:
-            return self._measured.levels(resource, played=of_played)
+            return self._measured.newest(resource, now, played=of_played)
         return requested_levels((self._played.world if of_played else self._world).cache, resource)
 
 

@@ -5,30 +5,29 @@ its pods over its allocatable amount. By measured use it is the use that a sourc
 capacity. In the played world, the measured use of each pod that is on another node moves there with it.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.cache import Cache
-from tidelock.load.source import UseReading
+from tidelock.cluster.usage.measurements import at_once
+from tidelock.cluster.workloads import workload_of
+from tidelock.load.estimate import Estimate, Subject
+from tidelock.load.source import Use, UseReading
 from tidelock.model.meta import Key
-from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY
-from tidelock.model.usage_annotations import Measured, MeasuredUses, NodeLevel, PodMeans, Quality, Stat
+from tidelock.model.usage_annotations import FULL, Measured, MeasuredUses, NodeLevel, Quality
 from tidelock.shadow.results import SpreadResults
 from tidelock.shadow.statistics import TimeMean
+from tidelock.shadow.world import ShadowWorld
 
 RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
-WINDOW = 900.0
-"""Seconds over which measured levels are averaged for decisions, and after which a measurement is stale."""
 
+# Age in seconds above which a measurement is no level, as by default in a WaterLevel.
+_STALENESS = 900.0
 _UNITS: Mapping[str, float] = {CPU: 1000.0, MEMORY: 1.0}
-_FULL = 100.0
-# Readings of a node that are kept for WINDOW: one every five seconds.
-_MOST_READINGS = 180
 
 Levels = npt.NDArray[np.float64]
 
@@ -64,7 +63,7 @@ def requested_levels(cache: Cache, resource: str) -> Levels:
     allocatable = columns.allocatable[: len(columns), column].astype(np.float64)
     requested = columns.requested[: len(columns), column]
     has = allocatable > 0
-    levels: Levels = _FULL * requested[has] / allocatable[has]
+    levels: Levels = FULL * requested[has] / allocatable[has]
     return levels
 
 
@@ -77,93 +76,75 @@ class Moved(NamedTuple):
 
 
 class MeasuredLevels:
-    """The newest measured levels of both worlds, and their windows for decisions by water level."""
+    """The measured levels of both worlds: the newest ones, and those over the windows of a WaterLevel."""
 
-    def __init__(self) -> None:
-        self.observed: dict[str, dict[Measured, float]] = {}
-        self.played: dict[str, dict[Measured, float]] = {}
-        self._windows: dict[tuple[bool, str], deque[tuple[float, dict[Measured, float]]]] = {}
+    def __init__(self, world: ShadowWorld) -> None:
+        self._world = world
+        self._newest = {False: UseReading(), True: UseReading()}  # of the cluster and of the played world
+        self._estimates = {False: Estimate(), True: Estimate()}
 
-    def take(self, reading: UseReading, nodes: Iterable[Node], moved: Iterable[Moved], now: float) -> None:
-        """Take a reading, and compute the played levels from the pods that are on other nodes there.
+    def take(self, reading: UseReading, moved: Iterable[Moved], now: float, settling: float) -> None:
+        """Take a reading. A pod without a measurement moves no use.
 
-        A pod without a measurement does not move any use.
+        `settling` is the age in seconds from which the readings of a pod are correct.
         """
-        capacity = {node.name: node.capacity for node in nodes}
-        self.observed = {
-            name: level
+        cache, columns = self._world.cache, self._world.cache.columns
+
+        def identify(key: Key) -> Subject | None:
+            placed = cache.named(key)
+            if placed is None:
+                return None
+            pod = placed.pod
+            return Subject(pod.uid, pod.meta.created + settling, workload_of(pod, self._world.replica_sets))
+
+        self._newest = {False: reading, True: self._played(reading, moved)}
+        for played, estimate in self._estimates.items():
+            estimate.advance(now)
+            at_once(estimate.absorb(now, self._newest[played], columns.row_of.__contains__, identify))
+            at_once(estimate.retain(columns.row_of.__contains__, lambda uid: cache.get(uid) is not None))
+            at_once(estimate.judge())
+
+    def newest(self, resource: Measured, now: float, *, played: bool) -> Levels:
+        """Return the last level of each node with a fresh measurement, in percent of its capacity."""
+        reading = self._newest[played]
+        values = (
+            getattr(use, resource)
             for name, use in reading.nodes.items()
-            if name in capacity and _is_fresh(reading, name, now) and (level := _level(use.cpu, use.memory))
-        }
-        self.played = {name: dict(level) for name, level in self.observed.items()}
+            if reading.quality(name, now, _STALENESS) is Quality.FRESH
+        )
+        return np.array([value for value in values if value is not None], np.float64)
+
+    def over_windows(self, *, played: bool) -> Mapping[str, NodeLevel]:
+        """Return the level of each measured node over the windows."""
+        return self._estimates[played].levels
+
+    @property
+    def uses(self) -> MeasuredUses:
+        """The use of pods and workloads, which is the same in both worlds."""
+        return self._estimates[False].uses
+
+    def _played(self, reading: UseReading, moved: Iterable[Moved]) -> UseReading:
+        """Return the use of the nodes in the played world. A node can't be used by more than 100 percent."""
+        levels = {name: {"cpu": use.cpu, "memory": use.memory} for name, use in reading.nodes.items()}
         for pod in moved:
             use = reading.pods.get(pod.key)
-            if use is None:
-                continue
-            for resource, value in (("cpu", use.cpu), ("memory", use.memory)):
-                for name, sign in ((pod.node, -1.0), (pod.played, 1.0)):
-                    self._shift(capacity, name, resource, sign * (value or 0.0))
-        for played, levels in ((False, self.observed), (True, self.played)):
-            for name, level in levels.items():
-                self._remember(played, name, level, now)
-        self._windows = {key: each for key, each in self._windows.items() if key[1] in capacity}
+            if use is not None:
+                self._shift(levels.get(pod.node), pod.node, use, -1.0)
+                self._shift(levels.get(pod.played), pod.played, use, 1.0)
+        played = UseReading(invalid=reading.invalid)
+        for name, level in levels.items():
+            capped = {resource: value and min(max(value, 0.0), FULL) for resource, value in level.items()}
+            played.add_node(name, Use(reading.nodes[name].at, **capped))
+        return played
 
-    def levels(self, resource: Measured, *, played: bool) -> Levels:
-        """Return the levels of all nodes that are measured, in percent of their capacity."""
-        known = self.played if played else self.observed
-        return np.array([level[resource] for level in known.values() if resource in level], np.float64)
-
-    def annotations(self, *, played: bool) -> Iterator[tuple[str, NodeLevel]]:
-        """Yield the level of each measured node over the last readings, as an annotation has it."""
-        for (of_played, name), readings in self._windows.items():
-            if of_played is played:
-                stats = {
-                    resource: _stat(values)
-                    for resource in RESOURCES
-                    if (values := [level[resource] for _, level in readings if resource in level])
-                }
-                if stats:
-                    yield name, NodeLevel(readings[-1][0], {"15m": stats})
-
-    def _shift(
-        self, capacity: Mapping[str, Mapping[str, int]], name: str, resource: str, value: float
-    ) -> None:
-        """Add a use in cores or bytes to a node of the played world, as far as the node is measured."""
-        level, total = self.played.get(name), capacity.get(name, {}).get(resource, 0)
-        for known in RESOURCES:
-            if known == resource and level is not None and known in level and total:
-                level[known] = max(level[known] + _FULL * value * _UNITS[resource] / total, 0.0)
-
-    def _remember(self, played: bool, name: str, level: dict[Measured, float], now: float) -> None:
-        readings = self._windows.setdefault((played, name), deque(maxlen=_MOST_READINGS))
-        readings.append((now, level))
-        while readings[0][0] < now - WINDOW:
-            readings.popleft()
-
-
-def pod_uses(reading: UseReading, cache: Cache) -> MeasuredUses:
-    """Return the use of each measured pod by its uid, the same for all windows."""
-    pods = {}
-    for key, use in reading.pods.items():
-        placed = cache.named(key)
-        if placed is not None and use.cpu is not None and use.memory is not None:
-            pods[placed.pod.uid] = PodMeans(use.at, (use.cpu, use.memory) * 3)
-    return MeasuredUses(pods, {})
-
-
-def _is_fresh(reading: UseReading, node_name: str, now: float) -> bool:
-    return reading.quality(node_name, now, WINDOW) is Quality.FRESH
-
-
-def _level(cpu: float | None, memory: float | None) -> dict[Measured, float]:
-    level: dict[Measured, float] = {}
-    if cpu is not None:
-        level["cpu"] = cpu
-    if memory is not None:
-        level["memory"] = memory
-    return level
-
-
-def _stat(values: list[float]) -> Stat:
-    capped = np.minimum(values, _FULL)
-    return Stat(float(capped.mean()), float(capped.max()), float(np.quantile(capped, 0.95)))
+    def _shift(self, level: dict[str, float | None] | None, node_name: str, use: Use, sign: float) -> None:
+        """Add the use of a pod to a node, or subtract it, as far as the node is known and measured."""
+        columns = self._world.cache.columns
+        row = columns.row_of.get(node_name)
+        if level is None or row is None:
+            return
+        capacity = columns.nodes[row].capacity
+        for resource, value in (("cpu", use.cpu), ("memory", use.memory)):
+            known, total = level[resource], capacity.get(resource, 0)
+            if known is not None and value is not None and total:
+                level[resource] = known + sign * FULL * value * _UNITS[resource] / total

@@ -112,14 +112,17 @@ class Observer:
         self._timeline.add(now, "waiting though fitting", fitting * seconds)
         self._holds.look(now, seconds)
         self._played.retry(now)
-        for name, deviation in self._evenness.look(seconds):
+        for name, deviation in self._evenness.look(now, seconds):
             self._timeline.add(now, name, deviation * seconds)
         self._timeline.add(now, "seconds", seconds)
         self._busy += self._clock.monotonic() - started
 
-    def measured(self, reading: UseReading) -> None:
-        """Take a reading of measured use, by which plugins decide from now on."""
-        self._evenness.take(reading, self._clock.now())
+    def measured(self, reading: UseReading, settling: float = 0.0) -> None:
+        """Take a reading of measured use, by which plugins decide from now on.
+
+        `settling` is the age in seconds from which the readings of a pod are correct.
+        """
+        self._evenness.take(reading, self._clock.now(), settling)
 
     def not_measured(self, problem: str) -> None:
         """Note that a reading failed."""

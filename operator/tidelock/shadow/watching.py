@@ -247,5 +247,5 @@ async def _measure(observer: Observer, source: Source, options: ShadowOptions) -
                 observer.not_measured(str(error))
                 logger.warning("use was not measured", extra={"error": str(error)})
             else:
-                observer.measured(reading)
+                observer.measured(reading, source.settling)
         await asyncio.sleep(options.measure_seconds if observer.begun else _SOON)

@@ -85,7 +85,9 @@ async def promql(request: web.Request) -> web.StreamResponse:
 async def test_use_is_read_from_prometheus(server: ScriptedServer) -> None:
     server.plays(*[promql] * 6)
     readings: asyncio.Queue[UseReading] = asyncio.Queue()
-    observer: Any = SimpleNamespace(begun=1.0, node_names={"a"}, measured=readings.put_nowait)
+    observer: Any = SimpleNamespace(
+        begun=1.0, node_names={"a"}, measured=lambda reading, _: readings.put_nowait(reading)
+    )
     client: Any = None
     options = ShadowOptions(source=server.url)
     async with measuring(client, observer, options) as work, background(*work):
