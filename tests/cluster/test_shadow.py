@@ -20,7 +20,7 @@ from devcluster.identity import MANIFESTS, token_kubeconfig
 
 ACCOUNT = "tidelock-shadow"
 USER = f"system:serviceaccount:{ACCOUNT}:{ACCOUNT}"
-STOCK = {"schedulerName": "default-scheduler"}
+STOCK: dict[str, Any] = {"schedulerName": "default-scheduler"}
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -114,7 +114,7 @@ def test_a_run_beside_kube_scheduler_reads_alone_and_reports_all(
     decisions, run = results["decisions"], results["run"]
     assert run["finished"]
     assert run["version"].startswith("v1.")
-    assert run["failures"] == 0
+    assert (run["failures"], run["unread"]) == (0, [])
     assert decided(report) == 4
     assert decisions["outcomes"]["same node"] >= 2  # two of them had one node left
     assert decisions["outcomes"].keys() <= {"same node", "other node, equal score", "other node, lower score"}
@@ -128,12 +128,6 @@ def test_a_run_beside_kube_scheduler_reads_alone_and_reports_all(
     seen = requests(audited)
     verbs = {each["verb"] for each in seen if each["user"]["username"] == USER}
     assert verbs == {"get", "list", "watch"}
-    refused = [
-        each
-        for each in seen
-        if each["user"]["username"] == USER and each.get("responseStatus", {}).get("code") == 403
-    ]
-    assert not refused
     bindings = [each for each in seen if each.get("objectRef", {}).get("subresource") == "binding"]
     assert len(bindings) == 4  # the log has writes, and those are kube-scheduler's
 

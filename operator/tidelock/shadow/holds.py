@@ -75,7 +75,7 @@ class FreeHistory:
     def covers(self, node_name: str, instant: float) -> bool:
         """Return whether the free amounts of a node are known from an instant on."""
         changes = self._changes.get(node_name)
-        return bool(changes) and self._since <= instant and changes[0][0] <= instant
+        return changes is not None and self._since <= instant and changes[0][0] <= instant
 
     def room(self, node_name: str, wanted: Resources, instant: float) -> tuple[bool, bool]:
         """Return whether amounts were free on a node at an instant, and at all times since then."""

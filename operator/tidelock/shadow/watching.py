@@ -37,8 +37,8 @@ METRICS_SERVER = "metrics-server"
 """The source of measured use that is the resource metrics API. Any other is the URL of a Prometheus."""
 
 _KIBI = 1024
-# A resource that may not be read is asked for again each minute, as that seldom changes within a run.
-_SETTINGS = WatchSettings(refused_retry=60.0)
+# A resource that only plugins read is asked for each minute while it may not be read.
+_SELDOM = WatchSettings(refused_retry=60.0)
 # Seconds after which an object that could not be processed is delivered again.
 _AGAIN = 60.0
 _SOON = 0.1  # between two looks whether the cluster is known
@@ -108,7 +108,7 @@ async def watch_cluster(
         observer.live = lambda: all(each.lost is None for each in needed_ones)
 
         def results(*, finished: bool) -> ShadowResults:
-            unread = [each.resource.plural for each in others if isinstance(each.lost, (NotFound, Forbidden))]
+            unread = [each.resource.plural for each in others if not each.relists]
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBI
             return observer.results(
                 server=client.server,
@@ -214,7 +214,7 @@ def _reflectors(client: KubeClient, observer: Observer) -> Iterator[Reflector[An
             decode,
             handler,
             rng=rng,
-            settings=_SETTINGS,
+            settings=_SELDOM if absent_if else WatchSettings(),
             absent_if=absent_if,
             on_failure=failed,
             unusable=unusable,

@@ -1,5 +1,8 @@
 """The worked example of docs/shadow.md: two teams that train models, and a scheduler that packs."""
 
+from collections.abc import Callable
+from functools import partial
+
 from unit.shadow.trace import Trace
 
 MINUTE = 60
@@ -10,21 +13,20 @@ END = 10 * MINUTE
 def played() -> Trace:
     """Play ten minutes of a cluster of three nodes with four cores each."""
     trace = Trace({name: {"cpu": "4", "memory": "16Gi"} for name in "abc"}, leads=(60.0, 300.0))
-    story = {
-        1 * MINUTE: lambda: send(trace, "red-0", "red", "a"),
-        2 * MINUTE: lambda: send(trace, "blue-0", "blue", "b"),
-        3 * MINUTE: lambda: race(trace),
-        5 * MINUTE: lambda: trace.finish("red-0"),
-        5 * MINUTE + 30: lambda: trace.bind("blue-1", "a"),
-        6 * MINUTE: lambda: trace.finish("blue-0"),
-        7 * MINUTE: lambda: [
-            send(trace, f"web-{number}", "web", node, cpu="500m") for number, node in enumerate("aacc")
-        ],
-        8 * MINUTE: lambda: trace.finish("red-1"),
+    story: dict[int, Callable[[], None]] = {
+        1 * MINUTE: partial(send, trace, "red-0", "red", "a"),
+        2 * MINUTE: partial(send, trace, "blue-0", "blue", "b"),
+        3 * MINUTE: partial(race, trace),
+        5 * MINUTE: partial(trace.finish, "red-0"),
+        5 * MINUTE + 30: partial(trace.bind, "blue-1", "a"),
+        6 * MINUTE: partial(trace.finish, "blue-0"),
+        7 * MINUTE: partial(pack, trace),
+        8 * MINUTE: partial(trace.finish, "red-1"),
     }
     for second in range(LOOK, END + 1, LOOK):
         trace.at(second)
-        story.get(second, lambda: None)()
+        if second in story:
+            story[second]()
     return trace
 
 
@@ -38,6 +40,12 @@ def create(trace: Trace, name: str, team: str, cpu: str = "3") -> None:
     trace.create(
         name, cpu, namespace=team, controller=f"apps/v1/StatefulSet/{team}", requests={"memory": "1Gi"}
     )
+
+
+def pack(trace: Trace) -> None:
+    """Send four small pods to the two nodes that are nearly full."""
+    for number, node in enumerate("aacc"):
+        send(trace, f"web-{number}", "web", node, cpu="500m")
 
 
 def race(trace: Trace) -> None:

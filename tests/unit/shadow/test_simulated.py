@@ -6,11 +6,11 @@ the cluster, with a shadow run beside it, and by the profile of that run.
 
 import pytest
 
+from shadowed.simulated import ShadowedSimulation
 from tidelock.simulation.engine import Simulation
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import Floats, SimulatedWorld
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
-from unit.shadow.simulated import ShadowedSimulation
 
 STEPS = 48
 PROFILE = POLICIES["water-level-nodes"]

@@ -42,8 +42,10 @@ class Trace:
     def begin(self) -> None:
         """Note that everything is listed."""
         observer = self.observer
-        for handler in (*observer.others.values(), observer.nodes, observer.pods):
+        for handler in observer.others.values():
             handler.synced()
+        observer.nodes.synced()
+        observer.pods.synced()
         assert observer.begun
 
     def at(self, seconds: float, *, look: bool = True) -> None:

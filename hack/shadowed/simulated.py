@@ -44,10 +44,12 @@ class ShadowedSimulation(Simulation):
         self.observer = Observer(configuration, self._seen, options)
         for node in self._cluster.nodes:
             self.observer.nodes.upsert(None, node)
-        for each in self._cluster._controllers:
+        for each in self._cluster.controllers:
             self.observer.others["replica_sets"].upsert(None, each)
-        for handler in (*self.observer.others.values(), self.observer.nodes, self.observer.pods):
+        for handler in self.observer.others.values():
             handler.synced()
+        self.observer.nodes.synced()
+        self.observer.pods.synced()
         decide = self._cluster.decide
 
         def shown() -> Iterator[tuple[int, str]]:
