@@ -25,7 +25,7 @@ from webview.browser import chromium, find_chromium
 _SIZE = 1000, 1420  # CSS pixels
 _STEPS = 144
 _SEED = 3
-_SETTING = Setting(nodes=20, workloads=60, fill=0.9, life=4 * 3600.0, noise=0.3, steps=_STEPS)
+_SETTING = Setting(nodes=20, cores=(8, 16), workloads=60, fill=0.97, life=4 * 3600.0, noise=0.3, steps=_STEPS)
 
 
 def report() -> str:

@@ -31,7 +31,7 @@ class Chart:
         caption: its content, in one sentence.
         kind: lines or stacked areas over time, or bars side by side.
         unit: the unit of the values, for the axis.
-        series: values by name. All series have one value for each place.
+        series: values by name. All series have one value for each place, which is NaN if there is none.
         places: the place of each value on the axis: hours since the start, or names for bars.
 
     """

@@ -104,6 +104,11 @@ def spread_name(resource: str, *, measured: bool, played: bool) -> str:
     return f"{resource} {kind} {world}"
 
 
+def lasted_name(name: str) -> str:
+    """Return the name of the seconds for which there was such a deviation, in the timeline."""
+    return f"{name}, seconds"
+
+
 def _annotated(node: Node, level: str) -> Node:
     """Return a node with a measured level."""
     annotations = {**node.meta.annotations, NODE_LEVEL: level}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from math import ceil, floor, log10
+from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
 from tidelock.shadow.document import Chart, ChartKind
@@ -47,8 +47,8 @@ def svg(chart: Chart) -> str:
 
 def _heights(chart: Chart) -> list[float]:
     if chart.kind is ChartKind.STACK:
-        return [sum(each) for each in zip(*chart.series.values(), strict=True)]
-    return [value for values in chart.series.values() for value in values]
+        return [sum(filter(isfinite, each)) for each in zip(*chart.series.values(), strict=True)]
+    return [value for values in chart.series.values() for value in values if isfinite(value)]
 
 
 def _across(chart: Chart) -> _Scale:
@@ -99,11 +99,12 @@ def _places(chart: Chart, across: _Scale) -> Iterator[str]:
 
 def _lines(chart: Chart, across: _Scale, up: _Scale) -> Iterator[str]:
     for number, (name, values) in enumerate(chart.series.items()):
-        points = " ".join(f"{across(at + 0.5):.1f},{up(value):.1f}" for at, value in enumerate(values))
+        places = [(across(at + 0.5), up(value)) for at, value in enumerate(values) if isfinite(value)]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         colour = f"c{number % COLOURS}"
         yield f'<polyline class="line {colour}" points="{points}"><title>{escape(name)}</title></polyline>'
-        if len(values) == 1:  # a line of one point is invisible
-            yield f'<circle class="{colour}" cx="{across(0.5):.1f}" cy="{up(values[0]):.1f}" r="3"/>'
+        if len(places) == 1:  # a line of one point is invisible
+            yield f'<circle class="{colour}" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3"/>'
 
 
 def _stack(chart: Chart, across: _Scale, up: _Scale) -> Iterator[str]:
@@ -123,6 +124,8 @@ def _bars(chart: Chart, across: _Scale, up: _Scale) -> Iterator[str]:
     margin = (across(1) - across(0)) * (1 - _GROUP) / 2
     for number, (name, values) in enumerate(chart.series.items()):
         for at, value in enumerate(values):
+            if not isfinite(value):
+                continue
             x, top = across(at) + margin + number * width, up(value)
             tip = f"{escape(name)}, {escape(str(chart.places[at]))}: {value:.4g} {escape(chart.unit)}"
             yield _rectangle(number, x, top, width * _BAR, up(0.0) - top, tip)

@@ -16,7 +16,7 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources
 from tidelock.scheduler.informers.informers import OTHERS
 from tidelock.shadow.decisions import Decisions
-from tidelock.shadow.evenness import Evenness
+from tidelock.shadow.evenness import Evenness, lasted_name
 from tidelock.shadow.gaps import Gaps
 from tidelock.shadow.holds import Holds
 from tidelock.shadow.open_pods import OpenPod, OpenPods, is_open, is_refused
@@ -114,6 +114,7 @@ class Observer:
         self._played.retry(now)
         for name, deviation in self._evenness.look(now, seconds):
             self._timeline.add(now, name, deviation * seconds)
+            self._timeline.add(now, lasted_name(name), seconds)
         self._timeline.add(now, "seconds", seconds)
         self._busy += self._clock.monotonic() - started
 

@@ -33,7 +33,7 @@ table { border-collapse: collapse; font: 13px/1.4 system-ui, sans-serif; font-va
   min-width: 60%; }
 caption { text-align: left; padding-bottom: 0.4rem; font-size: 14px; }
 th, td { padding: 0.3rem 0.75rem 0.3rem 0; text-align: right; vertical-align: top; }
-th.word, td.word { text-align: left; overflow-wrap: anywhere; }
+th.word, td.word { text-align: left; white-space: nowrap; }
 thead th { border-top: 2px solid var(--text); border-bottom: 1px solid var(--text); white-space: normal; }
 tbody tr:last-child td { border-bottom: 2px solid var(--text); }
 figure { margin: 1.5rem 0; }

@@ -148,7 +148,7 @@ def test_a_long_table_is_cut_on_the_terminal_alone(results: ShadowResults) -> No
 
 
 @pytest.mark.parametrize("kind", ChartKind)
-@pytest.mark.parametrize("values", [[0.0], [0.0, 3.0], [1e-7, 2e-7], [123456.0] * 240])
+@pytest.mark.parametrize("values", [[0.0], [0.0, 3.0], [float("nan"), 2.0], [1e-7, 2e-7], [123456.0] * 240])
 def test_a_chart_is_drawn_within_its_frame(kind: ChartKind, values: list[float]) -> None:
     places = (
         [str(n) for n in range(len(values))]
