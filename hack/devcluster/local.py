@@ -81,6 +81,7 @@ class LocalCluster(Cluster):
 def start_cluster(
     directory: Path,
     *,
+    apiserver_flags: Sequence[str] = (),
     scheduler: bool = False,
     scheduler_settings: Mapping[str, Any] = MappingProxyType({}),
     scheduler_flags: Sequence[str] = (),
@@ -104,7 +105,7 @@ def start_cluster(
     directory.mkdir(parents=True, exist_ok=True)
     site = programs.Site(directory, binaries, make_keys(directory / "keys"), programs.Ports.choose())
     write_kubeconfig(site.kubeconfig, site.url, site.keys)
-    components = [programs.etcd(site, fsync=fsync), programs.apiserver(site)]
+    components = [programs.etcd(site, fsync=fsync), programs.apiserver(site, apiserver_flags)]
     if controller_manager:
         components.append(programs.controller_manager(site, controller_manager_flags))
     if scheduler:

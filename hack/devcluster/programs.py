@@ -102,8 +102,11 @@ def etcd(site: Site, *, fsync: bool) -> Component:
     )
 
 
-def apiserver(site: Site) -> Component:
-    """Return the API server, with RBAC and ServiceAccount tokens on request, and none mounted into pods."""
+def apiserver(site: Site, flags: Sequence[str]) -> Component:
+    """Return the API server, with RBAC and ServiceAccount tokens on request, and none mounted into pods.
+
+    `flags` are more flags.
+    """
     return site.component(
         "kube-apiserver",
         site.ports.apiserver,
@@ -121,6 +124,7 @@ def apiserver(site: Site) -> Component:
         "--authorization-mode=RBAC",
         "--disable-admission-plugins=ServiceAccount",
         "--endpoint-reconciler-type=none",  # a loopback address is no endpoint of a service
+        *flags,
         variables=(f"GOGC={APISERVER_GOGC}",),
     )
 

@@ -11,7 +11,7 @@ from tidelock.running import collect_seldom
 from tidelock.settings import Settings
 
 
-def _parser(*, simulating: bool) -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tidelock",
         description="Reservations of node capacity with an expiry, and load-aware placement of pods.",
@@ -31,10 +31,17 @@ def _parser(*, simulating: bool) -> argparse.ArgumentParser:
     simulate = commands.add_parser(
         "simulate", help="simulate a load under several policies, without a cluster"
     )
-    if simulating:
+    if "simulate" in words:
         from tidelock.simulation import command  # noqa: PLC0415 -- a start does not need its worlds
 
         command.add_arguments(simulate)
+    shadow = commands.add_parser(
+        "shadow", help="watch a cluster, play each decision without a write, and report the differences"
+    )
+    if "shadow" in words:
+        from tidelock.shadow import command as shadow_command  # noqa: PLC0415
+
+        shadow_command.add_arguments(shadow)
     return parser
 
 
@@ -185,12 +192,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     take a tenth of a start.
     """
     words = sys.argv[1:] if argv is None else argv
-    parsed = _parser(simulating="simulate" in words).parse_args(words)
+    parsed = _parser(words).parse_args(words)
     collect_seldom()
     if parsed.command == "simulate":
         from tidelock.simulation import command  # noqa: PLC0415
 
         return command.run(parsed)
+    if parsed.command == "shadow":
+        from tidelock.shadow import command as shadow_command  # noqa: PLC0415
+
+        return shadow_command.run(parsed)
     from tidelock import process  # noqa: PLC0415
 
     arguments = vars(parsed)

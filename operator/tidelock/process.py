@@ -15,9 +15,8 @@ import uvloop
 from tidelock import __version__
 from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
-from tidelock.framework.config import Configuration, default_configuration, read_configuration
+from tidelock.framework.config import Configuration
 from tidelock.framework.config_file import ConfigurationError
-from tidelock.framework.installed import load_plugins
 from tidelock.handlers import lifecycle
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
@@ -26,7 +25,7 @@ from tidelock.kube.lease_thread import LeaseThread
 from tidelock.leader import STUCK, Leader
 from tidelock.listening import ListenError
 from tidelock.logs import configure_logs
-from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.registry import read_configuration_file
 from tidelock.running import end_within, until
 from tidelock.serving import MetricsToken, TokenError, serve
 from tidelock.settings import Settings
@@ -138,15 +137,7 @@ async def _leadership(
 
 def _configuration(settings: Settings) -> Configuration:
     """Read the configuration file, if there is one, and log its fields without effect."""
-    if not settings.config:
-        return default_configuration(settings.scheduler_name, BUILTINS)
-    try:
-        text = Path(settings.config).read_text(encoding="utf-8")
-        configuration = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
-    except OSError as error:
-        raise ConfigurationError(error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"is not UTF-8: {error}") from error
+    configuration = read_configuration_file(settings.config, settings.scheduler_name)
     if configuration.ignored:
         logger.info(
             "configured without effect",

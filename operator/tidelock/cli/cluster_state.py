@@ -3,19 +3,16 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from tidelock.cli.session import Failure, Session
-from tidelock.framework.config import Configuration, default_configuration, read_configuration
+from tidelock.framework.config import Configuration
 from tidelock.framework.config_file import ConfigurationError
-from tidelock.framework.installed import load_plugins
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
-from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.registry import read_configuration_file
 from tidelock.scheduler.informers.informers import OTHERS, OWN
 from tidelock.scheduler.informers.offline import OfflineScheduler
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
@@ -72,13 +69,7 @@ def configuration_of(file: str) -> Configuration:
         Failure: the file can't be read.
 
     """
-    if not file:
-        return default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS)
     try:
-        text = Path(file).read_text(encoding="utf-8")
-        read = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
-    except OSError as error:
-        raise Failure(f"--config: {file}: {error.strerror}") from error
-    except ValueError as error:  # a ConfigurationError, or not UTF-8
+        return replace(read_configuration_file(file, DEFAULT_SCHEDULER_NAME), extenders=())
+    except ConfigurationError as error:
         raise Failure(f"--config: {file}: {error}") from error
-    return replace(read, extenders=())

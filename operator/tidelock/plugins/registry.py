@@ -1,7 +1,17 @@
-"""Every plugin by its name, and the default profile."""
+"""Every plugin by its name, the default profile, and the configuration with these."""
+
+from functools import partial
+from pathlib import Path
 
 from tidelock.framework.api import Plugin
-from tidelock.framework.config import Builtins
+from tidelock.framework.config import (
+    Builtins,
+    Configuration,
+    default_configuration,
+    read_configuration,
+)
+from tidelock.framework.config_file import ConfigurationError
+from tidelock.framework.installed import load_plugins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
@@ -103,3 +113,21 @@ BUILTINS = Builtins(
     needed={ReservationPlugin.name: ("preFilter", "filter", "reserve")},
     counting=(NodeResourcesFit.name, ReservationPlugin.name),
 )
+
+
+def read_configuration_file(file: str, scheduler_name: str) -> Configuration:
+    """Read a configuration file. Without one, return the default profile for pods of a schedulerName.
+
+    Raises:
+        ConfigurationError: the file can't be read, or is invalid.
+
+    """
+    if not file:
+        return default_configuration(scheduler_name, BUILTINS)
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"is not UTF-8: {error}") from error
+    return read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))

@@ -48,7 +48,14 @@ class VirtualClock:
 
 
 class SimulatedCluster:
-    """The API objects of a world, and the scheduler that receives them."""
+    """The API objects of a world, and the scheduler that receives them.
+
+    Attributes:
+        clock: the time of the world.
+        nodes, pods: the objects as they are now, pods by name.
+        controllers: the ReplicaSets of the pods.
+
+    """
 
     def __init__(
         self,
@@ -60,7 +67,7 @@ class SimulatedCluster:
         self.clock = VirtualClock()
         self.nodes = [node_of(machine) for machine in world.machines]
         self.pods: dict[str, Pod] = {}
-        self._controllers = [_replica_set(workload) for workload in world.workloads]
+        self.controllers = [_replica_set(workload) for workload in world.workloads]
         self._templates = [_pod(workload) for workload in world.workloads]
         self._workload = world.workload
         self._water_levels = [] if water_level is None else [_water_level(water_level)]
@@ -133,7 +140,7 @@ class SimulatedCluster:
             _nobody_sleeps,
             {"replica_sets": replica_sets},
         )
-        for controller in self._controllers:
+        for controller in self.controllers:
             replica_sets.upsert(None, controller)
         for water_level in self._water_levels:
             decider.objects.water_levels.upsert(None, water_level)

@@ -1,0 +1,1 @@
+"""Shadow runs beside simulated clusters, for a test and for a picture."""
