@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from tidelock.cli.session import Failure, Session
+from tidelock.cli.failure import Failure
+from tidelock.cli.session import Session
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.installed import load_plugins
