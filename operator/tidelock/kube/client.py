@@ -304,11 +304,20 @@ class KubeClient:
             self._long_reads = Reads(self._connection.server, self._tls, self._connections, headers)
         return self._long_reads
 
-    async def _open(self, path: str, params: Params | None, **limits: float) -> "aiohttp.ClientResponse":
+    async def _open(
+        self,
+        path: str,
+        params: Params | None,
+        *,
+        total: float | None = None,
+        connect: float | None = None,
+        silence: float | None = None,
+    ) -> "aiohttp.ClientResponse":
         """Send a GET and return its answer, which is not read yet if it is a 2xx."""
         reads = self._reads
+        send = partial(reads.send, path, params, total=total, connect=connect, silence=silence)
         with reads.errors():
-            response = await self._authorized(partial(reads.send, path, params, **limits))
+            response = await self._authorized(send)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return response
             answer = await response.read()

@@ -4,7 +4,7 @@ An event costs about as much as the status that it repeats. So a namespace gets 
 every few seconds: ten thousand reservations that wait do not double the work of the API server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidelock.kube.client import ApiResource
@@ -52,6 +52,5 @@ class StatusEvents:
 
 
 def _cause(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = status.get("conditions") or ({},)
-    first: Mapping[str, Any] = conditions[0]
-    return first
+    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ({},)
+    return conditions[0]
