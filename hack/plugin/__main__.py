@@ -105,7 +105,7 @@ def write_archive(target: Path, single_file: Path) -> None:
 
 
 def manifest(archive: Path, url: str) -> dict[str, Any]:
-    """Return krew's manifest of the plugin, whose archive is in the folder at a URL."""
+    """Return krew's manifest of the plugin, with its archive in the folder at a URL."""
     system, machine = platform.system().lower(), platform.machine()
     version = "{}.{}".format(*sys.version_info[:2])
     return {

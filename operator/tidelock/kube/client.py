@@ -327,7 +327,7 @@ class KubeClient:
     async def _exchange(
         self, method: str, path: str, params: Params | None, data: bytes, content_type: str, seconds: float
     ) -> bytes:
-        """Send a request whose answer is short, and return the body of a 2xx answer."""
+        """Send a request that has a short answer, and return the body of a 2xx answer."""
         server = urlsplit(self._connection.server)
         target = server.path + path + (f"?{urlencode(params, quote_via=quote)}" if params else "")
         headers = {

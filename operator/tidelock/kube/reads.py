@@ -1,4 +1,4 @@
-"""Reads over aiohttp: lists and watches, whose answers are long, and may be compressed or endless.
+"""Reads over aiohttp: lists and watches. Their answers are long, and may be compressed or endless.
 
 The import takes a tenth of a second, so a client imports this module for its first such read.
 """
