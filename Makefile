@@ -17,7 +17,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -128,6 +128,9 @@ faults-nightly: venv ## Run fault tests with new random seeds, and print the see
 	export TIDELOCK_OUTAGE_SEEDS=$$first-$$((first + $(RUNS) / 20)) && \
 	echo "TIDELOCK_FAULT_SEEDS=$$TIDELOCK_FAULT_SEEDS TIDELOCK_OUTAGE_SEEDS=$$TIDELOCK_OUTAGE_SEEDS" && \
 	$(BIN)/python -m pytest tests/faults/test_faults.py tests/faults/test_outages.py
+
+plugin: venv ## Build kubectl tidelock as a single file and for krew, in build/plugin. URL=https://... of the archive's folder
+	$(BIN)/python -m plugin $(if $(URL),--url $(URL))
 
 first-steps: venv ## Measure the time from a clone to the demo's end, a reservation and the web view
 	PYTHONPATH=operator:hack:tests $(BIN)/python -m firststeps

@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,6 +10,26 @@ from dataclasses import asdict
 from tidelock import __version__
 from tidelock.running import collect_seldom
 from tidelock.settings import Settings
+
+_EXAMPLES = """\
+examples:
+  tidelock run --kubeconfig ~/.kube/config --no-leader-elect
+  tidelock run --config scheduler.yaml --web-view --log-format json
+"""
+
+
+class _WithDefaults(argparse.RawDescriptionHelpFormatter):
+    """Shows the default of each option that has one, and whose help does not say it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        default = action.default
+        if default in ("", None, False, argparse.SUPPRESS) or "Default:" in (action.help or ""):
+            return action.help
+        if isinstance(default, tuple):
+            return f"{action.help} (default: {','.join(default)})"
+        if isinstance(default, bool):
+            return f"{action.help} (default: yes)"
+        return f"{action.help} (default: {default})"
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -18,7 +39,9 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run the operator and scheduler")
+    run = commands.add_parser(
+        "run", help="run the operator and scheduler", formatter_class=_WithDefaults, epilog=_EXAMPLES
+    )
     run.set_defaults(**asdict(Settings()))
     run.add_argument(
         "--kubeconfig",
@@ -51,16 +74,16 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
         "--config", help="file with a KubeSchedulerConfiguration, as docs/configuration.md describes it"
     )
     scheduling.add_argument(
-        "--scheduler-name", help="schedulerName of the pods that the default profile schedules"
+        "--scheduler-name", type=_name, help="schedulerName of the pods that the default profile schedules"
     )
     run.add_argument(
         "--move-after-seconds",
-        type=float,
+        type=_seconds,
         help="how long a reservation that names no node stays on a node that is cordoned or not ready",
     )
     run.add_argument(
         "--earmark-after-seconds",
-        type=float,
+        type=_seconds,
         help="how long a reservation waits before freed capacity of a node is kept for it",
     )
     run.add_argument(
@@ -72,7 +95,7 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
 
 def _add_serving(run: argparse.ArgumentParser) -> None:
     """Add the options of probes, metrics, the web view and logs."""
-    run.add_argument("--listen", help="address for metrics, probes and the web view")
+    run.add_argument("--listen", type=_name, help="address for metrics, probes and the web view")
     run.add_argument(
         "--port", type=_port, help="port for metrics, probes and the web view. 0 is any free port"
     )
@@ -98,7 +121,7 @@ def _add_leading(run: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="decide only while this process holds the Lease, so other replicas can stand by",
     )
-    run.add_argument("--lease-name", help="name of the Lease")
+    run.add_argument("--lease-name", type=_name, help="name of the Lease")
     run.add_argument(
         "--lease-namespace",
         help="namespace of the Lease. Default: the namespace of the pod, or of the kubeconfig's context",
@@ -106,7 +129,7 @@ def _add_leading(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--lease-duration-seconds",
         type=_lease_seconds,
-        help="how long other replicas wait for a silent leader",
+        help="how long other replicas wait for a silent leader: from 2 to 3600",
     )
 
 
@@ -156,11 +179,29 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} should be a whole number of seconds from 1")
+def _seconds(text: str) -> float:
+    """Check a duration in seconds, which may have decimals."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} should be a number of seconds from 0")
     return number
+
+
+def _positive(text: str) -> int:
+    """Check a duration in whole seconds."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} should be a whole number of seconds from 1")
+    return int(text)
+
+
+def _name(text: str) -> str:
+    """Check a name, which may not be empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("should not be empty")
+    return text
 
 
 def _port(text: str) -> int:

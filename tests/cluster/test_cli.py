@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -22,7 +23,7 @@ from cluster.leases import forget_lease
 from cluster.live import condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
-from devcluster import LocalCluster
+from devcluster import LocalCluster, wait_for
 from devcluster.binaries import find_binaries
 from tidelock.cli.check import POLICY_BINDINGS
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
@@ -54,6 +55,12 @@ class Terminal:
     def press(self, key: str) -> int:
         """Press the key that ends the command, and return its exit status."""
         os.write(self.ours, key.encode())
+        self._read(lambda: self.process.poll() is not None, "end")
+        return self.process.wait()
+
+    def interrupt(self) -> int:
+        """Send the signal of Ctrl-C, and return the exit status."""
+        self.process.send_signal(signal.SIGINT)
         self._read(lambda: self.process.poll() is not None, "end")
         return self.process.wait()
 
@@ -162,6 +169,24 @@ def test_reserve_status_and_why_show_a_reservation_and_a_pod_that_it_blocks(
     assert objections == {
         "Reservation": f"cpu 3 needed, 1 free, 3 reserved by {private_world.namespace}/web-0"
     }
+
+
+def test_a_waiting_reservation_gets_an_event_and_ctrl_c_deletes_it(
+    leader: OperatorProcess, private_world: World, plugin: Plugin
+) -> None:
+    node = private_world.node(cpu="4")
+    words = ("-n", private_world.namespace, "large", "--node", node.name, "-r", "cpu=9", "--deadline", "10m")
+    with plugin.on_terminal("reserve", *words) as terminal:
+        terminal.until("InsufficientCapacity")
+        large = private_world.member("large")
+        wait_for(
+            lambda: private_world.event_reasons(large),
+            until={"InsufficientCapacity"}.issubset,
+            what="the event",
+        )
+        assert terminal.interrupt() == 130
+        assert "reservation/large is deleted" in terminal.written
+    assert not private_world.api.get(RESERVATIONS.collection(private_world.namespace))["items"]
 
 
 def test_quote_prints_the_answer_and_leaves_no_object(

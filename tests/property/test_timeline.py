@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from builders import node
 from tidelock.cluster.columns import Columns
-from tidelock.ledger.capacity.timeline import Span, Timeline
+from tidelock.ledger.capacity.spans import Span
+from tidelock.ledger.capacity.timeline import Timeline
 from tidelock.model.quantities import NOTHING
 
 NODES = ("node-a", "node-b", "node-c")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
@@ -10,10 +10,11 @@ import typer
 
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.cli.finding import CheckFinding, Severity
+from tidelock.cli.installation import INSTALL, Installation, check_lease, located
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
 from tidelock.cli.session import ClusterTarget, Session, ask
-from tidelock.cli.tables import Table, show, show_plain, span
+from tidelock.cli.tables import Table, show, show_plain
 from tidelock.cli.water import measured
 from tidelock.clock import SystemClock
 from tidelock.kube.client import (
@@ -31,17 +32,20 @@ from tidelock.kube.client import (
     ApiResource,
 )
 from tidelock.kube.errors import Forbidden, NotFound
-from tidelock.kube.lease import LEASES
 from tidelock.kube.listing import list_all
 from tidelock.kube.skew import TOLERANCE, skew_of
 from tidelock.model.api.crds import CUSTOM_RESOURCES, CustomResource
-from tidelock.model.instants import parse_instant
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.model.usage_annotations import Quality
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.scheduler.informers.informers import OTHERS, OWN, WATCHED
+
+EXAMPLES = """\
+kubectl tidelock check
+kubectl tidelock check --system-namespace platform
+"""
 
 _CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -55,7 +59,6 @@ POLICY_BINDINGS = ApiResource(
 )
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-_BASE = "kubectl apply --server-side -k manifests/base"
 _BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
 _NO_REVIEWS = CheckFinding(
     "admission",
@@ -92,26 +95,25 @@ _WRITES: tuple[tuple[str, ApiResource, str], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """Location of the operator's installation."""
-
-    namespace: str
-    account: str
-    lease: str
-
-
 def command(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
     system_namespace: Annotated[
-        str, typer.Option("--system-namespace", help="Namespace of the operator.")
-    ] = "tidelock-system",
+        str,
+        typer.Option(
+            "--system-namespace",
+            help="Namespace of the operator. Default: the one that has its Lease.",
+            metavar="NAMESPACE",
+            show_default=False,
+        ),
+    ] = "",
     account: Annotated[
-        str, typer.Option("--service-account", help="ServiceAccount of the operator.")
+        str, typer.Option("--service-account", help="ServiceAccount of the operator.", metavar="NAME")
     ] = "tidelock",
-    lease: Annotated[str, typer.Option("--lease", help="Lease of the operator.")] = "tidelock",
+    lease: Annotated[
+        str, typer.Option("--lease", help="Lease of the operator.", metavar="NAME")
+    ] = "tidelock",
 ) -> None:
     """Check CRDs, rights, Lease, admission and staleness. Exit status 1 if any of them is wrong."""
     installation = Installation(system_namespace, account, lease)
@@ -128,18 +130,20 @@ def command(
 
 def report(findings: Sequence[CheckFinding]) -> list[Table | str]:
     """Return the table, and below it the advice."""
-    table = Table(["CHECK", "", "FOUND"], [[each.matter, each.level.value, each.found] for each in findings])
+    rows = [[each.matter, each.level.value, each.found] for each in findings]
+    table = Table(["CHECK", "", "FOUND"], rows)
     todo = [f"{each.matter}: {each.advice}" for each in findings if each.advice]
     return [table, *(["", "What to do:"] if todo else []), *(f"- {line}" for line in todo)]
 
 
 async def _check(session: Session, installation: Installation) -> list[CheckFinding]:
     await session.client.time_of_day()  # a cluster that can't be reached is one sentence, not eight
+    installation = await located(session, installation)
     now = SystemClock().now()
     found = await asyncio.gather(
         *(_crd(session, resource) for resource in CUSTOM_RESOURCES),
         _looked("rights", _rights, session, installation),
-        _looked("Lease", _lease, session, installation, now),
+        _looked("Lease", check_lease, session, installation, now),
         _looked("fence", _fence, session),
         _looked("statuses", _statuses, session),
         _looked("admission", _webhook, session, WEBHOOKS, admission_finding, _NO_REVIEWS),
@@ -163,7 +167,9 @@ async def _looked(
         return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to read: {error.message}", advice)]
     except NotFound:
         return [
-            CheckFinding(matter, Severity.WRONG, "the API does not exist here", f"install Tidelock: {_BASE}")
+            CheckFinding(
+                matter, Severity.WRONG, "the API does not exist here", f"install Tidelock: {INSTALL}"
+            )
         ]
 
 
@@ -173,7 +179,7 @@ async def _crd(session: Session, resource: CustomResource) -> list[CheckFinding]
     try:
         stored = msgspec.json.decode(await session.client.get(_CRDS.item(name)))
     except NotFound:
-        return [CheckFinding(matter, Severity.WRONG, "is not installed", f"{_BASE}")]
+        return [CheckFinding(matter, Severity.WRONG, "is not installed", f"{INSTALL}")]
     except Forbidden as error:
         return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to read: {error.message}")]
     return [crd_finding(matter, resource.definition(), stored)]
@@ -185,15 +191,15 @@ def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any
     established = any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
     if not established:
         problems = "; ".join(each["message"] for each in conditions if each["status"] == "False")
-        return CheckFinding(matter, Severity.WRONG, f"is not served: {problems}", _BASE)
+        return CheckFinding(matter, Severity.WRONG, f"is not served: {problems}", INSTALL)
     (version,) = wanted["spec"]["versions"]
     schemas = {each["name"]: each.get("schema") for each in stored["spec"]["versions"]}
     if version["name"] not in schemas:
         found = f"has versions {', '.join(schemas)}, not {version['name']}"
-        return CheckFinding(matter, Severity.WRONG, found, _BASE)
+        return CheckFinding(matter, Severity.WRONG, found, INSTALL)
     if _stored(schemas[version["name"]]) != _stored(version["schema"]):
         found = f"{version['name']} is served, with another schema than this version's"
-        advice = f"if the operator is of this version too, renew the CRDs: {_BASE}"
+        advice = f"if the operator is of this version too, renew the CRDs: {INSTALL}"
         return CheckFinding(matter, Severity.NOTE, found, advice)
     return CheckFinding(matter, Severity.OK, f"{version['name']} is served")
 
@@ -225,7 +231,7 @@ async def _rights(session: Session, installation: Installation) -> CheckFinding:
             f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         )
         return CheckFinding(
-            "rights", Severity.WRONG, f"{user} may not {named}", f"bind the ClusterRole: {_BASE}"
+            "rights", Severity.WRONG, f"{user} may not {named}", f"bind the ClusterRole: {INSTALL}"
         )
     return CheckFinding(
         "rights", Severity.OK, f"{user} may do all {len(wanted)} things that the operator does"
@@ -262,40 +268,11 @@ def _right(verb: str, resource: ApiResource, subresource: str) -> str:
     return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
 
 
-async def _lease(session: Session, installation: Installation, now: float) -> CheckFinding:
-    try:
-        lease = msgspec.json.decode(
-            await session.client.get(LEASES.item(installation.lease, installation.namespace))
-        )
-    except NotFound:
-        return lease_finding(installation, None, now)
-    return lease_finding(installation, lease["spec"], now)
-
-
-def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, now: float) -> CheckFinding:
-    """Check by the Lease whether an operator decides."""
-    name = f"Lease {installation.namespace}/{installation.lease}"
-    kubectl = f"kubectl -n {installation.namespace}"
-    look = f"{kubectl} get pods; {kubectl} logs deployment/tidelock"
-    if spec is None:
-        advice = f"install the operator ({_BASE}), or see why it does not start: {look}"
-        return CheckFinding("Lease", Severity.WRONG, f"there is no {name}: no operator has ever led", advice)
-    holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
-    if not holder or not renewed:
-        return CheckFinding("Lease", Severity.WRONG, f"no process holds {name}: no operator runs", look)
-    age, duration = now - parse_instant(renewed), spec.get("leaseDurationSeconds") or 0
-    if age > duration:
-        found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
-        return CheckFinding("Lease", Severity.WRONG, found, look)
-    epoch = spec.get("leaseTransitions") or 0
-    return CheckFinding("Lease", Severity.OK, f"{holder} leads, in leadership {epoch}")
-
-
 async def _fence(session: Session) -> CheckFinding:
     if await _has_policy(session, "tidelock-fence"):
         return CheckFinding("fence", Severity.OK, "the API server refuses writes of a former leader")
     found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
-    return CheckFinding("fence", Severity.WRONG, found, _BASE)
+    return CheckFinding("fence", Severity.WRONG, found, INSTALL)
 
 
 async def _statuses(session: Session) -> CheckFinding:
@@ -306,7 +283,7 @@ async def _statuses(session: Session) -> CheckFinding:
         "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
         "a client that may write statuses in one namespace can take capacity from others"
     )
-    return CheckFinding("statuses", Severity.NOTE, found, _BASE)
+    return CheckFinding("statuses", Severity.NOTE, found, INSTALL)
 
 
 async def _has_policy(session: Session, name: str) -> bool:

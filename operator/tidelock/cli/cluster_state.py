@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from tidelock.cli.session import Failure, Session
+from tidelock.cli.failure import Failure
+from tidelock.cli.session import Session
 from tidelock.framework.config import Configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource

@@ -1,27 +1,30 @@
 """`kubectl tidelock commit`: commits a reservation in two phases, which was prepared before."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from tidelock.cli.editing import edit, plain
+from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.session import ClusterTarget, Failure, Session, ask
+from tidelock.cli.session import ClusterTarget, ask
 from tidelock.cli.tables import show, show_plain
-from tidelock.cli.watch import settling
-from tidelock.kube.client import RESERVATIONS
-from tidelock.kube.errors import Conflict, NotFound
-from tidelock.model.reservation import Reservation, decode_reservation
+from tidelock.model.reservation import Reservation
 
-_PATIENCE = 30.0  # seconds for the operator to answer
+EXAMPLES = """\
+kubectl tidelock commit web-0
+kubectl tidelock commit web-0 --token 3d0c9be1-2f0e-4c36-8d4e-6a2f7c1b9f55.1
+"""
 
-Name = Annotated[str, typer.Argument(help="Name of the reservation.")]
+Name = Annotated[str, typer.Argument(help="Name of the reservation.", metavar="NAME")]
 CommitToken = Annotated[
     str,
     typer.Option(
         "--token",
         help="Token of the hold, as printed by reserve. Default: the token of the current hold.",
         show_default=False,
+        metavar="TOKEN",
     ),
 ]
 
@@ -36,7 +39,16 @@ def command(
 ) -> None:
     """Commit a reservation of reserve --commit-within, and wait for the result. Exit status 1 if it fails."""
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    reservation, end = ask(target, lambda session: _commit(session, name, token))
+    reservation, end = ask(
+        target,
+        lambda session: edit(
+            session,
+            name,
+            lambda found: {"commit": {"token": token or held_token(found)}},
+            lambda found: answered(Seen(found)),
+        ),
+        short=True,
+    )
     seen = Seen(reservation)
     if output in (Output.JSON, Output.YAML):
         show_plain(plain(reservation), output)
@@ -44,34 +56,6 @@ def command(
         show(f"reservation/{name} {seen.phase}: {end or sentence(seen)}")
     if not committed(seen):
         raise typer.Exit(1)
-
-
-async def _commit(session: Session, name: str, token: str) -> tuple[Reservation, str]:
-    """Set the token of a reservation, and follow it until the token counts, or certainly does not."""
-    path = RESERVATIONS.item(name, session.home)
-    try:
-        found = decode_reservation(await session.client.get(path))
-    except NotFound as error:
-        if not error.reason:
-            raise
-        text = f"there is no reservation {session.home}/{name}: it has ended, or was never created"
-        raise Failure(text) from error
-    token = token or str(held_token(found))
-    patch = {"metadata": {"uid": found.meta.uid}, "spec": {"commit": {"token": token}}}
-    try:
-        patched = decode_reservation(await session.client.patch(path, patch))
-    except Conflict as error:
-        raise Failure(
-            f"reservation {session.home}/{name} has been replaced by another one: check it"
-        ) from error
-    return await settling(
-        session,
-        RESERVATIONS,
-        decode_reservation,
-        patched,
-        lambda reservation: answered(Seen(reservation)),
-        seconds=_PATIENCE,
-    )
 
 
 def held_token(reservation: Reservation) -> str:
@@ -110,14 +94,3 @@ def sentence(seen: Seen) -> str:
         if _refused(seen)
         else seen.why
     )
-
-
-def plain(reservation: Reservation) -> dict[str, Any]:
-    """Return a reservation for programs."""
-    namespace, name = reservation.key
-    return {
-        "apiVersion": RESERVATIONS.api_version,
-        "kind": RESERVATIONS.kind,
-        "metadata": {"name": name, "namespace": namespace, "uid": reservation.meta.uid},
-        "status": reservation.status,
-    }

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tidelock.cli.session import Failure
+from tidelock.cli.failure import Failure
 from tidelock.framework.config_file import StrictLoader
 
 

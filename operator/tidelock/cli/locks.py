@@ -1,15 +1,18 @@
 """The status of a Reservation, for all commands that show some."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
 
+from tidelock.ledger.capacity.spans import Span, needed_span, reserved_amounts
 from tidelock.ledger.lifecycle.migration import MigrationPlan, read_plan
 from tidelock.model.api.migration import MovePlan
 from tidelock.model.api.owners import owner_text
-from tidelock.model.api.reservation import ENDED_PHASES, Phase
+from tidelock.model.api.reservation import ENDED_PHASES, URGENCY, Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.quantities import (
     NOTHING,
@@ -20,6 +23,9 @@ from tidelock.model.quantities import (
     parse_resources,
 )
 from tidelock.model.reservation import Reservation
+
+_NONE_LEAVES: Mapping[str, Mapping[str, Span]] = MappingProxyType({})
+_HOLDING = frozenset({Phase.PENDING, Phase.PLANNED, Phase.ACTIVE, Phase.BOUND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +53,33 @@ class Seen:
         return self.decided and self.condition("Active").get("status") == "True"
 
     @property
+    def planned(self) -> bool:
+        """Whether the capacity is kept for a later window."""
+        return self.decided and self.phase == Phase.PLANNED
+
+    @property
     def ended(self) -> bool:
         """Whether the reservation is final."""
         return self.decided and self.phase in ENDED_PHASES
+
+    @property
+    def urgency(self) -> int:
+        """The place among others: those that wait come first."""
+        return next((place for phase, place in URGENCY.items() if phase == self.phase), max(URGENCY.values()))
+
+    @property
+    def holds(self) -> bool:
+        """Whether it keeps capacity of its node from other pods, as the scheduler counts it.
+
+        A planned reservation does, and so does a member of a group that is not complete.
+        """
+        return bool(self.reservation.status.get("nodeName")) and self.phase in _HOLDING
+
+    @property
+    def span(self) -> Span | None:
+        """The span in which held amounts are needed, or None if they are needed from now on for ever."""
+        begins = self.reservation.start_at if self.phase == Phase.PLANNED else None
+        return needed_span(self.reservation, self.held, begins, self.instant("expiresAt"))
 
     @property
     def node(self) -> str:
@@ -125,6 +155,35 @@ class Seen:
             return parse_instant(str(self.reservation.status[name]))
         except (KeyError, ValueError):
             return None
+
+
+@dataclass(slots=True)
+class NodeReservations:
+    """The reservations with capacity on one node, and the amounts that they keep from other pods."""
+
+    seen: list[Seen] = field(default_factory=list)
+    reserved: Resources = field(default_factory=dict)
+
+
+def by_node(
+    seen: Iterable[Seen], leaving: Mapping[str, Mapping[str, Span]] = _NONE_LEAVES
+) -> dict[str, NodeReservations]:
+    """Return the reservations of each node that holds capacity for some, by the node's name.
+
+    Args:
+        seen: all reservations.
+        leaving: the spans of the pods of each node that end in time, by their UIDs.
+
+    """
+    found: defaultdict[str, NodeReservations] = defaultdict(NodeReservations)
+    for each in seen:
+        if each.holds:
+            found[each.node].seen.append(each)
+    for name, node in found.items():
+        spans = [span for each in node.seen if (span := each.span) is not None]
+        spans += leaving.get(name, {}).values()
+        node.reserved = reserved_amounts((each.held for each in node.seen), spans)
+    return dict(found)
 
 
 def amounts(resources: Resources) -> str:

@@ -3,24 +3,17 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from tidelock.cli import (
-    check,
-    commit,
-    lint,
-    quote,
-    reserve,
-    simulate,
-    status,
-    timeline,
-    top,
-    why,
-)
-from tidelock.cli.session import Failure
+from tidelock import __version__
+from tidelock.cli.failure import Failure
 from tidelock.model.printable import printable
 
 _PROGRAM = "kubectl-tidelock"
@@ -28,33 +21,84 @@ _NAME = "kubectl tidelock"
 _COMPLETION = "_KUBECTL_TIDELOCK_COMPLETE"
 _NO_FILES = ":4"  # kubectl's code for arguments that are no names of files
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "reserve": reserve.command,
-    "commit": commit.command,
-    "quote": quote.command,
-    "status": status.command,
-    "top": top.command,
-    "why": why.command,
-    "simulate": simulate.command,
-    "timeline": timeline.command,
-    "lint": lint.command,
-    "check": check.command,
-}
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "reserve": "Create a reservation and wait until it is active.",
+        "commit": "Commit a reservation of reserve --commit-within.",
+        "approve": "Approve the plan of moves of a reservation.",
+        "quote": "Ask whether a reservation would be granted now.",
+        "status": "Show reservations, reserved amounts and water levels.",
+        "top": "Show nodes and reservations live.",
+        "why": "Show why a pod or a reservation is on its node, or on none.",
+        "simulate": "Show the effects that a file would have.",
+        "timeline": "Show the reservations of nodes over time.",
+        "lint": "Check a file without applying it.",
+        "check": "Check CRDs, rights, Lease, admission and staleness.",
+    }
+)
+"""Each command with a summary. Its module has the same name, a function `command`, and its EXAMPLES."""
+
+
+class _Commands(TyperGroup):
+    """Imports only the module of the command that runs: those of the others take most of a second."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast("dict[str, Any]", dict.fromkeys(COMMANDS))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of that name."""
+        del ctx
+        if self.commands.get(cmd_name) is None and cmd_name in COMMANDS:
+            self.commands[cmd_name] = _make_command(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands without their modules."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _make_command(name: str) -> Any:
+    module = import_module(f"tidelock.cli.{name}")
+    examples = "".join(f"  {line}\n" for line in module.EXAMPLES.strip().splitlines())
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
+    # The backspace keeps the lines of a paragraph as they are.
+    alone.command(name, epilog=f"\b\nExamples:\n{examples}")(module.command)
+    return typer.main.get_command(alone)
+
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 def make_app(*, completing: bool = False) -> typer.Typer:
     """Return the command. `completing` is only for the shell's completion."""
     app = typer.Typer(
         name=_PROGRAM,
-        help="Reserve node capacity, explain the placement of pods, simulate changes, and check Tidelock.",
+        cls=_Commands,
         no_args_is_help=True,
         add_completion=completing,  # adds options that kubectl's own completion makes needless
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,
+        context_settings=_SETTINGS,
     )
-    for name, command in _COMMANDS.items():
-        app.command(name)(command)
+    app.callback()(_root)
     return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"{_NAME} {__version__}\n")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Reserve node capacity, explain the placement of pods, simulate changes, and check Tidelock."""
 
 
 def main() -> None:
@@ -64,7 +108,7 @@ def main() -> None:
         make_app()(prog_name=_NAME)
     except Failure as failure:
         sys.stderr.write(f"error: {printable(str(failure))}\n")
-        sys.exit(1)
+        sys.exit(failure.status)
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:

@@ -16,13 +16,22 @@ class Output(StrEnum):
 
 Namespace = Annotated[
     str,
-    typer.Option("--namespace", "-n", help="Namespace. Default: the one of the context.", show_default=False),
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="Namespace. Default: the one of the context.",
+        metavar="NAMESPACE",
+        show_default=False,
+    ),
 ]
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Use all namespaces.")]
 Context = Annotated[
     str,
     typer.Option(
-        "--context", help="Context of the kubeconfig. Default: the current one.", show_default=False
+        "--context",
+        help="Context of the kubeconfig. Default: the current one.",
+        metavar="CONTEXT",
+        show_default=False,
     ),
 ]
 Kubeconfig = Annotated[

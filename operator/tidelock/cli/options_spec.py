@@ -7,15 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from tidelock.cli.documents import Document
+from tidelock.cli.failure import Failure
 from tidelock.cli.lint import problems_of
-from tidelock.cli.session import Failure
 
 Requests = Annotated[
     str,
     typer.Option("--requests", "-r", help="Amount of each resource to reserve.", metavar="cpu=2,memory=4Gi"),
 ]
 Node = Annotated[
-    str, typer.Option("--node", help="Node of the reservation. Default: any.", show_default=False)
+    str,
+    typer.Option("--node", help="Node of the reservation. Default: any.", metavar="NODE", show_default=False),
 ]
 Selector = Annotated[
     str, typer.Option("--node-selector", help="Labels that the node must have.", metavar="KEY=VALUE,...")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.failure import Failure
 from tidelock.cli.options import Format, Kubeconfig, Namespace, Output
 from tidelock.cli.options_spec import (
     Instead,
@@ -21,7 +22,7 @@ from tidelock.cli.options_spec import (
     refuse_unsound,
     seconds,
 )
-from tidelock.cli.session import ClusterTarget, Failure, Session, create, reach
+from tidelock.cli.session import ClusterTarget, Session, create, reach, run
 from tidelock.cli.tables import Table, show, show_plain, span
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
@@ -32,6 +33,12 @@ from tidelock.model.api.wire import Condition
 from tidelock.model.instants import format_instant, from_datetime
 from tidelock.model.reservation_quote import decode_quote
 
+EXAMPLES = """\
+kubectl tidelock quote -r cpu=500m,memory=1Gi
+kubectl tidelock quote -r nvidia.com/gpu=8 --context east --context west
+kubectl tidelock quote -f reservations.yaml
+"""
+
 _TTL = 60  # seconds after which a quote is deleted if this command can't delete it
 _ASKED = frozenset(str(each.alias) for each in Ask.model_fields.values())
 
@@ -40,10 +47,11 @@ Contexts = Annotated[
     typer.Option(
         "--context",
         help="Context of the kubeconfig. Several ask all their clusters at once. Default: the current one.",
+        metavar="CONTEXT",
         show_default=False,
     ),
 ]
-Timeout = Annotated[str, typer.Option("--timeout", help="Longest wait for the answer.")]
+Timeout = Annotated[str, typer.Option("--timeout", help="Longest wait for the answer.", metavar="TIME")]
 
 
 def command(
@@ -72,7 +80,7 @@ def command(
     targets = [
         ClusterTarget(kubeconfig=kubeconfig, context=each, namespace=namespace) for each in context or [""]
     ]
-    answers = asyncio.run(_ask(targets, questions, seconds("--timeout", timeout)))
+    answers = run(_ask(targets, questions, seconds("--timeout", timeout)))
     if output in (Output.JSON, Output.YAML):
         show_plain([plain(each) for each in answers], output)
     else:
@@ -195,7 +203,9 @@ def screen(answers: Sequence[QuoteAnswer]) -> list[Table | str]:
     several = len({each.context for each in answers}) > 1
     columns = ["CONTEXT"] * several + ["ASKED", "FITS", "NODE", "COUNT", "VALID UNTIL"]
     rows = [[each.context] * several + _row(each) for each in answers]
-    parts: list[Table | str] = [Table(columns, rows, frozenset({"COUNT"}))]
+    parts: list[Table | str] = [
+        Table(columns, rows, frozenset({"COUNT"}), optional=("VALID UNTIL",), names=frozenset({"NODE"}))
+    ]
     for answer in answers:
         name = f"{answer.context}: {answer.question.label}" if several else answer.question.label
         texts = [f"{name}: {sentence}" for sentence in sentences(answer)]

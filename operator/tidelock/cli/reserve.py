@@ -1,16 +1,17 @@
 """`kubectl tidelock reserve`: creates reservations, and waits until they hold or have failed."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.options_spec import (
@@ -24,11 +25,11 @@ from tidelock.cli.options_spec import (
     refuse_unsound,
     seconds,
 )
-from tidelock.cli.session import ClusterTarget, Failure, Session, ask, create
-from tidelock.cli.tables import print_remark, show, show_plain, terminal
+from tidelock.cli.session import INTERRUPTED, ClusterTarget, Session, ask, create
+from tidelock.cli.tables import print_remark, show, show_plain
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
-from tidelock.kube.errors import AlreadyExists
+from tidelock.kube.errors import AlreadyExists, ApiError, NotFound
 from tidelock.model.answer import answered_status
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
@@ -36,7 +37,14 @@ from tidelock.model.meta import Key
 from tidelock.model.printable import printable
 from tidelock.model.reservation import Reservation, decode_reservation
 
-_GRACE = 30.0  # seconds beyond the deadline of a reservation, for the operator to report it
+EXAMPLES = """\
+kubectl tidelock reserve web-0 -r cpu=2,memory=4Gi      # for the pod web-0
+kubectl tidelock reserve web -r cpu=2 --for deployment/web --ttl 1h
+kubectl tidelock reserve web-1 -r cpu=2 --node worker-1 --deadline 0s
+kubectl tidelock reserve -f reservations.yaml
+"""
+
+_GRACE = 10.0  # seconds beyond the deadline of a reservation, for the operator to report it
 _CONTROLLERS = {
     "deployment": ("apps/v1", "Deployment"),
     "statefulset": ("apps/v1", "StatefulSet"),
@@ -47,7 +55,10 @@ _CONTROLLERS = {
 
 
 Name = Annotated[
-    str, typer.Argument(help="Name of the reservation, and of its owner pod unless --for is given.")
+    str,
+    typer.Argument(
+        help="Name of the reservation, and of its owner pod unless --for is given.", metavar="NAME"
+    ),
 ]
 Owners = Annotated[
     list[str] | None,
@@ -57,13 +68,18 @@ Owners = Annotated[
         metavar="OWNER",
     ),
 ]
-Ttl = Annotated[str, typer.Option("--ttl", help="Lifetime from Active, such as 90s, 10m, 2h or 1d.")]
+Ttl = Annotated[
+    str, typer.Option("--ttl", help="Lifetime from Active, such as 90s, 10m, 2h or 1d.", metavar="TIME")
+]
 Until = Annotated[
     str,
-    typer.Option("--until", help="End time instead of --ttl, such as 2026-12-01T00:00:00Z.", metavar="TIME"),
+    typer.Option(
+        "--until", help="End time instead of --ttl, such as 2026-12-01T00:00:00Z.", metavar="INSTANT"
+    ),
 ]
 Deadline = Annotated[
-    str, typer.Option("--deadline", help="Longest wait for capacity. With 0s it never waits.")
+    str,
+    typer.Option("--deadline", help="Longest wait for capacity. With 0s it never waits.", metavar="TIME"),
 ]
 CommitWithin = Annotated[
     str,
@@ -102,7 +118,10 @@ def command(
     kubeconfig: Kubeconfig = "",
     output: Format = None,
 ) -> None:
-    """Create a reservation and wait until it is active. Exit status 1 if it does not become active."""
+    """Create a reservation and wait until it is active. Exit status 1 if it does not become active.
+
+    The wait ends 10 s behind the deadline at the latest. Ctrl-C deletes the reservation.
+    """
     if bool(name) == bool(filename):
         raise Failure("give either the NAME of a reservation or, with -f, a FILE of Reservations")
     if filename:
@@ -122,9 +141,9 @@ def command(
         documents = [Document(f"reservation/{name}", manifest(wish))]
     refuse_unsound(documents, RESERVATIONS.kind)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    results = ask(target, lambda session: _reserve(session, documents, wait=wait))
+    results = ask(target, lambda session: _reserve(session, documents, wait=wait), short=True)
     _show(results, output)
-    if wait and not all(result.seen.active for result in results):
+    if wait and not all(result.seen.active or result.seen.planned for result in results):
         raise typer.Exit(1)
 
 
@@ -198,28 +217,59 @@ def progress(seen: Seen) -> str:
 
 
 async def _reserve(session: Session, documents: Sequence[Document], *, wait: bool) -> list[Result]:
-    created = [await _create(session, document) for document in documents]
-    if not wait:
-        return [Result(Seen(decode_reservation(raw)), msgspec.json.decode(raw), "created") for raw in created]
-    with _display() as show_step:
-        return list(await asyncio.gather(*(_wait(session, raw, show_step) for raw in created)))
-
-
-async def _create(session: Session, document: Document) -> bytes:
-    namespace = document.namespace or session.home
+    created: list[bytes] = []
     try:
-        return await create(session, RESERVATIONS, namespace, document.body)
+        for document in documents:
+            await _create(session, document, created)
+        if not wait:
+            return [
+                Result(Seen(decode_reservation(raw)), msgspec.json.decode(raw), "created") for raw in created
+            ]
+        with _display() as show_step:
+            return list(await asyncio.gather(*(_wait(session, raw, show_step) for raw in created)))
+    except asyncio.CancelledError:
+        raise Failure(await _undone(session, created), status=INTERRUPTED) from None
+
+
+async def _undone(session: Session, created: Sequence[bytes]) -> str:
+    """Delete the reservations that were created before Ctrl-C. Return a sentence about the result."""
+    said = ["interrupted"]
+    for each in map(decode_reservation, created):
+        namespace, name = each.key
+        try:
+            async with asyncio.timeout(_GRACE):
+                await session.client.delete(RESERVATIONS.item(name, namespace), uid=each.meta.uid)
+            said.append(f"reservation/{name} is deleted")
+        except NotFound:
+            said.append(f"reservation/{name} is gone")
+        except (ApiError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            how = f"kubectl delete -n {namespace} reservation {name}"
+            said.append(f"reservation/{name} is still there ({why}), delete it with {how}")
+    return "; ".join(said)
+
+
+async def _create(session: Session, document: Document, created: list[bytes]) -> None:
+    """Create a reservation and add it to those that were created, even if Ctrl-C comes meanwhile."""
+    namespace = document.namespace or session.home
+    creation = asyncio.ensure_future(create(session, RESERVATIONS, namespace, document.body))
+    try:
+        created.append(await asyncio.shield(creation))
     except AlreadyExists as error:
         text = (
             f"reservation {namespace}/{document.name} exists already: delete it first, or choose another name"
         )
         raise Failure(text) from error
+    except asyncio.CancelledError:
+        with suppress(ApiError):
+            created.append(await creation)
+        raise
 
 
 async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None]) -> Result:
     reservation = decode_reservation(raw)
     answered = replace(reservation, status=answered_status(reservation.meta.annotations))
-    if Seen(answered).active or Seen(answered).ended:
+    if _decided(answered):
         return _result(raw, answered, "")
     deadline = reservation.spec.pending_deadline_seconds if reservation.spec else 0
     newest, end = await settling(
@@ -227,11 +277,17 @@ async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None
         RESERVATIONS,
         decode_reservation,
         reservation,
-        lambda reservation: Seen(reservation).active or Seen(reservation).ended,
+        _decided,
         seconds=deadline + _GRACE,
         step=step,
     )
     return _result(raw, newest, end)
+
+
+def _decided(reservation: Reservation) -> bool:
+    """Return whether the operator has granted the reservation, be it for later, or has refused it."""
+    seen = Seen(reservation)
+    return seen.active or seen.ended or seen.planned
 
 
 def _result(raw: bytes, newest: Reservation, end: str) -> Result:
@@ -253,6 +309,9 @@ def sentence(seen: Seen) -> str:
         ends = seen.instant("expiresAt")
         until = f" until {format_instant(ends)}" if ends is not None else ""
         return f"holds {amounts(seen.resources)} on {seen.node}{until}{_to_commit(seen)}"
+    if seen.planned:
+        begins = seen.reservation.start_at or 0.0
+        return f"will hold {amounts(seen.resources)} on {seen.node} from {format_instant(begins)}"
     if seen.phase == Phase.CONSUMED:
         return (
             f"nothing is reserved, as its owner exists already: {seen.condition('Active').get('message', '')}"
@@ -271,8 +330,7 @@ def _to_commit(seen: Seen) -> str:
 @contextmanager
 def _display() -> Iterator[Callable[[Reservation], None]]:
     """Show the progress of reservations: a changing line each, or a line per step without a terminal."""
-    console = terminal(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         printed: dict[Key, str] = {}
 
         def say(reservation: Reservation) -> None:
@@ -283,6 +341,11 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
 
         yield say
         return
+    # Both are slow to import, and needed here only.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    console = Console(stderr=True, highlight=False, markup=False)
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

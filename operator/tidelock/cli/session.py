@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelock import __version__
+from tidelock.cli.failure import Failure
 from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import ConfigError, load_connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
@@ -14,13 +15,12 @@ from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, 
 MANAGER = "kubectl-tidelock"
 """The fieldManager of this command's writes."""
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C ends: 128 and the number of the signal."""
+
 _TIMEOUT = 30.0  # seconds for one answer, which may contain a whole cluster
 
 _T = TypeVar("_T")
-
-
-class Failure(Exception):  # noqa: N818 -- it ends a command, and is no error in it
-    """Reason for which a command ends with status 1: one sentence with an advice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +48,22 @@ class Session:
         return self.namespace
 
 
-def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
-    """Run work with a cluster, or raise Failure like `reach`."""
-    return asyncio.run(reach(target, work))
+def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]], *, short: bool = False) -> _T:
+    """Run work with a cluster, or raise Failure like `reach`. `short`: it lists no whole cluster."""
+    return run(reach(target, work, short=short))
 
 
-async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run work to its end. Ctrl-C ends the process as it ends a shell's command."""
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+async def reach(
+    target: ClusterTarget, work: Callable[[Session], Awaitable[_T]], *, short: bool = False
+) -> _T:
     """Run work with a cluster, beside other work.
 
     Raises:
@@ -71,6 +81,7 @@ async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]])
         user_agent=f"{MANAGER}/{__version__}",
         timeout_seconds=_TIMEOUT,
         manager=lambda: MANAGER,
+        short_reads=short,
     )
     try:
         async with client:

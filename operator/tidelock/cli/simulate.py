@@ -9,6 +9,7 @@ import typer
 
 from tidelock.cli.cluster_state import ClusterState, configuration_of, look
 from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.failure import Failure
 from tidelock.cli.options import (
     Context,
     File,
@@ -18,7 +19,8 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
-from tidelock.cli.session import ClusterTarget, Failure, Session, apply_dry_run, ask, create
+from tidelock.cli.options_spec import refuse_unsound
+from tidelock.cli.session import ClusterTarget, Session, apply_dry_run, ask, create
 from tidelock.cli.tables import Table, show, show_plain
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
@@ -36,6 +38,11 @@ from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
+EXAMPLES = """\
+kubectl tidelock simulate -f deployment.yaml
+kubectl kustomize overlays/prod | kubectl tidelock simulate -f -
+"""
+
 _HORIZON = 15.0  # simulated seconds, which are more than any backoff
 _MOST_REPLICAS = 1000
 _HASH = "simulated"
@@ -46,6 +53,8 @@ _WORKLOADS = {
     "ReplicaSet": "replicas",
     "Job": "parallelism",
 }
+KINDS = (PODS.kind, RESERVATIONS.kind, *_WORKLOADS)
+"""The kinds that can be simulated."""
 
 _GOOD = frozenset({Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED})
 
@@ -60,16 +69,22 @@ def command(
 ) -> None:
     """Show the effects that a file would have if it were applied now. Nothing is written.
 
-    FILE has Reservations, Pods, Deployments, StatefulSets, ReplicaSets or Jobs. The API server completes and
-    checks them in a dry run. Then the scheduler itself decides on them in the current cluster. Exit status 1
-    if not all of them find capacity.
+    FILE has Reservations, Pods, Deployments, StatefulSets, ReplicaSets or Jobs. Other kinds are skipped. The
+    API server completes and checks them in a dry run. Then the scheduler itself decides on them in the
+    current cluster. Exit status 1 if not all of them find capacity.
     """
     configuration = configuration_of(config)
     documents = read_documents(filename)
-    shapes = [shape for document in documents for shape in shapes_of(document)]
+    skipped = [each for each in documents if each.body.get("kind") not in KINDS]
+    rest = [each for each in documents if each.body.get("kind") in KINDS]
+    if not rest:
+        raise Failure(f"{filename}: nothing in it can be simulated, only {', '.join(KINDS)} can")
+    refuse_unsound([each for each in rest if each.body["kind"] == RESERVATIONS.kind], RESERVATIONS.kind)
+    shapes = [shape for document in rest for shape in shapes_of(document)]
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     world, stored = ask(target, lambda session: _prepare(session, shapes))
     played = play(world, configuration, stored, SystemClock().now())
+    played.remarks.extend(f"{each.place}: skipped, as this kind is not simulated." for each in skipped)
     if output in (Output.JSON, Output.YAML):
         show_plain(
             {"outcomes": [asdict(each) for each in played.outcomes], "besides": played.remarks}, output
@@ -110,13 +125,10 @@ class Played:
 
 
 def shapes_of(document: Document) -> list[Shape]:
-    """Return the objects of a document: itself, or a workload's pods, or raise Failure for other kinds."""
+    """Return the objects of a document of KINDS: itself, or a workload's pods, or raise Failure."""
     body, kind = document.body, str(document.body.get("kind"))
     if kind in (PODS.kind, RESERVATIONS.kind):
         return [Shape(document, body)]
-    if kind not in _WORKLOADS:
-        known = ", ".join((PODS.kind, RESERVATIONS.kind, *_WORKLOADS))
-        raise Failure(f"{document.place}: can't be simulated, only {known} can")
     spec = body.get("spec") or {}
     template, count = spec.get("template"), spec.get(_WORKLOADS[kind], 1)
     if not isinstance(template, dict):
@@ -285,7 +297,7 @@ def _remarks(results: _Results, ours: set[str]) -> Iterator[str]:
 def screen(played: Played) -> list[Table | str]:
     """Return the table and the sentences below it."""
     rows = [[each.object, each.outcome, each.node, each.why] for each in played.outcomes]
-    parts: list[Table | str] = [Table(["OBJECT", "OUTCOME", "NODE", "WHY"], rows)]
+    parts: list[Table | str] = [Table(["OBJECT", "OUTCOME", "NODE", "WHY"], rows, names=frozenset({"NODE"}))]
     if played.remarks:
         parts += ["", *played.remarks]
     return [*parts, "", "Nothing was written."]

@@ -1,17 +1,20 @@
 """`kubectl tidelock status`: the reservations, their amounts on each node, the water levels."""
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.live import Live
 
-from tidelock.cli.locks import Seen, amounts
+from tidelock.cli.layout import clipped
+from tidelock.cli.locks import Seen, by_node
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.session import ClusterTarget, Session, ask
-from tidelock.cli.tables import Table, lines_of, parts_of, show, show_plain, span, terminal
+from tidelock.cli.tables import Table, coloured, lines_of, show, show_plain, span, terminal_width
+from tidelock.cli.units import amount, cells_of, shown_columns
 from tidelock.cli.watch import News, followed
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
@@ -19,8 +22,14 @@ from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
 from tidelock.model.api.water_level import UsageLevel, WaterLevelStatus
 from tidelock.model.nesting import shallow
-from tidelock.model.quantities import Resources, plus
+from tidelock.model.quantities import NOTHING, Resources
 from tidelock.model.reservation import Reservation, decode_reservation
+
+EXAMPLES = """\
+kubectl tidelock status              # of the context's namespace
+kubectl tidelock status -A -o wide   # of all, with whole messages
+kubectl tidelock status -w           # until Ctrl-C
+"""
 
 
 def command(
@@ -31,12 +40,15 @@ def command(
     output: Format = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running and show changes.")] = False,
 ) -> None:
-    """Show reservations, the reserved amounts on each node, and water levels."""
+    """Show reservations, reserved amounts and water levels.
+
+    The amounts are those that pods can't get on each node.
+    """
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
     if watch:
         ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
         return
-    raw, levels = ask(target, _read)
+    raw, levels = ask(target, _read, short=True)
     if output in (Output.JSON, Output.YAML):
         plain = {"reservations": [_plain(each) for each in raw], "waterLevels": levels}
         show_plain(plain, output)
@@ -71,7 +83,7 @@ def screen(
     wide: bool,
 ) -> list[Table | str]:
     """Return the tables. `now` is in seconds since the epoch."""
-    seen = [Seen(each) for each in sorted(reservations, key=lambda each: each.key)]
+    seen = sorted(map(Seen, reservations), key=lambda each: (each.urgency, each.reservation.key))
     parts: list[Table | str] = []
     if seen:
         parts.append(_reservation_table(seen, now, everywhere=everywhere, wide=wide))
@@ -88,29 +100,59 @@ def screen(
     return parts
 
 
-RESERVATION_COLUMNS = ("NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", "ROOM", "ENDS IN", "AGE", "WHY")
+OPTIONAL = ("AGE", "OWNER")
+"""Columns of reservations that a narrow terminal leaves out, before the amounts and the end."""
+NAMES = frozenset({"NAMESPACE", "NAME", "MOVES FOR", "NODE", "OWNER", "POD", "FROM", "TO"})
+_LONGEST_WHY = 90
 
 
-def reservation_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
-    """Return the cells of RESERVATION_COLUMNS for a reservation. `wide`: whole messages."""
+def reservation_columns(resources: Sequence[str]) -> list[str]:
+    """Return the headings of a table of reservations, with a column for each resource."""
+    names = [name.upper() for name in resources]
+    return ["NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", *names, "ENDS IN", "AGE", "WHY"]
+
+
+def reservation_cells(seen: Seen, resources: Resources, now: float) -> dict[str, str]:
+    """Return the cells of a reservation with these amounts, by the headings of `reservation_columns`."""
     meta, ends = seen.reservation.meta, seen.instant("expiresAt")
-    return [
-        meta.namespace,
-        meta.name,
-        seen.phase,
-        seen.node or "<any>",
-        seen.owner,
-        "" if seen.ended else amounts(seen.resources),
-        "" if ends is None or seen.ended else span(ends - now),
-        span(now - meta.created) if meta.created else "",
-        seen.why if wide else _short(seen.why),
-    ]
+    held = NOTHING if seen.ended else resources
+    return {
+        "NAMESPACE": meta.namespace,
+        "NAME": meta.name,
+        "PHASE": seen.phase,
+        "NODE": seen.node or "<any>",
+        "OWNER": seen.owner,
+        **{name.upper(): amount(name, units) for name, units in held.items()},
+        "ENDS IN": "" if ends is None or seen.ended else span(ends - now),
+        "AGE": span(now - meta.created) if meta.created else "",
+        "WHY": seen.why,
+    }
+
+
+def optional_columns(resources: Sequence[str]) -> tuple[str, ...]:
+    """Return the headings that a narrow terminal leaves out, the least important first."""
+    return (*OPTIONAL, *(name.upper() for name in reversed(resources)), "ENDS IN")
 
 
 def _reservation_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: bool) -> Table:
     first = 0 if everywhere else 1
-    rows = [reservation_row(each, now, wide=wide)[first:] for each in seen]
-    return Table(RESERVATION_COLUMNS[first:], rows)
+    amounts = [each.resources for each in seen]
+    resources = shown_columns(amounts)
+    columns = reservation_columns(resources)[first:]
+    rows = []
+    for each, held in zip(seen, amounts, strict=True):
+        cells = reservation_cells(each, held, now)
+        if not wide:
+            cells["WHY"] = clipped(cells["WHY"], _LONGEST_WHY)
+        rows.append([cells.get(column, "") for column in columns])
+    return Table(
+        columns,
+        rows,
+        right=frozenset(name.upper() for name in resources),
+        optional=optional_columns(resources),
+        names=NAMES,
+        fold=wide,
+    )
 
 
 def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
@@ -124,27 +166,32 @@ def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
             for move in plan.moves:
                 rows.append([*reservation[first:], str(move.key), plan.node, move.to])
                 reservation = ["", "", ""]
-    return Table(["NAMESPACE", "MOVES FOR", "STATE", "POD", "FROM", "TO"][first:], rows)
-
-
-def _short(text: str, most: int = 90) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    columns = ["NAMESPACE", "MOVES FOR", "STATE", "POD", "FROM", "TO"][first:]
+    return Table(columns, rows, optional=("NAMESPACE",), names=NAMES)
 
 
 def _node_table(seen: Sequence[Seen], now: float) -> Table:
-    """Return the amounts that reservations hold on each node, and when the next of them ends."""
-    held: dict[str, Resources] = {}
-    ends: dict[str, list[float]] = {}
-    counts: dict[str, int] = {}
-    for each in seen:
-        if each.active and each.node:
-            held[each.node] = plus(held.get(each.node, {}), each.held)
-            counts[each.node] = counts.get(each.node, 0) + 1
-            ends.setdefault(each.node, []).append(each.instant("expiresAt") or now)
-    rows = [
-        [node, str(counts[node]), amounts(held[node]), span(min(ends[node]) - now)] for node in sorted(held)
-    ]
-    return Table(["NODE", "LOCKS", "HELD", "NEXT ENDS IN"], rows, right=frozenset({"LOCKS"}))
+    """Return the reserved amounts of each node, and when the next of its reservations ends.
+
+    The amounts do not consider pods that end in time, which windows may follow.
+    """
+    held = by_node(seen)
+    resources = shown_columns(each.reserved for each in held.values())
+    rows = []
+    for name, node in sorted(held.items()):
+        ends = [end for each in node.seen if (end := each.instant("expiresAt")) is not None]
+        next_end = span(min(ends) - now) if ends else ""
+        rows.append([name, str(len(node.seen)), *cells_of(node.reserved, resources), next_end])
+    heads = [name.upper() for name in resources]
+    columns = ["NODE", "COUNT", *(f"RESERVED {head}" for head in heads), "NEXT END IN"]
+    return Table(
+        columns,
+        rows,
+        right=frozenset(columns[1:-1]),
+        optional=tuple(reversed(columns[4:-1])),
+        names=NAMES,
+        fold=False,
+    )
 
 
 def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
@@ -169,35 +216,54 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
                     for count in (status.nodes_measured, status.nodes_stale, status.nodes_missing)
                 ),
                 f"{span(now - sampled.timestamp())} ago" if sampled else "never",
-                _short(bad[0]) if bad else "",
+                clipped(bad[0], _LONGEST_WHY) if bad else "",
             ]
         )
-    return Table(columns, rows, right=frozenset({"CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING"}))
+    return Table(
+        columns,
+        rows,
+        right=frozenset({"CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING"}),
+        optional=("TARGET", "MISSING", "STALE", "NODES", "SAMPLED"),
+        names=frozenset({"WATER LEVEL"}),
+        fold=False,
+    )
 
 
 def _level(level: UsageLevel | None) -> str:
     return f"{level.mean}% ({level.min}-{level.max})" if level else ""
 
 
+_BACK = "\x1b[{lines}A\x1b[J"  # moves the cursor up, and clears the screen below
+
+
+def _as_high_as_the_terminal(text: str) -> str:
+    """Leave out the lines that do not fit the terminal, as the next screen could not replace them."""
+    lines, most = text.splitlines(), max(shutil.get_terminal_size().lines - 1, 2)
+    if len(lines) > most:
+        lines = [*lines[: most - 1], f"and {len(lines) - most + 1} more lines"]
+    return "".join(f"{line}\n" for line in lines)
+
+
 async def _watch(session: Session, *, wide: bool) -> None:
     """Show the screen again after each change, and each second on a terminal."""
     _, levels = await _read(session)  # an error is printed before the watch hides it
-    news, clock, console = News(), SystemClock(), terminal()
-    space = session.namespace
+    news, clock, space = News(), SystemClock(), session.namespace
+    live = sys.stdout.isatty()
     async with followed(session, RESERVATIONS, decode_reservation, news, namespace=space) as copy:
         await news.come.wait()
-        with Live(console=console, auto_refresh=False) as live:
-            shown = ""
-            while True:
-                news.come.clear()
-                parts = screen(copy.store.values(), levels, clock.now(), everywhere=space is None, wide=wide)
-                if console.is_terminal:
-                    live.update(parts_of(*parts), refresh=True)
-                elif (text := lines_of(*parts)) != shown:
-                    console.file.write(text + "\n")
-                    console.file.flush()
-                    shown = text
-                try:
-                    await asyncio.wait_for(news.come.wait(), 1.0 if console.is_terminal else None)
-                except TimeoutError:
-                    continue
+        shown = ""
+        while True:
+            news.come.clear()
+            parts = screen(copy.store.values(), levels, clock.now(), everywhere=space is None, wide=wide)
+            text = lines_of(*parts, width=terminal_width(), coloured=coloured())
+            if live:
+                text = _as_high_as_the_terminal(text)
+                sys.stdout.write(_BACK.format(lines=shown.count("\n")) + text if shown else text)
+            elif text != shown:
+                sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+            shown = text
+            try:
+                await asyncio.wait_for(news.come.wait(), 1.0 if live else None)
+            except TimeoutError:
+                continue

@@ -3,21 +3,16 @@
 All output passes through here, so texts of other authors can't send commands to the terminal or forge a line.
 """
 
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-import yaml
-from rich.console import Console, Group
-from rich.table import Table as RichTable
-from rich.text import Text
-
+from tidelock.cli.layout import UNBOUNDED, folded, table_lines
 from tidelock.cli.options import Output
 from tidelock.model.printable import printable, printable_json
-
-_UNBOUNDED = 10_000  # columns of a table in a file or for a program, where nothing is folded
 
 STYLES = {
     "Active": "green",
@@ -29,6 +24,7 @@ STYLES = {
     "Planned": "cyan",
     "Rejected": "red",
     "Terminating": "dim",
+    "bound": "green",
     "fits": "green",
     "now": "green",
     "ok": "green",
@@ -38,65 +34,99 @@ STYLES = {
 }
 """Styles of words for good and bad states, on terminals with colours."""
 
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+"""The parameters of the control sequence SGR (ECMA-48) for each part of a style."""
+
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows. `right` are the headings of numeric columns."""
+    """Headings and rows. A row that is one text is a line across all columns.
+
+    Attributes:
+        columns: the headings.
+        rows: the cells of each row, or the text of a line.
+        right: headings of numeric columns.
+        optional: headings of columns that a narrow terminal leaves out, the least important first.
+        names: headings of columns with names, which a narrow terminal shortens.
+        fold: whether long texts of the last column are folded on a terminal, or cut.
+
+    """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str] | str]
     right: frozenset[str] = field(default_factory=frozenset)
+    optional: tuple[str, ...] = ()
+    names: frozenset[str] = field(default_factory=frozenset)
+    fold: bool = True
 
-    def __rich__(self) -> RichTable:
-        table = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-        for heading in self.columns:
-            table.add_column(heading, justify="right" if heading in self.right else "left", overflow="fold")
-        for row in self.rows:
-            table.add_row(*(shown(cell) for cell in row))
-        return table
-
-
-def shown(text: str, style: str = "") -> Text:
-    """Return a text of one line for display: safe for a terminal, and in the style of its word."""
-    return Text(printable(text), style=style or STYLES.get(text, ""))
-
-
-def parts_of(*parts: Table | str) -> Group:
-    """Return tables and sentences for display."""
-    return Group(*(shown(part) if isinstance(part, str) else part for part in parts))
-
-
-def terminal(*, stderr: bool = False) -> Console:
-    """Return the console, without colours if they are unwanted ($NO_COLOR) or impossible."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _UNBOUNDED
-    return Console(stderr=stderr, width=width, highlight=False, markup=False, soft_wrap=not stream.isatty())
+    def lines(self, width: int) -> Iterator[list[str]]:
+        """Yield the lines for a terminal of `width` cells, each as its cells."""
+        rows = [
+            printable(row) if isinstance(row, str) else [printable(cell) for cell in row] for row in self.rows
+        ]
+        yield from table_lines(
+            self.columns,
+            rows,
+            width=width,
+            right=self.right,
+            optional=self.optional,
+            names=self.names,
+            fold=self.fold,
+        )
 
 
-def lines_of(*parts: Table | str, width: int = _UNBOUNDED) -> str:
-    """Render as it is printed to a file. No line ends in spaces."""
-    console = Console(width=width, no_color=True, highlight=False, markup=False, force_terminal=False)
-    with console.capture() as captured:
-        console.print(parts_of(*parts))
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+def terminal_width() -> int:
+    """Return the cells of a line of the terminal, or no bound in a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNBOUNDED
+
+
+def lines_of(*parts: Table | str, width: int = UNBOUNDED, coloured: bool = False) -> str:
+    """Render tables and sentences in lines of at most `width` cells. No line ends in spaces."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines += folded(printable(part), width)
+            continue
+        heads, *rows = part.lines(width)
+        if coloured:
+            lines.append(_painted("".join(heads), "bold"))
+            lines += ["".join(map(_painted, row)) for row in rows]
+        else:
+            lines += ["".join(row) for row in (heads, *rows)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _painted(cell: str, style: str = "") -> str:
+    """Return a cell in the style of its word."""
+    word = cell.strip()
+    style = style or STYLES.get(word, "")
+    if not style or not word:
+        return cell
+    codes = ";".join(_CODES[part] for part in style.split())
+    return cell.replace(word, f"\x1b[{codes}m{word}\x1b[0m")
+
+
+def coloured() -> bool:
+    """Return whether standard output is a terminal with colours that are not unwanted ($NO_COLOR)."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
 
 
 def show(*parts: Table | str) -> None:
     """Print tables and sentences, as wide as the terminal, or in full without a terminal."""
-    console = terminal()
-    if not console.is_terminal:
-        sys.stdout.write(lines_of(*parts))
-        return
-    console.print(parts_of(*parts))
+    sys.stdout.write(lines_of(*parts, width=terminal_width(), coloured=coloured()))
 
 
 def print_remark(sentence: str) -> None:
     """Print a remark beside the result."""
-    terminal(stderr=True).print(shown(sentence))
+    sys.stderr.write(f"{printable(sentence)}\n")
 
 
 def show_plain(plain: Any, output: Output) -> None:
     """Print for programs."""
+    import msgspec  # noqa: PLC0415 -- a table needs neither of them
+    import yaml  # noqa: PLC0415
+
     if output is Output.YAML:
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
         if not all(line.isprintable() for line in text.split("\n")):

@@ -9,10 +9,11 @@ from typing import Annotated
 import msgspec
 import typer
 
+from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.options_spec import seconds
-from tidelock.cli.session import ClusterTarget, Failure, Session, ask
+from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import show, show_plain, span
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS
@@ -21,6 +22,12 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.reservation import Reservation, decode_reservation
 
+EXAMPLES = """\
+kubectl tidelock timeline -A
+kubectl tidelock timeline worker-1 --since 30m --ahead 8h
+kubectl tidelock timeline worker-1 --png timeline.png
+"""
+
 _CELLS = 60
 _PAST, _AHEAD, _ENDED = "█", "░", "▒"
 _COLOURS = {"Active": "tab:green", "Bound": "tab:blue", "Consumed": "tab:blue", "Expired": "tab:gray"}
@@ -28,15 +35,22 @@ _COLOURS = {"Active": "tab:green", "Bound": "tab:blue", "Consumed": "tab:blue", 
 
 def command(
     node: Annotated[
-        str, typer.Argument(help="Node. Default: all nodes with reservations.", show_default=False)
+        str,
+        typer.Argument(
+            help="Node. Default: all nodes with reservations.", metavar="NODE", show_default=False
+        ),
     ] = "",
     namespace: Namespace = "",
     everywhere: Everywhere = False,
     context: Context = "",
     kubeconfig: Kubeconfig = "",
     output: Format = None,
-    since: Annotated[str, typer.Option("--since", help="How far to look back, such as 30m.")] = "1h",
-    ahead: Annotated[str, typer.Option("--ahead", help="How far to look ahead, such as 2h.")] = "1h",
+    since: Annotated[
+        str, typer.Option("--since", help="How far to look back, such as 30m.", metavar="TIME")
+    ] = "1h",
+    ahead: Annotated[
+        str, typer.Option("--ahead", help="How far to look ahead, such as 2h.", metavar="TIME")
+    ] = "1h",
     png: Annotated[
         str, typer.Option("--png", help="PNG file to write. Needs matplotlib.", metavar="FILE")
     ] = "",
@@ -44,7 +58,7 @@ def command(
     """Show the reservations of nodes over time, including ended ones that are retained."""
     back, forth = seconds("--since", since), seconds("--ahead", ahead)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
-    raw = ask(target, _read)
+    raw = ask(target, _read, short=True)
     now = SystemClock().now()
     window = ShownTime(now - back, now + forth, now)
     spans = spans_of([decode_reservation(each) for each in raw], window, node)

@@ -4,12 +4,14 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any, NoReturn
 
 import typer
 
+from tidelock.cli.failure import Failure
 from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
-from tidelock.cli.session import ClusterTarget, Failure, Session, ask, explained
+from tidelock.cli.session import ClusterTarget, Session, ask, explained
 from tidelock.cli.tables import span
 from tidelock.cli.top_tables import TopState
 from tidelock.cli.watch import News, followed
@@ -18,12 +20,19 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import ApiError, Gone, NotFound, Unreachable
 from tidelock.kube.skew import skew_of
 from tidelock.kube.watch import Reflector
+from tidelock.ledger.capacity.spans import Span
+from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.quantities import NOTHING, Resources, minus, plus
 from tidelock.model.reservation import decode_reservation
 from tidelock.model.water_level import decode_water_level
 from tidelock.running import background
+
+EXAMPLES = """\
+kubectl tidelock top
+kubectl tidelock top -A
+"""
 
 _PULSE = 5.0  # seconds between two checks of the API server, and for an answer
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -57,17 +66,21 @@ async def _top(session: Session, *, everywhere: bool) -> int:
 
 
 class Requested:
-    """A handler of bound pods that sums up their requests by node."""
+    """A handler of bound pods that sums up their requests by node, and notes those that end in time."""
 
     def __init__(self, news: News) -> None:
         self.by_node: dict[str, Resources] = {}
+        self.leaving: dict[str, dict[str, Span]] = {}
         self._news = news
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
         """Add a pod, or replace its requests."""
         if old is not None:
             self._take(old)
-        self.by_node[new.node_name] = plus(self.by_node.get(new.node_name, NOTHING), new.requests)
+        name, leaves = new.node_name, new.gone_by(0.0)
+        self.by_node[name] = plus(self.by_node.get(name, NOTHING), new.requests)
+        if leaves < inf:
+            self.leaving.setdefault(name, {})[new.uid] = Span(-inf, leaves, new.requests)
         self._news.upsert(old, new)
 
     def remove(self, last: Pod) -> None:
@@ -81,6 +94,7 @@ class Requested:
 
     def _take(self, pod: Pod) -> None:
         self.by_node[pod.node_name] = minus(self.by_node[pod.node_name], pod.requests)
+        self.leaving.get(pod.node_name, {}).pop(pod.uid, None)
 
 
 class TopCluster:
@@ -98,6 +112,7 @@ class TopCluster:
     def __init__(
         self, session: Session, clock: Clock, news: News, needed: Sequence[Reflector[Any]], world: TopState
     ) -> None:
+        self._session = session
         self._client = session.client
         self._clock = clock
         self._news = news
@@ -131,6 +146,20 @@ class TopCluster:
     def now(self) -> float:
         """Return the seconds since the epoch by the API server's clock, which is closer to the operator's."""
         return self._clock.now() + self._skew
+
+    async def explain(self, reservation: Key, width: int) -> str:
+        """Return the verdict of each node about a reservation, for a terminal of `width` cells."""
+        # Explanations need the scheduler, which is slow to import.
+        from tidelock.cli.cluster_state import look  # noqa: PLC0415
+        from tidelock.cli.why import explained_reservation  # noqa: PLC0415
+
+        try:
+            state = await look(self._session)
+            return await asyncio.to_thread(explained_reservation, state, reservation, self.now(), width)
+        except ApiError as error:
+            return explained(error, self._client.server)
+        except Failure as failure:
+            return str(failure)
 
     async def pulse(self) -> NoReturn:
         """Check regularly whether the API server answers, as a watch without events would notice late."""
@@ -166,7 +195,7 @@ async def following(session: Session, clock: Clock) -> AsyncIterator[TopCluster]
         followed(session, RESERVATIONS, decode_reservation, news) as reservations,
         followed(session, WATERLEVELS, decode_water_level, news, absent_if=(NotFound,)) as levels,
     ):
-        world = TopState(nodes.store, requested.by_node, reservations.store, levels.store)
+        world = TopState(nodes.store, requested.by_node, reservations.store, levels.store, requested.leaving)
         cluster = TopCluster(session, clock, news, (nodes, pods, reservations), world)
         async with background(cluster.pulse()):
             yield cluster

@@ -11,34 +11,39 @@ from functools import partial
 from itertools import cycle
 from typing import ClassVar, Protocol
 
+from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, HelpPanel, Input, Static
 
-from tidelock.cli.tables import shown
+from tidelock.cli.locks import Seen
+from tidelock.cli.top_details import Details, node_details, reservation_details, yaml_lines
 from tidelock.cli.top_tables import (
     Grid,
     NodeSort,
     ReservationLine,
     ReservationSort,
     TopState,
-    amount,
     legend,
     node_grid,
     node_lines,
     reservation_grid,
+    shown,
     sorted_nodes,
     sorted_reservations,
     total,
 )
+from tidelock.cli.units import amount
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Measured
 
+_SELECTED = Style(reverse=True)
 _PERIOD = 1.0  # seconds between two checks for news, and of the clock
 
 
@@ -59,6 +64,9 @@ class StateSource(Protocol):
     def now(self) -> float:
         """Return the seconds since the epoch, by the cluster's clock."""
 
+    async def explain(self, reservation: Key, width: int) -> str:
+        """Return the verdict of each node about a reservation, for a terminal of `width` cells."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamespaceView:
@@ -68,8 +76,8 @@ class NamespaceView:
     everywhere: bool
 
 
-class Pane(ScrollView, can_focus=True):
-    """A table below a fixed line of headings, scrolled with the usual keys of a terminal."""
+class Pane(ScrollView, can_focus=True, inherit_bindings=False):
+    """A table below a fixed line of headings, with a selected row."""
 
     DEFAULT_CSS = """
     Pane {
@@ -80,21 +88,46 @@ class Pane(ScrollView, can_focus=True):
         padding: 0 1;
         scrollbar-color: $foreground 30%;
         scrollbar-background: $background;
+        overflow-x: hidden;
     }
     Pane:focus { border: round $accent; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "app.focus_next", "Other table")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Other table"),
+        Binding("enter", "open", "Details"),
+        Binding("up", "move(-1)", "Previous row", show=False),
+        Binding("down", "move(1)", "Next row", show=False),
+        Binding("pageup", "turn(-1)", "Previous page", show=False),
+        Binding("pagedown", "turn(1)", "Next page", show=False),
+        Binding("home", "move(-999999999)", "First row", show=False),
+        Binding("end", "move(999999999)", "Last row", show=False),
+    ]
+
+    class Opened(Message):
+        """The user asks for the details of the selected row."""
+
+        def __init__(self, pane: "Pane", key: Key) -> None:
+            super().__init__()
+            self.pane = pane
+            self.key = key
 
     def __init__(self, id: str) -> None:  # noqa: A002 -- the base class' name
         super().__init__(id=id)
         self._make: Callable[[int], Grid] | None = None
         self._grid: Grid | None = None
+        self._row = 0
 
     def show(self, make: Callable[[int], Grid]) -> None:
-        """Show another table, at the same position. `make` is called with the cells of a line."""
+        """Show another table. `make` is called with the cells of a line.
+
+        The selection stays with its object, or on the first row.
+        """
+        before = self._grid.keys[self._row] if self._row and self._grid is not None else None
         self._make = make
         self._grid = grid = make(self.scrollable_content_region.width)
-        self.virtual_size = Size(grid.width, grid.count + 1)
+        self.virtual_size = Size(0, len(grid.keys) + 1)
+        row = grid.keys.index(before) if before in grid.keys else self._row
+        self._row = max(min(row, len(grid.keys) - 1), 0)
         self.refresh()
 
     def on_resize(self) -> None:
@@ -104,13 +137,38 @@ class Pane(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Return the line at a height of the widget."""
-        width, (left, top) = self.size.width, self.scroll_offset
-        place = y + top - 1
-        if self._grid is None or place >= self._grid.count:
+        width, place = self.size.width, y + self.scroll_offset.y - 1
+        if self._grid is None or place >= len(self._grid.keys):
             return Strip.blank(width, self.rich_style)
         text = self._grid.line(place) if y else self._grid.head()
         strip = Strip(text.render(self.app.console)).apply_style(self.rich_style)
-        return strip.crop_extend(left, left + width, self.rich_style)
+        strip = strip.crop_extend(0, width, self.rich_style)
+        return strip.apply_style(_SELECTED) if y and place == self._row and self.has_focus else strip
+
+    def action_move(self, rows: int) -> None:
+        """Select another row, and scroll to it."""
+        if self._grid is None or not self._grid.keys:
+            return
+        self._row = max(min(self._row + rows, len(self._grid.keys) - 1), 0)
+        top, visible = self.scroll_offset.y, self._visible
+        if not top <= self._row < top + visible:
+            top = self._row if self._row < top else self._row - visible + 1
+            self.scroll_to(y=top, animate=False)
+        self.refresh()
+
+    def action_turn(self, pages: int) -> None:
+        """Select a row one page away."""
+        self.action_move(pages * self._visible)
+
+    def action_open(self) -> None:
+        """Ask for the details of the selected row."""
+        if self._grid is not None and self._grid.keys:
+            self.post_message(self.Opened(self, self._grid.keys[self._row]))
+
+    @property
+    def _visible(self) -> int:
+        """The rows that are visible at once."""
+        return max(self.scrollable_content_region.height - 1, 1)
 
 
 class Top(App[None]):
@@ -224,8 +282,22 @@ class Top(App[None]):
         self._reservation_pane.border_title = _title(
             f"Reservations in {scope}", len(shown), len(self._lines), self._reservation_sort
         )
-        grid = reservation_grid(sorted_reservations(shown, self._reservation_sort), self._source.now)
-        self._reservation_pane.show(lambda _width: grid)
+        lines = sorted_reservations(shown, self._reservation_sort)
+        self._reservation_pane.show(partial(reservation_grid, lines, self._source.now))
+
+    def on_pane_opened(self, event: Pane.Opened) -> None:
+        """Show the details of a node or of a reservation."""
+        world = self._source.world
+        if world is None:
+            return
+        if event.pane is self._node_pane:
+            if (node := world.nodes.get(event.key)) is not None:
+                self.push_screen(Details(f"Node {node.name}", node_details(world, node, self._source.now())))
+        elif (reservation := world.reservations.get(event.key)) is not None:
+            seen, key = Seen(reservation), event.key
+            explain = None if seen.ended else partial(self._source.explain, key)
+            text = reservation_details(seen, self._source.now())
+            self.push_screen(Details(f"Reservation {key}", text, explain, yaml_lines(seen)))
 
     def action_resource(self, resource: Measured) -> None:
         """Show another resource of nodes."""

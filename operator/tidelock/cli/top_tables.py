@@ -1,19 +1,23 @@
 """Tables of `kubectl tidelock top`: nodes as bars and reservations as rows, as text, without I/O."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 
 from rich.text import Text
 
-from tidelock.cli.locks import Seen
-from tidelock.cli.status import RESERVATION_COLUMNS, reservation_row
-from tidelock.cli.tables import shown
+from tidelock.cli.layout import Columns, clipped, fit, shortened
+from tidelock.cli.locks import NodeReservations, Seen, by_node
+from tidelock.cli.status import NAMES, optional_columns, reservation_cells, reservation_columns
+from tidelock.cli.tables import STYLES
+from tidelock.cli.units import amount, shown_columns
 from tidelock.cli.water import NodeUse, measured, staleness_of
+from tidelock.ledger.capacity.spans import Span
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import CPU, NOTHING, Resources, plus
+from tidelock.model.printable import printable
+from tidelock.model.quantities import NOTHING, Resources
 from tidelock.model.reservation import Reservation
 from tidelock.model.usage_annotations import Measured, Quality
 from tidelock.model.water_level import WaterLevel
@@ -22,7 +26,7 @@ USED, RESERVED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
 _COLOURS = {USED: "#4c8dd6", RESERVED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
 _NARROWEST = 10  # cells of a bar
 _GAP = 2  # cells between columns
-_WIDEST = 40  # cells of a reservation's name, owner and amounts
+_WIDEST = 45  # cells of a name
 _TIMES = frozenset({"ENDS IN", "AGE"})
 _TIME_WIDTH = len("999d23h")
 
@@ -38,7 +42,7 @@ class NodeSort(StrEnum):
 
 
 class ReservationSort(StrEnum):
-    """Sort key of reservations. Those that ended, and those without an end, come last."""
+    """Sort key of reservations. Those that wait come first, and those that ended last."""
 
     ENDS = "soonest end"
     NAME = "name"
@@ -48,12 +52,17 @@ class ReservationSort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopState:
-    """The known state of the cluster: objects by key, and the requests of pods on each node by its name."""
+    """The known state of the cluster.
+
+    Objects are by key, the requests of pods by the name of their node. `leaving` are the spans of the pods of
+    each node that end in time, by their UIDs.
+    """
 
     nodes: Mapping[Key, Node]
     used: Mapping[str, Resources]
     reservations: Mapping[Key, Reservation]
     levels: Mapping[Key, WaterLevel]
+    leaving: Mapping[str, Mapping[str, Span]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +89,32 @@ class Share:
 class NodeLine:
     """A node, its share, its number of reservations, and the marks that keep pods away."""
 
-    name: str
+    key: Key
     share: Share
     percent: float | None
     reservations: int
     state: str
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.key.name
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """A table that renders only its visible lines.
 
-    `widths` are cells. `row` returns the cells of a line by its place.
+    `columns` are those that fit. `keys` name the objects of the lines. `row` returns all cells of a line by
+    its place.
     """
 
     heads: Sequence[str]
-    widths: Sequence[int]
+    columns: Columns
     right: frozenset[str]
-    count: int
+    names: frozenset[str]
+    keys: Sequence[Key]
     row: Callable[[int], Sequence[Text]]
-
-    @property
-    def width(self) -> int:
-        """Cells of a whole line."""
-        return sum(self.widths) + _GAP * (len(self.widths) - 1)
 
     def head(self) -> Text:
         """Return the line of headings."""
@@ -115,30 +126,32 @@ class Grid:
 
     def _joined(self, cells: Sequence[Text]) -> Text:
         line = Text(no_wrap=True)
-        for head, width, cell in zip(self.heads, self.widths, cells, strict=True):
-            cell.truncate(width, overflow="ellipsis")
+        for place, width in zip(self.columns.places, self.columns.widths, strict=True):
+            head, cell = self.heads[place], cells[place]
+            if cell.cell_len > width:
+                cut = shortened if head in self.names else clipped
+                cell = Text(cut(cell.plain, width), style=cell.style)
             cell.align("right" if head in self.right else "left", width)
             line.append_text(cell).append(" " * _GAP)
         line.right_crop(_GAP)
         return line
 
 
+def shown(text: str, style: str = "") -> Text:
+    """Return a text of one line for display: safe for a terminal, and in the style of its word."""
+    return Text(printable(text), style=style or STYLES.get(text, ""))
+
+
 def node_lines(world: TopState, resource: Measured, now: float) -> list[NodeLine]:
     """Sum up each node. `now` is in seconds since the epoch."""
-    held: dict[str, Resources] = {}
-    counts: dict[str, int] = {}
-    for seen in map(Seen, world.reservations.values()):
-        if seen.active and seen.node:
-            held[seen.node] = plus(held.get(seen.node, NOTHING), seen.held)
-            counts[seen.node] = counts.get(seen.node, 0) + 1
-    levels = list(world.levels.values())
+    held = by_node(map(Seen, world.reservations.values()), world.leaving)
+    levels, empty = list(world.levels.values()), NodeReservations()
     return [
         _node_line(
             node,
             resource,
             world.used.get(node.name, NOTHING),
-            held.get(node.name, NOTHING),
-            counts.get(node.name, 0),
+            held.get(node.name, empty),
             measured(node, now, staleness_of(levels, node)),
         )
         for node in world.nodes.values()
@@ -146,20 +159,20 @@ def node_lines(world: TopState, resource: Measured, now: float) -> list[NodeLine
 
 
 def _node_line(
-    node: Node, resource: Measured, used: Resources, reserved: Resources, reservations: int, water: NodeUse
+    node: Node, resource: Measured, used: Resources, held: NodeReservations, water: NodeUse
 ) -> NodeLine:
     percent = water.means.get(resource) if water.worth is not Quality.INVALID else None
     share = Share(
         node.allocatable.get(resource, 0),
         used.get(resource, 0),
-        reserved.get(resource, 0),
+        held.reserved.get(resource, 0),
         None if percent is None else node.capacity.get(resource, 0) * percent / 100,
         water.worth is Quality.STALE,
     )
     states = [
         text for text, is_so in (("cordoned", node.unschedulable), ("not ready", not node.ready)) if is_so
     ]
-    return NodeLine(node.name, share, percent, reservations, ", ".join(states))
+    return NodeLine(node.meta.key, share, percent, len(held.seen), ", ".join(states))
 
 
 def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
@@ -192,11 +205,6 @@ def total(lines: Iterable[NodeLine]) -> Share:
     return Share(allocatable, used, reserved)
 
 
-def amount(resource: Measured, units: float) -> str:
-    """Format an amount so that columns can be compared: cores, or Gi."""
-    return f"{units / 1000:.2f}" if resource == CPU else f"{units / 2**30:.1f}Gi"
-
-
 def bar(share: Share, width: int) -> Text:
     """Draw used, reserved and free amounts over a number of cells, with a mark for the measured use."""
     used, reserved = (units > 0 for units in (share.used, share.reserved))
@@ -225,12 +233,16 @@ def legend() -> Text:
 
 def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid:
     """Return the table of nodes. Bars get the remaining cells of `width`."""
-    heads = ["NODE", resource.upper(), "USED", "RESERVED", "FREE", "OF", "WATER", "LOCKS", "STATE"]
+    heads = ["NODE", resource.upper(), "USED", "RESERVED", "FREE", "OF", "WATER", "COUNT", "STATE"]
     figures = 9  # as wide as 999999.99 and 9999.9Gi
     name = max((len(line.name) for line in lines), default=0)
     state = max((len(line.state) for line in lines), default=0)
-    widths = [max(name, 4), 0, figures, figures, figures, figures, 5, 5, max(state, 5)]
-    widths[1] = max(width - sum(widths) - _GAP * (len(widths) - 1), _NARROWEST)
+    widths = [max(name, 4), _NARROWEST, figures, figures, figures, figures, 5, 5, max(state, 5)]
+    optional = ("COUNT", "OF", "USED", "WATER", "RESERVED")
+    columns = fit(heads, widths, width=width, optional=optional, names=("NODE",), gap=_GAP)
+    spare = width - sum(columns.widths) - _GAP * (len(columns.widths) - 1)
+    bar_width = _NARROWEST + max(spare, 0)
+    columns = replace(columns, widths=(columns.widths[0], bar_width, *columns.widths[2:]))
 
     def row(place: int) -> list[Text]:
         line = lines[place]
@@ -244,64 +256,74 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
         water = "" if line.percent is None else f"{line.percent:.0f}%"
         return [
             shown(line.name),
-            bar(share, widths[1]),
+            bar(share, bar_width),
             *cells,
             Text(water, "dim" if share.stale else ""),
             Text(str(line.reservations or "")),
             shown(line.state, "yellow"),
         ]
 
-    return Grid(heads, widths, frozenset(heads[2:8]), len(lines), row)
+    return Grid(heads, columns, frozenset(heads[2:8]), frozenset({"NODE"}), [line.key for line in lines], row)
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationLine:
-    """A reservation with its row apart from the time. `ends` is in seconds since the epoch."""
+    """A reservation with all that does not depend on the time. `ends` is in seconds since the epoch."""
 
     seen: Seen
-    cells: tuple[str, ...]
+    resources: Resources
+    cells: Mapping[str, str]
     ends: float
 
     @classmethod
     def of(cls, reservation: Reservation) -> "ReservationLine":
         """Read a reservation."""
         seen = Seen(reservation)
+        resources = seen.resources
         ends = None if seen.ended else seen.instant("expiresAt")
-        return cls(seen, tuple(reservation_row(seen, 0.0)), inf if ends is None else ends)
+        return cls(seen, resources, reservation_cells(seen, resources, 0.0), inf if ends is None else ends)
 
     def speaks_of(self, word: str) -> bool:
         """Return whether its namespace, name, node or owner contains a word."""
-        _namespace, _name, _, node, owner, *_ = self.cells
-        return any(word in text for text in (str(self.seen.reservation.key), node, owner))
+        key, cells = str(self.seen.reservation.key), self.cells
+        return any(word in text for text in (key, cells["NODE"], cells["OWNER"]))
 
 
 def sorted_reservations(lines: Iterable[ReservationLine], by: ReservationSort) -> list[ReservationLine]:
     """Sort the lines. Equal reservations are ordered by namespace and name."""
 
-    def rank(line: ReservationLine) -> tuple[bool, float | str]:
+    def rank(line: ReservationLine) -> float | str:
         match by:
             case ReservationSort.ENDS:
-                return line.seen.ended, line.ends
+                return line.ends
             case ReservationSort.NAME:
-                return False, ""
+                return ""
             case ReservationSort.PHASE:
-                return line.seen.ended, line.seen.phase
+                return line.seen.phase
             case ReservationSort.NODE:
-                return line.seen.ended, line.seen.node
+                return line.seen.node
 
-    return sorted(lines, key=lambda line: (rank(line), line.seen.reservation.key))
+    return sorted(lines, key=lambda line: (line.seen.urgency, rank(line), line.seen.reservation.key))
 
 
-def reservation_grid(lines: Sequence[ReservationLine], now: Callable[[], float]) -> Grid:
+def reservation_grid(lines: Sequence[ReservationLine], now: Callable[[], float], width: int) -> Grid:
     """Return the table of reservations, which count down by `now`, in seconds since the epoch."""
+    resources = shown_columns(line.resources for line in lines)
+    heads = reservation_columns(resources)
     widths = [
-        _TIME_WIDTH if head in _TIMES else max([len(head), *(len(line.cells[column]) for line in lines)])
-        for column, head in enumerate(RESERVATION_COLUMNS)
+        _TIME_WIDTH
+        if head in _TIMES
+        else max([len(head), *(len(line.cells.get(head, "")) for line in lines)])
+        for head in heads
     ]
     widths[:-1] = [min(width, _WIDEST) for width in widths[:-1]]
+    optional = optional_columns(resources)
+    columns = fit(heads, widths, width=width, optional=optional, names=NAMES, gap=_GAP)
 
     def row(place: int) -> list[Text]:
-        seen = lines[place].seen
-        return [shown(cell) for cell in reservation_row(seen, now())]
+        line = lines[place]
+        cells = reservation_cells(line.seen, line.resources, now())
+        return [shown(cells.get(head, "")) for head in heads]
 
-    return Grid(RESERVATION_COLUMNS, widths, _TIMES, len(lines), row)
+    right = _TIMES | {name.upper() for name in resources}
+    return Grid(heads, columns, right, NAMES, [line.seen.reservation.key for line in lines], row)

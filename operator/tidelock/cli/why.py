@@ -1,13 +1,12 @@
 """`kubectl tidelock why`: each node's capacity for a pod or a reservation, and each plugin's verdict."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
 from tidelock.cli.cluster_state import ClusterState, configuration_of, look
+from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import (
     Context,
@@ -17,9 +16,10 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
-from tidelock.cli.session import ClusterTarget, Failure, Session, ask
-from tidelock.cli.tables import Table, show, show_plain
+from tidelock.cli.session import ClusterTarget, Session, ask
+from tidelock.cli.tables import lines_of, show, show_plain, terminal_width
 from tidelock.cli.water import measured, staleness_of
+from tidelock.cli.why_tables import NodeCapacity, WhyAnswer, plain, screen
 from tidelock.clock import SystemClock
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.config import Configuration
@@ -29,27 +29,21 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.model.quantities import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    Resources,
-    format_quantity,
-    format_resources,
-)
+from tidelock.model.quantities import PODS, Resources
 from tidelock.model.usage_annotations import Quality
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.explain import NodeReport, explain_pod, explain_reservation
+from tidelock.scheduler.core.explain import explain_pod, explain_reservation
 from tidelock.scheduler.informers.offline import OfflineScheduler
 
-_POD_WORDS = frozenset({"pod", "pods", "po"})
-_RESERVATION_WORDS = frozenset({"reservation", "reservations", "rsv"})
-_MOST_RESERVATIONS = 3
+EXAMPLES = """\
+kubectl tidelock why web-0            # a pod, or else a reservation
+kubectl tidelock why reservation/web-0 -o wide
+kubectl tidelock why web-0 -n shop --limit 0 -o json
+"""
 
-_LEGEND = (
-    "Amounts: used by pods + reserved, of allocatable. Points: scores times weights; best node first.{where}"
-)
+_POD_WORDS = frozenset({"pod", "pods", "po"})
+_MOST_NODES = 50
+_RESERVATION_WORDS = frozenset({"reservation", "reservations", "rsv"})
 
 
 def command(
@@ -67,9 +61,9 @@ def command(
     config: SchedulerConfig = "",
     limit: Annotated[
         int, typer.Option("--limit", help="Largest number of nodes to show. 0 shows all.", min=0)
-    ] = 50,
+    ] = _MOST_NODES,
 ) -> None:
-    """Show why a pod or a reservation is on its node, or on none, in one table of all nodes.
+    """Show why a pod or a reservation is on its node, or on none.
 
     Every plugin of its profile checks every node of the current cluster. Nothing is written.
     """
@@ -80,7 +74,7 @@ def command(
     if output in (Output.JSON, Output.YAML):
         show_plain(plain(answer), output)
     else:
-        show(*screen(answer, limit=limit, wide=output is Output.WIDE))
+        show(*screen(answer, limit=limit, wide=output is Output.WIDE, width=terminal_width()))
 
 
 async def _look(session: Session, subject: str) -> tuple[tuple[str, Key], ClusterState]:
@@ -89,29 +83,6 @@ async def _look(session: Session, subject: str) -> tuple[tuple[str, Key], Cluste
         raise Failure(f"{subject!r}: should be a name, pod/NAME or reservation/NAME")
     word = "" if not slash else "pod" if kind in _POD_WORDS else "reservation"
     return (word, Key(session.home, name)), await look(session)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCapacity:
-    """A node's amounts, and their occupants: pods, and reservations with their amounts."""
-
-    allocatable: Resources
-    used: Resources
-    reserved: Resources
-    reservations: Mapping[Key, Resources]
-
-
-@dataclass(frozen=True, slots=True)
-class WhyAnswer:
-    """The answer about a pod or a reservation. `holdings` are by the nodes' names."""
-
-    title: str
-    needs: Resources
-    story: tuple[str, ...]
-    reports: Sequence[NodeReport]
-    holdings: Mapping[str, NodeCapacity]
-    levels: Mapping[str, str]
-    node: str = ""
 
 
 def answer_for(
@@ -130,6 +101,12 @@ def answer_for(
             f"there is no {kinds} {key}: name its namespace with -n, or see kubectl tidelock status -A"
         )
     return _about_reservation(picture, entry, world)
+
+
+def explained_reservation(world: ClusterState, key: Key, now: float, width: int) -> str:
+    """Return the screen about a reservation for a terminal of `width` cells, or raise Failure."""
+    answer = answer_for(world, configuration_of(""), ("reservation", key), now)
+    return lines_of(*screen(answer, limit=_MOST_NODES, wide=False, width=width), width=width)
 
 
 def _pod(world: ClusterState, key: Key) -> Pod | None:
@@ -253,91 +230,3 @@ def level_of(node: Node, now: float, staleness: float) -> str:
     if level.worth is Quality.FRESH:
         return uses
     return f"{uses} ({level.worth.value})" if uses else level.worth.value
-
-
-def screen(answer: WhyAnswer, *, limit: int, wide: bool) -> list[Table | str]:
-    """Return the table of nodes and the sentences above it."""
-    shown = answer.reports[:limit] if limit else answer.reports
-    fitting = sum(not each.rejections for each in answer.reports)
-    needs = ", ".join(f"{name} {amount}" for name, amount in format_resources(answer.needs).items())
-    count = f"{fitting} of {len(answer.reports)} nodes fit"
-    head = f"{answer.title} needs {needs or 'only a place for a pod'}; {count}."
-    parts: list[Table | str] = [head, *answer.story, ""]
-    extended = sorted(name for name in answer.needs if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
-    resources = [CPU, MEMORY, *extended]
-    scorers = list(dict.fromkeys(name for each in answer.reports for name in each.points))
-    columns = ["NODE", *(name.upper() for name in resources), "LOCKED BY", "WATER LEVEL", "VERDICT"]
-    columns += [*scorers, "TOTAL"] if wide else ["POINTS"]
-    rows = [_row(answer, each, resources, scorers if wide else None) for each in shown]
-    parts.append(Table(columns, rows, right=frozenset({*scorers, "TOTAL"})))
-    if len(shown) < len(answer.reports):
-        parts.append(f"and {len(answer.reports) - len(shown)} more nodes: --limit 0 shows all")
-    return [*parts, "", _LEGEND.format(where=" * is its node." if answer.node else "")]
-
-
-def _row(
-    answer: WhyAnswer, report: NodeReport, resources: Sequence[str], scorers: Sequence[str] | None
-) -> list[str]:
-    name = report.node.name
-    capacity = answer.holdings[name]
-    row = [f"{name} *" if name == answer.node else name]
-    row += [_use(capacity, resource) for resource in resources]
-    lockers = [f"{key} ({amounts(held)})" for key, held in capacity.reservations.items()]
-    more = len(lockers) - _MOST_RESERVATIONS
-    row.append(", ".join(lockers[:_MOST_RESERVATIONS]) + (f" and {more} more" if more > 0 else ""))
-    row.append(answer.levels[name])
-    # A request that does not fit beside reservations often does not fit anyway, by the same numbers.
-    plugin_of = {each.detail or ", ".join(each.reasons): each.plugin for each in reversed(report.rejections)}
-    texts = [f"{plugin}: {text}" for text, plugin in reversed(plugin_of.items())]
-    row.append("; ".join(texts) or "fits")
-    if scorers is None:
-        parts = [f"{plugin} {points:.0f}" for plugin, points in report.points.items() if points]
-        total = " = ".join((f"{report.total:.0f}", *([" + ".join(parts)] if parts else [])))
-        row.append(total if report.points else "")
-    else:
-        row += [f"{report.points[plugin]:.0f}" if plugin in report.points else "" for plugin in scorers]
-        row.append(f"{report.total:.0f}" if report.points else "")
-    return row
-
-
-def _use(capacity: NodeCapacity, resource: str) -> str:
-    used, reserved, all_ = (
-        format_quantity(resource, of.get(resource, 0))
-        for of in (capacity.used, capacity.reserved, capacity.allocatable)
-    )
-    return f"{used} + {reserved} of {all_}" if capacity.reserved.get(resource) else f"{used} of {all_}"
-
-
-def plain(answer: WhyAnswer) -> dict[str, Any]:
-    """Return the answer for programs: amounts as quantities, points by plugin."""
-    return {
-        "about": answer.title,
-        "needs": format_resources(answer.needs),
-        "notes": list(answer.story),
-        "node": answer.node,
-        "nodes": [_plain_node(answer, each) for each in answer.reports],
-    }
-
-
-def _plain_node(answer: WhyAnswer, report: NodeReport) -> dict[str, Any]:
-    capacity = answer.holdings[report.node.name]
-    return {
-        "name": report.node.name,
-        "fits": not report.rejections,
-        "allocatable": format_resources(capacity.allocatable),
-        "used": format_resources(capacity.used),
-        "locked": format_resources(capacity.reserved),
-        "locks": {str(key): format_resources(held) for key, held in capacity.reservations.items()},
-        "waterLevel": answer.levels[report.node.name],
-        "objections": [
-            {
-                "plugin": each.plugin,
-                "reasons": list(each.reasons),
-                "numbers": each.detail,
-                "evictionsMayHelp": each.preemption_may_help,
-            }
-            for each in report.rejections
-        ],
-        "points": dict(report.points),
-        "total": report.total,
-    }

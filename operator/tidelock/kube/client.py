@@ -1,26 +1,29 @@
 """A thin HTTP client of the API server, and the paths of the resources that Tidelock uses."""
 
 import asyncio
-import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
-from weakref import WeakSet
 
-import aiohttp
 import msgspec
-from yarl import URL
 
 from tidelock.kube.config import Connection
-from tidelock.kube.connections import KEEPALIVE_SECONDS, Answer, ConnectionPool, NotConnected, format_request
+from tidelock.kube.connections import Answer, ConnectionPool, NotConnected, format_request
 from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
 from tidelock.model.meta import ObjectMeta
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from tidelock.kube.reads import Reads, Stream
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -36,8 +39,13 @@ _PATCH_TYPES: Mapping[PatchKind, str] = MappingProxyType(
     }
 )
 _CREDENTIALS_SECONDS = 60.0  # how often the credentials are read for a newer header
-_REPEATABLE = frozenset({"PUT", "DELETE"})
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 _CLOSE_SECONDS = 1.0  # for sockets that were shut down, which takes some turns of the event loop
+
+
+def _may_read() -> None:
+    """Allow a read at any time."""
+
 
 _encode = msgspec.json.Encoder().encode
 
@@ -112,26 +120,6 @@ class _Answered(Protocol):
 _A = TypeVar("_A", bound=_Answered)
 
 
-class Stream:
-    """The body of an endless answer."""
-
-    def __init__(self, response: aiohttp.ClientResponse, silence_seconds: float) -> None:
-        self._content = response.content
-        self._silence_seconds = silence_seconds
-
-    async def read(self) -> bytes:
-        """Wait for data and return all that has arrived, or nothing at the end of the stream.
-
-        Raises:
-            Unreachable: the connection broke or was silent for too long.
-
-        """
-        # aiohttp's own time-out is the only end once a body has turned out to be malformed.
-        with _transport_errors("GET"):
-            async with asyncio.timeout(self._silence_seconds):
-                return await self._content.readany()
-
-
 class KubeClient:
     """One user's connections to one API server; use it as an async context manager.
 
@@ -149,13 +137,15 @@ class KubeClient:
         connections: int = 100,
         may_write: Callable[[], None] = lambda: None,
         manager: Callable[[], str] | None = None,
+        short_reads: bool = False,
     ) -> None:
         """Prepare the client, with up to `connections` for reads and as many for writes.
 
         `may_write` is called for each write once it has a connection, right before its first byte, and again
         if the write is repeated. It raises an ApiError if the write must not be sent. `manager` is the
         fieldManager of creations, replacements and patches. Without it the API server derives one from the
-        user agent.
+        user agent. With `short_reads` the answers of GETs are expected to be short: these take the
+        connections of writes, and aiohttp is only imported for a watch.
         """
         self._connection = connection
         self._user_agent = user_agent
@@ -163,9 +153,10 @@ class KubeClient:
         self._connections = connections
         self._may_write = may_write
         self._manager = manager
-        self._session: aiohttp.ClientSession  # for reads
+        self._short_reads = short_reads
         self._pool: ConnectionPool  # for writes
-        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._tls: ssl.SSLContext | None = None
+        self._long_reads: Reads | None = None
         self._renewal = asyncio.Lock()
         self._authorization: dict[str, str]  # headers; a new object each time they are read
         self._authorization_due: float
@@ -178,33 +169,19 @@ class KubeClient:
     async def __aenter__(self) -> Self:
         self._authorization = await self._read(self._connection.credentials.header)
         self._authorization_due = time.monotonic() + _CREDENTIALS_SECONDS
-        tls = self._connection.ssl_context() if self._connection.server.startswith("https:") else None
-        self._pool = ConnectionPool(self._connection.server, tls, self._connections)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=self._connections,
-                ssl=tls or True,
-                keepalive_timeout=KEEPALIVE_SECONDS,
-                socket_factory=self._make_socket,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            # The API server compresses only big lists, where decompressing is cheaper than reading more TLS.
-            headers={"User-Agent": self._user_agent, "Accept": _JSON, "Accept-Encoding": "gzip"},
-        )
+        secure = self._connection.server.startswith("https:")
+        self._tls = self._connection.ssl_context() if secure else None
+        self._pool = ConnectionPool(self._connection.server, self._tls, self._connections)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._pool.abort()
-        await self._session.close()
-        # aiohttp no longer knows a connection if its request was cut short while it was opened. Such a
-        # connection would go on with its TLS shutdown. A socket shutdown ends it at once, whatever the server
-        # answers.
-        for left in self._open_sockets():
-            with suppress(OSError):
-                left.shutdown(socket.SHUT_RDWR)
+        reads = self._long_reads
+        if reads is not None:
+            await reads.aclose()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._open_sockets() or self._pool.open:  # noqa: ASYNC110 -- closing a socket sets no event
+                while self._pool.open or (reads is not None and reads.open):  # noqa: ASYNC110 -- no event is set
                     await asyncio.sleep(0)
 
     async def request(
@@ -230,13 +207,12 @@ class KubeClient:
 
         """
         seconds = timeout or self._timeout_seconds
-        if method != "GET":
+        if method != "GET" or self._short_reads:
             data = body if isinstance(body, bytes) else b"" if body is None else _encode(body)
-            return await self._write(method, path, params, data, content_type, seconds)
+            return await self._exchange(method, path, params, data, content_type, seconds)
         # Connecting gets half of the time, so a dead address differs from a lost answer.
-        limits = aiohttp.ClientTimeout(total=seconds, connect=seconds / 2)
-        response = await self._open(path, params=params, limits=limits)
-        with _transport_errors(method):
+        response = await self._open(path, params, total=seconds, connect=seconds / 2)
+        with self._reads.errors():
             return await response.read()
 
     async def get(self, path: str, params: Params | None = None) -> bytes:
@@ -301,8 +277,7 @@ class KubeClient:
 
     async def time_of_day(self) -> float:
         """Return the API server's clock in whole seconds since the epoch, from the Date of its answer."""
-        limits = aiohttp.ClientTimeout(total=self._timeout_seconds)
-        response = await self._open("/version", params=None, limits=limits)
+        response = await self._open("/version", None, total=self._timeout_seconds)
         response.release()
         try:
             return parsedate_to_datetime(response.headers["Date"]).timestamp()
@@ -310,48 +285,38 @@ class KubeClient:
             raise MalformedAnswer(f"no readable Date in the answer: {error}") from error
 
     @asynccontextmanager
-    async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:
+    async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator["Stream"]:
         """Open an endless answer, which fails after `silence_seconds` without data."""
-        response = await self._open(
-            path,
-            params=params,
-            limits=aiohttp.ClientTimeout(connect=self._timeout_seconds, sock_read=silence_seconds),
-        )
-        try:
-            yield Stream(response, silence_seconds)
-        finally:
-            # close() would shut TLS down, and asyncio would wait 30 s for the answer of a silent server.
-            if response.connection is not None and response.connection.transport is not None:
-                response.connection.transport.abort()
-            response.close()
+        response = await self._open(path, params, connect=self._timeout_seconds, silence=silence_seconds)
+        async with self._reads.streaming(response, silence_seconds) as stream:
+            yield stream
 
     def _named(self) -> Params | None:
         return {"fieldManager": self._manager()} if self._manager else None
 
-    def _make_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _name, _address = address
-        made = socket.socket(family, kind, protocol)
-        self._sockets.add(made)
-        return made
+    @property
+    def _reads(self) -> "Reads":
+        """The connections for long reads."""
+        if self._long_reads is None:
+            from tidelock.kube.reads import Reads  # noqa: PLC0415 -- a short command does not need aiohttp
 
-    def _open_sockets(self) -> list[socket.socket]:
-        return [each for each in self._sockets if each.fileno() >= 0]
+            headers = {"User-Agent": self._user_agent, "Accept": _JSON}
+            self._long_reads = Reads(self._connection.server, self._tls, self._connections, headers)
+        return self._long_reads
 
     async def _open(
-        self, path: str, *, params: Params | None, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+        self,
+        path: str,
+        params: Params | None,
+        *,
+        total: float | None = None,
+        connect: float | None = None,
+        silence: float | None = None,
+    ) -> "aiohttp.ClientResponse":
         """Send a GET and return its answer, which is not read yet if it is a 2xx."""
-        url = URL(self._connection.server + path, encoded=True)
-
-        async def send(authorization: dict[str, str]) -> aiohttp.ClientResponse:
-            response = await self._session.get(
-                url, params=params, timeout=limits, allow_redirects=False, headers=authorization
-            )
-            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-                await response.read()  # which frees its connection
-            return response
-
-        with _transport_errors("GET"):
+        reads = self._reads
+        send = partial(reads.send, path, params, total=total, connect=connect, silence=silence)
+        with reads.errors():
             response = await self._authorized(send)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return response
@@ -359,10 +324,10 @@ class KubeClient:
         retry_after = response.headers.get("Retry-After")
         raise error_from_answer(response.status, answer, retry_after=retry_after, writing=False)
 
-    async def _write(
+    async def _exchange(
         self, method: str, path: str, params: Params | None, data: bytes, content_type: str, seconds: float
     ) -> bytes:
-        """Send a request that changes something, and return the body of a 2xx answer."""
+        """Send a request that has a short answer, and return the body of a 2xx answer."""
         server = urlsplit(self._connection.server)
         target = server.path + path + (f"?{urlencode(params, quote_via=quote)}" if params else "")
         headers = {
@@ -371,11 +336,13 @@ class KubeClient:
             "Accept": _JSON,
         } | ({"Content-Type": content_type} if data else {})
 
+        writing = method != "GET"
+
         async def send(authorization: dict[str, str]) -> Answer:
             return await self._pool.send(
                 format_request(method, target, headers | authorization, data),
                 seconds=seconds,
-                may_send=self._may_write,
+                may_send=self._may_write if writing else _may_read,
                 repeatable=method in _REPEATABLE,
             )
 
@@ -383,7 +350,7 @@ class KubeClient:
             answer = await self._authorized(send)
         if answer.status < HTTPStatus.MULTIPLE_CHOICES:
             return answer.body
-        raise error_from_answer(answer.status, answer.body, retry_after=answer.retry_after, writing=True)
+        raise error_from_answer(answer.status, answer.body, retry_after=answer.retry_after, writing=writing)
 
     async def _authorized(self, send: Callable[[dict[str, str]], Awaitable[_A]]) -> _A:
         """Send a request with the credentials, and once more with newer ones if they are refused."""
@@ -420,8 +387,8 @@ def _transport_errors(method: str) -> Iterator[None]:
     """Convert errors of connections to ApiErrors. A time-out counts as an OSError."""
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected) as error:
+    except NotConnected as error:
         raise Unreachable(str(error)) from error
-    except (aiohttp.ClientError, OSError) as error:
+    except OSError as error:
         message = str(error) or type(error).__name__
         raise Unreachable(message, outcome_unknown=method != "GET") from error

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tidelock.kube.kubeconfig import read_context, read_kubeconfig
 from tidelock.kube.rest_config import RestConfig
 from tidelock.kube.service_account import HOST_VARIABLE, read_service_account
 
@@ -142,9 +143,6 @@ def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connectio
 
 
 def _from_kubeconfig(path: str, context: str) -> Connection:
-    # Loads the kubernetes package, which a pod does not need: it takes a fifth of a start.
-    from tidelock.kube.kubeconfig import read_context, read_kubeconfig  # noqa: PLC0415
-
     errors = partial(_configuration_errors, f"kubeconfig {path}", _OTHER_FILE)
     with errors():
         chosen = read_context(path, context)

@@ -113,6 +113,7 @@ class Alone(Leadership):
 
     async def acquire(self) -> None:
         """Lead at once."""
+        logger.info("leading without an election")
 
     async def keep(self) -> NoReturn:
         """Stay the leader forever."""

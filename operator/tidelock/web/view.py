@@ -22,7 +22,7 @@ from tidelock.ledger.output.status import shown_resources
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.owners import owner_text
-from tidelock.model.api.reservation import Phase
+from tidelock.model.api.reservation import URGENCY, Phase
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
@@ -45,17 +45,6 @@ _LONGEST_TEXT = 253  # as long as a name can be
 _LONGEST_NUMBER = 9  # digits
 _DIGITS = 1  # of percentages
 _BY_NAME, _BY_WATER = "name", "water"
-
-_URGENCY: Mapping[Phase, int] = {
-    Phase.PENDING: 0,
-    Phase.PLANNED: 1,
-    Phase.BOUND: 1,
-    Phase.ACTIVE: 1,
-    Phase.REJECTED: 2,
-    Phase.LOST: 2,
-    Phase.EXPIRED: 3,
-    Phase.CONSUMED: 3,
-}
 
 # Of nodes that no WaterLevel selects, only stale measurements are left out.
 _REST = UsagePolicy(
@@ -366,7 +355,7 @@ def _mentions(entry: ReservationInfo, text: str) -> bool:
 
 def _place(entry: ReservationInfo) -> float:
     """Return the sort key of a reservation: waiting ones first, then live ones by end, then ended ones."""
-    start = _URGENCY[entry.phase] * _AGES
+    start = URGENCY[entry.phase] * _AGES
     if entry.finished_at is not None:
         return start - entry.finished_at
     until = _until(entry)

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 from textual.app import App
 
+from tidelock.cli.layout import UNBOUNDED, cells
 from tidelock.cli.tables import Table, lines_of
 
 _FOLDER = Path(__file__).with_name("snapshots")
@@ -20,9 +21,11 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _CELL = 12.2  # Width of a character in pictures by rich.
 
 
-def assert_screen(name: str, parts: Sequence[Table | str]) -> None:
-    """Compare printed output with the kept screen of that name."""
-    _compare(_FOLDER / f"{name}.txt", lines_of(*parts))
+def assert_screen(name: str, parts: Sequence[Table | str], width: int = UNBOUNDED) -> None:
+    """Compare output for a terminal of `width` cells, or for a file, with the kept screen of that name."""
+    printed = lines_of(*parts, width=width)
+    _compare(_FOLDER / f"{name}.txt", printed)
+    assert all(cells(line) <= width for line in printed.splitlines())
 
 
 def assert_terminal(name: str, app: App[None], *, picture: bool = False) -> None:

@@ -5,18 +5,17 @@ import pytest
 
 from builders import NOW, level, node, reservation, water_level
 from tidelock.cli.check import (
-    Installation,
     admission_finding,
     answers_finding,
     clock_finding,
     crd_finding,
-    lease_finding,
     levels_finding,
     objects_finding,
     report,
     reservations_finding,
 )
 from tidelock.cli.finding import CheckFinding, Severity
+from tidelock.cli.installation import Installation, lease_finding
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.instants import format_instant
 from unit.cli.scenes import active_json, condition, lock, pending_json

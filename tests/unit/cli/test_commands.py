@@ -2,17 +2,21 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from builders import Json, pod_json, reservation_json
-from tidelock.cli.main import complete, main
+from tidelock import __version__
+from tidelock.cli.main import COMMANDS, complete, main, make_app
 from tidelock.kube.client import NODES, PODS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS
+from tidelock.kube.lease import LEASES
 from unit.cli.quotes import FITS, LATER, quote_json
 from unit.cli.scenes import LOCKS, active_json, pending_json, prepared_json
 from unit.cli.scenes import NODES as NODE_OBJECTS
@@ -26,6 +30,8 @@ CLUSTER: Answers = {
     f"GET {RESERVATIONS.collection('shop')}": listed(*LOCKS),
     f"GET {WATERLEVELS.collection()}": listed(),
 }
+
+RESERVATION: Json = {"apiVersion": RESERVATIONS.api_version, "kind": "Reservation"}
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ def test_status_lists_the_namespace_of_the_context(
 
     told = capsys.readouterr()
     assert told.err == ""
-    assert told.out.splitlines()[0].split()[:5] == ["NAME", "PHASE", "NODE", "OWNER", "ROOM"]
+    assert told.out.splitlines()[0].split()[:5] == ["NAME", "PHASE", "NODE", "OWNER", "CPU"]
     assert "\x1b" not in told.out
     assert server.asked[0][1].startswith("/apis/tidelock.dev/v1alpha1/namespaces/shop/reservations")
 
@@ -113,7 +119,7 @@ def test_simulate_sends_only_dry_run_writes(
         }
     )
     file = tmp_path / "file.yaml"
-    file.write_text(yaml.safe_dump_all([{"kind": "Reservation", **lock}, {"kind": "Pod", **pod}]))
+    file.write_text(yaml.safe_dump_all([{**RESERVATION, **lock}, {"kind": "Pod", **pod}]))
 
     assert run("simulate", "-f", str(file), "-o", "json", "--kubeconfig", str(server.kubeconfig)) == 0
 
@@ -133,15 +139,53 @@ def test_simulate_exits_with_1_without_enough_capacity(
     lock = reservation_json("new", resources={"cpu": "64"})
     server = serve(CLUSTER | {f"PATCH {RESERVATIONS.item('new', 'shop')}": (200, lock)})
     file = tmp_path / "file.yaml"
-    file.write_text(yaml.safe_dump({"kind": "Reservation", **lock}))
+    file.write_text(yaml.safe_dump({**RESERVATION, **lock}))
 
     assert run("simulate", "-f", str(file), "--kubeconfig", str(server.kubeconfig)) == 1
     assert "InsufficientCapacity" in capsys.readouterr().out
 
 
+SERVICE: Json = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+
+
+def test_simulate_skips_other_kinds_with_a_note(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    body = RESERVATION | reservation_json("new")
+    server = serve(CLUSTER | {f"PATCH {RESERVATIONS.item('new', 'shop')}": (200, body)})
+    file = tmp_path / "file.yaml"
+    file.write_text(yaml.safe_dump_all([SERVICE, body]))
+
+    assert run("simulate", "-f", str(file), "--kubeconfig", str(server.kubeconfig)) == 0
+
+    told = capsys.readouterr().out
+    assert f"{file}: document 1 (Service/web): skipped, as this kind is not simulated." in told
+    assert "reservation shop/new" in told
+
+
+def test_simulate_refuses_a_file_with_nothing_to_simulate_and_an_unknown_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(yaml.safe_dump(SERVICE))
+    assert run("simulate", "-f", str(file), "--kubeconfig", "none") == 1
+    assert "nothing in it can be simulated, only Pod, Reservation, Deployment" in sentence(capsys)
+    assert run("simulate", "-f", lint_file(tmp_path, ownrs=[]), "--kubeconfig", "none") == 1
+    assert 'unknown field "spec.ownrs", did you mean "owners"?' in sentence(capsys)
+
+
+def test_lint_skips_other_kinds_with_a_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = Path(lint_file(tmp_path))
+    file.write_text(f"{yaml.safe_dump(SERVICE)}---\n{file.read_text()}")
+    assert run("lint", "--offline", "-f", str(file)) == 0
+    assert "(Service/web): skipped, it is not of tidelock.dev/v1alpha1" in capsys.readouterr().out
+    assert run("lint", "--offline", "-f", str(file), "-o", "json") == 0
+    assert [each["skipped"] for each in json.loads(capsys.readouterr().out)] == [True, False]
+
+
 def lint_file(folder: Path, **spec: Any) -> str:
     file = folder / "file.yaml"
-    body = {"apiVersion": RESERVATIONS.api_version, "kind": "Reservation"} | reservation_json(**spec)
+    body = RESERVATION | reservation_json(**spec)
     file.write_text(yaml.safe_dump(body))
     return str(file)
 
@@ -372,6 +416,29 @@ def test_check_reports_missing_parts_in_a_cluster_without_tidelock(
     assert found["admission"] == found["answers"] == "note"
 
 
+def test_check_finds_the_operator_in_another_namespace(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lease(namespace: str, renewed: str) -> Json:
+        spec = {"holderIdentity": f"{namespace}_1", "renewTime": renewed, "leaseDurationSeconds": 15}
+        return {"metadata": {"name": "tidelock", "namespace": namespace}, "spec": spec}
+
+    old, new = lease("old", "2026-01-01T00:00:00.000000Z"), lease("platform", "2026-11-01T00:00:00.000000Z")
+    server = serve(
+        {
+            "GET /version": (200, {}),
+            f"GET {LEASES.collection()}": listed(new, old),
+            f"GET {LEASES.item('tidelock', 'platform')}": (200, new),
+        }
+    )
+    assert run("check", "--kubeconfig", str(server.kubeconfig), "-o", "json") == 1
+    found = {each["matter"]: each["found"] for each in json.loads(capsys.readouterr().out)}
+    assert found["Lease"].startswith("platform_1 held Lease platform/tidelock and has been silent for ")
+    assert ("GET", f"{LEASES.collection()}?fieldSelector=metadata.name%3Dtidelock") in [
+        (method, path) for method, path, _ in server.asked
+    ]
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -432,6 +499,42 @@ def test_why_looks_only_in_the_given_namespace(
     server = serve(CLUSTER)
     assert run("why", "batch", "-n", "bank", "--kubeconfig", str(server.kubeconfig)) == 1
     assert "there is no pod and no reservation bank/batch" in sentence(capsys)
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"kubectl tidelock {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_has_its_summary_and_valid_examples(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert run(name, "--help") == 0
+    told = capsys.readouterr().out
+    summary = COMMANDS[name].removesuffix(".")
+    assert " ".join(told.split("\n\n")[1].split()).startswith(summary)
+    assert max(map(len, told.splitlines())) <= 80
+    _, _, examples = told.partition("Examples:\n")
+    assert examples
+    group = typer.main.get_command(make_app())
+    for line in examples.splitlines():
+        *_, words = [shlex.split(part, comments=True) for part in line.split(" | ")]
+        assert words[:3] == ["kubectl", "tidelock", name]
+        with group.make_context("kubectl tidelock", words[2:]) as context:
+            _, command, arguments = group.resolve_command(context, words[2:])  # type: ignore[attr-defined]
+            command.make_context(name, arguments, parent=context).close()
+
+
+def test_the_help_lists_all_commands_without_their_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    told = capsys.readouterr().out
+    assert [line.split()[0] for line in told.partition("Commands:\n")[2].splitlines()] == list(COMMANDS)
+
+
+def test_a_similar_command_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("statsu") == 2
+    assert "Did you mean 'status'?" in capsys.readouterr().err
 
 
 def test_an_unknown_command_or_option_exits_with_2() -> None:

@@ -5,8 +5,8 @@ import pytest
 
 from builders import reservation_json
 from tidelock.cli.documents import Document, read_documents
-from tidelock.cli.lint import LintFinding, problems_of, report
-from tidelock.cli.session import Failure
+from tidelock.cli.failure import Failure
+from tidelock.cli.lint import LintFinding, is_foreign, problems_of, report
 from unit.cli.screens import assert_screen
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
@@ -40,7 +40,16 @@ def test_the_samples_are_valid(file: Path) -> None:
     [
         (lock(ttlSeconds=0), "spec.ttlSeconds: Invalid value: 0: should be greater than or equal to 1"),
         (lock(ttlSeconds="600"), 'spec.ttlSeconds: Invalid value: "600": should be a valid integer'),
-        (lock(ttl=5), "spec.ttl: Invalid value: 5: Extra inputs are not permitted"),
+        (lock(ttl=5), 'unknown field "spec.ttl"'),
+        (
+            Document("file", lock().body | {"spec": lock().body["spec"] | {"owner": []}}),
+            'unknown field "spec.owner", did you mean "owners"?',
+        ),
+        (
+            lock(owners=[{"pods": {"name": "web"}}]),
+            'unknown field "spec.owners[0].pods", did you mean "pod"?',
+        ),
+        (lock(lease={"durationSecnds": 60}), 'unknown field "spec.lease.durationSecnds", did you mean'),
         (
             lock(commit={}, preemptionPolicy="PreemptLowerPriority"),
             "spec.preemptionPolicy: commit is refused beside preemptionPolicy PreemptLowerPriority",
@@ -49,7 +58,7 @@ def test_the_samples_are_valid(file: Path) -> None:
             lock(commit={}, mayMove={"automatically": True}),
             "spec.mayMove: commit is refused beside mayMove.automatically",
         ),
-        (lock(node_name="a"), 'spec.node_name: Invalid value: "a": Extra inputs are not permitted'),
+        (lock(node_name="a"), 'unknown field "spec.node_name", did you mean "nodeName"?'),
         (
             lock(owners=[{"pod": {"name": "Web"}}]),
             'spec.owners[0].pod.name: Invalid value: "Web": String should match pattern',
@@ -68,7 +77,7 @@ def test_the_samples_are_valid(file: Path) -> None:
             "spec: Invalid value: 3: should be an object",
         ),
         (Document("file", HEAD | {"spec": lock().body["spec"]}), "metadata.name: Required value"),
-        (Document("file", lock().body | {"sepc": {}}), "sepc: Invalid value: {}: is unknown"),
+        (Document("file", lock().body | {"sepc": {}}), 'unknown field "sepc", did you mean "spec"?'),
     ],
 )
 def test_a_problem_names_field_value_and_expectation(document: Document, told: str) -> None:
@@ -86,6 +95,27 @@ def test_the_report_lists_problems_by_document() -> None:
     assert_screen("lint", report(findings, offline=False))
     assert report(findings[:1], offline=True) == [
         "file.yaml: document 1 (Reservation/web-0): ok, rules between fields not checked"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "foreign"),
+    [
+        ({"apiVersion": "v1", "kind": "Service"}, True),
+        ({"apiVersion": "apps/v1", "kind": "Deployment"}, True),
+        ({"apiVersion": "tidelock.dev/v1alpha1", "kind": "Reservations"}, False),
+        ({"apiVersion": "tidelock.dev/v2", "kind": "Reservation"}, False),
+        ({"kind": "Reservation"}, False),
+    ],
+)
+def test_objects_of_other_apis_are_foreign(body: dict[str, Any], foreign: bool) -> None:
+    assert is_foreign(Document("file", body)) == foreign
+
+
+def test_the_report_names_skipped_documents() -> None:
+    finding = LintFinding("file.yaml: document 1 (Service/web)", (), foreign=True)
+    assert report([finding], offline=False) == [
+        "file.yaml: document 1 (Service/web): skipped, it is not of tidelock.dev/v1alpha1"
     ]
 
 

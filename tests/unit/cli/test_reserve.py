@@ -4,11 +4,11 @@ import pytest
 
 from builders import NOW, reservation
 from tidelock.cli.documents import Document
+from tidelock.cli.failure import Failure
 from tidelock.cli.lint import problems_of
 from tidelock.cli.locks import Seen
 from tidelock.cli.options_spec import asked, pairs, seconds
 from tidelock.cli.reserve import Result, Wish, manifest, owner, progress, screen, sentence
-from tidelock.cli.session import Failure
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json, prepared_json
 from unit.cli.screens import assert_screen
 

@@ -5,7 +5,7 @@ import pytest
 from builders import NOW, node_json, pod, pod_json, reservation
 from tidelock.cli.cluster_state import ClusterState, configuration_of
 from tidelock.cli.documents import Document
-from tidelock.cli.session import Failure
+from tidelock.cli.failure import Failure
 from tidelock.cli.simulate import Played, play, screen, shapes_of
 from unit.cli.scenes import active_json, world
 from unit.cli.screens import assert_screen
@@ -102,7 +102,6 @@ def test_a_deployment_creates_pods_as_its_replica_set_would() -> None:
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        (deployment(kind="Service"), "can't be simulated, only Pod, Reservation, Deployment"),
         (deployment(replicas=-1), "spec.replicas: -1: should be 0 to 1000"),
         (deployment(replicas="3"), "spec.replicas: '3': should be 0 to 1000"),
         (deployment(spec={}), "spec.template: should be a pod template"),

@@ -2,8 +2,10 @@ import pytest
 
 from builders import NOW, Json, reservation_json
 from tidelock.cli.status import screen
-from tidelock.cli.tables import Table, span
+from tidelock.cli.tables import Table, lines_of, span
 from tidelock.model.instants import format_instant
+from unit.cli.clouds import LOCKS as CLOUD_LOCKS
+from unit.cli.clouds import WIDTHS
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock
 from unit.cli.screens import assert_screen
 
@@ -35,6 +37,21 @@ def test_reservations_and_water_levels_are_shown() -> None:
 def test_all_namespaces_and_whole_messages_can_be_shown() -> None:
     reservations = [lock(each) for each in (*LOCKS, active_json("batch", namespace="bank"))]
     assert_screen("status-wide", screen(reservations, [], NOW + 30, everywhere=True, wide=True))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_reservation_is_one_line_on_any_terminal(width: int) -> None:
+    shown = screen([lock(each) for each in CLOUD_LOCKS], [], NOW + 30, everywhere=True, wide=False)
+    assert_screen(f"status-{width}", shown, width)
+    first = lines_of(*shown, width=width).split("\n\n")[0].splitlines()
+    assert len(first) == 1 + len(CLOUD_LOCKS)
+
+
+def test_reservations_that_wait_come_first_and_those_that_ended_last() -> None:
+    table, *_ = screen([lock(each) for each in CLOUD_LOCKS], [], NOW, everywhere=False, wide=False)
+    assert isinstance(table, Table)
+    phases = [row[1] for row in table.rows]
+    assert phases == ["Pending", "Active", "Active", "Planned", "Consumed"]
 
 
 def test_an_empty_cluster_is_shown_as_a_sentence() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from builders import NOW, reservation
-from tidelock.cli.session import Failure
+from tidelock.cli.failure import Failure
 from tidelock.cli.timeline import ShownSpan, ShownTime, draw, screen, spans_of
 from unit.cli.scenes import active_json, consumed_json, lock, pending_json
 from unit.cli.screens import assert_screen

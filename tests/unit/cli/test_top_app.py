@@ -10,8 +10,9 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from builders import NOW, Json, level, node
-from tidelock.cli.top_app import NamespaceView, Pane, Top
+from tidelock.cli.top_app import NamespaceView, Top
 from tidelock.cli.top_tables import TopState
+from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources, parse_resources
 from tidelock.model.usage_annotations import NODE_LEVEL
@@ -81,6 +82,9 @@ class Scene:
     def now(self) -> float:
         return self.instant
 
+    async def explain(self, reservation: Key, width: int) -> str:
+        return f"why of {reservation} in {width} cells"
+
 
 def screen(scene: Scene, *, everywhere: bool = True) -> Top:
     return Top(scene, NamespaceView("shop", everywhere))
@@ -102,6 +106,12 @@ async def settle(pilot: Pilot[None]) -> None:
             await pilot.pause()
     for _ in range(2):
         await pilot.pause()
+
+
+async def until_shown(pilot: Pilot[None], *texts: str) -> None:
+    async with asyncio.timeout(60):
+        while not all(text in "\n".join(shown(pilot.app)) for text in texts):
+            await pilot.pause()
 
 
 async def test_nodes_and_reservations_are_shown() -> None:
@@ -159,14 +169,62 @@ async def test_a_message_is_shown_until_the_cluster_has_been_read() -> None:
         assert len(names(app, "worker-1")) == 2  # As a node, and as the node of a reservation.
 
 
-async def test_a_narrow_terminal_scrolls_sideways() -> None:
+async def test_a_narrow_terminal_leaves_columns_out() -> None:
     app = screen(Scene(world()))
-    async with app.run_test(size=(60, 24)) as pilot:
+    async with app.run_test(size=(80, 26)) as pilot:
         await settle(pilot)
-        assert "STATE" not in "\n".join(shown(app))
-        app.query_one("#nodes", Pane).scroll_to(x=100, animate=False)
+        assert_terminal("top-80", app)
+
+
+async def test_enter_shows_the_details_of_a_reservation() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=(100, 40)) as pilot:
         await settle(pilot)
-        assert "cordoned" in "\n".join(shown(app))
+        await pilot.press("tab", "down", "enter")
+        await until_shown(pilot, "why of shop/checkout-0")
+        assert_terminal("top-reservation", app)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert len(names(app, "worker-1")) == 2
+
+
+async def test_enter_shows_the_details_of_a_node() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=(100, 20)) as pilot:
+        await settle(pilot)
+        await pilot.press("enter")
+        await until_shown(pilot, "Node worker-1", "shop/checkout-0", "Back to the tables")
+        assert_terminal("top-node", app)
+
+
+async def test_an_ended_reservation_is_not_explained() -> None:
+    app = screen(Scene(world()))
+    async with app.run_test(size=(100, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("tab", "end", "enter")
+        await until_shown(pilot, "Reservation shop/paid", "Back to the tables")
+        assert "why of" not in "\n".join(shown(app))
+
+
+async def test_the_selection_stays_with_its_object() -> None:
+    scene = Scene(world())
+    app = screen(scene)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("down", "down")
+        scene.world, scene.news = world(SHOP[1:]), True
+        app.look()
+        await pilot.press("enter")
+        await until_shown(pilot, "Node worker-3")
+
+
+async def test_enter_in_an_empty_table_shows_nothing() -> None:
+    app = screen(Scene(world(reservations=())))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("tab", "down", "enter")
+        await settle(pilot)
+        assert names(app, "worker-1")
 
 
 async def test_only_the_visible_of_thousands_of_nodes_are_drawn() -> None:

@@ -9,17 +9,21 @@ from tidelock.cli.top_tables import (
     ReservationSort,
     Share,
     TopState,
-    amount,
     bar,
+    node_grid,
     node_lines,
     reservation_grid,
     sorted_nodes,
     sorted_reservations,
     total,
 )
+from tidelock.cli.units import amount, cells_of, shown_columns
+from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
 from tidelock.model.quantities import parse_resources
 from tidelock.model.usage_annotations import NODE_LEVEL
+from unit.cli.clouds import LOCKS as CLOUD_LOCKS
+from unit.cli.clouds import NAMES, WIDTHS
 from unit.cli.scenes import active_json, consumed_json, lock, pending_json
 
 
@@ -45,6 +49,13 @@ def test_a_bar_shows_used_reserved_and_measured_shares(share: Share, drawn: str)
 def test_amounts_are_aligned() -> None:
     assert [amount("cpu", units) for units in (0, 250, 15_900, -1000)] == ["0.00", "0.25", "15.90", "-1.00"]
     assert amount("memory", 7.5 * 2**30) == "7.5Gi"
+    assert amount("nvidia.com/gpu", 8) == "8"
+
+
+def test_each_resource_that_occurs_gets_a_column() -> None:
+    columns = shown_columns([{"cpu": 1000, "pods": 1}, {"nvidia.com/gpu": 2}, {}])
+    assert columns == ["cpu", "memory", "nvidia.com/gpu"]
+    assert cells_of({"cpu": 500, "nvidia.com/gpu": 1}, columns) == ["0.50", "", "1"]
 
 
 def world(*reservations: Json, **annotations: str) -> TopState:
@@ -111,9 +122,9 @@ def test_the_total_sums_all_nodes() -> None:
 def test_nodes_can_be_sorted_by_each_column(by: NodeSort, names: list[str]) -> None:
     (like,) = node_lines(world(), "cpu", NOW)
     lines = [
-        replace(like, name="c", share=Share(100, 60, 0), percent=90.0),
-        replace(like, name="a", share=Share(10, 1, 1), percent=10.0),
-        replace(like, name="b", share=Share(10, 5, 4), percent=None),
+        replace(like, key=Key("", "c"), share=Share(100, 60, 0), percent=90.0),
+        replace(like, key=Key("", "a"), share=Share(10, 1, 1), percent=10.0),
+        replace(like, key=Key("", "b"), share=Share(10, 5, 4), percent=None),
     ]
     assert [line.name for line in sorted_nodes(lines, by)] == names
 
@@ -121,9 +132,9 @@ def test_nodes_can_be_sorted_by_each_column(by: NodeSort, names: list[str]) -> N
 @pytest.mark.parametrize(
     ("by", "names"),
     [
-        (ReservationSort.ENDS, ["soon", "late", "large", "used"]),
+        (ReservationSort.ENDS, ["large", "soon", "late", "used"]),
         (ReservationSort.NAME, ["large", "late", "soon", "used"]),
-        (ReservationSort.PHASE, ["late", "soon", "large", "used"]),
+        (ReservationSort.PHASE, ["large", "late", "soon", "used"]),
         (ReservationSort.NODE, ["large", "soon", "late", "used"]),
     ],
 )
@@ -147,11 +158,28 @@ def test_a_reservation_is_found_by_namespace_name_node_or_owner() -> None:
 
 
 def test_a_table_without_reservations_has_headings() -> None:
-    grid = reservation_grid([], lambda: NOW)
-    assert grid.count == 0
+    grid = reservation_grid([], lambda: NOW, 120)
+    assert not grid.keys
     assert grid.head().plain.split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
 
 
-def test_long_values_are_truncated() -> None:
-    grid = reservation_grid([ReservationLine.of(lock(active_json("x" * 60)))], lambda: NOW)
-    assert f"{'x' * 39}…  Active" in grid.line(0).plain
+def test_long_names_are_shortened() -> None:
+    grid = reservation_grid([ReservationLine.of(lock(active_json("x" * 60)))], lambda: NOW, 400)
+    assert f"{'x' * 44}…  Active" in grid.line(0).plain
+
+
+@pytest.mark.parametrize("width", [*WIDTHS, 78])
+def test_a_narrow_table_leaves_columns_out(width: int) -> None:
+    lines = [ReservationLine.of(lock(each)) for each in CLOUD_LOCKS]
+    grid = reservation_grid(lines, lambda: NOW + 30, width)
+    shown = [grid.head(), *map(grid.line, range(len(grid.keys)))]
+    assert all(line.cell_len <= width for line in shown)
+    heads = grid.head().plain.split()
+    assert {"NAME", "PHASE", "NODE", "WHY"} <= set(heads)
+    assert ("AGE" in heads) == (width == 200)
+
+    state = world()
+    nodes = {each.meta.key: each for each in (node(name, cpu="16") for name in NAMES)}
+    nodes_grid = node_grid(node_lines(replace(state, nodes=nodes), "cpu", NOW), "cpu", width)
+    assert {"NODE", "CPU", "FREE", "STATE"} <= set(nodes_grid.head().plain.split())
+    assert nodes_grid.line(0).cell_len <= width

@@ -6,18 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
-from builders import Json, encode, reservation_json
-from tidelock.cli import commit, quote, reserve, status
+from builders import NOW, Json, encode, reservation_json
+from tidelock.cli import approve, commit, quote, reserve, status
 from tidelock.cli.documents import Document
+from tidelock.cli.editing import edit
+from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen
 from tidelock.cli.session import Session
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
+from tidelock.model.instants import format_instant
+from unit.cli.clouds import planned_json
 from unit.cli.quotes import FITS, quote_json
-from unit.cli.scenes import active_json, expired_json, pending_json, prepared_json
+from unit.cli.scenes import active_json, condition, expired_json, lock, pending_json, prepared_json
 from unit.kube.kubeconfigs import write_kubeconfig
-from unit.kube.scripted import ScriptedServer, answers, page
+from unit.kube.scripted import Answer, ScriptedServer, answers, fails, page
 
 
 @pytest.fixture
@@ -128,6 +133,119 @@ async def test_reserve_reports_an_operator_that_does_not_answer(
     assert result.text == "no answer in time: kubectl tidelock check shows whether the operator runs"
 
 
+async def test_reserve_ends_with_a_planned_reservation(server: ScriptedServer, session: Session) -> None:
+    planned = planned_json("web-0", "node-a", NOW + 3600, NOW + 7200)
+    (result,) = await reserved(server, session, event("MODIFIED", planned, 6))
+    assert result.text == "will hold cpu=1 on node-a from 2027-01-15T09:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("deletion", "told"),
+    [
+        (answers({}), "reservation/web-0 is deleted"),
+        (fails(404, "NotFound"), "reservation/web-0 is gone"),
+        (
+            fails(403, "Forbidden", "may not delete"),
+            (
+                "reservation/web-0 is still there (403 Forbidden: may not delete), "
+                "delete it with kubectl delete -n shop reservation web-0"
+            ),
+        ),
+    ],
+)
+async def test_an_interrupted_reserve_deletes_what_it_made(
+    server: ScriptedServer,
+    session: Session,
+    deletion: Answer,
+    told: str,
+) -> None:
+    fresh = reservation_json("web-0")
+    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(), deletion)
+    waiting = asyncio.create_task(reserve._reserve(session, [wish()], wait=True))
+    await until(lambda: len(server.asked) == 3)
+    waiting.cancel()
+    with pytest.raises(Failure) as ended:
+        await waiting
+    assert str(ended.value) == f"interrupted; {told}"
+    assert ended.value.status == 130
+    assert server.asked[-1].json["preconditions"] == {"uid": "uid-web-0"}
+
+
+async def test_a_reservation_whose_creation_was_under_way_is_deleted_too(
+    server: ScriptedServer, session: Session
+) -> None:
+    created = asyncio.Event()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        await created.wait()
+        return await answers(reservation_json("web-0"), 201)(request)
+
+    server.plays(slowly, answers({}))
+    waiting = asyncio.create_task(reserve._reserve(session, [wish()], wait=True))
+    await until(lambda: bool(server.asked))
+    waiting.cancel()
+    await asyncio.sleep(0)
+    created.set()
+    with pytest.raises(Failure, match="interrupted; reservation/web-0 is deleted"):
+        await waiting
+
+
+def moving_json(*, begun: bool = False, other: bool = False, **fields: Any) -> Json:
+    """Return a waiting reservation with a plan of one move."""
+    moves = [{"namespace": "shop", "name": "web-1", "uid": "u", "to": "node-b"}]
+    plan: Json = {"token": "5b1f0a9c3d27", "nodeName": "node-a", "evictions": moves}
+    if begun:
+        plan["begunAt"] = format_instant(NOW)
+    plain = pending_json("hold", mayMove={}, **fields)
+    plain["status"]["plan"] = plan
+    reason = "TokenMismatch" if other else "Moving" if begun else "MovePlanned"
+    plain["status"]["conditions"].append(condition("MovePlanned", "True", reason, "of another plan"))
+    return plain
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (moving_json(begun=True), "moving 1 pod of node-a: shop/web-1 to node-b"),
+        (moving_json(other=True), "not approved, TokenMismatch: of another plan"),
+        (active_json("hold", mayMove={}), "holds cpu=2,memory=1Gi on node-a"),
+    ],
+)
+async def test_approve_waits_until_the_moves_begin(
+    server: ScriptedServer, session: Session, end: Json, told: str
+) -> None:
+    patched = moving_json()
+    patched["metadata"]["generation"] = 2
+    end["metadata"]["generation"] = end["status"]["observedGeneration"] = 2
+    server.plays(
+        answers(moving_json()),
+        answers(patched),
+        page(patched, version=5),
+        server.quiet_watch(event("MODIFIED", end, 6)),
+    )
+    found, late = await edit(
+        session,
+        "hold",
+        lambda found: {"mayMove": {"approve": approve.planned_token(found)}},
+        lambda found: approve.settled(Seen(found)),
+    )
+    assert (late, approve.sentence(Seen(found))) == ("", told)
+    assert approve.begun(Seen(found)) == ("not approved" not in told)
+    assert server.asked[1].json["spec"] == {"mayMove": {"approve": "5b1f0a9c3d27"}}
+
+
+@pytest.mark.parametrize(
+    ("plain", "told"),
+    [
+        (pending_json("hold"), "lets no pods move: set spec.mayMove"),
+        (pending_json("hold", mayMove={}), "has no plan of moves to approve, it is Pending: Insufficient"),
+    ],
+)
+def test_approve_reports_why_there_is_nothing_to_approve(plain: Json, told: str) -> None:
+    with pytest.raises(Failure, match=told):
+        approve.planned_token(lock(plain))
+
+
 @pytest.mark.parametrize(
     ("token", "end", "phase", "told"),
     [
@@ -158,10 +276,15 @@ async def test_commit_waits_until_the_operator_has_answered(
         page(patched, version=5),
         server.quiet_watch(event("MODIFIED", end, 6)),
     )
-    lock, late = await commit._commit(session, "hold", token)
+    found_lock, late = await edit(
+        session,
+        "hold",
+        lambda found: {"commit": {"token": token or commit.held_token(found)}},
+        lambda found: commit.answered(Seen(found)),
+    )
     assert late == ""
-    assert (lock.status["phase"], Seen(lock).decided) == (phase, True)
-    assert commit.sentence(Seen(lock)).startswith(told)
+    assert (found_lock.status["phase"], Seen(found_lock).decided) == (phase, True)
+    assert commit.sentence(Seen(found_lock)).startswith(told)
 
 
 async def test_quote_waits_for_the_answer_and_deletes_the_quote(

@@ -4,9 +4,13 @@ import pytest
 
 from builders import NAMESPACE, NOW, node_json, pod_json, reservation_json
 from tidelock.cli.cluster_state import ClusterState, configuration_of
-from tidelock.cli.session import Failure
-from tidelock.cli.why import WhyAnswer, answer_for, plain, screen
+from tidelock.cli.failure import Failure
+from tidelock.cli.layout import UNBOUNDED
+from tidelock.cli.tables import lines_of
+from tidelock.cli.why import answer_for
+from tidelock.cli.why_tables import WhyAnswer, plain, screen
 from tidelock.model.meta import Key
+from unit.cli.clouds import GKE, NAMES, WIDTHS, cloud_world
 from unit.cli.scenes import LOCKS, active_json, raw, world
 from unit.cli.screens import assert_screen
 
@@ -17,16 +21,48 @@ def about(name: str, word: str = "", cluster: ClusterState | None = None) -> Why
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_waiting_pod_is_explained(*, wide: bool) -> None:
-    assert_screen(f"why-pod{'-wide' if wide else ''}", screen(about("web-0"), limit=0, wide=wide))
+    shown = screen(about("web-0"), limit=0, wide=wide, width=UNBOUNDED)
+    assert_screen(f"why-pod{'-wide' if wide else ''}", shown)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["web-0", "checkout-7f9c-0"])
+def test_each_node_is_explained_without_a_broken_word(name: str, width: int) -> None:
+    answer = about(name, cluster=cloud_world())
+    shown = screen(answer, limit=0, wide=False, width=width)
+    assert_screen(f"why-{name}-{width}", shown, width)
+    if width < 140:
+        nodes = [line for line in lines_of(*shown, width=width).splitlines() if line[:2] in ("  ", "* ")]
+        assert len(nodes) == len(NAMES)
+
+
+def test_nodes_with_equal_verdicts_are_grouped() -> None:
+    lines = lines_of(*screen(about("web-0", cluster=cloud_world()), limit=0, wide=False, width=80), width=80)
+    assert "2 nodes: TaintToleration: taint gpu=yes:NoSchedule\n" in lines
+    assert "3 nodes: fits\n" in lines
+
+
+def test_groups_count_the_nodes_that_are_not_shown() -> None:
+    shown = screen(about("web-0", cluster=cloud_world()), limit=1, wide=False, width=80)
+    lines = lines_of(*shown, width=80)
+    assert "3 nodes: fits\n" in lines
+    assert "and 7 more nodes: --limit 0 shows all" in lines
+
+
+def test_reserved_amounts_of_planned_windows_count_as_in_decisions() -> None:
+    told = about("web-0", cluster=cloud_world())
+    assert told.holdings[GKE[0]].reserved["cpu"] == 1500
 
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_an_active_reservation_is_explained(*, wide: bool) -> None:
-    assert_screen(f"why-lock{'-wide' if wide else ''}", screen(about("batch"), limit=0, wide=wide))
+    assert_screen(
+        f"why-lock{'-wide' if wide else ''}", screen(about("batch"), limit=0, wide=wide, width=UNBOUNDED)
+    )
 
 
 def test_a_waiting_reservation_is_explained() -> None:
-    assert_screen("why-lock-that-waits", screen(about("large"), limit=2, wide=False))
+    assert_screen("why-lock-that-waits", screen(about("large"), limit=2, wide=False, width=UNBOUNDED))
 
 
 def test_a_bound_pod_is_explained_as_if_it_were_not_bound_yet() -> None:

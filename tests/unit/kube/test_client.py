@@ -1,5 +1,6 @@
 import asyncio
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,17 @@ PATH = PODS.item("web-0", "shop")
 
 class Labels(msgspec.Struct):
     app: str
+
+
+@pytest.fixture(params=[False, True], ids=["long", "short"])
+async def client(
+    request: pytest.FixtureRequest, server: ScriptedServer, tmp_path: Path
+) -> AsyncIterator[KubeClient]:
+    """Open a client whose GETs take either kind of connection."""
+    connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
+    options: Any = {"user_agent": "tidelock-test", "timeout_seconds": 5.0, "short_reads": request.param}
+    async with KubeClient(connection, **options) as opened:
+        yield opened
 
 
 async def test_a_get_returns_the_body_unchanged(client: KubeClient, server: ScriptedServer) -> None:

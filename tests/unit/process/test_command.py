@@ -59,6 +59,44 @@ def test_an_invalid_port_is_refused(option: str, port: str, capsys: pytest.Captu
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--move-after-seconds", "-1", "should be a number of seconds from 0"),
+        ("--earmark-after-seconds", "nan", "should be a number of seconds from 0"),
+        ("--earmark-after-seconds", "soon", "should be a number of seconds from 0"),
+        ("--borrower-grace-seconds", "0", "should be a whole number of seconds from 1"),
+        ("--lease-duration-seconds", "1", "is not a whole number from 2 to 3600"),
+        ("--lease-name", "", "should not be empty"),
+        ("--scheduler-name", " ", "should not be empty"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(
+    option: str, value: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["run", f"{option}={value}"])
+
+    assert left.value.code == 2
+    assert f"argument {option}: " in (printed := capsys.readouterr().err)
+    assert expected in printed
+
+
+def test_the_help_shows_each_default_and_examples(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+
+    printed = capsys.readouterr().out
+    for default in ("tidelock-scheduler", "300.0", "60.0", "8080", "text", "info", "15", "yes"):
+        assert f"(default: {default})" in printed
+    assert printed.count("(default: )") == printed.count("(default: None)") == 0
+    assert "Default: the namespace of the pod, or of the kubeconfig's context\n" in printed
+    assert "tidelock run --kubeconfig ~/.kube/config --no-leader-elect" in printed
+
+
 def refused(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Start with an invalid configuration, and return the message after the file's name."""
     file.write_text(text)

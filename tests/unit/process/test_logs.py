@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tidelock.logs import JsonFormatter, TextFormatter, configure_logs
+from tidelock.logs import Calm, JsonFormatter, TextFormatter, configure_logs
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -53,3 +53,29 @@ def test_kopf_logs_warnings_about_objects_and_nothing_else() -> None:
     assert not objects.isEnabledFor(logging.INFO)
     assert objects.isEnabledFor(logging.WARNING)
     assert isinstance(root.handlers[0].formatter, JsonFormatter)
+
+
+def test_the_same_message_with_the_same_error_is_logged_once_a_second() -> None:
+    calm = Calm()
+
+    def passes(
+        seconds: float,
+        message: str = "can't watch for now",
+        name: str = "tidelock.kube.watch",
+        **fields: object,
+    ) -> object:
+        made = record(message, **fields)
+        made.name, made.created = name, 1_800_000_000.0 + seconds
+        return vars(made).get("left_out", 0) if calm.filter(made) else None
+
+    refused = {"error": "connection refused"}
+    assert passes(0.0, resource="nodes", **refused) == 0
+    assert passes(0.1, resource="pods", **refused) is None
+    assert passes(0.9, resource="pods", **refused) is None
+    assert passes(0.9, resource="pods", error="cannot list pods") == 0
+    assert passes(0.9, "the Lease was not taken", **refused) == 0
+    assert passes(1.1, resource="nodes", **refused) == 2
+    assert passes(1.1) == passes(1.1) == 0  # without an error
+    assert passes(1.1, name="tidelock.scheduler", **refused) == 0
+    assert passes(1.1, name="tidelock.scheduler", **refused) == 0  # about one pod each
+    assert passes(-3600.0, resource="nodes", **refused) == 0  # the clock was set back

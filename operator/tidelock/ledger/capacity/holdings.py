@@ -14,7 +14,8 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.capacity.sharing import ByNode, Sharing, list_on_node
-from tidelock.ledger.capacity.timeline import Span, Timeline
+from tidelock.ledger.capacity.spans import Span
+from tidelock.ledger.capacity.timeline import Timeline
 from tidelock.ledger.capacity.trials import Trials, count_reserve_pod
 from tidelock.ledger.capacity.usage import Occupant
 from tidelock.ledger.lifecycle import lifetime

@@ -1,35 +1,25 @@
 """Capacity in use for a limited time: planned reservations, and reservations and pods with a known end.
 
-The reservations and pods of a node must not exceed it at any time. Those without bounds count at every time.
-The others count with their peak, the largest sum at any instant. The columns count all of them as if they
-were there at once, and the timeline subtracts from `reserved` the amounts that windows share. A pod that may
-stay for ever is placed by the columns alone. For a pod with a known beginning or end, `relief` returns the
-amounts that need not be free.
+The reservations and pods of a node must not exceed it at any time, by the rule of `spans`. The columns count
+all of them as if they were there at once, and the timeline subtracts from `reserved` the amounts that windows
+share. A pod that may stay for ever is placed by the columns alone. For a pod with a known beginning or end,
+`relief` returns the amounts that need not be free.
 
 All instants are seconds since the epoch, and there is no clock: a pod that stays beyond its end is noticed
 when the next window begins.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Hashable, Iterator, Mapping
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Columns, Rows
-from tidelock.model.quantities import NOTHING, Resources, plus
+from tidelock.ledger.capacity.spans import Span, level_at, peak_of, shared_by
+from tidelock.model.quantities import NOTHING, Resources
 
 _FEW = 64
-
-
-class Span(NamedTuple):
-    """Amounts of a node from one instant until before another. Both may be infinite."""
-
-    start: float
-    end: float
-    amounts: Resources
 
 
 class Timeline:
@@ -109,7 +99,7 @@ class Timeline:
     def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
         """Return the keys of spans that contain an instant at which a node has this shortfall."""
         spans = self._spans.get(node_name, {})
-        levels = {start: _level(spans.values(), start) for start in {span.start for span in spans.values()}}
+        levels = {start: level_at(spans.values(), start) for start in {span.start for span in spans.values()}}
         crowded = set()
         for name, units in excess.items():
             limit = max((level.get(name, 0) for level in levels.values()), default=0) - units
@@ -179,12 +169,11 @@ class Timeline:
             self._peak[index] = self._sum[index]  # all are there now, as on a node of jobs that end
             return
         spans = self._spans.get(node_name, {}).values()
-        together, peak = _together(spans), _peak(spans)
         self._peak[index] = 0
-        for name, units in peak.items():
+        for name, units in peak_of(spans).items():
             if (column := self._columns.column_of.get(name)) is not None:
                 self._peak[index, column] = units
-        shared = {name: units - peak[name] for name, units in together.items() if units > peak[name]}
+        shared = shared_by(spans)
         before = self._shared.pop(node_name, NOTHING)
         if shared:
             self._shared[node_name] = shared
@@ -239,19 +228,3 @@ def running_sums(groups: Rows, amounts: Amounts) -> tuple[Rows, Rows, Amounts, A
     before = np.zeros((len(present), amounts.shape[1]), np.int64)
     before[1:] = sums[firsts[1:] - 1]
     return present, firsts, sums, before
-
-
-def _together(spans: Iterable[Span]) -> Resources:
-    """Return the sum of spans as if they were there at once."""
-    return reduce(plus, (span.amounts for span in spans), NOTHING)
-
-
-def _level(spans: Iterable[Span], instant: float) -> Resources:
-    """Return the sum of the spans that contain an instant."""
-    return _together(span for span in spans if span.start <= instant < span.end)
-
-
-def _peak(spans: Collection[Span]) -> Resources:
-    """Return the largest sum of spans at any instant, which is when one begins."""
-    levels = [_level(spans, start) for start in {span.start for span in spans}]
-    return {name: max(level.get(name, 0) for level in levels) for name in _together(spans)}

@@ -3,13 +3,12 @@
 Instants are seconds since the epoch.
 """
 
-from math import ceil, inf
+from math import ceil
 
-from tidelock.ledger.capacity.timeline import Span
+from tidelock.ledger.capacity.spans import Span, needed_span, needed_until
 from tidelock.ledger.lifecycle.transitions import GIVEN
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import lifetimes
-from tidelock.model.pods import START_SECONDS
 
 
 def begins_at(entry: ReservationInfo) -> float | None:
@@ -72,24 +71,13 @@ def granted_seconds(entry: ReservationInfo) -> int:
     return granted if entry.reservation.pod is None or wants_longer(entry) else wanted_seconds(entry)
 
 
-def needed_until(entry: ReservationInfo, ends: float | None) -> float:
-    """Return the last instant at which capacity is needed if a reservation ends at `ends`.
-
-    Its pod may come at the end of the reservation, and then runs for its own time.
-    """
-    return inf if ends is None else ends + START_SECONDS + entry.reservation.run_seconds
-
-
 def needed_from(entry: ReservationInfo, now: float) -> tuple[float, float]:
     """Return the first and the last instant at which capacity is needed that is granted now."""
     begins = begins_at(entry)
     start = now if begins is None else begins
-    return start, needed_until(entry, expiry_from(entry, start))
+    return start, needed_until(entry.reservation, expiry_from(entry, start))
 
 
 def span(entry: ReservationInfo) -> Span | None:
     """Return the span in which held capacity is needed, or None if it is needed from now on for ever."""
-    if not entry.held or not (entry.ahead or entry.reservation.run_seconds < inf):
-        return None
-    start = begins_at(entry)
-    return Span(-inf if start is None else start, needed_until(entry, ends_at(entry)), entry.held)
+    return needed_span(entry.reservation, entry.held, begins_at(entry), ends_at(entry))

@@ -1,6 +1,7 @@
 """The decision loop: the one place where pods and reservations are decided, one after the other."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
@@ -22,6 +23,8 @@ from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import Consultation, Outcome
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
 
 # Seconds of decisions between two turns of the event loop: watches and answers wait no longer than that.
 _SLICE = 0.005
@@ -75,6 +78,8 @@ class Loop:
         while not event_handlers.ready:
             await self._sleep()
         self.started.set()
+        known = {"nodes": len(self._decider.columns), "reservations": len(self._decider.ledger.entries)}
+        logger.info("ready, decisions begin", extra=known)
         while True:
             event_handlers.catch_up()
             self._work(event_handlers)

@@ -25,6 +25,7 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.reservation import Reservation, decode_written
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter, WritableObject
+from tidelock.scheduler.actions.status_events import StatusEvents
 
 audit = logging.getLogger("tidelock.audit")
 
@@ -66,6 +67,7 @@ class StatusWriter(ObjectWriter):
         super().__init__(context, RESERVATIONS, "status")
         self._wake_loop = wake
         self._recorder = context.recorder
+        self._waits = StatusEvents(context, RESERVATIONS)
         self._recent = context.recent
         self._ledger = ledger
         self.unwritten: dict[Key, None] = {}
@@ -216,6 +218,9 @@ class StatusWriter(ObjectWriter):
     async def _write_status(self, entry: ReservationInfo, wanted: dict[str, Any]) -> None:
         meta, stored = entry.reservation.meta, entry.reservation.status
         await self._replace_status(meta, wanted)
+        # The event of a group speaks for its members.
+        if wanted["phase"] == Phase.PENDING and not entry.node and entry.reservation.membership is None:
+            self._waits.record(meta, stored, wanted)
         was_active = stored.get("phase") == Phase.ACTIVE
         if wanted["phase"] == Phase.ACTIVE and not was_active:
             self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)

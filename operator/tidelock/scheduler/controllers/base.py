@@ -18,6 +18,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter
+from tidelock.scheduler.actions.status_events import StatusEvents
 from tidelock.scheduler.actions.tasks import until_news
 from tidelock.scheduler.controllers.creations import Creations
 
@@ -78,6 +79,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         self._decode = decode
         self._kept: dict[Key, K] = {}
         self._creations = Creations()
+        self._events = StatusEvents(context, resource)
         self._changed: dict[Key, None] = {}
         self._due: Timers[Key] = Timers()
         self._awake: Timers[Key] = Timers()  # by the monotonic clock
@@ -215,8 +217,10 @@ class Reconciler(ObjectWriter, Generic[K]):
         resting = self._creations.is_resting(kept.meta, self._clock.monotonic())
         missing = [] if resting else self._missing(kept, demand)
         if len(missing) > _FEW and kept.status.get("observedGeneration") != kept.meta.generation:
+            status = self._status(kept, demand)
             async with self.turn(kept.meta):  # before the Reservations, which take seconds
-                await self._replace_status(kept.meta, self._status(kept, demand))
+                await self._replace_status(kept.meta, status)
+            self._events.record(kept.meta, kept.status, status)
             return
         problem = await self._make_all(kept, missing)
         left = self._ask(kept)
@@ -230,6 +234,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         if status != kept.status:
             async with self.turn(kept.meta):
                 await self._replace_status(kept.meta, status)
+            self._events.record(kept.meta, kept.status, status)
         elif left.removable:
             async with self.turn(kept.meta):
                 await self._delete(kept.meta)

@@ -116,7 +116,7 @@ async def test_the_first_status_gets_no_event_and_its_activation_is_counted_once
     assert shell.metric("tidelock_reservation_activation_seconds_sum", waited="false") == 0.25
 
 
-async def test_capacity_after_a_wait_gets_one_event() -> None:
+async def test_a_wait_and_the_capacity_after_it_get_one_event_each() -> None:
     shell = Shell(node("node-a", cpu="500m"))
     shell.store_reservation()
     shell.step()
@@ -127,7 +127,8 @@ async def test_capacity_after_a_wait_gets_one_event() -> None:
     await shell.publish()
     await shell.publish()
 
-    (told,) = shell.recorder
+    waits, told = shell.recorder
+    assert (waits.type, waits.reason) == ("Warning", "InsufficientCapacity")
     assert (told.regarding.kind, told.regarding.name, told.regarding.uid) == (
         "Reservation",
         "lock",

@@ -494,3 +494,18 @@ async def test_a_fault_while_a_group_is_settled_is_reported_in_its_status(
         works.shell.clock.advance(400)
         await works.go_on()
     assert works.condition("Active")["status"] == "True"
+
+
+async def test_a_group_gets_an_event_when_it_waits_and_when_it_holds() -> None:
+    works = Works(cpu="1")
+    works.ask()
+    async with works.open():
+        await works.go_on()
+        works.shell.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
+        await works.go_on()
+    told = [each for each in works.shell.recorder if each.regarding.kind == "ReservationGroup"]
+    assert [(each.type, each.reason, each.action) for each in told] == [
+        ("Warning", "InsufficientCapacity", "Pending"),
+        ("Normal", "Admitted", "Active"),
+    ]
+    assert told[0].note.startswith("train-worker-0: ")

@@ -576,3 +576,17 @@ async def test_many_schedules_are_reconciled_over_several_iterations_of_the_even
 
     assert [works.keeper.look() for _ in range(3)] == [True, True, False]
     await works.shell.settle()
+
+
+async def test_a_schedule_gets_an_event_when_its_reason_changes_and_not_for_each_window() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    await works.at(NOW + FIRST)
+    await works.at(NOW + FIRST + HOUR)
+    told = [each for each in works.shell.recorder if each.regarding.kind == "ReservationSchedule"]
+    assert [(each.type, each.reason) for each in told] == [("Normal", "Scheduled")]
+    works.edit(suspend=True)
+    await works.go_on()
+    about = [each.reason for each in works.shell.recorder if each.regarding.kind == "ReservationSchedule"]
+    assert about == ["Scheduled", "Suspended"]

@@ -1,0 +1,1 @@
+"""Builds kubectl tidelock as one file that needs only Python, and an archive for krew."""
