@@ -338,6 +338,19 @@ class Phase(StrEnum):
 ENDED_PHASES = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED, Phase.TERMINATING})
 """Phases without capacity, which last unless a rejected reservation is edited."""
 
+URGENCY = {
+    Phase.PENDING: 0,
+    Phase.PLANNED: 1,
+    Phase.BOUND: 1,
+    Phase.ACTIVE: 1,
+    Phase.REJECTED: 2,
+    Phase.LOST: 2,
+    Phase.EXPIRED: 3,
+    Phase.CONSUMED: 3,
+    Phase.TERMINATING: 3,
+}
+"""The order in which reservations are shown to people: those that wait first, those that ended well last."""
+
 
 class BoundPod(StatusWire):
     """Pod that took the reservation. Of several pods that share one for reuse, it is the first by name."""
