@@ -2,6 +2,7 @@
 
     python -m webview docs/images          # web-view-light.png and web-view-dark.png
     python -m webview --port 8080          # for a browser, until Ctrl-C
+    python -m webview --port 8080 --varied # with a reservation in each state, and objects of all kinds
     python -m webview --cost               # the cost of a page with thousands of nodes and reservations
 
 Pictures need Chromium, see hack/chromium.
@@ -20,6 +21,7 @@ from playwright.async_api import Browser
 from webview.browser import chromium, find_chromium
 from webview.cost import measure
 from webview.scene import Scene, ordinary
+from webview.variety import varied
 
 _SIZE = 1240, 860  # CSS pixels
 _COLOURS = 256  # colours in a picture, for a smaller file
@@ -70,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="webview", description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", nargs="?", type=Path, help="folder for the pictures")
     parser.add_argument("--port", type=int, default=0, help="serve here instead")
+    parser.add_argument("--varied", action="store_true", help="serve all states and kinds of objects")
     parser.add_argument("--cost", action="store_true", help="measure instead")
     options = parser.parse_args(argv)
     if options.cost:
@@ -77,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.folder is None:
         with suppress(KeyboardInterrupt):
-            asyncio.run(serve(ordinary(), options.port))
+            asyncio.run(serve(varied() if options.varied else ordinary(), options.port))
         return 0
     program = find_chromium()
     if program is None:

@@ -13,6 +13,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 """Markup, in the amount of an invalid reservation, whose reason quotes it."""
 
 _NODE = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+_USE = {EKS: 71, GKE: 38, AKS: 12}  # percent of cpu
 _ONE = {"cpu": "1", "memory": "2Gi"}
 _HOUR = 3600
 
@@ -20,7 +21,7 @@ _HOUR = 3600
 def varied() -> Scene:
     """Simulate a minute, after which each state that a reservation can have is shown once."""
     scene = Scene()
-    for name, use in ((EKS, 71), (GKE, 38), (AKS, 12)):
+    for name, use in _USE.items():
         scene.node(name, _NODE, scene.level(use, use / 2, age=-50))
     _quotas(scene)
     _live(scene)
@@ -76,7 +77,7 @@ def _afterwards(scene: Scene) -> None:
     scene.pod("reused", {"cpu": "500m"}, GKE, annotations=claims_annotation(["uid-reused"]))
     scene.pod("consumed", {"cpu": "500m"})
     scene.stage.settle()
-    scene.node(AKS, _NODE, unschedulable=True)
+    scene.node(AKS, _NODE, scene.level(_USE[AKS], _USE[AKS] / 2), unschedulable=True)
     scene.pod("intruder", {"cpu": "8"}, AKS, schedulerName="another-scheduler")
 
 
@@ -100,7 +101,12 @@ def _group(scene: Scene) -> None:
     scene.group("train", {"members": [kind], "ttlSeconds": 600}, status)
     waits = {"reason": "InsufficientCapacity", "message": "large-worker-0: 0/3 nodes are available"}
     waiting = {"phase": "Pending", "members": 64, "conditions": [_condition(scene, "Active", "False", waits)]}
-    many = {"members": [{**kind, "count": 64}], "ttlSeconds": 600, "minMembers": 48}
+    many = {
+        "members": [{**kind, "count": 64}],
+        "ttlSeconds": 600,
+        "minMembers": 48,
+        "pendingDeadlineSeconds": 900,
+    }
     scene.group("large", many, waiting)
 
 

@@ -57,7 +57,8 @@ async def address(scene: Scene) -> AsyncIterator[str]:
 
 
 async def visit(page: Page, address: str, screen: str) -> None:
-    """Open a screen, and wait for its content."""
+    """Open a screen as a new document, and wait for its content."""
+    await page.goto("about:blank")
     await page.goto(address + SCREENS.get(screen, screen))
     await expect(page.locator("#main")).to_be_visible()
 

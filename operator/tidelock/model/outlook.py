@@ -35,6 +35,8 @@ class NextEvent(StrEnum):
     """The lease is due for a renewal, and its grace period begins."""
     LOST = "lease lost"
     """The grace period of a lapsed lease is over, which ends the reservation."""
+    MOVES = "moves"
+    """The reservation leaves a node that takes no pods, and looks for capacity on another one."""
     ENDS = "ends"
     """The lifetime is over."""
     REMOVED = "removed"
@@ -75,8 +77,11 @@ class Outlook:
         return self.upcoming[0] if self.upcoming else None
 
 
-def outlook(reservation: Reservation) -> Outlook:
-    """Read the state of a reservation from its spec and its stored status. Unreadable parts are left out."""
+def outlook(reservation: Reservation, move_at: float | None = None) -> Outlook:
+    """Read the state of a reservation from its spec and its stored status. Unreadable parts are left out.
+
+    `move_at` is the instant at which it leaves its node, if that is known. The status does not have it.
+    """
     status = reservation.status
     conditions = {str(each.get("type")): each for each in status.get("conditions") or ()}
     phase = str(status.get("phase") or Phase.PENDING)
@@ -86,7 +91,7 @@ def outlook(reservation: Reservation) -> Outlook:
         phase=phase,
         marks=tuple(marks),
         trouble=bool(bad),
-        upcoming=tuple(sorted(_events(reservation, phase, conditions))),
+        upcoming=tuple(sorted(_events(reservation, phase, conditions, move_at))),
         ended_at=stored_instant(status.get("finishedAt")),
         why=_why(conditions) if conditions else reservation.problem or UNPROCESSED,
     )
@@ -122,10 +127,12 @@ def _remarks(status: Mapping[str, Any], conditions: Mapping[str, _Condition]) ->
         yield reasons.EARMARKED
 
 
-def _events(reservation: Reservation, phase: str, conditions: Mapping[str, _Condition]) -> Iterator[Upcoming]:
+def _events(
+    reservation: Reservation, phase: str, conditions: Mapping[str, _Condition], move_at: float | None
+) -> Iterator[Upcoming]:
     status, spec = reservation.status, reservation.spec
     lease, commit = status.get("lease") or {}, status.get("commit") or {}
-    instants: dict[NextEvent, float | None] = {}
+    instants: dict[NextEvent, float | None] = {NextEvent.MOVES: move_at}
     if phase in ENDED_PHASES:
         finished = stored_instant(status.get("finishedAt"))
         if spec is not None and finished is not None and reservation.meta.deletion_timestamp is None:

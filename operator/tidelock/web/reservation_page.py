@@ -129,7 +129,7 @@ def _life(entry: ReservationInfo, stored: Reservation) -> Iterator[LifeRow]:
     for event, at in past.items():
         if at is not None:
             yield LifeRow(at, event)
-    for coming in outlook(stored).upcoming:
+    for coming in outlook(stored, entry.move_at).upcoming:
         yield LifeRow(coming.at, coming.event.value)
 
 

@@ -95,7 +95,7 @@ def stored_form(entry: ReservationInfo, now: float) -> Reservation:
 
 def reservation_row(entry: ReservationInfo, now: float) -> ReservationRow:
     """Return the row of a reservation."""
-    seen = outlook(stored_form(entry, now))
+    seen = outlook(stored_form(entry, now), entry.move_at)
     return ReservationRow(
         name=str(entry.key),
         phase=seen.phase,

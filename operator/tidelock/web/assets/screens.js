@@ -99,7 +99,7 @@ const SCREENS = {
       quota.lines.forEach((line, index) => fillUse(kid(use, "div", index), line));
       trim(use, quota.lines.length);
       const rules = cells();
-      quota.rules.forEach((rule, index) => put(kid(rule, "div", index), rule));
+      quota.rules.forEach((rule, index) => put(kid(rules, "div", index), rule));
       trim(rules, quota.rules.length);
       return [quota.why, quota.trouble];
     });
