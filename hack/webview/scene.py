@@ -101,8 +101,8 @@ class Scene:
         """Add a Reservation for the pod of its name, or replace it by a version with other metadata."""
         wanted = {"resources": resources, "owners": [{"pod": {"name": name}}], "ttlSeconds": 600, **spec}
         wanted = {field: value for field, value in wanted.items() if value is not None}
-        ordinary = {"creationTimestamp": format_instant(self.clock.now()), "generation": 1}
-        plain = self._object(name, wanted, "shop", **(ordinary | (meta or {})))
+        common: Json = {"creationTimestamp": format_instant(self.clock.now()), "generation": 1}
+        plain = self._object(name, wanted, "shop", **(common | (meta or {})))
         self._event_handlers.reservations.upsert(None, decode_reservation(_encode(plain)))
 
     def store(self, name: str) -> None:

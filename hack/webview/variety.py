@@ -41,7 +41,8 @@ def _live(scene: Scene) -> None:
     """Add reservations that wait, are planned, or have capacity."""
 
     def add(name: str, **spec: Any) -> None:
-        scene.reservation(name, **{"resources": _ONE, "nodeName": EKS, "ttlSeconds": _HOUR, **spec})
+        fields: Json = {"resources": _ONE, "nodeName": EKS, "ttlSeconds": _HOUR}
+        scene.reservation(name, **(fields | spec))
 
     add("active")
     add("planned", startAt=format_instant(scene.clock.now() + 2 * _HOUR))
@@ -59,7 +60,7 @@ def _live(scene: Scene) -> None:
 
 def _ended(scene: Scene) -> None:
     """Add reservations that have ended, or will have in a minute."""
-    kept = {"nodeName": GKE, "resources": _ONE, "retention": "Retain"}
+    kept: Json = {"nodeName": GKE, "resources": _ONE, "retention": "Retain"}
     scene.reservation("expired", **{**kept, "ttlSeconds": 20})
     scene.reservation("not-committed", **kept, commit={"withinSeconds": 20})
     scene.reservation("rejected", {"cpu": "40"}, pendingDeadlineSeconds=0)
@@ -85,7 +86,7 @@ def _group(scene: Scene) -> None:
     membership = {"name": "train", "uid": "uid-train", "members": 2, "minMembers": 2}
     owners = [{"selector": {"matchLabels": {"job": "train"}}}]
     for number in range(2):
-        common = {"owners": owners, "group": membership, "retention": "Retain", "nodeName": EKS}
+        common: Json = {"owners": owners, "group": membership, "retention": "Retain", "nodeName": EKS}
         scene.reservation(f"train-worker-{number}", _ONE, **common)
     kind = {"name": "worker", "count": 2, "owners": owners, "resources": _ONE}
     reason = {"reason": "Admitted", "message": "2 of 2 reservations held, 0 taken by their pods"}
