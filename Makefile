@@ -17,7 +17,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium axe web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -36,13 +36,14 @@ demo-water: venv ## Place pods under load by requests and by measured use, on a 
 	mkdir -p build
 	$(BIN)/python -m demo.water --plot build/water-live.png
 
-test: venv chromium axe verify ## Install the requirements, run all checks and all tests
+test: venv chromium verify ## Install the requirements, run all checks and all tests
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
 	$(BIN)/python -m pytest $(TWO_LINES) --durations=20 $(addprefix --ignore=,$(PURE))
 
-chromium: ## Install the browser for tests of the web view, where that is possible
+chromium: axe ## Install the browser for tests of the web view, where that is possible
 	hack/chromium
 
+.PHONY: axe
 axe: venv ## Fetch axe-core for tests of the web view, where that is possible
 	$(BIN)/python -m webview.axe
 
