@@ -2,6 +2,7 @@
 // Existing elements are kept, so a reader's position and selection stay.
 
 export const ROWS = 50;
+const WHOLE = 64; // letters of a name that stays on one line where there is room, as those of cloud nodes do
 
 export const byId = (id) => document.getElementById(id);
 
@@ -83,7 +84,7 @@ export function putLink(place, name, route) {
     return;
   }
   const link = kid(place, "a", 0);
-  link.className = "name";
+  link.className = name.length <= WHOLE ? "name whole" : "name";
   link.href = address(route);
   putName(link, name);
 }
@@ -125,29 +126,29 @@ export function fillHeads(table, heads) {
 }
 
 /**
- * Write a row for each item, and below it a row with its reason. `fill` gets a function that returns the next
+ * Write a row for each item, and a row `below` it with its reason. `fill` gets a function that returns the next
  * cell by its tag, and returns the reason: a text and whether it reports trouble.
  */
-export function fillRows(table, labels, items, fill) {
+export function fillRows(table, labels, items, fill, below = "Reason") {
   const body = table.tBodies[0];
   let rows = 0;
   for (const item of items) {
     const row = kid(body, "tr", rows++);
     row.className = "";
     row.setAttribute("role", "row");
-    let next = 0;
-    const cells = (tag = "td") => cell(row, tag, next, labels[next++]);
+    let place = 0;
+    const cells = (tag = "td") => cell(row, tag, place, labels[place++]);
     const [why, trouble] = fill(cells, item) ?? [""];
-    trim(row, next);
+    trim(row, place);
     if (!why) continue;
     row.className = "explained";
-    const below = kid(body, "tr", rows++);
-    below.className = "below";
-    below.setAttribute("role", "row");
-    const reason = cell(below, "td", 0, "Reason");
+    const next = kid(body, "tr", rows++);
+    next.className = "below";
+    next.setAttribute("role", "row");
+    const reason = cell(next, "td", 0, below);
     reason.colSpan = labels.length;
     reason.className = trouble ? "why bad" : "why";
-    trim(below, 1);
+    trim(next, 1);
     put(reason, why);
   }
   trim(body, rows);

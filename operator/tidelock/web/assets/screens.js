@@ -181,7 +181,7 @@ function showTimeline(spans) {
     reservationLink(cells("th"), reservation.name);
     putState(cells(), reservation.phase, reservation.marks, reservation.trouble);
     putNext(kid(cells(), "time", 0), reservation.upcoming, reservation.endedAt);
-    put(cells(), reservation.capacity);
+    put(cells(), listed(reservation.capacity));
     const time = cells();
     time.className = "time";
     fillSpan(time, begins, ends, reservation.endedAt !== null);
@@ -204,7 +204,7 @@ function showReservations(reservations) {
     putNext(kid(cells(), "time", 0), reservation.upcoming, reservation.endedAt);
     nodeLink(cells(), reservation.node);
     put(cells(), reservation.owner);
-    put(cells(), reservation.capacity);
+    put(cells(), listed(reservation.capacity));
     return [reservation.why, reservation.trouble];
   });
 }
@@ -246,7 +246,7 @@ function showConditions(conditions) {
     put(cells(), condition.reason);
     moment(kid(cells(), "time", 0), condition.since, ago);
     return [condition.message, false];
-  });
+  }, "Message");
 }
 
 function showDecisions(decisions) {
@@ -264,6 +264,11 @@ function showDecisions(decisions) {
     nodeLink(cells(), decision.node);
     return [decision.why, false];
   });
+}
+
+/** Amounts that are broken between resources only. */
+function listed(amounts) {
+  return amounts.split(", ").map((each) => each.replace(" ", "\u00a0")).join(", ");
 }
 
 // Groups and schedules.
