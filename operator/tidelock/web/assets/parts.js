@@ -86,6 +86,7 @@ export function putLink(place, name, route) {
   const link = kid(place, "a", 0);
   link.className = name.length <= WHOLE ? "name whole" : "name";
   link.href = address(route);
+  link.setAttribute("aria-label", name); // which is read as one word, wherever it may be broken
   putName(link, name);
 }
 
@@ -152,7 +153,6 @@ export function fillRows(table, labels, items, fill, below = "Reason") {
     put(reason, why);
   }
   trim(body, rows);
-  table.classList.toggle("empty", rows === 0);
 }
 
 function cell(row, tag, index, label) {
