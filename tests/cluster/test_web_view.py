@@ -1,6 +1,7 @@
 """The pages of the web view, of an operator on a real API server."""
 
 import json
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -37,7 +38,7 @@ def test_all_kinds_of_objects_are_shown(launch: Launch, private_world: World) ->
     with urlopen(f"http://{HOST}:{operator.port}/", timeout=60) as page:
         assert page.url.endswith("/web/")
     group, schedule, quota = (
-        wait_for(lambda view=view: row(operator, world, view), what=f"the {view}")
+        wait_for(partial(row, operator, world, view), what=f"the {view}")
         for view in ("groups", "schedules", "quotas")
     )
     assert (group["phase"], group["ready"], group["upcoming"][1]) == ("Active", 2, "ends")
