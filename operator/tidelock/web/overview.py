@@ -10,7 +10,6 @@ from collections.abc import Generator, Mapping, Sequence
 
 import numpy as np
 
-from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import URGENCY, Phase
 from tidelock.scheduler.views.recent_decisions import Decision
@@ -74,7 +73,7 @@ class OverviewPage(Row, frozen=True, tag_field="view", tag="overview"):
 
 def overview(sources: Sources, query: ViewQuery, now: float) -> Generator[None, None, OverviewPage]:
     """Compute the page in slices. A reservation that is created meanwhile is not on the page."""
-    phases: Counter[str] = Counter()
+    phases: Counter[Phase] = Counter()
     namespaces: set[str] = set()
     found: list[ReservationInfo] = []
     places = array("d")
@@ -83,12 +82,12 @@ def overview(sources: Sources, query: ViewQuery, now: float) -> Generator[None, 
         namespaces.add(entry.key.namespace)
         if query.namespace and entry.key.namespace != query.namespace:
             return
-        phases[entry.phase.value] += 1
+        phases[entry.phase] += 1
         if not query.text or _mentions(entry, query.text):
             found.append(entry)
-            places.append(_place(entry))
+            places.append(_place(entry, due.of(entry.key)))
 
-    entries = sources.ledger.entries
+    entries, due = sources.ledger.entries, sources.ledger.records.due
     yield from in_slices(entries.values(), examine)
     part = part_of(phases.total(), len(found), query.reservations)
     order = np.argsort(np.array(places), kind="stable")[part.first : part.first + ROWS]
@@ -104,7 +103,7 @@ def _page(
     now: float,
     reservations: list[ReservationRow],
     reservations_part: ListPart,
-    phases: Mapping[str, int],
+    phases: Mapping[Phase, int],
     namespaces: list[str],
 ) -> OverviewPage:
     snapshot = sources.cache.snapshot()
@@ -120,7 +119,7 @@ def _page(
         totals=totals(snapshot, columns),
         water=[spread(each[fresh]) for each in water],
         measured=int(np.count_nonzero(fresh)),
-        phases={phase.value: phases[phase.value] for phase in Phase if phases[phase.value]},
+        phases={phase.value: phases[phase] for phase in Phase if phases[phase]},
         namespaces=namespaces,
         nodes=[
             node_row(sources, snapshot, row, columns, float(staleness[row]), now)
@@ -157,13 +156,12 @@ def _concerns(decision: Decision, query: ViewQuery) -> bool:
     return any(query.text in each.lower() for each in texts)
 
 
-def _place(entry: ReservationInfo) -> float:
-    """Return the sort key of a reservation.
+def _place(entry: ReservationInfo, due: float | None) -> float:
+    """Return the sort key of a reservation that is due next at some instant.
 
     Waiting ones come first, then live ones, both by their nearest event, then ended ones, the latest first.
     """
     start = URGENCY[entry.phase] * _AGES
     if entry.finished_at is not None:
         return start - entry.finished_at
-    due = deadlines.next_due(entry)
     return start + (_AGES / 2 if due is None else due)
