@@ -97,6 +97,7 @@ async def test_axe_finds_no_barrier_in_light_and_dark_colours(page: Page, addres
     assert len(found) == 2 * len(SCREENS)
 
 
+@pytest.mark.parametrize("width", WIDTHS)
 async def test_everything_fits_and_no_word_is_broken(page: Page, address: str, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 900})
     await page.goto(address)
