@@ -40,8 +40,12 @@ test: venv chromium verify ## Install the requirements, run all checks and all t
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
 	$(BIN)/python -m pytest $(TWO_LINES) --durations=20 $(addprefix --ignore=,$(PURE))
 
-chromium: ## Install the browser for tests of the web view, where that is possible
+chromium: axe ## Install the browser for tests of the web view, where that is possible
 	hack/chromium
+
+.PHONY: axe
+axe: venv ## Fetch axe-core for tests of the web view, where that is possible
+	$(BIN)/python -m webview.axe
 
 web-view: venv chromium ## Write the pictures of the web view to docs/images
 	$(BIN)/python -m webview docs/images

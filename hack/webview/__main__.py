@@ -1,7 +1,8 @@
 """A command that takes pictures of the web view of a simulated cluster, serves it, or measures it.
 
-    python -m webview docs/images          # web-view-light.png and web-view-dark.png
+    python -m webview docs/images          # web-view-light.png, web-view-dark.png and web-view-node.png
     python -m webview --port 8080          # for a browser, until Ctrl-C
+    python -m webview --port 8080 --varied # with a reservation in each state, and objects of all kinds
     python -m webview --cost               # the cost of a page with thousands of nodes and reservations
 
 Pictures need Chromium, see hack/chromium.
@@ -20,13 +21,14 @@ from playwright.async_api import Browser
 from webview.browser import chromium, find_chromium
 from webview.cost import measure
 from webview.scene import Scene, ordinary
+from webview.variety import EKS, varied
 
 _SIZE = 1240, 860  # CSS pixels
 _COLOURS = 256  # colours in a picture, for a smaller file
 
 
 async def take(browser: Browser, address: str, scheme: Literal["light", "dark"], file: Path) -> None:
-    """Take one picture of the upper part of the page."""
+    """Take one picture of a page."""
     width, height = _SIZE
     context = await browser.new_context(
         color_scheme=scheme,
@@ -36,7 +38,7 @@ async def take(browser: Browser, address: str, scheme: Literal["light", "dark"],
     )
     page = await context.new_page()
     await page.goto(address)
-    await page.locator("#decisions tbody tr").first.wait_for()
+    await page.locator("#main").wait_for()
     await page.screenshot(path=file, full_page=True)
     await context.close()
     shrink(file)
@@ -51,11 +53,14 @@ def shrink(file: Path) -> None:
     small.save(file, optimize=True)
 
 
-async def pictures(scene: Scene, program: str, folder: Path) -> None:
-    """Take a picture in light colours and one in dark colours."""
-    async with scene.stage.served() as address, chromium(program) as browser:
-        await take(browser, address, "light", folder / "web-view-light.png")
-        await take(browser, address, "dark", folder / "web-view-dark.png")
+async def pictures(program: str, folder: Path) -> None:
+    """Take pictures of the overview in light and in dark colours, and one of a node."""
+    async with chromium(program) as browser:
+        async with ordinary().stage.served() as address:
+            await take(browser, address, "light", folder / "web-view-light.png")
+            await take(browser, address, "dark", folder / "web-view-dark.png")
+        async with varied().stage.served() as address:
+            await take(browser, f"{address}#/nodes/{EKS}", "light", folder / "web-view-node.png")
 
 
 async def serve(scene: Scene, port: int) -> None:
@@ -70,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="webview", description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", nargs="?", type=Path, help="folder for the pictures")
     parser.add_argument("--port", type=int, default=0, help="serve here instead")
+    parser.add_argument("--varied", action="store_true", help="serve all states and kinds of objects")
     parser.add_argument("--cost", action="store_true", help="measure instead")
     options = parser.parse_args(argv)
     if options.cost:
@@ -77,13 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.folder is None:
         with suppress(KeyboardInterrupt):
-            asyncio.run(serve(ordinary(), options.port))
+            asyncio.run(serve(varied() if options.varied else ordinary(), options.port))
         return 0
     program = find_chromium()
     if program is None:
         sys.stderr.write("webview: no chromium is found: install it by hack/chromium\n")
         return 1
-    asyncio.run(pictures(ordinary(), program, options.folder))
+    asyncio.run(pictures(program, options.folder))
     return 0
 
 

@@ -1,30 +1,33 @@
 """The processor time of a page of the web view for a large cluster."""
 
 import time
-from collections.abc import Generator
 from statistics import median
 
 import msgspec
 
-from tidelock.web.view import ViewPage, ViewQuery
+from tidelock.web.query import ViewQuery
+from tidelock.web.view import Slices
 from webview.scene import large
 
-_NODES, _LOCKS = 5_000, 10_000
+_NODES, _RESERVATIONS = 5_000, 10_000
 _ROUNDS = 15
 
 
 def measure() -> None:
     """Print the cost of a few queries, in milliseconds of the thread's own time."""
     scene = large(_NODES)
-    for number in range(_LOCKS):
-        scene.reservation(f"lock-{number}", {"cpu": "1", "memory": "2Gi"})
+    for number in range(_RESERVATIONS):
+        scene.reservation(f"job-{number}", {"cpu": "1", "memory": "2Gi"})
     scene.stage.settle()
-    print(f"{_NODES} nodes, {_LOCKS} locks, medians of {_ROUNDS}:")
+    print(f"{_NODES} nodes, {_RESERVATIONS} reservations, medians of {_ROUNDS}:")
     for query in (
         ViewQuery(),
         ViewQuery(sort="water"),
-        ViewQuery(text="lock-9"),
+        ViewQuery(text="job-9"),
         ViewQuery(nodes=4000, reservations=9000),
+        ViewQuery(namespace="shop"),
+        ViewQuery(view="node", name="node-00000"),
+        ViewQuery(view="reservation", namespace="shop", name="job-7"),
     ):
         slices, sizes = [], []
         for _ in range(_ROUNDS):
@@ -36,7 +39,7 @@ def measure() -> None:
         print(f"{query}: {whole:.1f} ms, the longest slice {longest:.1f} ms, {max(sizes)} bytes")
 
 
-def _look(slices: Generator[None, None, ViewPage]) -> tuple[list[float], int]:
+def _look(slices: Slices) -> tuple[list[float], int]:
     """Build a page, and return the seconds of each slice and the number of bytes to send."""
     spent: list[float] = []
     while True:

@@ -2,14 +2,22 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace as replace_meta
+
 from tidelock.framework.config import default_configuration
+from tidelock.ledger.output.status import render_reservation
 from tidelock.model.instants import format_instant
+from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.quotas import decode_reservation_quota
 from tidelock.model.reservation import decode_reservation
+from tidelock.model.reservation_group import decode_group
+from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
@@ -68,7 +76,14 @@ class Scene:
             None, decode_node(_encode(plain | {"status": {"allocatable": amounts}}))
         )
 
-    def pod(self, name: str, requests: Mapping[str, str], node_name: str = "", **spec: Any) -> None:
+    def pod(
+        self,
+        name: str,
+        requests: Mapping[str, str],
+        node_name: str = "",
+        annotations: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
         """Add a pod that waits, or that runs on a node."""
         containers = [{"name": "main", "resources": {"requests": requests}}]
         wanted = {
@@ -77,13 +92,46 @@ class Scene:
             "containers": containers,
             **spec,
         }
-        self._event_handlers.pods.upsert(None, decode_pod(_encode(self._object(name, wanted, "shop"))))
+        plain = self._object(name, wanted, "shop", annotations=dict(annotations or {}))
+        self._event_handlers.pods.upsert(None, decode_pod(_encode(plain)))
 
-    def reservation(self, name: str, resources: Mapping[str, str], **spec: Any) -> None:
-        """Add a Reservation for the pod of its name."""
+    def reservation(
+        self, name: str, resources: Mapping[str, str], meta: Json | None = None, **spec: Any
+    ) -> None:
+        """Add a Reservation for the pod of its name, or replace it by a version with other metadata."""
         wanted = {"resources": resources, "owners": [{"pod": {"name": name}}], "ttlSeconds": 600, **spec}
-        plain = self._object(name, wanted, "shop", creationTimestamp=format_instant(self.clock.now()))
+        wanted = {field: value for field, value in wanted.items() if value is not None}
+        common: Json = {"creationTimestamp": format_instant(self.clock.now()), "generation": 1}
+        plain = self._object(name, wanted, "shop", **(common | (meta or {})))
         self._event_handlers.reservations.upsert(None, decode_reservation(_encode(plain)))
+
+    def store(self, name: str) -> None:
+        """Store the status of a Reservation, as the operator would."""
+        ledger = self.stage.decider.ledger
+        entry = ledger.entries[Key("shop", name)]
+        known = entry.reservation
+        meta = replace_meta(known.meta, resource_version=str(known.meta.version + 1))
+        status = render_reservation(entry, self.clock.now())
+        ledger.acknowledge(replace(known, meta=meta, status=status))
+
+    def group(self, name: str, spec: Json, status: Json) -> None:
+        """Add a ReservationGroup with its stored status."""
+        group = decode_group(_encode(self._stored(name, spec, status)))
+        self.stage.groups[group.key] = group
+
+    def schedule(self, name: str, spec: Json, status: Json) -> None:
+        """Add a ReservationSchedule with its stored status."""
+        schedule = decode_schedule(_encode(self._stored(name, spec, status)))
+        self.stage.schedules[schedule.key] = schedule
+
+    def quota(self, name: str, spec: Json, namespace: str = "shop") -> None:
+        """Add a ReservationQuota."""
+        plain = self._object(name, spec, namespace)
+        self.stage.decider.objects.reservation_quotas.upsert(None, decode_reservation_quota(_encode(plain)))
+
+    def _stored(self, name: str, spec: Json, status: Json) -> Json:
+        created = format_instant(self.clock.now())
+        return self._object(name, spec, "shop", creationTimestamp=created) | {"status": status}
 
     def level(self, cpu: float, memory: float, age: float = 20.0) -> str:
         """Return the annotation of a node that was measured some seconds ago."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -10,6 +10,10 @@ from prometheus_client import CollectorRegistry
 from devcluster.loopback import HOST
 from tidelock.clock import Clock
 from tidelock.ledger.effects import Effects
+from tidelock.ledger.output.status import render_reservation
+from tidelock.model.meta import Key
+from tidelock.model.reservation_group import ReservationGroup
+from tidelock.model.reservation_schedule import ReservationSchedule
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
@@ -17,6 +21,7 @@ from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.serving import MetricsToken, serve
 from tidelock.web.site import Site, Standing
+from tidelock.web.sources import Sources
 from tidelock.web.view import WebView
 
 LEADING = Standing("leading", "tidelock-7d9c5-x2x9p", "tidelock-7d9c5-x2x9p_1", epoch=3)
@@ -25,15 +30,17 @@ STANDING_BY = Standing("standby", "tidelock-7d9c5-k4zqm", "tidelock-7d9c5-x2x9p_
 
 @dataclass
 class Stage:
-    """A decider, and its web view."""
+    """A decider, groups and schedules with their statuses, and a web view of them."""
 
     decider: Decider
     clock: Clock
     standing: Standing = LEADING
+    groups: dict[Key, ReservationGroup] = field(default_factory=dict)
+    schedules: dict[Key, ReservationSchedule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.recent = RecentDecisions()
-        self.view = WebView(self.decider, self.recent)
+        self.view = WebView(Sources(self.decider, self.recent, self.groups, self.schedules))
 
     def settle(self) -> None:
         """Run all steps that are due now, and apply each decision at once."""
@@ -50,6 +57,7 @@ class Stage:
             self.recent.changed(change, decider.ledger.entries.get(change.meta.key))
         for key in effects.statuses:
             if (entry := decider.ledger.entries.get(key)) is not None:
+                render_reservation(entry, now)  # which notes since when the conditions hold
                 self.recent.waits(entry, entry.refused_at)
 
     @asynccontextmanager

@@ -61,6 +61,7 @@ from tidelock.serving import MetricsToken
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
 from tidelock.web.site import Site, Standing
+from tidelock.web.sources import Sources
 from tidelock.web.view import WebView
 
 if TYPE_CHECKING:
@@ -225,7 +226,8 @@ class Leader:
 
     def site(self, token: MetricsToken | None) -> Site:
         """Make the web view. A token restricts it to requests that have it."""
-        return Site(WebView(self._decider, self._recent).look, lambda: self.standing, self._clock, token)
+        sources = Sources(self._decider, self._recent, self._groups.objects, self._schedules.objects)
+        return Site(WebView(sources).look, lambda: self.standing, self._clock, token)
 
     async def lead(self, stop: asyncio.Event) -> None:
         """Decide and write until `stop` is set or a signal comes, then give the Lease up.

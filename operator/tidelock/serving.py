@@ -81,6 +81,7 @@ async def serve(
 ) -> AsyncIterator[int]:
     """Serve /metrics, /healthz, /readyz and the site's /web/ while the context lasts. Yield the port.
 
+    With a site, / and /web lead to it, also behind a proxy that adds a prefix.
     With a token, /metrics needs the token. Kubelets have none, so probes stay open. `/readyz?verbose` lists
     the `details`: parts by name, each with its error, or nothing. They do not decide whether the process is
     ready.
@@ -109,7 +110,13 @@ async def serve(
     application.router.add_get("/metrics", metrics if token is None else token.guard(metrics))
     application.router.add_get("/healthz", probe(alive))
     application.router.add_get("/readyz", readyz)
+
+    async def to_site(_: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("web/")
+
     if site is not None:
+        application.router.add_get("/", to_site)
+        application.router.add_get("/web", to_site)
         application.add_subapp("/web/", site)
     async with listening(application, address, port, option="--port") as served:
         yield served

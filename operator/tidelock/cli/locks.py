@@ -14,6 +14,7 @@ from tidelock.model.api.migration import MovePlan
 from tidelock.model.api.owners import owner_text
 from tidelock.model.api.reservation import ENDED_PHASES, URGENCY, Phase
 from tidelock.model.instants import parse_instant
+from tidelock.model.outlook import Outlook, outlook
 from tidelock.model.quantities import (
     NOTHING,
     QuantityError,
@@ -108,14 +109,12 @@ class Seen:
     @property
     def why(self) -> str:
         """Why it is not in order, or why it ended, or empty for one that holds."""
-        if not self.reservation.status.get("conditions"):
-            return self.reservation.problem or "the operator has not processed it yet"
-        for name in ("Violated", "Stalled", "Ready", "Active"):
-            condition = self.condition(name)
-            bad = name in ("Violated", "Stalled")
-            if condition and (condition.get("status") == "True") == bad:
-                return f"{condition.get('reason', '')}: {condition.get('message', '')}"
-        return ""
+        return self.outlook.why
+
+    @property
+    def outlook(self) -> Outlook:
+        """Its state, and the events to come, as the web view shows them."""
+        return outlook(self.reservation)
 
     def condition(self, name: str) -> Mapping[str, Any]:
         """Return a condition, or empty if there is none."""

@@ -1,4 +1,4 @@
-"""The web view over HTTP: three files without data, and a stream of server-sent events with data.
+"""The web view over HTTP: a few files without data, and a stream of server-sent events with data.
 
 A browser sends no bearer token when it requests files, so every client that can reach the port gets the
 files. The script requests the stream, with the token, if there is one, as for metrics.
@@ -7,7 +7,7 @@ files. The script requests the stream, with the token, if there is one, as for m
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
@@ -20,7 +20,8 @@ from tidelock.clock import Clock
 from tidelock.listening import Handler
 from tidelock.running import until
 from tidelock.serving import MetricsToken
-from tidelock.web.view import BadQueryError, ViewPage, ViewQuery, read_query
+from tidelock.web.query import BadQueryError, ViewQuery, read_query
+from tidelock.web.view import Slices
 
 MOST_STREAMS = 16
 """Number of browsers that can look at once, because their views cost the decision loop time."""
@@ -36,6 +37,8 @@ _FILES = MappingProxyType(
         "": ("index.html", "text/html"),
         "page.css": ("page.css", "text/css"),
         "page.js": ("page.js", "text/javascript"),
+        "screens.js": ("screens.js", "text/javascript"),
+        "parts.js": ("parts.js", "text/javascript"),
     }
 )
 _HEADERS = MappingProxyType(
@@ -73,7 +76,7 @@ class Standing:
     silence: int = 0
 
 
-Look = Callable[[ViewQuery, float], Generator[None, None, ViewPage]]
+Look = Callable[[ViewQuery, float], Slices]
 """Computes a page in slices, see `tidelock.web.view.WebView.look`."""
 
 

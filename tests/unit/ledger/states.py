@@ -93,3 +93,13 @@ def invalid(ledger: LedgerScene) -> None:
 def terminating(ledger: LedgerScene) -> None:
     ledger.active()
     ledger.ledger.upsert(ledger.next_version(deleted=True), NOW)
+
+
+def with_a_lease(ledger: LedgerScene) -> None:
+    ledger.active(lease={"durationSeconds": 30})
+
+
+def violated(ledger: LedgerScene) -> None:
+    ledger.active(resources={"cpu": "3"})
+    ledger.use(cpu=2000)
+    ledger.ledger.placement.settle_node("node-a", NOW, pod("intruder", node_name="node-a"))

@@ -61,10 +61,13 @@ async def until_told(response: aiohttp.ClientResponse, what: str) -> News:
                 return news
 
 
-async def test_the_page_consists_of_three_files(browser: aiohttp.ClientSession) -> None:
+FILES = ["", "page.css", "page.js", "screens.js", "parts.js"]
+
+
+async def test_the_page_consists_of_a_few_files(browser: aiohttp.ClientSession) -> None:
     async with Watched().stage.served() as address:
         kinds = {}
-        for name in ("", "page.css", "page.js"):
+        for name in FILES:
             async with browser.get(address + name) as response:
                 assert response.status == 200
                 assert len(await response.text()) > 1000
@@ -73,10 +76,22 @@ async def test_the_page_consists_of_three_files(browser: aiohttp.ClientSession) 
         "": "text/html; charset=utf-8",
         "page.css": "text/css; charset=utf-8",
         "page.js": "text/javascript; charset=utf-8",
+        "screens.js": "text/javascript; charset=utf-8",
+        "parts.js": "text/javascript; charset=utf-8",
     }
 
 
-@pytest.mark.parametrize("path", ["", "page.js", "page.css", "events", "none"])
+async def test_the_root_leads_to_the_page(browser: aiohttp.ClientSession) -> None:
+    async with Watched().stage.served() as address:
+        root = address.removesuffix("web/")
+        for path in ("", "web"):
+            async with browser.get(root + path, allow_redirects=False) as response:
+                assert (response.status, response.headers["Location"]) == (302, "web/")
+            async with browser.get(root + path) as response:
+                assert (response.status, str(response.url)) == (200, address)
+
+
+@pytest.mark.parametrize("path", [*FILES, "events", "none"])
 async def test_headers_forbid_other_sources_and_frames(browser: aiohttp.ClientSession, path: str) -> None:
     async with Watched().stage.served() as address, browser.get(address + path) as response:
         policy = response.headers["Content-Security-Policy"].split("; ")
@@ -87,7 +102,7 @@ async def test_headers_forbid_other_sources_and_frames(browser: aiohttp.ClientSe
         assert "Access-Control-Allow-Origin" not in response.headers
 
 
-@pytest.mark.parametrize("path", ["", "page.js", "page.css", "events"])
+@pytest.mark.parametrize("path", [*FILES, "events"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_write_methods_are_refused(browser: aiohttp.ClientSession, path: str, method: str) -> None:
     async with Watched().stage.served() as address, browser.request(method, address + path) as response:
@@ -96,8 +111,8 @@ async def test_write_methods_are_refused(browser: aiohttp.ClientSession, path: s
 
 async def test_the_web_view_is_not_served_by_default(browser: aiohttp.ClientSession) -> None:
     async with serve(HOST, 0, CollectorRegistry(), alive=bool, ready=bool) as port:
-        for path in ("", "events", "page.js"):
-            async with browser.get(f"http://{HOST}:{port}/web/{path}") as response:
+        for path in ("", "web", "web/", "web/events", "web/page.js"):
+            async with browser.get(f"http://{HOST}:{port}/{path}") as response:
                 assert response.status == 404
 
 
@@ -131,6 +146,27 @@ async def test_a_stream_follows_its_query(browser: aiohttp.ClientSession) -> Non
     async with core.stage.served() as address, browser.get(address + query) as response:
         first = await event(response)
     assert [row["name"] for row in first["page"]["nodes"]] == ["node-b", "node-a"]
+
+
+async def test_a_stream_can_show_another_page(browser: aiohttp.ClientSession) -> None:
+    core = Watched(node("node-a"))
+    core.reservation(owner="nobody")
+    core.stage.settle()
+    pages = {}
+    async with core.stage.served() as address:
+        for query in (
+            "view=node&name=node-a",
+            "view=reservation&namespace=shop&name=lock",
+            "view=groups",
+            "view=schedules",
+            "view=quotas",
+        ):
+            async with browser.get(f"{address}events?{query}") as response:
+                page = (await event(response))["page"]
+            pages[page["view"]] = page
+    assert pages["node"]["node"]["name"] == "node-a"
+    assert pages["reservation"]["reservation"]["phase"] == "Active"
+    assert sorted(pages) == ["groups", "node", "quotas", "reservation", "schedules"]
 
 
 async def test_an_invalid_query_is_refused(browser: aiohttp.ClientSession) -> None:

@@ -5,20 +5,17 @@ import pytest
 
 from builders import NOW, level, node, pod, water_level
 from tidelock.model.meta import Key
+from tidelock.model.outlook import NextEvent, Upcoming
 from tidelock.model.usage_annotations import Quality
 from tidelock.scheduler.views.recent_decisions import Decision
-from tidelock.web.view import (
-    DECISIONS,
-    ROWS,
-    BadQueryError,
-    ListPart,
-    ViewQuery,
-    WaterRow,
-    read_query,
-)
+from tidelock.web.nodes import WaterRow
+from tidelock.web.query import BadQueryError, ViewQuery, read_query
+from tidelock.web.rows import DECISIONS, ROWS, ListPart
 from unit.web.watched import Watched
 
 GI = 2**30
+VIEWS = "overview, node, reservation, groups, schedules, quotas"
+PARAMETERS = "view, text, sort, namespace, name, nodes, reservations, first"
 
 
 def test_a_node_shows_its_capacity_requests_and_reservations() -> None:
@@ -134,7 +131,8 @@ def test_a_reservation_shows_its_owner_node_amounts_and_end() -> None:
 
     (row,) = page.reservations
     assert (row.name, row.phase, row.node, row.owner) == ("shop/lock", "Active", "node-a", "pod/web-0")
-    assert (row.room, row.until, row.ended_at) == ("cpu 2, memory 4Gi", NOW + 600, None)
+    assert (row.capacity, row.ended_at) == ("cpu 2, memory 4Gi", None)
+    assert row.upcoming == Upcoming(NOW + 600, NextEvent.ENDS)
     assert (row.why, row.trouble, page.phases) == ("", False, {"Active": 1})
 
 
@@ -144,7 +142,8 @@ def test_a_waiting_reservation_shows_its_reason_and_deadline() -> None:
     core.step()
 
     (row,) = core.page().reservations
-    assert (row.phase, row.node, row.room, row.until) == ("Pending", "", "cpu 2", NOW + 60)
+    assert (row.phase, row.node, row.capacity) == ("Pending", "", "cpu 2")
+    assert row.upcoming == Upcoming(NOW + 60, NextEvent.REJECTED)
     assert row.why.startswith("InsufficientCapacity: 0/1 nodes are available: 1 Insufficient cpu.")
 
 
@@ -162,13 +161,13 @@ def test_problems_of_reservations_are_marked() -> None:
     core.reservation("bad", owner="nobody", ttlSeconds=0)
     core.step()
 
-    told = {row.name: (row.why.partition(":")[0], row.trouble) for row in core.page().reservations}
-    assert told == {
-        "shop/on-a": ("NodeCordoned", True),
-        "shop/on-b": ("RoomTaken", True),
-        "shop/on-d": ("ResizePending", True),
-        "shop/late": ("DeadlineExceeded", True),
-        "shop/bad": ("InvalidSpec", True),
+    rows = {row.name: (row.marks, row.why.partition(":")[0], row.trouble) for row in core.page().reservations}
+    assert rows == {
+        "shop/on-a": (("NodeCordoned",), "NodeCordoned", True),
+        "shop/on-b": (("Violated",), "RoomTaken", True),
+        "shop/on-d": (("ResizePending",), "ResizePending", False),  # it has what it had before
+        "shop/late": (("DeadlineExceeded",), "DeadlineExceeded", True),
+        "shop/bad": (("InvalidSpec",), "InvalidSpec", True),
     }
 
 
@@ -287,21 +286,30 @@ def test_a_page_is_encoded_with_the_field_names_of_the_script() -> None:
 
 
 def test_a_query_is_read_from_its_parameters() -> None:
-    parameters = {"text": " Node-A ", "sort": "-cpu", "nodes": "50", "locks": "100"}
+    parameters = {"text": " Node-A ", "sort": "-cpu", "nodes": "50", "reservations": "100"}
     assert read_query(parameters) == ViewQuery(
         text="node-a", sort="cpu", reverse=True, nodes=50, reservations=100
     )
     assert read_query({}) == ViewQuery()
+    of_node = {"view": "node", "name": "node-a", "first": "50"}
+    assert read_query(of_node) == ViewQuery(view="node", name="node-a", first=50)
 
 
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
         ({"nodes": "-1"}, "nodes: Invalid value: '-1': expected a whole number, such as 0"),
-        ({"locks": "x"}, "locks: Invalid value: 'x': expected a whole number, such as 0"),
+        ({"reservations": "x"}, "reservations: Invalid value: 'x': expected a whole number, such as 0"),
         ({"nodes": "9" * 10}, "nodes: Invalid value: '9999999999': expected a whole number, such as 0"),
         ({"text": "x" * 254}, "text: Too long: may not be more than 253 characters"),
-        ({"colour": "red"}, "colour: unknown parameter: expected text, sort, nodes or locks"),
+        (
+            {"colour": "red"},
+            f"colour: unknown parameter: expected any of {PARAMETERS}",
+        ),
+        (
+            {"view": "pods"},
+            "view: Unsupported value: 'pods': expected any of " + VIEWS,
+        ),
     ],
 )
 def test_an_invalid_query_is_an_error(parameters: dict[str, str], problem: str) -> None:

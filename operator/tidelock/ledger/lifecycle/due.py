@@ -23,6 +23,10 @@ class DueTimes:
         """Forget a reservation that is gone."""
         self._timers.set(entry.key, None)
 
+    def of(self, key: Key) -> float | None:
+        """Return when a reservation is due next, or None."""
+        return self._timers.get(key)
+
     def contents(self) -> Mapping[Any, object]:
         """Return when each reservation is due."""
         return dict(self._timers.items())

@@ -32,6 +32,10 @@ class Timers(Generic[K]):
             heapq.heappush(self._heap, (instant, self._sequence, key))
             self._tidy()
 
+    def get(self, key: K) -> float | None:
+        """Return when a key is due, or None."""
+        return self._due.get(key)
+
     def next(self) -> float | None:
         """Return the earliest instant, or None if nothing is due."""
         while self._heap:

@@ -29,15 +29,22 @@ _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.PLANNED})
 
 
 def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
-    """Render the status of a reservation. A condition keeps its transition time while its status lasts."""
+    """Render the status of a reservation, and note the transition times of its conditions."""
+    aspects = list(_all_aspects(entry))
+    entry.transition_times = {name: _since(entry, name, holds, now) for name, holds, _, _ in aspects}
+    return _status(entry, aspects, now)
+
+
+def preview_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
+    """Return the status as it would be written now, and note nothing."""
+    return _status(entry, list(_all_aspects(entry)), now)
+
+
+def _status(entry: ReservationInfo, aspects: Sequence[_Aspect], now: float) -> dict[str, Any]:
+    """Render the status. A condition keeps its transition time while its status lasts."""
     spec = entry.reservation.spec
     reports_phase = _reports_phase(entry)
-    aspects = _aspects(entry) if reports_phase else _expectations(entry)
     conditions = [_condition(entry, aspect, now) for aspect in aspects]
-    present = {condition["type"] for condition in conditions}
-    entry.transition_times = {
-        name: since for name, since in entry.transition_times.items() if name in present
-    }
     status: dict[str, Any] = {
         "observedGeneration": entry.reservation.meta.generation,
         "phase": (entry.phase if reports_phase else Phase.PENDING).value,
@@ -128,6 +135,10 @@ def shown_resources(entry: ReservationInfo) -> Resources:
     if entry.reserved:
         return entry.reserved
     return entry.reservation.pod.requests if entry.reservation.pod is not None else {}
+
+
+def _all_aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
+    return _aspects(entry) if _reports_phase(entry) else _expectations(entry)
 
 
 def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
@@ -322,17 +333,20 @@ def _lease(lease: LeaseState) -> dict[str, str]:
 
 def _condition(entry: ReservationInfo, aspect: _Aspect, now: float) -> dict[str, Any]:
     name, holds, reason, message = aspect
-    status = "True" if holds else "False"
-    since = entry.transition_times.get(name)
-    if since is None or since[0] != status:
-        since = (status, now)
-        entry.transition_times[name] = since
+    status, since = _since(entry, name, holds, now)
     return {
         "type": name,
         "status": status,
         "reason": reason,
         "message": message,
         # Conditions carry whole seconds, as metav1.Time does.
-        "lastTransitionTime": format_instant(int(since[1])),
+        "lastTransitionTime": format_instant(int(since)),
         "observedGeneration": entry.reservation.meta.generation,
     }
+
+
+def _since(entry: ReservationInfo, name: str, holds: bool, now: float) -> tuple[str, float]:
+    """Return the status of a condition, and since when it has that status."""
+    status = "True" if holds else "False"
+    known = entry.transition_times.get(name)
+    return known if known is not None and known[0] == status else (status, now)

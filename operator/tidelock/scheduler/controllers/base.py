@@ -6,8 +6,9 @@ Reservations, these are compared with those that the object asks for, and its st
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.client import RESERVATIONS, ApiResource
@@ -69,7 +70,12 @@ K = TypeVar("K", bound=OwnerObject)
 
 
 class Reconciler(ObjectWriter, Generic[K]):
-    """Takes objects of one kind in, as the event handler of their watch, and reconciles each."""
+    """Takes objects of one kind in, as the event handler of their watch, and reconciles each.
+
+    Attributes:
+        objects: all known objects by their keys, as a live view.
+
+    """
 
     def __init__(
         self, context: WriterContext, ledger: Ledger, resource: ApiResource, decode: Callable[[bytes], K]
@@ -78,6 +84,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         self._ledger = ledger
         self._decode = decode
         self._kept: dict[Key, K] = {}
+        self.objects: Mapping[Key, K] = MappingProxyType(self._kept)
         self._creations = Creations()
         self._events = StatusEvents(context, resource)
         self._changed: dict[Key, None] = {}

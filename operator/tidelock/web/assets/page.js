@@ -1,15 +1,15 @@
 // The web view: requests a stream of server-sent events, and shows each page of it.
-// Everything is written as text, never as markup.
-"use strict";
+
+import { address, byId, kid, parametersOf, put, readRoute, span, trim, utc, writeTimes } from "./parts.js";
+import { show, titleOf } from "./screens.js";
 
 const SILENCE = 30_000; // ms without news after which a connection counts as lost; usually there is news each second
 const RETRY = 2_000; // ms
 const TYPING = 300; // ms
-const ROWS = 50;
+const HEADINGS = { overview: "cluster-title", node: "node-title", reservation: "reservation-title" };
 
-const query = { text: "", sort: "name", nodes: 0, locks: 0 };
-const byId = (id) => document.getElementById(id);
-
+let route = readRoute(location.hash);
+let moved = ""; // why the next page is shown in any case: the address changed, and maybe the screen with it
 let page = null; // the last page of the stream
 let standing = null;
 let operatorTime = null; // the operator's clock, in seconds, at its last news
@@ -46,7 +46,7 @@ async function listen() {
   const token = sessionStorage.getItem("token");
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   aliveAt = performance.now();
-  const answer = await fetch(`events?${new URLSearchParams(query)}`, {
+  const answer = await fetch(`events?${parametersOf(route)}`, {
     headers,
     cache: "no-store",
     signal: connection.signal,
@@ -76,7 +76,10 @@ function hear(news) {
   if (news.standing !== undefined) {
     standing = news.standing;
     page = news.page;
-    if (!paused) show();
+    if (!paused || moved) {
+      pausedAt = receivedAt;
+      showAll();
+    }
   }
   tick();
 }
@@ -102,6 +105,49 @@ async function visible() {
   }
 }
 
+// Address.
+
+/** Open the same screen with some parts of its address changed. */
+function go(changes) {
+  location.hash = address({ ...route, ...changes });
+}
+
+window.addEventListener("hashchange", () => {
+  const before = route;
+  route = readRoute(location.hash);
+  const same = before.view === route.view && before.name === route.name;
+  const list = route.name === "" || before.namespace === route.namespace;
+  moved = same && list ? "list" : "screen";
+  showControls();
+  again();
+});
+
+/** Write the filter and the links of the header for the present address. */
+function showControls() {
+  document.title = `${titleOf(route)} - Tidelock`;
+  const list = route.name === "";
+  byId("search").hidden = !list;
+  if (byId("text") !== document.activeElement) byId("text").value = route.text;
+  for (const link of byId("views").children) {
+    if (link.dataset.view === route.view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    link.href = address({ view: link.dataset.view, namespace: list ? route.namespace : "" });
+  }
+  showNamespaces(page?.namespaces ?? []);
+}
+
+function showNamespaces(known) {
+  const select = byId("namespace");
+  const names = ["", ...new Set([...known, route.namespace].filter(Boolean))];
+  names.forEach((name, index) => {
+    const option = kid(select, "option", index);
+    option.value = name;
+    put(option, name || "all");
+  });
+  trim(select, names.length);
+  select.value = route.namespace;
+}
+
 // Content of the page.
 
 const LEADS = {
@@ -115,8 +161,7 @@ function podOf(identity) {
   return identity.split("_")[0];
 }
 
-function show() {
-  byId("main").hidden = page === null;
+function showAll() {
   const notes = [];
   if (standing.state === "standby") {
     notes.push(`This replica has no data of the cluster while it stands by. Open the page of ${podOf(standing.leader)}.`);
@@ -126,261 +171,35 @@ function show() {
   }
   byId("notice").hidden = notes.length === 0;
   put(byId("notice"), notes.join(" "));
-  if (page === null) return;
-  showTotals();
-  showNodes();
-  showReservations();
-  showDecisions();
-  tick();
-}
-
-function showTotals() {
-  const items = page.resources.map((resource, index) => [
-    resource,
-    (place) => fillBar(place, resource, page.totals[index], page.water[index]?.mean ?? null),
-  ]);
-  items.push(["water level", (place) => put(kid(place, "div", 0), waterText())]);
-  const list = byId("totals");
-  items.forEach(([name, fill], index) => {
-    const group = kid(list, "div", index);
-    put(kid(group, "dt", 0), name);
-    fill(kid(group, "dd", 1));
-  });
-  trim(list, items.length);
-}
-
-function waterText() {
-  const levels = ["cpu", "memory"].flatMap((name, index) => {
-    const water = page.water[index];
-    return water ? [`${name} ${percent(water.mean)} on average, ${percent(water.least)} to ${percent(water.most)}`] : [];
-  });
-  const measured = `${count(page.measured)} of ${count(page.nodesPart.total)} nodes measured`;
-  return [measured, ...levels].join("; ");
-}
-
-function showNodes() {
-  const heads = [["name", "Node"], ...page.resources.map((name) => [name, name]), ["water", "Water level"]];
-  const row = byId("nodes").tHead.rows[0];
-  heads.forEach(([sort, title], index) => {
-    const cell = kid(row, "th", index);
-    cell.scope = "col";
-    const sorted = query.sort.replace(/^-/, "") === sort;
-    // By name the first node is the least one, by an amount the fullest one.
-    const falling = (sort === "name") === query.sort.startsWith("-");
-    cell.setAttribute("aria-sort", sorted ? (falling ? "descending" : "ascending") : "none");
-    const button = kid(cell, "button", 0);
-    button.type = "button";
-    button.onclick = () => sortBy(sort);
-    put(button, title);
-  });
-  trim(row, heads.length);
-  fillRows(byId("nodes"), page.nodes, (cells, node) => {
-    const name = cells("th");
-    name.scope = "row";
-    put(kid(name, "span", 0), node.name);
-    put(badge(kid(name, "span", 1), node.state === "" ? "" : "bad"), node.state);
-    node.amounts.forEach((amounts, index) => {
-      const water = node.quality === "fresh" ? (node.water[index] ?? null) : null;
-      fillBar(cells("td"), page.resources[index], amounts, water);
-    });
-    const cell = cells("td");
-    const uses = ["cpu", "memory"].flatMap((kind, index) =>
-      node.water[index] === null ? [] : [`${kind} ${percent(node.water[index])}`],
-    );
-    put(kid(cell, "div", 0), uses.join(", ") || "not measured");
-    const worth = kid(cell, "div", 1);
-    worth.className = node.quality === "fresh" || node.quality === "missing" ? "quiet" : "quiet bad";
-    put(kid(worth, "span", 0), node.quality === "fresh" || node.quality === "missing" ? "" : `${node.quality} `);
-    moment(kid(worth, "time", 1), node.measuredAt, ago);
-  });
-  showPart("nodes", page.nodesPart);
-}
-
-function sortBy(sort) {
-  query.sort = query.sort === sort ? `-${sort}` : sort;
-  query.nodes = 0;
-  again();
-}
-
-function showReservations() {
-  const phases = Object.entries(page.phases).map(([phase, number]) => `${count(number)} ${phase}`);
-  put(byId("phases"), phases.join(", ") || "There are none.");
-  fillRows(byId("locks"), page.reservations, (cells, reservation) => {
-    const name = cells("th");
-    name.scope = "row";
-    put(name, reservation.name);
-    put(badge(kid(cells("td"), "span", 0), reservation.phase.toLowerCase()), reservation.phase);
-    put(cells("td"), reservation.node);
-    put(cells("td"), reservation.owner);
-    const capacity = cells("td");
-    capacity.className = "room";
-    put(capacity, reservation.room);
-    const time = kid(cells("td"), "time", 0);
-    if (reservation.endedAt !== null) moment(time, reservation.endedAt, (left) => `ended ${ago(left)}`);
-    else moment(time, reservation.until, (left) => (reservation.phase === "Pending" ? `waits ${span(left)} more` : span(left)));
-    const why = cells("td");
-    why.className = reservation.trouble ? "why bad" : "why";
-    put(why, reservation.why);
-  });
-  showPart("locks", page.reservationsPart);
-}
-
-function showDecisions() {
-  fillRows(byId("decisions"), page.decisions, (cells, decision) => {
-    moment(kid(cells("td"), "time", 0), decision.at, ago);
-    const name = cells("th");
-    name.scope = "row";
-    put(kid(name, "span", 0), decision.name);
-    const kind = kid(name, "span", 1);
-    kind.className = "quiet";
-    put(kind, ` ${decision.kind.toLowerCase()}`);
-    put(badge(kid(cells("td"), "span", 0), decision.verdict.toLowerCase()), decision.verdict);
-    put(cells("td"), decision.node);
-    const why = cells("td");
-    why.className = "why";
-    put(why, decision.why);
-  });
-}
-
-function showPart(name, part) {
-  const nav = byId(`${name}-pages`);
-  const last = Math.min(part.first + ROWS, part.matching);
-  const shown = part.matching ? `${count(part.first + 1)} to ${count(last)} of ${count(part.matching)}` : "none";
-  const all = part.matching === part.total ? "" : ` that match, of ${count(part.total)}`;
-  turner(kid(nav, "button", 0), "Previous", part.first > 0, () => part.first - ROWS);
-  put(kid(nav, "span", 1), shown + all);
-  turner(kid(nav, "button", 2), "Next", last < part.matching, () => part.first + ROWS);
-
-  function turner(button, title, possible, target) {
-    button.type = "button";
-    button.disabled = !possible;
-    button.onclick = () => {
-      query[name] = Math.max(target(), 0);
-      again();
-    };
-    put(button, title);
+  byId("main").hidden = page === null;
+  if (page === null || page.view !== route.view) return;
+  for (const section of document.querySelectorAll("main > section")) {
+    section.hidden = !section.dataset.view.split(" ").includes(page.view);
   }
-}
-
-// Parts of the page: existing elements are kept, so a reader's position and selection stay.
-
-/** The child of this tag at this index, created if it is missing. */
-function kid(parent, tag, index) {
-  const known = parent.children[index];
-  if (known?.localName === tag) return known;
-  const made = document.createElement(tag);
-  if (known) known.replaceWith(made);
-  else parent.append(made);
-  return made;
-}
-
-function trim(parent, length) {
-  while (parent.children.length > length) parent.lastElementChild.remove();
-}
-
-function put(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function badge(element, kind) {
-  element.className = kind ? `badge ${kind}` : "";
-  return element;
-}
-
-function fillRows(table, items, fill) {
-  const body = table.tBodies[0];
-  items.forEach((item, index) => {
-    const row = kid(body, "tr", index);
-    let next = 0;
-    fill((tag) => kid(row, tag, next++), item);
-    trim(row, next);
-  });
-  trim(body, items.length);
-}
-
-/** Draw the requested, reserved and free parts of the capacity with the water level, and write the same in figures. */
-function fillBar(place, resource, [allocatable, requested, locked], water) {
-  const bar = kid(place, "div", 0);
-  bar.setAttribute("aria-hidden", "true");
-  bar.className = requested + locked > allocatable ? "bar over" : "bar";
-  const share = (amount) => `${allocatable ? Math.min(100, (100 * amount) / allocatable) : 0}%`;
-  const [taken, held, line] = ["requested", "locked", "water"].map((name, index) => {
-    const part = kid(bar, "span", index);
-    part.className = name;
-    return part;
-  });
-  taken.style.width = share(requested);
-  held.style.left = share(requested);
-  held.style.width = share(Math.min(locked, Math.max(allocatable - requested, 0)));
-  line.hidden = water === null;
-  line.style.left = `${water ?? 0}%`;
-  const free = allocatable - requested - locked;
-  const [used, kept, all, rest] = [requested, locked, allocatable, Math.abs(free)].map((each) => amount(resource, each));
-  const figures = kid(place, "div", 1);
-  figures.className = "figures";
-  put(kid(figures, "span", 0), allocatable || requested || locked ? `${used} + ${kept} of ${all}` : "none");
-  const left = kid(figures, "span", 1);
-  left.className = free < 0 ? "bad" : "quiet";
-  put(left, !allocatable && free === 0 ? "" : free < 0 ? `${rest} too much` : `${rest} free`);
-}
-
-/** A time relative to now that goes on. */
-function moment(element, at, write) {
-  element.at = at;
-  element.write = write;
-  if (at === null) {
-    element.removeAttribute("datetime");
-    element.removeAttribute("title");
-    put(element, "");
-    return;
+  if (page.namespaces !== undefined) showNamespaces(page.namespaces);
+  show(page, route, go);
+  if (page.view === "node") chooseHours();
+  if (moved === "screen") {
+    scrollTo(0, 0);
+    heading().focus({ preventScroll: true });
   }
-  const instant = new Date(at * 1000).toISOString();
-  if (element.dateTime !== instant) {
-    element.dateTime = instant;
-    element.title = instant;
-  }
+  moved = "";
 }
 
-// Words.
-
-const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-const numbers = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, useGrouping: true });
-const wholes = new Intl.NumberFormat("en");
-
-function amount(resource, units) {
-  if (resource === "cpu") return figure(units / 1000);
-  if (resource !== "memory") return count(units);
-  const power = units > 0 ? Math.min(Math.floor(Math.log2(units) / 10), BINARY.length - 1) : 0;
-  return figure(units / 1024 ** power) + BINARY[power];
+function heading() {
+  return byId(HEADINGS[route.view] ?? `${route.view}-title`);
 }
 
-function figure(value) {
-  return value >= 1000 ? wholes.format(Math.round(value)) : numbers.format(value);
-}
-
-function count(number) {
-  return wholes.format(number);
-}
-
-function percent(value) {
-  return `${Math.round(value)}%`;
-}
-
-/** A duration by its two largest units, as kubectl writes it. */
-function span(seconds) {
-  let left = Math.max(Math.floor(seconds), 0);
-  if (left < 120) return `${left}s`;
-  const parts = [];
-  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]) {
-    const number = Math.floor(left / size);
-    left %= size;
-    if (number || parts.length) parts.push(number ? `${number}${unit}` : "");
-  }
-  return parts.slice(0, 2).join("");
-}
-
-function ago(left) {
-  return left > -1 ? "just now" : `${span(-left)} ago`;
+/** Show as much time as the reservations of a node need, until the reader has chosen another time. */
+function chooseHours() {
+  const select = byId("hours");
+  if (select.chosenFor === page.name) return;
+  const longest = Math.max(0, ...page.reservations.flatMap(({ begins, ends }) =>
+    [begins, ends].filter((each) => each !== null).map((each) => Math.abs(each - operatorTime) / 3600),
+  ));
+  const options = [...select.options].map((option) => Number(option.value));
+  select.value = String(options.find((hours) => hours >= longest) ?? options.at(-1));
+  select.chosenFor = page.name;
 }
 
 /** Update the parts of the page that change with time. */
@@ -402,19 +221,19 @@ function tick() {
   const shownAt = paused ? pausedAt : receivedAt;
   const age = Math.floor((performance.now() - shownAt) / 1000);
   const shownTime = operatorTime - (receivedAt - shownAt) / 1000;
-  put(byId("age"), `as of ${new Date(shownTime * 1000).toLocaleTimeString()}${age > 2 ? `, ${span(age)} old` : ""}`);
+  put(byId("age"), `as of ${utc(shownTime)}${age > 2 ? `, ${span(age)} old` : ""}`);
   // Without new data, or while the page is paused, its time stands still with its content.
   const now = paused || lost ? shownTime : operatorTime + (performance.now() - receivedAt) / 1000;
-  for (const element of document.querySelectorAll("time")) {
-    if (element.at !== null && element.at !== undefined) put(element, element.write(element.at - now));
-  }
+  writeTimes(now, Number(byId("hours").value));
 }
+
+// Controls.
 
 byId("pause").addEventListener("click", () => {
   paused = !paused;
   pausedAt = receivedAt;
   byId("pause").setAttribute("aria-pressed", String(paused));
-  if (!paused && standing !== null) show();
+  if (!paused && standing !== null) showAll();
   tick();
 });
 
@@ -423,12 +242,21 @@ let typing = 0;
 byId("text").addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(() => {
-    Object.assign(query, { text: byId("text").value, nodes: 0, locks: 0 });
+    // Each letter in the history would make the way back long.
+    route = { ...route, text: byId("text").value, nodes: 0, reservations: 0, first: 0 };
+    history.replaceState(null, "", address(route));
+    moved = "list";
     again();
   }, TYPING);
 });
 
+byId("namespace").addEventListener("change", () => {
+  go({ namespace: byId("namespace").value, nodes: 0, reservations: 0, first: 0 });
+});
+byId("hours").addEventListener("change", tick);
 byId("search").addEventListener("submit", (event) => event.preventDefault());
+byId("skip").addEventListener("click", () => heading().focus());
 document.addEventListener("visibilitychange", () => document.hidden && again());
 setInterval(tick, 1000);
+showControls();
 follow();
