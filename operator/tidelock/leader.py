@@ -360,6 +360,7 @@ class Leader:
             self._clock,
             [*([BINDINGS] if settings.admission else []), *([CREATIONS] if settings.answers else [])],
             self._decider.ledger.answers.keys if settings.answers else None,
+            rotate=settings.tls_rotate,
         )
         if settings.extender and settings.extender_clients:
             keeper.trust(Path(settings.extender_clients))

@@ -139,6 +139,11 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/NAME",
         help="Secret in which this certificate is kept",
     )
+    run.add_argument(
+        "--tls-rotate",
+        action=argparse.BooleanOptionalAction,
+        help="create and replace this certificate. Otherwise another component, such as cert-manager, does",
+    )
 
 
 def _address(text: str) -> str:

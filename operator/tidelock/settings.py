@@ -35,6 +35,8 @@ class Settings:
             in the Secret's namespace. Empty: the callers know the address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
+        tls_rotate: whether to create and replace the certificate. Otherwise another component, such as
+            cert-manager, keeps it in the Secret, and its authority in the webhooks.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
         lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
@@ -64,6 +66,7 @@ class Settings:
     tls_address: str = ""
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
     tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
+    tls_rotate: bool = True
     leader_elect: bool = True
     lease_name: str = "tidelock"
     lease_namespace: str = ""
