@@ -36,6 +36,7 @@ OWN = frozenset(
 FOREIGN: Mapping[str, str] = {
     "ServiceMonitor": "the Prometheus operator's",
     "PrometheusRule": "the Prometheus operator's",
+    "Certificate": "cert-manager's",
     "Kustomization": "Flux's",
     "ResourceInterpreterCustomization": "Karmada's",
 }

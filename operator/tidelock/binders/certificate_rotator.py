@@ -97,7 +97,10 @@ class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"
         return {"service": {"path": path}}
 
     def changes(self, bundle: str | None, path: str) -> dict[str, object]:
-        """Return the part of a patch with other authorities, unless None, and another path, if any differs."""
+        """Return the part of a patch with other authorities and another path, if any differs.
+
+        Without a bundle, the authorities stay.
+        """
         wanted = self.ca_bundle if bundle is None else bundle
         if (self.ca_bundle, self.path) == (wanted, path):
             return {}

@@ -334,7 +334,7 @@ async def test_a_key_of_another_certificate_does_not_replace_the_served_pair() -
 
 
 def handshake(server: ssl.SSLContext, authority: str) -> bool:
-    """Return whether a client that trusts an authority accepts the certificate of a server, without a socket."""
+    """Return whether a client that trusts an authority accepts the certificate of a server."""
     client = ssl.create_default_context(cadata=authority)
     client.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
