@@ -116,6 +116,10 @@ audit: venv ## Check pins, hashes and known vulnerabilities of the locked depend
 sbom: venv ## Write the image's bill of materials to build/tidelock.cdx.json (CycloneDX)
 	$(BIN)/python -m sbom
 
+.PHONY: release
+release: venv ## Write the files of a release to build/release: wheel, chart, manifests, image context, notes, checksums
+	$(BIN)/python -m release
+
 soak: venv ## Run an hour of churn, and report losses, leftovers and growth
 	$(BIN)/python -m soak
 

@@ -32,6 +32,16 @@ def charted(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Charted:
     return Charted(helm, tmp_path_factory.mktemp("helm"))
 
 
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the files of a release of this tree."""
+    from release import ROOT, build  # noqa: PLC0415 -- most tests need no builder of a bill of materials
+
+    folder = tmp_path_factory.mktemp("release") / "files"
+    build(ROOT, folder, epoch=1_700_000_000)
+    return folder
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the required programs before the first test. A cold build takes longer than a test's timeout."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
