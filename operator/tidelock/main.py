@@ -79,6 +79,11 @@ def _add_serving(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve a page at /web/ with nodes, reservations and decisions. It needs the same token",
     )
+    run.add_argument(
+        "--web-address",
+        type=_address,
+        help="address of this process, as the endpoint of the Service tidelock-web while it leads",
+    )
     run.add_argument("--log-format", choices=("text", "json"), help="format of the log")
     run.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="least severe level that is logged"

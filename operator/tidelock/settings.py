@@ -18,6 +18,8 @@ class Settings:
         port: its port, or 0 for any free one.
         metrics_token_file: file with the bearer token that scrapes must send. Empty: metrics are open.
         web_view: whether to serve the web view there. It needs the same token, if there is one.
+        web_address: address of this process, as the endpoint of the Service tidelock-web while it leads, in
+            the Lease's namespace. Empty: users know the address.
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a reservation for any node stays on a cordoned or unready node.
@@ -53,6 +55,7 @@ class Settings:
     port: int = 8080
     metrics_token_file: str = ""
     web_view: bool = False
+    web_address: str = ""
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0

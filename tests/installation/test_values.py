@@ -31,6 +31,7 @@ TOLERATION = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exist
 SPREAD = {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 SPILL: Manifest = {"name": "spill", "emptyDir": {}}
 SPILL_MOUNT = {"name": "spill", "mountPath": "/spill"}
+POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 PROXY = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
 SCRAPERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 AFFINITY: Manifest = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
@@ -136,7 +137,13 @@ CHANGES: dict[str, tuple[Manifest, Manifest]] = {
     ),
     "web view": (
         {"webView": {"enabled": True}},
-        {f"{CONTAINER}.args": [*ARGS, "--web-view"], "Service/tidelock-web": ADDED},
+        {
+            f"{CONTAINER}.args": [*ARGS, "--web-view", "--web-address", "$(POD_IP)"],
+            f"{CONTAINER}.env": [POD_IP],
+            "Service/tidelock-web": ADDED,
+            "Role/tidelock-web": ADDED,
+            "RoleBinding/tidelock-web": ADDED,
+        },
     ),
     "extra args": (
         {"extraArgs": ["--lease-name", "other"]},
@@ -260,7 +267,8 @@ def test_the_ingress_exposes_only_the_web_view(charted: Charted) -> None:
     (port,) = objects["Service/tidelock-web"]["spec"]["ports"]
     assert path["backend"]["service"] == {"name": "tidelock-web", "port": {"name": port["name"]}}
     (scraped,) = objects["Service/tidelock"]["spec"]["ports"]
-    assert (port["targetPort"], port["name"] != scraped["name"]) == ("http", True)
+    assert port["name"] != scraped["name"]
+    assert "selector" not in objects["Service/tidelock-web"]["spec"]
 
 
 def test_monitoring_objects_can_be_in_another_namespace(charted: Charted) -> None:
