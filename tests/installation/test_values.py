@@ -14,6 +14,7 @@ from installation.rendering import (
     EVERYTHING,
     GONE,
     OVERLAYS,
+    PLATFORM,
     Charted,
     Manifest,
     RefusedError,
@@ -369,7 +370,9 @@ def test_objects_in_another_namespace_do_not_mention_the_default_one(charted: Ch
 
 
 @pytest.mark.parametrize(
-    "values", [{}, *OVERLAYS.values(), EVERYTHING], ids=["defaults", *OVERLAYS, "everything"]
+    "values",
+    [{}, *OVERLAYS.values(), EVERYTHING, PLATFORM],
+    ids=["defaults", *OVERLAYS, "everything", "platform"],
 )
 def test_lint_finds_nothing(charted: Charted, values: Manifest) -> None:
     told = charted.run("lint", CHART, "--strict", "--values", "-", text=yaml.safe_dump(values))
