@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
 from devcluster.tools import SOURCES, find_program
-from installation.rendering import Charted
+from installation.rendering import Charted, Kustomized
 
 # A slow machine must not fail a test, and a test that passes once must pass again.
 # --hypothesis-profile=explore tries other examples.
@@ -30,6 +30,28 @@ def helm() -> Path:
 def charted(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Charted:
     """Return the chart as Helm renders it, with an empty home so that no user's settings apply."""
     return Charted(helm, tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """Return the path of kubectl, in the version that the project pins."""
+    return find_binaries().programs["kubectl"]
+
+
+@pytest.fixture(scope="session")
+def kustomized(kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Kustomized:
+    """Return a renderer of base, overlays and components by kustomize."""
+    return Kustomized(kubectl, tmp_path_factory.mktemp("kustomize"))
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the files of a release of this tree."""
+    from release import ROOT, build  # noqa: PLC0415 -- most tests need no builder of a bill of materials
+
+    folder = tmp_path_factory.mktemp("release") / "files"
+    build(ROOT, folder, epoch=1_700_000_000)
+    return folder
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.answering import CreationDesk
-from tidelock.binders.endpoint import SERVICE, Endpoint
+from tidelock.binders.endpoint import SERVICE, WEB_SERVICE, Endpoint
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
@@ -149,6 +149,8 @@ class Leader:
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
+        namespace = settings.lease_namespace or connection.namespace
+        self._web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
         self._load = self._make_load()
         self._kopf = self._make_kopf(WaterLevelController(context, self._load))
         self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
@@ -298,6 +300,7 @@ class Leader:
         yield supervise("schedules", lambda: self._schedules.run(started))
         yield supervise("load", self._load.run)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
+        yield supervise("web", self._web.keep)
         if self._door is not None:
             yield supervise("binders", self._door.run, fatal=(ListenError,))
 
@@ -362,6 +365,7 @@ class Leader:
             self._clock,
             [*([BINDINGS] if settings.admission else []), *([CREATIONS] if settings.answers else [])],
             self._decider.ledger.answers.keys if settings.answers else None,
+            rotate=settings.tls_rotate,
         )
         if settings.extender and settings.extender_clients:
             keeper.trust(Path(settings.extender_clients))

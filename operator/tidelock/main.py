@@ -109,6 +109,11 @@ def _add_serving(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve a page at /web/ with nodes, reservations and decisions. It needs the same token",
     )
+    run.add_argument(
+        "--web-address",
+        type=_address,
+        help="address of this process, as the endpoint of the Service tidelock-web while it leads",
+    )
     run.add_argument("--log-format", choices=("text", "json"), help="format of the log")
     run.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="least severe level that is logged"
@@ -168,6 +173,11 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
         type=_namespaced,
         metavar="NAMESPACE/NAME",
         help="Secret in which this certificate is kept",
+    )
+    run.add_argument(
+        "--tls-rotate",
+        action=argparse.BooleanOptionalAction,
+        help="create and replace this certificate. Otherwise another component, such as cert-manager, does",
     )
 
 

@@ -18,6 +18,8 @@ class Settings:
         port: its port, or 0 for any free one.
         metrics_token_file: file with the bearer token that scrapes must send. Empty: metrics are open.
         web_view: whether to serve the web view there. It needs the same token, if there is one.
+        web_address: address of this process, as the endpoint of the Service tidelock-web while it leads, in
+            the Lease's namespace. Empty: users know the address.
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a reservation for any node stays on a cordoned or unready node.
@@ -35,6 +37,8 @@ class Settings:
             in the Secret's namespace. Empty: the callers know the address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
+        tls_rotate: whether to create and replace the certificate. Otherwise another component, such as
+            cert-manager, keeps it in the Secret, and its authority in the webhooks.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
         lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
@@ -51,6 +55,7 @@ class Settings:
     port: int = 8080
     metrics_token_file: str = ""
     web_view: bool = False
+    web_address: str = ""
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0
@@ -64,6 +69,7 @@ class Settings:
     tls_address: str = ""
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
     tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
+    tls_rotate: bool = True
     leader_elect: bool = True
     lease_name: str = "tidelock"
     lease_namespace: str = ""

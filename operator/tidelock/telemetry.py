@@ -343,7 +343,8 @@ class Telemetry(MetricsRecorder):
     def ended(self, life: Record) -> None:
         """Count a reservation that has ended, and its cost."""
         self.lives.labels(life.namespace, life.outcome).inc()
-        self.idle.labels(life.namespace, str(life.used).lower()).inc(life.idle)
+        for used in (False, True):  # both exist, so a sum of them does, too
+            self.idle.labels(life.namespace, str(used).lower()).inc(life.idle if used is life.used else 0.0)
         self.occupied.labels(life.namespace).inc(life.occupied)
 
     def caller_refused(self, path: str) -> None:

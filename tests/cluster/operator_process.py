@@ -28,10 +28,10 @@ class OperatorProcess:
     wait for the end of the Lease.
     """
 
-    def __init__(self, kubeconfig: Path, directory: Path, *options: str) -> None:
+    def __init__(self, kubeconfig: Path, directory: Path, *options: str, command: Path = COMMAND) -> None:
         (self.port,) = free_ports(1)
         self._command = [
-            str(COMMAND),
+            str(command),
             "run",
             f"--kubeconfig={kubeconfig}",
             f"--listen={HOST}",

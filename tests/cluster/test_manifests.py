@@ -19,7 +19,7 @@ from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
 from devcluster.identity import BASE, EXTENDER, MANIFESTS, OVERLAYS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
-from installation.rendering import EVERYTHING, FOREIGN, Charted
+from installation.rendering import EVERYTHING, FOREIGN, PLATFORM, Charted
 from tidelock import __version__
 from tidelock.binders.certificate_rotator import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.binders.endpoint import SERVICE
@@ -129,7 +129,7 @@ def test_an_installation_has_exactly_these_kinds_of_objects(controlplane: Cluste
 def test_everything_is_accepted_without_a_warning(installed: Cluster, charted: Charted) -> None:
     """Apply each object of base, overlays, chart, samples and gitops once."""
     made = [manifest for folder in (BASE, *OVERLAYS.iterdir()) for manifest in rendered(installed, folder)]
-    made += charted.objects(EVERYTHING)
+    made += charted.objects(EVERYTHING) + charted.objects(PLATFORM)
     for path in (*SAMPLES.glob("*.yaml"), *(MANIFESTS / "gitops").glob("*.yaml")):
         made += yaml.safe_load_all(path.read_text())
     accepted = [manifest for manifest in made if manifest["kind"] not in FOREIGN]

@@ -60,6 +60,11 @@ def scraping(exporter: Exporter, operator: OperatorProcess, tmp_path: Path) -> I
         yield server
 
 
+def asked_by_grafana(query: str) -> str:
+    """Return a query with the values of the dashboard's variables."""
+    return query.replace("$__rate_interval", "1h").replace("$cluster", ".*").replace("$namespace", ".*")
+
+
 def answer(server: PrometheusServer, query: str) -> list[Series]:
     asked = f"{server.url}/api/v1/query?{urlencode({'query': query})}"
     with urlopen(asked) as told:  # noqa: S310 -- loopback
@@ -91,11 +96,16 @@ def node(world: World, exporter: Exporter, scraping: PrometheusServer) -> Iterat
 def test_every_panel_shows_something(world: World, node: Node, scraping: PrometheusServer) -> None:
     world.active_reservation("spare", "1", node)
     gone = world.active_reservation("gone", "1", node, retention="Retain")
+    next_to_go = world.active_reservation("next-to-go", "10m", node, retention="Retain")
     late = world.reservation("late", "2500m", node)
     late.until_condition("Active", "False", "InsufficientCapacity")
     gone.edit(ttlSeconds=1)
     late.until_phase("Active")
     world.reservation("huge", "100", node, pendingDeadlineSeconds=600)
+    # The increase of a counter begins with its second scraped value.
+    first = f'tidelock_reservations_ended_total{{namespace="{world.namespace}"}}'
+    wait_for(lambda: answer(scraping, first), what="a scrape after the first end")
+    next_to_go.edit(ttlSeconds=1)
     world.pod("web-0", "1m").until_bound()
     world.pod("web-1", "8").until_refused("Insufficient cpu")
     shown = {
@@ -107,7 +117,7 @@ def test_every_panel_shows_something(world: World, node: Node, scraping: Prometh
         return [
             name
             for name, target in shown.items()
-            if not (series := answer(scraping, target["expr"].replace("$__rate_interval", "1h")))
+            if not (series := answer(scraping, asked_by_grafana(target["expr"])))
             or not all(labels(target) <= each["metric"].keys() for each in series)
         ]
 

@@ -23,6 +23,61 @@ OVERLAYS: Mapping[str, Manifest] = {
 }
 """Each overlay, and the values with which the chart renders the same objects."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
+PLATFORM: Manifest = EVERYTHING | {
+    "commonLabels": {"app.kubernetes.io/part-of": "platform"},
+    "image": {"repository": "example.org/tidelock", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+    "serviceAccount": {"annotations": {"example.org/role": "tidelock"}},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+    "topologySpreadConstraints": [
+        {
+            "topologyKey": "topology.kubernetes.io/zone",
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "tidelock"}},
+        }
+    ],
+    "podAnnotations": {"example.org/inject": "false"},
+    "podLabels": {"example.org/tier": "system"},
+    "ports": {"http": 18080, "https": 18443},
+    "podSecurityContext": {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000},
+    "livenessProbe": {"initialDelaySeconds": 5, "failureThreshold": 6},
+    "readinessProbe": {"timeoutSeconds": 2},
+    "logLevel": "debug",
+    "extraArgs": ["--earmark-after-seconds", "30"],
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "extraVolumes": [{"name": "authorities", "configMap": {"name": "authorities"}}],
+    "extraVolumeMounts": [{"name": "authorities", "mountPath": "/etc/authorities", "readOnly": True}],
+    "extender": {"enabled": True, "failurePolicy": "Ignore"},
+    "certManager": {"enabled": True, "issuerRef": {"name": "internal", "kind": "ClusterIssuer"}},
+    "metrics": {"tokenSecret": {"name": "scrapes", "key": "bearer"}},
+    "webView": {
+        "enabled": True,
+        "service": {"annotations": {"example.org/a": "b"}, "type": "NodePort", "port": 8080},
+        "ingress": {
+            "enabled": True,
+            "className": "nginx",
+            "annotations": {"example.org/a": "b"},
+            "hosts": ["tidelock.example.org"],
+            "tls": [{"secretName": "web", "hosts": ["tidelock.example.org"]}],
+        },
+    },
+    "monitoring": {
+        "enabled": True,
+        "namespace": "default",
+        "labels": {"release": "prometheus"},
+        "dashboard": {"annotations": {"grafana_folder": "Scheduling"}},
+    },
+    "networkPolicy": {
+        "ingressFrom": [
+            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+        ],
+        "egressPorts": [8443],
+    },
+}
+"""Values of a platform team: nearly all that the chart has, at once."""
 OWN = frozenset(
     {
         "Reservation",
@@ -36,6 +91,7 @@ OWN = frozenset(
 FOREIGN: Mapping[str, str] = {
     "ServiceMonitor": "the Prometheus operator's",
     "PrometheusRule": "the Prometheus operator's",
+    "Certificate": "cert-manager's",
     "Kustomization": "Flux's",
     "ResourceInterpreterCustomization": "Karmada's",
 }

@@ -10,7 +10,7 @@ import yaml
 
 from devcluster.identity import BASE, MANIFESTS
 from devcluster.identity import OVERLAYS as FOLDER
-from installation.rendering import EVERYTHING, FOREIGN, OWN, Charted, Kustomized, Manifest, key
+from installation.rendering import EVERYTHING, FOREIGN, OWN, PLATFORM, Charted, Kustomized, Manifest, key
 
 VERSION = "1.36"
 FILES = [path for folder in ("samples", "gitops") for path in sorted((MANIFESTS / folder).rglob("*.yaml"))]
@@ -44,8 +44,9 @@ def test_objects_of_kustomize_are_valid(kustomized: Kustomized) -> None:
     assert list(wrong(list(distinct.values()))) == []
 
 
-def test_objects_of_helm_are_valid(charted: Charted) -> None:
-    assert list(wrong(charted.objects(EVERYTHING))) == []
+@pytest.mark.parametrize("values", [EVERYTHING, PLATFORM], ids=["everything", "platform"])
+def test_objects_of_helm_are_valid(charted: Charted, values: Manifest) -> None:
+    assert list(wrong(charted.objects(values))) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

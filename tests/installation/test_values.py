@@ -1,7 +1,9 @@
 """The values of the chart: the effect of each, the schema that refuses wrong ones, and the notes."""
 
+import base64
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from installation.rendering import (
     EVERYTHING,
     GONE,
     OVERLAYS,
+    PLATFORM,
     Charted,
     Manifest,
     RefusedError,
@@ -20,14 +23,22 @@ from installation.rendering import (
 )
 from tidelock import __version__
 from tidelock.model.api.reservation import ReservationSpec
+from tidelock.settings import Settings
 
 POD = "Deployment/tidelock: spec.template.spec"
 CONTAINER = f"{POD}.containers[0]"
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 TOLERATION = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+SPREAD = {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+SPILL: Manifest = {"name": "spill", "emptyDir": {}}
+SPILL_MOUNT = {"name": "spill", "mountPath": "/spill"}
+POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+PROXY = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+SCRAPERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 AFFINITY: Manifest = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
 ARGS = ["run", "--log-format", "json"]
 EGRESS = "NetworkPolicy/tidelock-calls: spec.egress[0].ports"
+PEERS = "NetworkPolicy/tidelock-metrics: spec.ingress[0].from"
 KEEP = {"helm.sh/resource-policy": "keep"}
 CRDS = [
     f"CustomResourceDefinition/{each}.tidelock.dev"
@@ -44,6 +55,17 @@ CRDS = [
 TOKEN_MOUNT = {"name": "metrics-token", "mountPath": "/var/run/metrics", "readOnly": True}
 TOKEN_SECRET = {"secretName": "scrapes", "items": [{"key": "bearer", "path": "token"}]}
 TOKEN_VOLUME = {"name": "metrics-token", "secret": TOKEN_SECRET}
+
+# Values that are a mapping as a whole, of which the chart sets only some fields.
+MAPPINGS = {
+    "strategy",
+    "affinity",
+    "configuration",
+    "tokenSecret",
+    "issuerRef",
+    "livenessProbe",
+    "readinessProbe",
+}
 
 CHANGES: dict[str, tuple[Manifest, Manifest]] = {
     "repository": (
@@ -72,9 +94,61 @@ CHANGES: dict[str, tuple[Manifest, Manifest]] = {
         {"podLabels": {"team": "a"}},
         {"Deployment/tidelock: spec.template.metadata.labels.team": "a"},
     ),
+    "strategy": (
+        {"strategy": {"type": "Recreate"}},
+        {"Deployment/tidelock: spec.strategy": {"type": "Recreate"}},
+    ),
+    "annotations of the account": (
+        {"serviceAccount": {"annotations": {"role": "a"}}},
+        {"ServiceAccount/tidelock: metadata.annotations": {"role": "a"}},
+    ),
+    "spread": ({"topologySpreadConstraints": [SPREAD]}, {f"{POD}.topologySpreadConstraints": [SPREAD]}),
+    "network of the host": (
+        {"hostNetwork": True},
+        {f"{POD}.hostNetwork": True, f"{POD}.dnsPolicy": "ClusterFirstWithHostNet"},
+    ),
+    "port": (
+        {"ports": {"http": 18080}},
+        {f"{CONTAINER}.args": [*ARGS, "--port", "18080"], f"{CONTAINER}.ports[0].containerPort": 18080},
+    ),
+    "security context of the pod": (
+        {"podSecurityContext": {"runAsUser": 1000, "fsGroup": 1000}},
+        {f"{POD}.securityContext.runAsUser": 1000, f"{POD}.securityContext.fsGroup": 1000},
+    ),
+    "security context of the container": (
+        {"securityContext": {"readOnlyRootFilesystem": False}},
+        {f"{CONTAINER}.securityContext.readOnlyRootFilesystem": False},
+    ),
+    "probes": (
+        {"livenessProbe": {"failureThreshold": 6}, "readinessProbe": {"periodSeconds": 5}},
+        {f"{CONTAINER}.livenessProbe.failureThreshold": 6, f"{CONTAINER}.readinessProbe.periodSeconds": 5},
+    ),
+    "log level": ({"logLevel": "debug"}, {f"{CONTAINER}.args": [*ARGS, "--log-level", "debug"]}),
+    "environment": ({"extraEnv": [PROXY]}, {f"{CONTAINER}.env": [PROXY]}),
+    "volumes": (
+        {"extraVolumes": [SPILL], "extraVolumeMounts": [SPILL_MOUNT]},
+        {f"{POD}.volumes": [SPILL], f"{CONTAINER}.volumeMounts": [SPILL_MOUNT]},
+    ),
+    "scrapers": (
+        {"networkPolicy": {"ingressFrom": SCRAPERS}},
+        {
+            f"{PEERS}[0].namespaceSelector.matchLabels.{name}": value
+            for name, value in (("metrics", None), ("kubernetes.io/metadata.name", "monitoring"))
+        },
+    ),
+    "web view": (
+        {"webView": {"enabled": True}},
+        {
+            f"{CONTAINER}.args": [*ARGS, "--web-view", "--web-address", "$(POD_IP)"],
+            f"{CONTAINER}.env": [POD_IP],
+            "Service/tidelock-web": ADDED,
+            "Role/tidelock-web": ADDED,
+            "RoleBinding/tidelock-web": ADDED,
+        },
+    ),
     "extra args": (
-        {"extraArgs": ["--log-level", "debug"]},
-        {f"{CONTAINER}.args": [*ARGS, "--log-level", "debug"]},
+        {"extraArgs": ["--lease-name", "other"]},
+        {f"{CONTAINER}.args": [*ARGS, "--lease-name", "other"]},
     ),
     "an own class": (
         {"priorityClassName": "mine"},
@@ -141,6 +215,113 @@ def test_the_failure_policy_of_webhooks_can_be_ignore(charted: Charted) -> None:
     assert found == {f"{webhook}.failurePolicy": "Ignore" for webhook in webhooks}
 
 
+def test_the_certificate_of_the_extender_can_be_that_of_cert_manager(charted: Charted) -> None:
+    issuer = {"name": "internal", "kind": "ClusterIssuer"}
+    values = {"extender": {"enabled": True}, "certManager": {"enabled": True, "issuerRef": issuer}}
+    objects = charted.objects(values)
+    found = changed(charted.objects(OVERLAYS["extender"]), objects)
+    args = found.pop(f"{CONTAINER}.args")
+    assert "--no-tls-rotate" in args
+    injected = {"cert-manager.io/inject-ca-from": "tidelock-system/tidelock-tls"}
+    assert found == {
+        "Secret/tidelock-tls": GONE,
+        "Certificate/tidelock-tls": ADDED,
+        "ValidatingWebhookConfiguration/tidelock: metadata.annotations": injected,
+        "MutatingWebhookConfiguration/tidelock: metadata.annotations": injected,
+    }
+    spec = by_key(objects)["Certificate/tidelock-tls"]["spec"]
+    assert (spec["secretName"], spec["issuerRef"]) == ("tidelock-tls", issuer)
+    assert tuple(spec["dnsNames"]) == Settings().tls_names
+
+
+def test_the_certificate_of_the_extender_can_be_the_users(charted: Charted) -> None:
+    found = changed(
+        charted.objects(OVERLAYS["extender"]),
+        charted.objects({"extender": {"enabled": True, "caBundle": "QUJD"}}),
+    )
+    assert "--no-tls-rotate" in found.pop(f"{CONTAINER}.args")
+    webhooks = [f"{kind}WebhookConfiguration/tidelock: webhooks" for kind in ("Validating", "Mutating")]
+    bundles = {f"{each}[{number}].clientConfig.caBundle": "QUJD" for each in webhooks for number in (0, 1)}
+    assert found == {"Secret/tidelock-tls": GONE} | bundles
+
+
+def test_the_port_of_the_extender_can_be_another(charted: Charted) -> None:
+    found = changed(
+        charted.objects(OVERLAYS["extender"]),
+        charted.objects({"extender": {"enabled": True}, "ports": {"https": 18443}}),
+    )
+    assert found.pop(f"{CONTAINER}.args")[-2:] == ["--tls-port", "18443"]
+    assert found == {f"{CONTAINER}.ports[1].containerPort": 18443}
+
+
+def test_the_ingress_exposes_only_the_web_view(charted: Charted) -> None:
+    """Metrics and probes are on the same port."""
+    tls = [{"secretName": "web", "hosts": ["tidelock.example.org"]}]
+    ingress = {"enabled": True, "className": "nginx", "annotations": {"a": "b"}, "tls": tls}
+    values = {"webView": {"enabled": True, "ingress": {**ingress, "hosts": ["tidelock.example.org"]}}}
+    objects = by_key(charted.objects(values))
+    made = objects["Ingress/tidelock-web"]
+    assert (made["spec"]["ingressClassName"], made["spec"]["tls"]) == ("nginx", tls)
+    assert made["metadata"]["annotations"] == {"a": "b"}
+    ((path,),) = [rule["http"]["paths"] for rule in made["spec"]["rules"]]
+    assert (path["path"], path["pathType"]) == ("/web", "Prefix")
+    (port,) = objects["Service/tidelock-web"]["spec"]["ports"]
+    assert path["backend"]["service"] == {"name": "tidelock-web", "port": {"name": port["name"]}}
+    (scraped,) = objects["Service/tidelock"]["spec"]["ports"]
+    assert port["name"] != scraped["name"]
+    assert "selector" not in objects["Service/tidelock-web"]["spec"]
+
+
+def test_monitoring_objects_can_be_in_another_namespace(charted: Charted) -> None:
+    settings = {"enabled": True, "namespace": "monitoring"}
+    found = changed(charted.objects(OVERLAYS["monitoring"]), charted.objects({"monitoring": settings}))
+    moved = (
+        "ServiceMonitor/tidelock",
+        "PrometheusRule/tidelock",
+        "ConfigMap/tidelock-dashboard",
+        "ConfigMap/tidelock-kube-state-metrics",
+    )
+    assert found == {f"{each}: metadata.namespace": "monitoring" for each in moved}
+
+
+def test_the_dashboard_has_its_own_labels_and_annotations(charted: Charted) -> None:
+    dashboard = {"labels": {"grafana_dashboard": None, "board": "yes"}, "annotations": {"folder": "Tidelock"}}
+    found = changed(
+        charted.objects(OVERLAYS["monitoring"]),
+        charted.objects({"monitoring": {"enabled": True, "dashboard": dashboard}}),
+    )
+    metadata = "ConfigMap/tidelock-dashboard: metadata"
+    assert found == {
+        f"{metadata}.labels.grafana_dashboard": None,
+        f"{metadata}.labels.board": "yes",
+        f"{metadata}.annotations": {"folder": "Tidelock"},
+    }
+
+
+def test_alerts_can_point_to_another_page_of_runbooks(charted: Charted) -> None:
+    settings = {"enabled": True, "runbookUrl": "https://example.org/tidelock/runbooks.html"}
+    rules = by_key(charted.objects({"monitoring": settings}))["PrometheusRule/tidelock"]
+    urls = [
+        rule["annotations"]["runbook_url"] for group in rules["spec"]["groups"] for rule in group["rules"]
+    ]
+    assert urls
+    assert {url.partition("#")[0] for url in urls} == {settings["runbookUrl"]}
+
+
+def test_all_objects_and_pods_have_the_common_labels(charted: Charted) -> None:
+    values = EVERYTHING | {"commonLabels": {"team": "a", "app.kubernetes.io/name": "ignored"}}
+    values |= {"podLabels": {"tier": "b", "team": "c"}}
+    objects = by_key(charted.objects(values))
+    for each in objects.values():
+        assert (
+            each["metadata"]["labels"].items() >= {"team": "a", "app.kubernetes.io/name": "tidelock"}.items()
+        )
+    deployment = objects["Deployment/tidelock"]["spec"]
+    pod = {"team": "c", "tier": "b", "app.kubernetes.io/name": "tidelock"}
+    assert deployment["template"]["metadata"]["labels"] == pod
+    assert deployment["selector"]["matchLabels"] == {"app.kubernetes.io/name": "tidelock"}
+
+
 def test_monitors_have_the_labels_and_the_token_for_prometheus(charted: Charted) -> None:
     settings = {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"}
     values = {"monitoring": settings, "metrics": {"tokenSecret": {"name": "scrapes", "key": "bearer"}}}
@@ -150,7 +331,7 @@ def test_monitors_have_the_labels_and_the_token_for_prometheus(charted: Charted)
         assert objects[name]["metadata"]["labels"]["release"] == "prometheus"
     (endpoint,) = monitor["spec"]["endpoints"]
     token = {"credentials": {"name": "scrapes", "key": "bearer"}}
-    assert endpoint == {"port": "http", "interval": "1m", "authorization": token}
+    assert endpoint == {"port": "http", "interval": "1m", "authorization": token, "honorLabels": True}
 
 
 def test_a_changed_configuration_restarts_the_operator(charted: Charted) -> None:
@@ -189,7 +370,9 @@ def test_objects_in_another_namespace_do_not_mention_the_default_one(charted: Ch
 
 
 @pytest.mark.parametrize(
-    "values", [{}, *OVERLAYS.values(), EVERYTHING], ids=["defaults", *OVERLAYS, "everything"]
+    "values",
+    [{}, *OVERLAYS.values(), EVERYTHING, PLATFORM],
+    ids=["defaults", *OVERLAYS, "everything", "platform"],
 )
 def test_lint_finds_nothing(charted: Charted, values: Manifest) -> None:
     told = charted.run("lint", CHART, "--strict", "--values", "-", text=yaml.safe_dump(values))
@@ -216,6 +399,16 @@ def test_lint_finds_nothing(charted: Charted, values: Manifest) -> None:
         ({"extender": {"failurePolicy": "Retry"}}, "/extender/failurePolicy", "'Ignore'"),
         ({"metrics": {"tokenSecret": {"name": "a"}}}, "/metrics/tokenSecret", "'key'"),
         ({"monitoring": {"interval": "often"}}, "/monitoring/interval", "pattern"),
+        ({"logLevel": "trace"}, "/logLevel", "'warning'"),
+        ({"livenessProbe": {"httpGet": {}}}, "/livenessProbe", "'httpGet' not allowed"),
+        ({"extraEnv": [{"value": "a"}]}, "/extraEnv/0", "'name'"),
+        ({"strategy": {"type": "Blue"}}, "/strategy/type", "'Recreate'"),
+        ({"ports": {"http": 0}}, "/ports/http", "minimum"),
+        ({"extender": {"caBundle": "-----BEGIN"}}, "/extender/caBundle", "pattern"),
+        ({"certManager": {"enabled": True}}, "/certManager/issuerRef", "'name'"),
+        ({"webView": {"ingress": {"enabled": True}}}, "/webView/ingress/hosts", "minItems"),
+        ({"monitoring": {"runbookUrl": "docs"}}, "/monitoring/runbookUrl", "pattern"),
+        ({"networkPolicy": {"ingressFrom": []}}, "/networkPolicy/ingressFrom", "minItems"),
         ({"networkPolicy": {"egressPorts": [0]}}, "/networkPolicy/egressPorts/0", "minimum"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -235,8 +428,25 @@ def test_the_schema_has_exactly_the_values_of_the_chart() -> None:
     assert schema.keys() == values.keys() | {
         "global"
     }  # Helm passes it to every chart that is part of another one
-    for name in ("image", "crds", "extender", "metrics", "monitoring", "networkPolicy"):
-        assert schema[name]["properties"].keys() == values[name].keys()
+    groups = [
+        (known, value)
+        for name, known in schema.items()
+        if (value := values.get(name)) and known.get("properties") and name not in MAPPINGS
+    ]
+    for known, value in groups:
+        assert known["properties"].keys() == value.keys()
+        groups += [(known["properties"][name], each) for name, each in value.items() if is_group(known, name)]
+    assert len(groups) > len(MAPPINGS)
+
+
+def is_group(schema: Manifest, name: str) -> bool:
+    return "properties" in schema["properties"][name] and name not in MAPPINGS
+
+
+def test_the_icon_is_a_picture_in_the_chart_itself() -> None:
+    kind, _, data = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert ET.fromstring(base64.b64decode(data)).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
 
 
 def test_the_chart_has_this_version() -> None:

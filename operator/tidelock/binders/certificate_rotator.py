@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from tidelock.binders.certificates import Certificates, renewed
-from tidelock.binders.errors import ClientsError
+from tidelock.binders.errors import CertificateError, ClientsError
 from tidelock.binders.tokens import CREATIONS_PATH, Tokens
 from tidelock.clock import Clock
 from tidelock.kube.client import MUTATING_WEBHOOKS, SECRETS, WEBHOOKS, ApiResource, KubeClient
@@ -91,14 +91,20 @@ class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"
     def path(self) -> str:
         return urlsplit(self.url).path if self.url else self.service.path
 
-    def with_path(self, path: str) -> dict[str, object]:
-        """Return the part of a patch with another path of the webhook."""
+    def _with_path(self, path: str) -> dict[str, object]:
         if self.url:
             return {"url": urlunsplit(urlsplit(self.url)._replace(path=path))}
         return {"service": {"path": path}}
 
-    def differs(self, bundle: str, path: str) -> bool:
-        return (self.ca_bundle, self.path) != (bundle, path)
+    def changes(self, bundle: str | None, path: str) -> dict[str, object]:
+        """Return the part of a patch with other authorities and another path, if any differs.
+
+        Without a bundle, the authorities stay.
+        """
+        wanted = self.ca_bundle if bundle is None else bundle
+        if (self.ca_bundle, self.path) == (wanted, path):
+            return {}
+        return ({} if bundle is None else {"caBundle": bundle}) | self._with_path(path)
 
 
 _NONE = _ClientConfig()
@@ -127,6 +133,8 @@ class CertificateRotator:
         clock: the process' clock.
         introduced: the configurations of the webhooks that are served.
         keys: takes the keys that sign answers, if answers are served.
+        rotate: whether to create and replace certificates, and to publish their authorities. Otherwise
+            another component does both.
 
     """
 
@@ -138,10 +146,13 @@ class CertificateRotator:
         clock: Clock,
         introduced: Sequence[WebhookConfiguration] = (BINDINGS,),
         keys: AnswerKeys | None = None,
+        *,
+        rotate: bool = True,
     ) -> None:
         self.tokens = Tokens(clock.monotonic)
         self._introduced = tuple(introduced)
         self._keys = keys
+        self._rotate = rotate
         self._client = client
         self._secret = secret
         self._names = tuple(names)
@@ -150,7 +161,10 @@ class CertificateRotator:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     async def renew(self) -> None:
-        """Store certificates with a long validity in the Secret, and serve with them, or raise ApiError."""
+        """Store certificates with a long validity in the Secret, and serve with them, or raise ApiError.
+
+        Without rotation, serve with the stored certificate, or raise CertificateError if there is none.
+        """
         certificates = await self._stored()
         if certificates != self._loaded:
             _load(self.context, certificates)
@@ -178,11 +192,12 @@ class CertificateRotator:
     async def introduce(self) -> None:
         """Configure the webhooks with the authority and the newest token, or raise ApiError.
 
+        Without rotation, the authority stays as it is.
         The version that was read is a condition of the write, so late writes of a former leader are refused.
         """
         if self._loaded is None:
             return
-        bundle, path = _text(self._loaded.authorities), ""
+        bundle, path = _text(self._loaded.authorities) if self._rotate else None, ""
         for each in self._introduced:
             stored = _READ_WEBHOOKS(await self._client.get(each.resource.item(CONFIGURATION)))
             for webhook in stored.webhooks:
@@ -192,17 +207,14 @@ class CertificateRotator:
         self.tokens.written()
 
     async def _write_configuration(
-        self, introduced: WebhookConfiguration, stored: _Webhooks, bundle: str, path: str
+        self, introduced: WebhookConfiguration, stored: _Webhooks, bundle: str | None, path: str
     ) -> None:
         """Write the authority and the path of the webhooks, if any differs."""
         known = {webhook.name: webhook.client_config for webhook in stored.webhooks}
-        wanted = {name: known.get(name, _NONE) for name in introduced.webhooks}
-        if not any(config.differs(bundle, path) for config in wanted.values()):
+        changes = {name: known.get(name, _NONE).changes(bundle, path) for name in introduced.webhooks}
+        webhooks = [{"name": name, "clientConfig": config} for name, config in changes.items() if config]
+        if not webhooks:
             return
-        webhooks = [
-            {"name": name, "clientConfig": {"caBundle": bundle} | config.with_path(path)}
-            for name, config in wanted.items()
-        ]
         body = {"metadata": {"resourceVersion": stored.metadata.resource_version}, "webhooks": webhooks}
         await self._client.patch(introduced.resource.item(CONFIGURATION), body, kind="strategic")
 
@@ -211,7 +223,7 @@ class CertificateRotator:
         while True:
             secret = _READ(await self._client.get(self._path))
             known = _certificates(secret)
-            wanted = renewed(known, self._names, self._clock.now())
+            wanted = renewed(known, self._names, self._clock.now()) if self._rotate else _usable(known)
             newest, former = self._wanted_keys(secret, renewing=known is not None and wanted != known)
             changes = {} if wanted == known else _certificate_fields(wanted)
             if newest != _field(secret, ANSWER_KEY):
@@ -255,6 +267,13 @@ def _certificates(secret: _Secret) -> Certificates | None:
     return Certificates(**data)
 
 
+def _usable(known: Certificates | None) -> Certificates:
+    """Return the certificate of another component, or raise CertificateError if it is missing."""
+    if known is None or not (known.certificate and known.key):
+        raise CertificateError("the Secret has no tls.crt and tls.key, which another component must write")
+    return known
+
+
 def _certificate_fields(wanted: Certificates) -> dict[str, str | None]:
     """Return the data of a Secret for certificates. The key of an authority is removed."""
     return {field: _text(getattr(wanted, name)) for name, field in _FIELDS.items()} | {_AUTHORITY_KEY: None}
@@ -277,5 +296,10 @@ def _load(context: ssl.SSLContext, certificates: Certificates) -> None:
     with TemporaryDirectory() as folder:
         chain = Path(folder, "tls.pem")
         chain.touch(mode=0o600)
-        chain.write_bytes(certificates.key + certificates.certificate)
+        chain.write_bytes(certificates.key.rstrip() + b"\n" + certificates.certificate)
+        # A failure would leave the context with one half of a pair, so another one is tried first.
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, password="")
+        except ssl.SSLError as error:
+            raise CertificateError(f"tls.crt and tls.key of the Secret can't be served: {error}") from error
         context.load_cert_chain(chain)

@@ -2,6 +2,7 @@
 
 import base64
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from tidelock.binders.certificate_rotator import (
     WEBHOOK_NAMES,
     CertificateRotator,
 )
-from tidelock.binders.certificates import CERTIFICATE_LIFETIME
-from tidelock.binders.errors import ClientsError
+from tidelock.binders.certificates import CERTIFICATE_LIFETIME, renewed
+from tidelock.binders.errors import CertificateError, ClientsError
 from tidelock.binders.tokens import OVERLAP, TOKEN_PATH
 from tidelock.binders.tokens import TOKEN_LIFETIME as LIFETIME_OF_TOKENS
 from tidelock.kube.errors import Conflict, NotFound, ServerError
@@ -26,6 +27,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key, ObjectMeta
 from unit.binders.cluster_store import SECRET, WEBHOOKS, ClusterStore, HandClock
 
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME: the clock of the scene is not this machine's
 FIELDS = {"ca.crt", "tls.crt", "tls.key", "next.crt", "next.key"}
 
 
@@ -259,6 +261,92 @@ def test_a_file_without_certificates_is_an_error(scene: Scene, tmp_path: Path, c
     file.write_text(content)
     with pytest.raises(ClientsError, match=f"certificates of schedulers {file}: .*, expected PEM"):
         scene.keeper.trust(file)
+
+
+class Foreign(Scene):
+    """A rotator that leaves the certificate to another component, which has written one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.api.objects[SECRET]["data"] = self.certificate(90)
+
+    def another(self) -> CertificateRotator:
+        secret, names, keys = Key("system", "tls"), ("localhost",), AnswerKeys()
+        return CertificateRotator(self.api, secret, names, self.clock, (BINDINGS,), keys, rotate=False)
+
+    def certificate(self, days: float) -> dict[str, str]:
+        """Return the fields that cert-manager writes, for a certificate with so many days left."""
+        now = self.clock.now() + days * 86400 - CERTIFICATE_LIFETIME.total_seconds()
+        made = renewed(None, ("localhost",), now)
+        fields = {"ca.crt": made.authorities, "tls.crt": made.certificate, "tls.key": made.key}
+        return {name: base64.b64encode(value).decode() for name, value in fields.items()}
+
+
+async def test_a_certificate_of_another_component_is_served_and_not_changed() -> None:
+    """With 90 days left, a certificate of the operator would already have a successor."""
+    scene = Foreign()
+    before = dict(scene.data)
+    await scene.keeper.renew()
+    assert scene.data == before | {name: scene.data[name] for name in (ANSWER_KEY, FORMER_ANSWER_KEY)}
+
+
+async def test_the_webhooks_keep_the_authority_of_another_component() -> None:
+    scene = Foreign()
+    for each in scene.api.objects[WEBHOOKS]["webhooks"]:
+        each["clientConfig"]["caBundle"] = "theirs"
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    assert scene.keeper.tokens.count(scene.token())
+    assert scene.bundle() == "theirs"
+
+
+async def test_a_renewed_certificate_of_another_component_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Foreign()
+    caplog.set_level("INFO")
+    await scene.keeper.renew()
+    await scene.keeper.renew()
+    scene.data.update(scene.certificate(180))
+    await scene.keeper.renew()
+    assert caplog.text.count("serving with a new certificate") == 2
+
+
+@pytest.mark.parametrize("change", [{"tls.crt": ""}, {"tls.key": ""}, {"tls.crt": "AAAA"}])
+async def test_a_missing_certificate_of_another_component_is_awaited(change: dict[str, str]) -> None:
+    scene = Foreign()
+    before = dict(scene.data)
+    scene.data.update(change)
+    with pytest.raises(CertificateError, match=r"tls\.crt and tls\.key"):
+        await scene.keeper.renew()
+    await scene.keeper.introduce()
+    assert scene.api.patches == []
+    scene.data.update(before)
+    await scene.keeper.renew()
+
+
+async def test_a_key_of_another_certificate_does_not_replace_the_served_pair() -> None:
+    scene = Foreign()
+    await scene.keeper.renew()
+    good = dict(scene.data)
+    scene.data["tls.key"] = scene.certificate(180)["tls.key"]
+    with pytest.raises(CertificateError, match="can't be served"):
+        await scene.keeper.renew()
+    assert handshake(scene.keeper.context, base64.b64decode(good["ca.crt"]).decode())
+
+
+def handshake(server: ssl.SSLContext, authority: str) -> bool:
+    """Return whether a client that trusts an authority accepts the certificate of a server."""
+    client = ssl.create_default_context(cadata=authority)
+    client.verify_flags |= ssl.VerifyFlags(_NO_CHECK_TIME)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(back, there, server_hostname="localhost"),
+        server.wrap_bio(there, back, server_side=True),
+    )
+    for _ in range(4):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends[0].version() is not None
 
 
 class Signing(Scene):

@@ -18,8 +18,13 @@ DASHBOARD: dict[str, Any] = json.loads(
 ROWS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 COLUMNS = 24
-# The variable that the user chooses, and a built-in variable of Grafana.
-VARIABLES = {"datasource", "__rate_interval"}
+# The variables that the user chooses, and a built-in variable of Grafana.
+CHOSEN = ["datasource", "cluster", "namespace"]
+VARIABLES = {*CHOSEN, "__rate_interval"}
+# Metrics with a namespace of reservations or pods.
+NAMESPACED = re.compile(
+    r"tidelock_(reservations_waiting|reservations_ended_total|reservation_(idle|occupied)_seconds_total)"
+)
 
 each_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 
@@ -36,15 +41,18 @@ def test_the_dashboard_has_a_uid_and_no_id() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
 
 
-def test_the_user_chooses_the_prometheus() -> None:
-    (variable,) = DASHBOARD["templating"]["list"]
-    assert (variable["name"], variable["type"], variable["query"]) == (
-        "datasource",
-        "datasource",
-        "prometheus",
-    )
+def test_the_user_chooses_prometheus_clusters_and_namespaces() -> None:
+    variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+    assert list(variables) == CHOSEN
+    source = variables.pop("datasource")
+    assert (source["type"], source["query"]) == ("datasource", "prometheus")
+    for name, each in variables.items():
+        assert (each["type"], each["multi"], each["includeAll"]) == ("query", True, True)
+        assert each["query"]["query"].endswith(f", {name})")
+        # A series without the label is shown too.
+        assert (each["allValue"], each["current"]["value"]) == (".*", "$__all")
     text = json.dumps(DASHBOARD)
-    assert set(re.findall(r"\$\{?(\w+)", text)) == VARIABLES
+    assert set(re.findall(r"\$\{?(\w+)", text)) == VARIABLES | {"__all"}
 
 
 def test_panels_have_distinct_ids_and_do_not_overlap() -> None:
@@ -84,13 +92,15 @@ def test_every_query_selects_only_the_metrics_of_tidelock(panel: dict[str, Any])
     for target in panel["targets"]:
         selectors = re.findall(r"\b(?:tidelock|scheduler|process)_\w+(?:{[^}]*})?", target["expr"])
         assert selectors
-        assert all('{job="tidelock"' in selector for selector in selectors), target["expr"]
+        for selector in selectors:
+            assert '{job="tidelock",cluster=~"$cluster"' in selector
+            assert ('namespace=~"$namespace"' in selector) == bool(NAMESPACED.match(selector))
 
 
 def test_every_query_is_valid_for_prometheus(promtool: Path, tmp_path: Path) -> None:
     queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
     rules = [
-        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m").replace("$", "")}
         for number, query in enumerate(queries)
     ]
     written = tmp_path / "queries.yaml"
