@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tidelock.framework.api import MAX_NODE_SCORE
 
-FULL = 100
+MAX_UTILIZATION = 100
 """The largest utilization, in percent."""
 
 _LARGEST_SCORE = 10
@@ -30,7 +30,7 @@ def check_shape(field: str, shape: Sequence[ShapePoint]) -> None:
     utilizations = [point.utilization for point in shape]
     if not shape or utilizations != sorted(set(utilizations)):
         raise ValueError(f"{field}: points of increasing utilization are needed")
-    if not 0 <= utilizations[0] <= utilizations[-1] <= FULL:
+    if not 0 <= utilizations[0] <= utilizations[-1] <= MAX_UTILIZATION:
         raise ValueError(f"{field}: a utilization is not from 0 to 100")
     if not all(0 <= point.score <= _LARGEST_SCORE for point in shape):
         raise ValueError(f"{field}: a score is not from 0 to 10")
@@ -38,7 +38,7 @@ def check_shape(field: str, shape: Sequence[ShapePoint]) -> None:
 
 def scores_of(shape: Sequence[ShapePoint]) -> npt.NDArray[np.float64]:
     """Return the score, from 0 to MAX_NODE_SCORE, of each whole utilization from 0 to 100 percent."""
-    return np.array([_score(shape, percent) for percent in range(FULL + 1)], np.float64)
+    return np.array([_score(shape, percent) for percent in range(MAX_UTILIZATION + 1)], np.float64)
 
 
 def _score(shape: Sequence[ShapePoint], utilization: int) -> int:

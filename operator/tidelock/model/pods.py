@@ -303,28 +303,23 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def _as_specified(self) -> bool:
         """Whether the kubelet reports no other amounts than those of the spec, as for most pods."""
-        status = self.status
-        if status.resources is not None or status.allocated_resources or self._is_infeasible:
+        status, report = self.status, self._report
+        if status.resources is not None or status.allocated_resources or report.infeasible:
             return False
-        statuses = (*status.init_container_statuses, *status.container_statuses)
         containers = (*self.spec.init_containers, *self.spec.containers)
         asked = {each.name: each.resources.requests for each in containers}
         return all(
-            told in ({}, asked.get(each.name))
-            for each in statuses
-            for told in (each.allocated_resources, each.actual)
+            amounts in ({}, asked.get(name))
+            for name, each in report.containers.items()
+            for amounts in (each.allocated_resources, each.actual)
         )
-
-    @property
-    def _is_infeasible(self) -> bool:
-        """Whether the kubelet has found that the node can never grant a resize."""
-        return any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in self.status.conditions)
 
     @property
     def _report(self) -> Report:
         status = self.status
         statuses = (*status.init_container_statuses, *status.container_statuses)
-        return Report({each.name: each for each in statuses}, status, self._is_infeasible)
+        infeasible = any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in status.conditions)
+        return Report({each.name: each for each in statuses}, status, infeasible)
 
     @cached_property
     def likely_use(self) -> tuple[float, float]:

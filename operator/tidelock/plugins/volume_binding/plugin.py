@@ -38,7 +38,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.function_shape import FULL, ShapePoint, check_shape, scores_of
+from tidelock.framework.function_shape import MAX_UTILIZATION, ShapePoint, check_shape, scores_of
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.pod_limits import excess_of_claims
 from tidelock.model.pod_volumes import ClaimUse
@@ -70,7 +70,7 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
     """VolumeBindingArgs."""
 
     bind_timeout_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
-    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 10), ShapePoint(FULL, 0))
+    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 10), ShapePoint(MAX_UTILIZATION, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.arrays import Mask
 from tidelock.framework.api import Scores
-from tidelock.framework.function_shape import FULL
+from tidelock.framework.function_shape import MAX_UTILIZATION
 
 _LARGEST = 2**56  # bytes, beyond all storage: a hundredfold of it is a number of 64 bits
 
@@ -60,7 +60,9 @@ class StorageUse:
         classes: npt.NDArray[np.int64] | int = 0
         for use in self._classes.values():
             full = (use.capacity <= 0) | (use.requested > use.capacity)
-            percent = np.where(full, FULL, use.requested * FULL // np.maximum(use.capacity, 1))
+            percent = np.where(
+                full, MAX_UTILIZATION, use.requested * MAX_UTILIZATION // np.maximum(use.capacity, 1)
+            )
             total = total + np.where(use.counts, points[percent], 0.0)
             classes = classes + use.counts
         means: Scores = np.floor(total / np.maximum(classes, 1) + 0.5)
