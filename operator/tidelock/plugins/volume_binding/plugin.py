@@ -151,7 +151,7 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         return False
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
-        """Skip pods whose claims are all bound."""
+        """Skip pods without an unbound claim."""
         findings = state.read(_Findings)
         return SUCCESS if findings is not None and (findings.matches or findings.provided) else SKIP
 
@@ -332,7 +332,7 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         return space
 
     def _add_provision(self, storage: StorageUse, claim: PersistentVolumeClaim, where: Mask) -> None:
-        """Add a claim whose volume is provisioned on these rows, if the driver reports its capacity."""
+        """Add a claim to provision on these rows, if the driver reports its capacity."""
         storage_class = self._objects.storage_classes.get(claim.class_name)
         space = None if storage_class is None else self._space(storage_class, claim)
         if space is not None:

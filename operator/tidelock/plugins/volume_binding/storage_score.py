@@ -41,14 +41,14 @@ class StorageUse:
         )
 
     def add_volumes(self, name: str, where: Mask, size: int, capacities: npt.NDArray[np.int64]) -> None:
-        """Add a claim that gets an existing volume, whose capacity is added to the class."""
+        """Add a claim that gets an existing volume, and the volume's capacity."""
         use = self._classes[name]
         use.counts |= where
         use.requested[where] += size
         use.capacity[where] += capacities[where]
 
     def add_provision(self, name: str, where: Mask, size: int, capacities: npt.NDArray[np.int64]) -> None:
-        """Add a claim whose volume is provisioned. All claims of a class share its capacity on a node."""
+        """Add a claim to provision. All claims of a class share its capacity on a node."""
         use = self._classes[name]
         use.counts |= where
         use.requested[where] += size

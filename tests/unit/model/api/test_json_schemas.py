@@ -1,4 +1,4 @@
-"""The JSON Schemas of the kinds refuse what the API server refuses without rules in CEL."""
+"""The JSON Schemas of the kinds refuse the errors that the API server finds without rules in CEL."""
 
 from typing import Any
 
