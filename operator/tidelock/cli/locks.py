@@ -1,7 +1,7 @@
 """The status of a Reservation, for all commands that show some."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -156,11 +156,11 @@ class Seen:
             return None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class NodeReservations:
     """The reservations with capacity on one node, and the amounts that they keep from other pods."""
 
-    seen: list[Seen] = field(default_factory=list)
+    seen: Sequence[Seen] = ()
     reserved: Resources = field(default_factory=dict)
 
 
@@ -174,15 +174,16 @@ def by_node(
         leaving: the spans of the pods of each node that end in time, by their UIDs.
 
     """
-    found: defaultdict[str, NodeReservations] = defaultdict(NodeReservations)
+    there: defaultdict[str, list[Seen]] = defaultdict(list)
     for each in seen:
         if each.holds:
-            found[each.node].seen.append(each)
-    for name, node in found.items():
-        spans = [span for each in node.seen if (span := each.span) is not None]
+            there[each.node].append(each)
+    found = {}
+    for name, held in there.items():
+        spans = [span for each in held if (span := each.span) is not None]
         spans += leaving.get(name, {}).values()
-        node.reserved = reserved_amounts((each.held for each in node.seen), spans)
-    return dict(found)
+        found[name] = NodeReservations(held, reserved_amounts((each.held for each in held), spans))
+    return found
 
 
 def amounts(resources: Resources) -> str:
