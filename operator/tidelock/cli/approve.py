@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from tidelock.cli.editing import edit, plain
+from tidelock.cli.editing import Edit, run
 from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen, amounts
-from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.session import ClusterTarget, ask
-from tidelock.cli.tables import show, show_plain
+from tidelock.cli.options import Context, Format, Kubeconfig, Namespace
+from tidelock.cli.session import ClusterTarget
 from tidelock.model.reservation import Reservation
 
 EXAMPLES = """\
@@ -43,23 +42,13 @@ def command(
     carried out.
     """
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    reservation, end = ask(
-        target,
-        lambda session: edit(
-            session,
-            name,
-            lambda found: {"mayMove": {"approve": token or planned_token(found)}},
-            lambda found: settled(Seen(found)),
-        ),
-        short=True,
+    wanted = Edit(
+        change=lambda found: {"mayMove": {"approve": token or planned_token(found)}},
+        answered=settled,
+        succeeded=begun,
+        sentence=sentence,
     )
-    seen = Seen(reservation)
-    if output in (Output.JSON, Output.YAML):
-        show_plain(plain(reservation), output)
-    else:
-        show(f"reservation/{name} {seen.phase}: {end or sentence(seen)}")
-    if not begun(seen):
-        raise typer.Exit(1)
+    run(wanted, name, target, output)
 
 
 def planned_token(reservation: Reservation) -> str:

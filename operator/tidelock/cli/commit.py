@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from tidelock.cli.editing import edit, plain
+from tidelock.cli.editing import Edit, run
 from tidelock.cli.failure import Failure
 from tidelock.cli.locks import Seen
-from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.session import ClusterTarget, ask
-from tidelock.cli.tables import show, show_plain
+from tidelock.cli.options import Context, Format, Kubeconfig, Namespace
+from tidelock.cli.session import ClusterTarget
 from tidelock.model.reservation import Reservation
 
 EXAMPLES = """\
@@ -39,23 +38,13 @@ def command(
 ) -> None:
     """Commit a reservation of reserve --commit-within, and wait for the result. Exit status 1 if it fails."""
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    reservation, end = ask(
-        target,
-        lambda session: edit(
-            session,
-            name,
-            lambda found: {"commit": {"token": token or held_token(found)}},
-            lambda found: answered(Seen(found)),
-        ),
-        short=True,
+    wanted = Edit(
+        change=lambda found: {"commit": {"token": token or held_token(found)}},
+        answered=answered,
+        succeeded=committed,
+        sentence=sentence,
     )
-    seen = Seen(reservation)
-    if output in (Output.JSON, Output.YAML):
-        show_plain(plain(reservation), output)
-    else:
-        show(f"reservation/{name} {seen.phase}: {end or sentence(seen)}")
-    if not committed(seen):
-        raise typer.Exit(1)
+    run(wanted, name, target, output)
 
 
 def held_token(reservation: Reservation) -> str:

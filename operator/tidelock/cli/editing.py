@@ -1,16 +1,56 @@
 """Edits of one field of a Reservation, for commands that answer the operator."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import typer
+
 from tidelock.cli.failure import Failure
-from tidelock.cli.session import Session
+from tidelock.cli.locks import Seen
+from tidelock.cli.options import Output
+from tidelock.cli.session import ClusterTarget, Session, ask
+from tidelock.cli.tables import show, show_plain
 from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import Conflict, NotFound
 from tidelock.model.reservation import Reservation, decode_reservation
 
 _PATIENCE = 30.0  # seconds for the operator to answer
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """An edit of a reservation, and the operator's answer to it.
+
+    Attributes:
+        change: returns the changed part of the spec, or raises Failure.
+        answered: whether a version has the answer.
+        succeeded: whether the answer is the wanted one.
+        sentence: says what the answer is.
+
+    """
+
+    change: Callable[[Reservation], dict[str, Any]]
+    answered: Callable[[Seen], bool]
+    succeeded: Callable[[Seen], bool]
+    sentence: Callable[[Seen], str]
+
+
+def run(wanted: Edit, name: str, target: ClusterTarget, output: Output | None) -> None:
+    """Edit a reservation, print the answer, and exit with status 1 unless it is the wanted one."""
+    reservation, end = ask(
+        target,
+        lambda session: edit(session, name, wanted.change, lambda found: wanted.answered(Seen(found))),
+        short=True,
+    )
+    seen = Seen(reservation)
+    if output in (Output.JSON, Output.YAML):
+        show_plain(_plain(reservation), output)
+    else:
+        show(f"reservation/{name} {seen.phase}: {end or wanted.sentence(seen)}")
+    if not wanted.succeeded(seen):
+        raise typer.Exit(1)
 
 
 async def edit(
@@ -49,7 +89,7 @@ async def edit(
     return await settling(session, RESERVATIONS, decode_reservation, patched, answered, seconds=_PATIENCE)
 
 
-def plain(reservation: Reservation) -> dict[str, Any]:
+def _plain(reservation: Reservation) -> dict[str, Any]:
     """Return a reservation for programs."""
     namespace, name = reservation.key
     return {
