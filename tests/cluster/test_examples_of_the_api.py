@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from builders import Json, encode
-from devcluster.build import run_go
+from devcluster.build import MODULE
+from devcluster.tools import find_module
 from property.foreign import KINDS, READERS, Location, changed, locations, part, structs_in, without
 from tidelock.model.instants import parse_instant
 from tidelock.model.quotas import decode_resource_quota
@@ -22,12 +22,9 @@ every_resource = pytest.mark.parametrize("resource", sorted(READERS))
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Json]:
+def examples() -> Mapping[str, Json]:
     """Return the newest example of each resource that Tidelock reads and other clients write."""
-    listing = tmp_path_factory.mktemp("go") / "api.log"
-    run_go(["mod", "download", "-json", "k8s.io/api"], listing)
-    log = listing.read_text()
-    folder = Path(json.loads(log[log.index("{") :])["Dir"]) / "testdata" / "HEAD"
+    folder = find_module(MODULE, "k8s.io/api") / "testdata" / "HEAD"
     return {
         name: json.loads(
             (folder / f"{resource.group or 'core'}.{resource.version}.{resource.kind}.json").read_text()
