@@ -303,8 +303,9 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def _as_specified(self) -> bool:
         """Whether the kubelet reports no other amounts than those of the spec, as for most pods."""
-        status, report = self.status, self._report
-        if status.resources is not None or status.allocated_resources or report.infeasible:
+        if self.status.resources is not None or self.status.allocated_resources:
+            return False
+        if (report := self._report).infeasible:
             return False
         containers = (*self.spec.init_containers, *self.spec.containers)
         asked = {each.name: each.resources.requests for each in containers}
