@@ -68,23 +68,22 @@ class Latencies:
         self.typical = Figure("p50", "ms")
         self.slow = Figure("p99", "ms")
         self.ratio = Figure("p99 to quiet p99", "")
-        self.excess = Figure("that ratio to nobody's", "", _TARGET)
+        self.excess = Figure("times the baseline", "", _TARGET)
 
     def add(
-        self, seconds: Sequence[float], quiet: float | None = None, nobody: "Latencies | None" = None
+        self, seconds: Sequence[float], quiet: float | None = None, baseline: "Latencies | None" = None
     ) -> float:
         """Add a round and return its 99th percentile, in milliseconds.
 
-        It is compared with that of the quiet situation, and this ratio with the median one of a flood that
-        nobody answers.
+        It is compared with that of the quiet situation, and this ratio with the median one of the baseline.
         """
         slow = percentile(seconds, 99) * _MILLI
         ratio = slow / (quiet or slow)
         self.typical.add(percentile(seconds, 50) * _MILLI)
         self.slow.add(slow)
         self.ratio.add(ratio)
-        if nobody is not None:
-            self.excess.add(ratio / nobody.ratio.typical)
+        if baseline is not None:
+            self.excess.add(ratio / baseline.ratio.typical)
         return slow
 
     @property
