@@ -17,7 +17,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin docs clean
+.PHONY: help venv test chromium axe web-view unit screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -43,7 +43,6 @@ test: venv chromium verify ## Install the requirements, run all checks and all t
 chromium: axe ## Install the browser for tests of the web view, where that is possible
 	hack/chromium
 
-.PHONY: axe
 axe: venv ## Fetch axe-core for tests of the web view, where that is possible
 	$(BIN)/python -m webview.axe
 
@@ -123,7 +122,6 @@ audit: venv ## Check pins, hashes and known vulnerabilities of the locked depend
 sbom: venv ## Write the image's bill of materials to build/tidelock.cdx.json (CycloneDX)
 	$(BIN)/python -m sbom
 
-.PHONY: release
 release: venv ## Write the files of a release to build/release: wheel, chart, manifests, image context, notes, checksums
 	$(BIN)/python -m release
 

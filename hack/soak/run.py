@@ -82,7 +82,7 @@ class _Soak:
             churn, standing = Churn(actor, outcome), Standing(actor, plan.nodes)
             await standing.up()
             await self._agree("before the churn")
-            before = await self._settled()
+            before = await self._steady_sample()
             async with _beside(shake(self._client, shaky, rng), self._observe()):
                 await churn.go(plan.rate, plan.minutes * _MINUTE)
             for name in shaky:
@@ -94,7 +94,7 @@ class _Soak:
             outcome.faults += await self._left_over()
             await self._calm(before)
 
-    async def _settled(self) -> Sample:
+    async def _steady_sample(self) -> Sample:
         """Take a sample once no more tasks begin: Kopf starts after the first decisions."""
         sample = await look(self._program, self._begin)
         last = begin = time.perf_counter()

@@ -69,7 +69,7 @@ def _ended(scene: Scene) -> None:
 
 
 def _afterwards(scene: Scene) -> None:
-    """Change what is there."""
+    """Edit objects, and add those that come later."""
     edited = {"generation": 2, "resourceVersion": "2"}
     common: Json = {"nodeName": GKE, "ttlSeconds": _HOUR, "meta": edited}
     scene.reservation("growing", **{**common, "resources": {"cpu": "30"}})

@@ -100,7 +100,7 @@ class Attachments:
         return self._installed[driver]
 
     def _follow_rows(self) -> None:
-        """Forget what is known by row if the rows have changed."""
+        """Drop the arrays if the rows have changed."""
         if self._version != self._columns.version:
             self._version = self._columns.version
             self._free_slots.clear()
