@@ -641,6 +641,30 @@ def test_a_pod_takes_a_member_that_is_large_enough_on_its_node() -> None:
     assert gang.phases == [ACTIVE, BOUND, ACTIVE]
 
 
+def test_a_small_pod_leaves_a_large_member_of_its_node_to_a_large_pod() -> None:
+    """Regression: a pod took the first member by name, so the pods of two sizes could spoil each other's."""
+    core = cluster("4")
+    gang = Gang(core)
+    gang.member(0, resources={"cpu": "3"})
+    gang.member(1, resources={"cpu": "1"})
+    gang.give()
+    for number, cpu in ((0, "1"), (1, "3")):
+        core.add(worker(number, requests={"cpu": cpu}))
+        core.decider.bound(core.place(), core.clock.now())
+        gang.settle()
+    assert [gang[number].bound_pod.name for number in range(2)] == ["worker-1", "worker-0"]  # type: ignore[union-attr]
+
+
+def test_a_small_pod_goes_to_the_node_with_a_small_member() -> None:
+    core = cluster("3", "1")
+    gang = Gang(core)
+    gang.member(0, resources={"cpu": "3"}, nodeName="node-a")
+    gang.member(1, resources={"cpu": "1"}, nodeName="node-b")
+    gang.give()
+    core.add(worker(0), worker(1, requests={"cpu": "3"}))
+    assert [core.place().node_name for _ in range(2)] == ["node-b", "node-a"]
+
+
 def test_a_pod_on_another_node_takes_a_waiting_member_rather_than_an_active_one() -> None:
     core = cluster("2", "1")
     gang = Gang(core, 3, least=2).come(nodeName="node-a")
