@@ -10,6 +10,7 @@ from cluster.requests import Jobs, install_provisioning_requests
 from cluster.world import World
 from devcluster import Cluster, wait_for
 from devcluster.identity import OVERLAYS, operator_kubeconfig
+from tidelock.model.pods import BORROWS
 
 RIGHTS = "tidelock-provisioning-requests"
 
@@ -98,6 +99,19 @@ def test_capacity_that_no_pod_takes_in_time_is_free_again(world: World, jobs: Jo
     assert expired["reason"] == "CapacityReservationTimeExpired"
     assert request.conditions()["Provisioned"] == "True"
     jobs.pod("stranger", "2").until_bound()
+
+
+def test_lent_capacity_of_a_request_is_evicted_for_its_pods(world: World, jobs: Jobs) -> None:
+    world.node(cpu="2")
+    jobs.template("worker", "1")
+    request = jobs.request("job-1", {"worker": 2}, {"borrowable": "true"})
+    request.until_true("Provisioned")
+    borrower = world.pod("borrower", "2", metadata={"name": "borrower", "annotations": {BORROWS: "true"}})
+    borrower.until_bound()
+    for number in range(2):
+        jobs.pod(f"worker-{number}", request="job-1").until_bound()
+    borrower.until_gone()
+    assert request.until_true("BookingExpired")["reason"] == "Consumed"
 
 
 def test_a_request_that_does_not_fit_in_time_has_failed(world: World, jobs: Jobs) -> None:

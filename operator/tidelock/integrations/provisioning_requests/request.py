@@ -46,14 +46,21 @@ def _seconds(least: int) -> Callable[[str], int]:
     return read
 
 
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("should be true or false")
+    return text == "true"
+
+
 def _unknown(_text: str) -> NoReturn:
     raise ValueError(f"is no parameter of {CLASS_NAME}, which has {', '.join(_PARAMETERS)}")
 
 
 _PARAMETERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
-    {"ttlSeconds": _seconds(1), "pendingDeadlineSeconds": _seconds(0)}
+    {"ttlSeconds": _seconds(1), "pendingDeadlineSeconds": _seconds(0), "borrowable": _flag}
 )
 """The parameters of the class, each named for its field of the ReservationGroup, and how each is read."""
+_OF_MEMBERS = frozenset({"borrowable"})
 
 
 class TemplateReference(msgspec.Struct, frozen=True):
@@ -89,7 +96,7 @@ class ProvisioningRequest:
         meta: identity and version.
         class_name: the class that should serve the request.
         pod_sets: the pods for which it requests capacity.
-        fields: the lifetimes of its ReservationGroup, as plain JSON values.
+        fields: the fields of its ReservationGroup that the parameters set, as plain JSON values.
         problem: the fields that can't be served, each with its value and the expected values.
         status: the stored status as plain JSON values.
 
@@ -121,8 +128,11 @@ class ProvisioningRequest:
 
         """
         owner = controlled_by(self.meta, PROVISIONING_REQUESTS.api_version, PROVISIONING_REQUESTS.kind)
+        of_members = {name: value for name, value in self.fields.items() if name in _OF_MEMBERS}
+        of_group = {name: value for name, value in self.fields.items() if name not in _OF_MEMBERS}
         members = [
-            {
+            of_members
+            | {
                 "name": f"set-{number}",
                 "count": pods.count,
                 "template": _reserved_part(template),
@@ -140,7 +150,7 @@ class ProvisioningRequest:
                 "ownerReferences": [owner],
             },
             # Retained, so that its end can be seen later.
-            "spec": {"members": members, "retention": "Retain", **self.fields},
+            "spec": {"members": members, "retention": "Retain", **of_group},
         }
 
     def _owner(self, template: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,9 +67,16 @@ def test_parameters_set_the_lifetimes() -> None:
     assert (given.problem, given.fields) == ("", {"ttlSeconds": 30, "pendingDeadlineSeconds": 0})
 
 
+def test_a_parameter_lets_other_pods_borrow_the_capacity_of_all_members() -> None:
+    lent = request(pod_sets={"driver": 1, "worker": 3}, parameters={"borrowable": "true"})
+    spec = ReservationGroupSpec.model_validate(lent.group([TEMPLATE, TEMPLATE])["spec"])
+    assert [kind.borrowable for kind in spec.members] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
+        ({"borrowable": "yes"}, 'spec.parameters.borrowable: "yes": should be true or false'),
         ({"ttlSeconds": "10m"}, 'spec.parameters.ttlSeconds: "10m": should be a whole number of seconds'),
         ({"ttlSeconds": "0"}, "from 1 to 31536000"),
         ({"ttlSeconds": "31536001"}, "from 1 to 31536000"),
