@@ -171,6 +171,7 @@ SOURCES = (
         },
         edits={"webhooks.yaml": [_FAILURE_POLICY, _INJECTED, *_AUTHORITIES]},
     ),
+    Source("manifests/components/provisioning-requests", ".Values.provisioningRequests.enabled"),
     Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",

@@ -14,6 +14,7 @@ from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import supervision
+from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -145,6 +146,7 @@ class Leader:
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
+        self._requests = ProvisioningRequestController(context) if settings.provisioning_requests else None
         self._gates, self._loop = self._make_loop(context, settings.borrower_grace_seconds)
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
@@ -289,6 +291,9 @@ class Leader:
                     on_failure=failed,
                 )
             )
+        if self._requests is not None:
+            self._reflectors.append(self._requests.watch(rng))
+            yield self._requests.watch_groups(rng).run()
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._event_handlers)
@@ -298,6 +303,8 @@ class Leader:
         yield supervise("quotes", lambda: self._desk.run(started))
         yield supervise("groups", lambda: self._groups.run(started))
         yield supervise("schedules", lambda: self._schedules.run(started))
+        if (requests := self._requests) is not None:
+            yield supervise("provisioning", lambda: requests.run(started))
         yield supervise("load", self._load.run)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
         yield supervise("web", self._web.keep)

@@ -51,6 +51,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_serving(run)
     _add_leading(run)
     _add_binders(run)
+    _add_integrations(run)
     simulate = commands.add_parser(
         "simulate", help="simulate a load under several policies, without a cluster"
     )
@@ -90,6 +91,14 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
         "--borrower-grace-seconds",
         type=_positive,
         help="longest grace period, in whole seconds, of a borrower that is evicted for an owner",
+    )
+
+
+def _add_integrations(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "--provisioning-requests",
+        action="store_true",
+        help="serve ProvisioningRequests of the class hold.tidelock.dev, as docs/kueue.md describes it",
     )
 
 

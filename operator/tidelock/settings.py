@@ -32,6 +32,7 @@ class Settings:
             Without it all of them are refused.
         admission: whether to review the bindings of other binders.
         answers: whether to answer reservations in the response to their creation.
+        provisioning_requests: whether to serve ProvisioningRequests of the class hold.tidelock.dev.
         tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
             in the Secret's namespace. Empty: the callers know the address.
@@ -65,6 +66,7 @@ class Settings:
     extender_clients: str = ""
     admission: bool = False
     answers: bool = False
+    provisioning_requests: bool = False
     tls_port: int = 8443
     tls_address: str = ""
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
