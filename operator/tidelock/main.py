@@ -28,6 +28,7 @@ def _parser(*, simulating: bool) -> argparse.ArgumentParser:
     _add_serving(run)
     _add_leading(run)
     _add_binders(run)
+    _add_karmada(run)
     simulate = commands.add_parser(
         "simulate", help="simulate a load under several policies, without a cluster"
     )
@@ -138,6 +139,21 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
         type=_namespaced,
         metavar="NAMESPACE/NAME",
         help="Secret in which this certificate is kept",
+    )
+
+
+def _add_karmada(run: argparse.ArgumentParser) -> None:
+    """Add the options for Karmada, see docs/karmada.md."""
+    run.add_argument(
+        "--karmada-cluster",
+        metavar="NAME",
+        help="answer the scheduler of Karmada, which knows this cluster by this name",
+    )
+    run.add_argument("--karmada-port", type=_port, help="port for these answers, over gRPC and mutual TLS")
+    run.add_argument(
+        "--karmada-tls",
+        metavar="FOLDER",
+        help="folder with tls.crt, tls.key, and the authority of callers in ca.crt",
     )
 
 

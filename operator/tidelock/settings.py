@@ -35,6 +35,10 @@ class Settings:
             in the Secret's namespace. Empty: the callers know the address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
+        karmada_cluster: name under which Karmada knows this cluster. Its scheduler's questions about capacity
+            are answered if it is not empty.
+        karmada_port: port on `listen` for these questions, over gRPC and mutual TLS.
+        karmada_tls: folder with tls.crt, tls.key, and the authority of callers in ca.crt.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
         lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
@@ -64,6 +68,9 @@ class Settings:
     tls_address: str = ""
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
     tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
+    karmada_cluster: str = ""
+    karmada_port: int = 10352
+    karmada_tls: str = "/var/run/karmada-tls"
     leader_elect: bool = True
     lease_name: str = "tidelock"
     lease_namespace: str = ""

@@ -18,11 +18,14 @@ _MANAGER = "tidelock.dev"
 class Endpoint:
     """The endpoint of a Service. Without an address of this process, another component manages it."""
 
-    def __init__(self, client: KubeClient, service: Key, address: str, port: int) -> None:
+    def __init__(
+        self, client: KubeClient, service: Key, address: str, port: int, port_name: str = "https"
+    ) -> None:
         self._client = client
         self._service = service
         self._address = address
         self._port = port
+        self._port_name = port_name
 
     async def announce(self) -> None:
         """Direct requests for the Service to this process, or raise ApiError."""
@@ -43,7 +46,7 @@ class Endpoint:
             },
             "addressType": family,
             "endpoints": [{"addresses": [self._address], "conditions": {"ready": True}}],
-            "ports": [{"name": "https", "port": self._port, "protocol": "TCP"}],
+            "ports": [{"name": self._port_name, "port": self._port, "protocol": "TCP"}],
         }
         try:
             await self._client.patch(path, body)
