@@ -17,7 +17,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,7 +38,7 @@ demo-water: venv ## Place pods under load by requests and by measured use, on a 
 
 test: venv chromium verify ## Install the requirements, run all checks and all tests
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
-	$(BIN)/python -m pytest $(TWO_LINES) --durations=20 $(addprefix --ignore=,$(PURE))
+	$(BIN)/python -m pytest $(TWO_LINES) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
 
 chromium: ## Install the browser for tests of the web view, where that is possible
 	hack/chromium
@@ -48,6 +48,9 @@ web-view: venv chromium ## Write the pictures of the web view to docs/images
 
 unit: venv ## Run only the tests that need no cluster
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+
+test-peers: venv ## Build the real programs of other projects, and run the tests with them. Takes half an hour at first
+	$(BIN)/python -m pytest --durations=20 tests/peers
 
 test-pythons: ## Run unit tests and contract tests with each other available Python
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.errors import DevClusterError
-from devcluster.tools import SOURCES, Source, find_program
+from devcluster.tools import SOURCES, Source, find_module, find_program
 from unit.devcluster.machines import Machine
 
 
@@ -40,7 +40,14 @@ def test_each_program_is_built_when_it_is_needed(machine: Machine, go_calls: Pat
     ]
 
 
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_a_file_of_a_pinned_module_is_found_in_the_module_cache(machine: Machine, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    machine.install("go", f"""echo "$*" >{calls}; echo go: downloading; echo '{{"Dir": "/modules/kueue"}}'""")
+    assert find_module(tmp_path, "sigs.k8s.io/kueue") == Path("/modules/kueue")
+    assert calls.read_text() == "mod download -json sigs.k8s.io/kueue\n"
+
+
+@pytest.mark.parametrize("source", [each for each in SOURCES.values() if each.package != "."])
 def test_the_module_pins_each_built_package(source: Source) -> None:
     context, _, _ = (source.module / "go.mod").read_text().partition("\nrequire (")
     assert source.package in re.findall(r"^(?:tool |\t)(\S+)$", context, re.MULTILINE)
