@@ -110,6 +110,11 @@ SOURCES = (
         edits={"webhooks.yaml": [_FAILURE_POLICY]},
     ),
     Source(
+        "manifests/components/karmada",
+        ".Values.karmada.cluster",
+        conditions={"network-policy.yaml": ".Values.networkPolicy.enabled"},
+    ),
+    Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",
         labels=f"{_LABELS}{_MONITORING_LABELS}",

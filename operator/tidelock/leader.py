@@ -391,8 +391,7 @@ class Leader:
             return None
         from tidelock.integrations.karmada import server  # noqa: PLC0415 -- only it needs gRPC
 
-        namespace = settings.tls_secret.partition("/")[0]
-        service = Key(namespace, server.ENDPOINT)
+        service = Key(self._connection.namespace, server.ENDPOINT)
         return server.EstimatorServer(
             self._decider,
             self._client,

@@ -19,6 +19,7 @@ OVERLAYS: Mapping[str, Manifest] = {
     "scheduler": {"configuration": CONFIGURATION},
     "extender": {"extender": {"enabled": True}},
     "ha": {"replicas": 2},
+    "karmada": {"karmada": {"cluster": "member1"}},
     "monitoring": {"monitoring": {"enabled": True}},
 }
 """Each overlay, and the values with which the chart renders the same objects."""
@@ -63,7 +64,7 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        components = [COMPONENTS / name for name in ("scheduler", "extender", "ha")]
+        components = [COMPONENTS / name for name in ("scheduler", "extender", "karmada", "ha")]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
             "components": [os.path.relpath(each, self._folder.resolve()) for each in components],
