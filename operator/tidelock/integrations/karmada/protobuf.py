@@ -144,7 +144,7 @@ class Message:
 
 
 def encode_count(number: int) -> bytes:
-    """Encode a message whose only field is an int32 with number 1 that is not negative."""
+    """Encode a message with one field, number 1: an int32 that is not negative."""
     encoded = bytearray(b"\x08")
     while number > 0x7F:  # noqa: PLR2004 -- seven bits a byte
         encoded.append(number & 0x7F | 0x80)

@@ -7,7 +7,6 @@ those of k8s.io/api/core/v1 and of k8s.io/apimachinery.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tidelock.integrations.karmada.protobuf import Message
 from tidelock.model.meta import ObjectMeta
@@ -25,6 +24,8 @@ MOST_KINDS = 64
 """Different replicas of assumed workloads: equal ones count as one."""
 
 _NANOSECONDS = 1e9
+# Numbers of the field with the amounts: of a replica, of a component, and of both in earlier versions.
+_OF_REPLICA, _OF_COMPONENT, _EARLIER = 5, 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +58,12 @@ class UnschedulableRequest:
     seconds: float
 
 
-class _Numbers(NamedTuple):
-    """The numbers of the fields in which two messages about a replica differ."""
-
-    amounts: int
-    earlier_amounts: int = 2
-    node_claim: int = 1
-
-
-_REPLICA = _Numbers(5)
-_COMPONENT = _Numbers(4)
-
-
 def read_replicas(data: bytes) -> ReplicasRequest:
     """Decode a MaxAvailableReplicasRequest, or raise FieldError."""
     request = Message(data)
     replica = request.message(2, "replicaRequirements")
     namespace = replica.text(3, "namespace") if replica is not None else ""
-    pod = _pod(replica, namespace, _REPLICA)
+    pod = _pod(replica, namespace, _OF_REPLICA)
     return ReplicasRequest(request.text(1, "cluster"), pod, _assumed(request, 3))
 
 
@@ -124,14 +113,14 @@ def _assumed(request: Message, number: int) -> tuple[PodSet, ...]:
 
 
 def _component(component: Message, namespace: str) -> Pod:
-    return _pod(component.message(2, "replicaRequirements"), namespace, _COMPONENT)
+    return _pod(component.message(2, "replicaRequirements"), namespace, _OF_COMPONENT)
 
 
-def _pod(replica: Message | None, namespace: str, numbers: _Numbers) -> Pod:
+def _pod(replica: Message | None, namespace: str, number: int) -> Pod:
     """Return a reserve pod with the demands of a replica. Without demands it requests nothing."""
     if replica is None:
         replica = Message(b"")
-    amounts = _amounts(replica, numbers)
+    amounts = _amounts(replica, number)
     requests: dict[str, int] = {}
     for resource, amount in amounts.items():
         try:
@@ -141,17 +130,17 @@ def _pod(replica: Message | None, namespace: str, numbers: _Numbers) -> Pod:
         if requests[resource] < 0:
             raise replica.error("resourceRequest", f"{resource}: {amount} is negative")
     requests[PODS] = max(requests.get(PODS, 0), 1)
-    spec = _spec(replica.message(numbers.node_claim, "nodeClaim") or Message(b""), amounts)
+    spec = _spec(replica.message(1, "nodeClaim") or Message(b""), amounts)
     pod = reserve_pod_of(ObjectMeta("estimate", namespace), spec, requests)
     if too_much := excess(pod):
         raise replica.error("", too_much)
     return pod
 
 
-def _amounts(replica: Message, numbers: _Numbers) -> dict[str, str | int]:
+def _amounts(replica: Message, number: int) -> dict[str, str | int]:
     """Return the requested quantities. One without a text is zero."""
-    entries = list(replica.entries(numbers.amounts, "resourceRequestBytes"))
-    entries = entries or list(replica.entries(numbers.earlier_amounts, "resourceRequest"))
+    entries = list(replica.entries(number, "resourceRequestBytes"))
+    entries = entries or list(replica.entries(_EARLIER, "resourceRequest"))
     found = ((resource, entry.message(2, "value")) for resource, entry in entries)
     return {name: (each.text(1, "string") if each is not None else "") or "0" for name, each in found}
 

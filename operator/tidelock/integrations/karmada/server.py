@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 SERVICE = "github.com.karmada_io.karmada.pkg.estimator.service.Estimator"
 ENDPOINT = "tidelock-estimator"
-"""Name of the Service whose endpoint is the leader."""
+"""Name of the Service that leads to the leader."""
 
 # Seconds between two looks at the certificate's files and the endpoint, and before another try.
 _LOOK = 60.0
