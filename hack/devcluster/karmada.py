@@ -111,10 +111,13 @@ class EstimatorClient:
     ) -> None:
         self._channel.close()
 
+    def method(self, name: str) -> UnaryUnaryMethod[bytes, bytes]:
+        """Return a method of the service, from bytes to bytes."""
+        return UnaryUnaryMethod(self._channel, f"/{SERVICE}/{name}", bytes, bytes)
+
     async def ask(self, method: str, request: bytes, seconds: float = 30.0) -> int:
         """Return the number in the answer. Raises GRPCError for a refusal."""
-        call = UnaryUnaryMethod[bytes, bytes](self._channel, f"/{SERVICE}/{method}", bytes, bytes)
-        return Message(await call(request, timeout=seconds)).integer(1, "answer")
+        return Message(await self.method(method)(request, timeout=seconds)).integer(1, "answer")
 
     async def replicas(self, requirements: bytes, *workloads: bytes, cluster: str = CLUSTER) -> int:
         """Ask how many replicas fit."""

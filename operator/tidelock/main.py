@@ -126,7 +126,8 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--tls-address",
         type=_address,
-        help="address of this process, as the endpoint of the Service tidelock-binders while it leads",
+        help="address of this process, as the endpoint of the Services tidelock-binders and"
+        " tidelock-estimator while it leads",
     )
     run.add_argument(
         "--tls-names",

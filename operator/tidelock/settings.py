@@ -32,7 +32,8 @@ class Settings:
         answers: whether to answer reservations in the response to their creation.
         tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
-            in the Secret's namespace. Empty: the callers know the address.
+            in the Secret's namespace, and of tidelock-estimator in the pod's. Empty: the callers know the
+            address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
         karmada_cluster: name under which Karmada knows this cluster. Its scheduler's questions about capacity

@@ -197,6 +197,39 @@ async def test_a_large_request_is_refused_and_the_connection_goes_on(scene: Scen
         assert await client.ask("MaxAvailableReplicas", request) == 4
 
 
+@pytest.mark.parametrize(
+    ("frame", "status", "text"),
+    [
+        (b"", Status.INVALID_ARGUMENT, "the request ended early"),
+        (b"\x00\x00", Status.INVALID_ARGUMENT, "the request ended early"),
+        (b"\x00\x00\x00\x00\x05abc", Status.INVALID_ARGUMENT, "the request ended early"),
+        (b"\x01\x00\x00\x00\x03abc", Status.UNIMPLEMENTED, "compressed requests are not supported"),
+    ],
+)
+async def test_a_frame_that_is_no_whole_request_is_refused(
+    scene: Scene, frame: bytes, status: Status, text: str
+) -> None:
+    async with scene.open() as client:
+        async with refused(status, text):
+            await send(client, frame, end=True)
+        assert await client.replicas(replica({"cpu": "1"})) == 4
+
+
+async def test_a_request_must_arrive_in_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_ARRIVAL", 0.1)
+    async with scene.open() as client, refused(Status.DEADLINE_EXCEEDED, "the request did not arrive"):
+        await send(client, b"\x00\x00\x00\x00\x05abc", end=False)
+
+
+async def send(client: EstimatorClient, frame: bytes, *, end: bool) -> None:
+    """Send a frame in the place of a request, and wait for the answer."""
+    async with client.method("MaxAvailableReplicas").open(timeout=30) as stream:
+        await stream.send_request()
+        await stream._stream.send_data(frame, end_stream=end)
+        stream._send_message_done = stream._end_done = True
+        await stream.recv_message()
+
+
 async def test_a_request_after_its_deadline_is_not_computed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
