@@ -46,7 +46,7 @@ SOURCES: Mapping[str, Source] = {
     # Karmada's generated messages embed those of Kubernetes, which are protocol messages with this tag alone.
     "karmada": Source(
         _HACK / "peers" / "karmada",
-        "tidelock.dev/hack/peers/karmada",
+        ".",
         "kubernetes_protomessage_one_more_release",
     ),
 }
