@@ -111,7 +111,7 @@ class _Connection(H2Protocol):
         super().connection_made(transport)
         self._server.admit(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         """End."""
         self._server.release(self)
         super().connection_lost(exc)
