@@ -58,7 +58,7 @@ class KarmadaClient:
     """The client of Karmada's scheduler, in a process for each list of questions."""
 
     def __init__(self, port: int, keys: Path) -> None:
-        self._command = [find_program("karmada"), f"-address={HOST}:{port}", f"-keys={keys}"]
+        self._command = [str(find_program("karmada")), f"-address={HOST}:{port}", f"-keys={keys}"]
 
     def ask(self, *questions: Json, cluster: str = CLUSTER) -> list[Json]:
         """Return the answer to each question: a number, or an error."""

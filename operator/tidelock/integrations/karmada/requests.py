@@ -71,7 +71,7 @@ def read_sets(data: bytes) -> SetsRequest:
     """Decode a MaxAvailableComponentSetsRequest, or raise FieldError."""
     request = Message(data)
     namespace = request.text(3, "namespace")
-    components = []
+    components: list[PodSet] = []
     for each in request.messages(2, "components"):
         if len(components) == MOST_COMPONENTS:
             raise request.error("components", f"at most {MOST_COMPONENTS} are supported")
