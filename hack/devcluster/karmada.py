@@ -1,5 +1,6 @@
 """Karmada's side of the scheduler-estimator protocol: encoded requests, certificates and a client."""
 
+import asyncio
 import shutil
 import ssl
 from collections.abc import Iterable, Mapping
@@ -109,7 +110,12 @@ class EstimatorClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Close the connection at once, as an orderly end of TLS can outlast the event loop."""
+        protocol = self._channel._protocol  # noqa: SLF001 -- grpclib only knows the orderly end
+        if protocol is not None and not protocol.connection.is_closing():
+            protocol.connection._transport.abort()  # noqa: SLF001
         self._channel.close()
+        await asyncio.sleep(0)
 
     def method(self, name: str) -> UnaryUnaryMethod[bytes, bytes]:
         """Return a method of the service, from bytes to bytes."""
