@@ -173,6 +173,11 @@ SOURCES = (
     ),
     Source("manifests/components/provisioning-requests", ".Values.provisioningRequests.enabled"),
     Source(
+        "manifests/components/karmada",
+        ".Values.karmada.cluster",
+        conditions={"network-policy.yaml": ".Values.networkPolicy.enabled"},
+    ),
+    Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",
         namespace='{{ include "tidelock.monitoringNamespace" . }}',

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from kopf import OperatorRegistry
 
     from tidelock.binders.server import BinderServer
+    from tidelock.integrations.karmada.server import EstimatorServer
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +154,7 @@ class Leader:
         self._door = self._make_door(settings)
         namespace = settings.lease_namespace or connection.namespace
         self._web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
+        self._estimator = self._make_estimator(settings)
         self._load = self._make_load()
         self._kopf = self._make_kopf(WaterLevelController(context, self._load))
         self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
@@ -310,6 +312,8 @@ class Leader:
         yield supervise("web", self._web.keep)
         if self._door is not None:
             yield supervise("binders", self._door.run, fatal=(ListenError,))
+        if self._estimator is not None:
+            yield supervise("estimator", self._estimator.run, fatal=(ListenError,))
 
     def _make_kopf(self, controller: WaterLevelController) -> supervision.SupervisedOperator:
         """Make the Kopf operator of WaterLevels."""
@@ -394,6 +398,27 @@ class Leader:
             desk=desk,
         )
 
+    def _make_estimator(self, settings: Settings) -> "EstimatorServer | None":
+        """Make the server for Karmada, if it is asked for."""
+        if not settings.karmada_cluster:
+            return None
+        from tidelock.integrations.karmada import server  # noqa: PLC0415 -- only it needs gRPC
+
+        service = Key(self._connection.namespace, server.ENDPOINT)
+        return server.EstimatorServer(
+            self._decider,
+            self._client,
+            Endpoint(self._client, service, settings.tls_address, settings.karmada_port, "grpc"),
+            self._clock,
+            self.telemetry,
+            self.isolation,
+            cluster=settings.karmada_cluster,
+            folder=Path(settings.karmada_tls),
+            address=settings.listen,
+            port=settings.karmada_port,
+            ready=self._answers,
+        )
+
     def _make_desk(self) -> CreationDesk:
         """Make the desk for creations. Nothing is decided before there are keys for its answers."""
         provided = self._event_handlers.await_resource("answers")
@@ -404,7 +429,7 @@ class Leader:
         return desk
 
     def _answers(self) -> bool:
-        """Return whether to answer other binders: all is known, and no other process admits."""
+        """Return whether to answer other programs: all is known, and no other process admits."""
         try:
             self._leadership.check()
         except ApiError:

@@ -100,6 +100,17 @@ def _add_integrations(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve ProvisioningRequests of the class hold.tidelock.dev, as docs/kueue.md describes it",
     )
+    run.add_argument(
+        "--karmada-cluster",
+        metavar="NAME",
+        help="answer the scheduler of Karmada, which knows this cluster by this name",
+    )
+    run.add_argument("--karmada-port", type=_port, help="port for these answers, over gRPC and mutual TLS")
+    run.add_argument(
+        "--karmada-tls",
+        metavar="FOLDER",
+        help="folder with tls.crt, tls.key, and the authority of callers in ca.crt",
+    )
 
 
 def _add_serving(run: argparse.ArgumentParser) -> None:
@@ -169,7 +180,8 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--tls-address",
         type=_address,
-        help="address of this process, as the endpoint of the Service tidelock-binders while it leads",
+        help="address of this process, as the endpoint of the Services tidelock-binders and"
+        " tidelock-estimator while it leads",
     )
     run.add_argument(
         "--tls-names",

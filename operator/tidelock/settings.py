@@ -35,11 +35,16 @@ class Settings:
         provisioning_requests: whether to serve ProvisioningRequests of the class hold.tidelock.dev.
         tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
-            in the Secret's namespace. Empty: the callers know the address.
+            in the Secret's namespace, and of tidelock-estimator in the pod's. Empty: the callers know the
+            address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
         tls_rotate: whether to create and replace the certificate. Otherwise another component, such as
             cert-manager, keeps it in the Secret, and its authority in the webhooks.
+        karmada_cluster: name under which Karmada knows this cluster. Its scheduler's questions about capacity
+            are answered if it is not empty.
+        karmada_port: port on `listen` for these questions, over gRPC and mutual TLS.
+        karmada_tls: folder with tls.crt, tls.key, and the authority of callers in ca.crt.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
         lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
@@ -72,6 +77,9 @@ class Settings:
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
     tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
     tls_rotate: bool = True
+    karmada_cluster: str = ""
+    karmada_port: int = 10352
+    karmada_tls: str = "/var/run/karmada-tls"
     leader_elect: bool = True
     lease_name: str = "tidelock"
     lease_namespace: str = ""

@@ -20,6 +20,7 @@ OVERLAYS: Mapping[str, Manifest] = {
     "extender": {"extender": {"enabled": True}},
     "ha": {"replicas": 2},
     "provisioning-requests": {"provisioningRequests": {"enabled": True}},
+    "karmada": {"karmada": {"cluster": "member1"}},
     "monitoring": {"monitoring": {"enabled": True}},
 }
 """Each overlay, and the values with which the chart renders the same objects."""
@@ -120,7 +121,8 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        components = [COMPONENTS / name for name in ("scheduler", "extender", "ha", "provisioning-requests")]
+        names = ("scheduler", "extender", "karmada", "ha", "provisioning-requests")
+        components = [COMPONENTS / name for name in names]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
             "components": [os.path.relpath(each, self._folder.resolve()) for each in components],
