@@ -14,6 +14,7 @@ from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import supervision
+from tidelock.integrations.autoscalers.wiring import Autoscalers
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -144,6 +145,9 @@ class Leader:
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
+        self._autoscalers = Autoscalers(
+            context, decider, keep_nodes=settings.keep_nodes, request_nodes=settings.request_nodes
+        )
         self._gates, self._loop = self._make_loop(context, settings.borrower_grace_seconds)
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
@@ -285,6 +289,7 @@ class Leader:
                     on_failure=failed,
                 )
             )
+        self._reflectors += self._autoscalers.reflectors(client, rng, on_faults=noted, on_failure=failed)
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._event_handlers)
@@ -295,6 +300,8 @@ class Leader:
         yield supervise("groups", lambda: self._groups.run(started))
         yield supervise("schedules", lambda: self._schedules.run(started))
         yield supervise("load", self._load.run)
+        for name, work in self._autoscalers.work(started):
+            yield supervise(name, work)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
         if self._door is not None:
             yield supervise("binders", self._door.run, fatal=(ListenError,))

@@ -28,6 +28,7 @@ def _parser(*, simulating: bool) -> argparse.ArgumentParser:
     _add_serving(run)
     _add_leading(run)
     _add_binders(run)
+    _add_autoscalers(run)
     simulate = commands.add_parser(
         "simulate", help="simulate a load under several policies, without a cluster"
     )
@@ -138,6 +139,21 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
         type=_namespaced,
         metavar="NAMESPACE/NAME",
         help="Secret in which this certificate is kept",
+    )
+
+
+def _add_autoscalers(run: argparse.ArgumentParser) -> None:
+    """Add the options for autoscalers, see docs/autoscalers.md."""
+    run.add_argument(
+        "--keep-nodes",
+        action="store_true",
+        help="have autoscalers keep the nodes of reservations, in namespaces with a quota that says so",
+    )
+    run.add_argument(
+        "--request-nodes",
+        action="store_true",
+        help="ask autoscalers for nodes, for reservations that wait in namespaces with a quota that says so, "
+        "and for pods that only reservations keep from nodes. It includes --keep-nodes",
     )
 
 
