@@ -109,6 +109,7 @@ SOURCES = (
         conditions={"network-policy.yaml": ".Values.networkPolicy.enabled"},
         edits={"webhooks.yaml": [_FAILURE_POLICY]},
     ),
+    Source("manifests/components/autoscalers", ".Values.autoscalers.enabled"),
     Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",

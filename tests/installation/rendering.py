@@ -20,6 +20,7 @@ OVERLAYS: Mapping[str, Manifest] = {
     "extender": {"extender": {"enabled": True}},
     "ha": {"replicas": 2},
     "monitoring": {"monitoring": {"enabled": True}},
+    "autoscalers": {"autoscalers": {"enabled": True}},
 }
 """Each overlay, and the values with which the chart renders the same objects."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
@@ -63,7 +64,7 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        components = [COMPONENTS / name for name in ("scheduler", "extender", "ha")]
+        components = [COMPONENTS / name for name in ("scheduler", "extender", "ha", "autoscalers")]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
             "components": [os.path.relpath(each, self._folder.resolve()) for each in components],
