@@ -177,6 +177,7 @@ SOURCES = (
         ".Values.karmada.cluster",
         conditions={"network-policy.yaml": ".Values.networkPolicy.enabled"},
     ),
+    Source("manifests/components/autoscalers", ".Values.autoscalers.enabled"),
     Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",

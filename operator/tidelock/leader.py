@@ -14,6 +14,7 @@ from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import supervision
+from tidelock.integrations.autoscalers.wiring import Autoscalers
 from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
@@ -148,6 +149,9 @@ class Leader:
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
         self._requests = ProvisioningRequestController(context) if settings.provisioning_requests else None
+        self._autoscalers = Autoscalers(
+            context, decider, keep_nodes=settings.keep_nodes, request_nodes=settings.request_nodes
+        )
         self._gates, self._loop = self._make_loop(context, settings.borrower_grace_seconds)
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
@@ -296,6 +300,7 @@ class Leader:
         if self._requests is not None:
             self._reflectors.append(self._requests.watch(rng))
             yield self._requests.watch_groups(rng).run()
+        self._reflectors += self._autoscalers.reflectors(client, rng, on_faults=noted, on_failure=failed)
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._event_handlers)
@@ -308,6 +313,8 @@ class Leader:
         if (requests := self._requests) is not None:
             yield supervise("provisioning", lambda: requests.run(started))
         yield supervise("load", self._load.run)
+        for name, work in self._autoscalers.work(started):
+            yield supervise(name, work)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
         yield supervise("web", self._web.keep)
         if self._door is not None:

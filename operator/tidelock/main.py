@@ -95,6 +95,7 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
 
 
 def _add_integrations(run: argparse.ArgumentParser) -> None:
+    """Add the options for Kueue, Karmada and autoscalers."""
     run.add_argument(
         "--provisioning-requests",
         action="store_true",
@@ -110,6 +111,17 @@ def _add_integrations(run: argparse.ArgumentParser) -> None:
         "--karmada-tls",
         metavar="FOLDER",
         help="folder with tls.crt, tls.key, and the authority of callers in ca.crt",
+    )
+    run.add_argument(
+        "--keep-nodes",
+        action="store_true",
+        help="have autoscalers keep the nodes of reservations, in namespaces with a quota that says so",
+    )
+    run.add_argument(
+        "--request-nodes",
+        action="store_true",
+        help="ask autoscalers for nodes, for reservations that wait in namespaces with a quota that says so, "
+        "and for pods that only reservations keep from nodes. It includes --keep-nodes",
     )
 
 

@@ -50,6 +50,9 @@ class Settings:
         lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
         lease_duration_seconds: how long others wait for a silent leader, which stops writing after two thirds
             of that time.
+        keep_nodes: whether autoscalers must keep nodes while these hold reservations, where a quota says so.
+        request_nodes: whether to ask autoscalers for nodes, for reservations where a quota says so, and for
+            pods that only reservations keep from nodes. It includes `keep_nodes`.
         instance: name of this process in events.
 
     """
@@ -84,4 +87,6 @@ class Settings:
     lease_name: str = "tidelock"
     lease_namespace: str = ""
     lease_duration_seconds: int = 15
+    keep_nodes: bool = False
+    request_nodes: bool = False
     instance: str = socket.gethostname()

@@ -22,6 +22,7 @@ OVERLAYS: Mapping[str, Manifest] = {
     "provisioning-requests": {"provisioningRequests": {"enabled": True}},
     "karmada": {"karmada": {"cluster": "member1"}},
     "monitoring": {"monitoring": {"enabled": True}},
+    "autoscalers": {"autoscalers": {"enabled": True}},
 }
 """Each overlay, and the values with which the chart renders the same objects."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
@@ -121,7 +122,7 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        names = ("scheduler", "extender", "karmada", "ha", "provisioning-requests")
+        names = ("scheduler", "extender", "karmada", "ha", "provisioning-requests", "autoscalers")
         components = [COMPONENTS / name for name in names]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
