@@ -220,7 +220,7 @@ class ProvisioningRequestController(ObjectWriter):
         if known is not None and known.meta.uid == answer.meta.uid:
             self.upsert(None, answer)
 
-    def _ended(self) -> None:
+    def _ended(self, key: Key) -> None:  # noqa: ARG002 -- news, whichever object it is of
         self._news.set()
 
     def _needs_group(self, request: ProvisioningRequest) -> bool:
