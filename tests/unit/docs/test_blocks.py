@@ -29,6 +29,7 @@ from tidelock.plugins.registry import BUILTINS
 ELSEWHERE: Mapping[str, str] = {
     "curl": "is run in tests/cluster/test_client.py",
     "docker": "needs a Docker engine and a registry",
+    "go": "fetches a generator, which was tried by hand",
     "helm": "is asked in tests/cluster/test_docs.py",
     "jq": "is no part of the project",
     "openssl": "is run in tests/cluster/test_docs.py",
