@@ -162,10 +162,7 @@ class Leader:
         self._load = self._make_load()
         self._kopf = self._make_kopf(WaterLevelController(context, self._load))
         self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
-        self.telemetry.registry.register(self._faults)
-        self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
-        self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
-        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
+        self._export_metrics()
 
     def _make_loop(self, context: WriterContext, borrower_grace: int) -> tuple[GateReporter, Loop]:
         """Make the decision loop with everything that carries decisions out."""
@@ -356,6 +353,14 @@ class Leader:
         take = decider.measurements.take
         load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load
+
+    def _export_metrics(self) -> None:
+        """Export the state of the parts, which is read at each scrape."""
+        decider = self._decider
+        self.telemetry.registry.register(self._faults)
+        self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
+        self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
+        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
 
     def _make_door(self, settings: Settings) -> "BinderServer | None":
         """Make the server for other binders and for creations, if it is asked for.
