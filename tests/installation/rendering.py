@@ -122,7 +122,7 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        names = ("scheduler", "extender", "karmada", "ha", "provisioning-requests", "autoscalers")
+        names = ("scheduler", "extender", "ha", "provisioning-requests", "autoscalers", "karmada")
         components = [COMPONENTS / name for name in names]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
