@@ -21,6 +21,7 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.errors import ApiError
 
 _SECOND, _MINUTE = 1.0, 60.0
+_STEADY = 5.0  # seconds without a new task
 _SAMPLES = 240  # samples of a run, but at most one a second
 # Open files and tasks that may be added until the end, as some connections are kept for a while.
 _MORE_FILES, _MORE_TASKS = 8, 4
@@ -81,7 +82,7 @@ class _Soak:
             churn, standing = Churn(actor, outcome), Standing(actor, plan.nodes)
             await standing.up()
             await self._agree("before the churn")
-            before = await look(self._program, self._begin)
+            before = await self._settled()
             async with _beside(shake(self._client, shaky, rng), self._observe()):
                 await churn.go(plan.rate, plan.minutes * _MINUTE)
             for name in shaky:
@@ -92,6 +93,17 @@ class _Soak:
             await self._agree("with everything removed")
             outcome.faults += await self._left_over()
             await self._calm(before)
+
+    async def _settled(self) -> Sample:
+        """Take a sample once no more tasks begin: Kopf starts after the first decisions."""
+        sample = await look(self._program, self._begin)
+        last = begin = time.perf_counter()
+        while (now := time.perf_counter()) < min(last + _STEADY, begin + self._plan.patience):
+            await asyncio.sleep(_SECOND)
+            earlier, sample = sample, await look(self._program, self._begin)
+            if sample.tasks > earlier.tasks:
+                last = now
+        return sample
 
     async def _observe(self) -> None:
         pause = max(self._plan.minutes * _MINUTE / _SAMPLES, _SECOND)
