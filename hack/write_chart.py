@@ -171,6 +171,13 @@ SOURCES = (
         },
         edits={"webhooks.yaml": [_FAILURE_POLICY, _INJECTED, *_AUTHORITIES]},
     ),
+    Source("manifests/components/provisioning-requests", ".Values.provisioningRequests.enabled"),
+    Source(
+        "manifests/components/karmada",
+        ".Values.karmada.cluster",
+        conditions={"network-policy.yaml": ".Values.networkPolicy.enabled"},
+    ),
+    Source("manifests/components/autoscalers", ".Values.autoscalers.enabled"),
     Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",

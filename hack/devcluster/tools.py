@@ -43,6 +43,12 @@ SOURCES: Mapping[str, Source] = {
     "kube-state-metrics": Source(_HACK / "kube-state-metrics", "k8s.io/kube-state-metrics/v2"),
     "helm": Source(_HACK / "helm", "helm.sh/helm/v4/cmd/helm"),
     "kueue": Source(_HACK / "peers" / "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
+    # Karmada's generated messages embed those of Kubernetes, which are protocol messages with this tag alone.
+    "karmada": Source(
+        _HACK / "peers" / "karmada",
+        ".",
+        "kubernetes_protomessage_one_more_release",
+    ),
 }
 
 

@@ -14,6 +14,8 @@ from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import supervision
+from tidelock.integrations.autoscalers.wiring import Autoscalers
+from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from kopf import OperatorRegistry
 
     from tidelock.binders.server import BinderServer
+    from tidelock.integrations.karmada.server import EstimatorServer
 
 logger = logging.getLogger(__name__)
 
@@ -145,19 +148,21 @@ class Leader:
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
+        self._requests = ProvisioningRequestController(context) if settings.provisioning_requests else None
+        self._autoscalers = Autoscalers(
+            context, decider, keep_nodes=settings.keep_nodes, request_nodes=settings.request_nodes
+        )
         self._gates, self._loop = self._make_loop(context, settings.borrower_grace_seconds)
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
         namespace = settings.lease_namespace or connection.namespace
         self._web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
+        self._estimator = self._make_estimator(settings)
         self._load = self._make_load()
         self._kopf = self._make_kopf(WaterLevelController(context, self._load))
         self._faults = UnreadableObjectReporter(self._recorder.record, lambda: self._reflectors)
-        self.telemetry.registry.register(self._faults)
-        self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
-        self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
-        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
+        self._export_metrics()
 
     def _make_loop(self, context: WriterContext, borrower_grace: int) -> tuple[GateReporter, Loop]:
         """Make the decision loop with everything that carries decisions out."""
@@ -289,6 +294,10 @@ class Leader:
                     on_failure=failed,
                 )
             )
+        if self._requests is not None:
+            self._reflectors.append(self._requests.watch(rng))
+            yield self._requests.watch_groups(rng).run()
+        self._reflectors += self._autoscalers.reflectors(client, rng, on_faults=noted, on_failure=failed)
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._event_handlers)
@@ -298,11 +307,17 @@ class Leader:
         yield supervise("quotes", lambda: self._desk.run(started))
         yield supervise("groups", lambda: self._groups.run(started))
         yield supervise("schedules", lambda: self._schedules.run(started))
+        if (requests := self._requests) is not None:
+            yield supervise("provisioning", lambda: requests.run(started))
         yield supervise("load", self._load.run)
+        for name, work in self._autoscalers.work(started):
+            yield supervise(name, work)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
         yield supervise("web", self._web.keep)
         if self._door is not None:
             yield supervise("binders", self._door.run, fatal=(ListenError,))
+        if self._estimator is not None:
+            yield supervise("estimator", self._estimator.run, fatal=(ListenError,))
 
     def _make_kopf(self, controller: WaterLevelController) -> supervision.SupervisedOperator:
         """Make the Kopf operator of WaterLevels."""
@@ -338,6 +353,14 @@ class Leader:
         take = decider.measurements.take
         load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load
+
+    def _export_metrics(self) -> None:
+        """Export the state of the parts, which is read at each scrape."""
+        decider = self._decider
+        self.telemetry.registry.register(self._faults)
+        self.telemetry.registry.register(Gauges(decider.ledger, decider.columns, decider.queue))
+        self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
+        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
 
     def _make_door(self, settings: Settings) -> "BinderServer | None":
         """Make the server for other binders and for creations, if it is asked for.
@@ -387,6 +410,27 @@ class Leader:
             desk=desk,
         )
 
+    def _make_estimator(self, settings: Settings) -> "EstimatorServer | None":
+        """Make the server for Karmada, if it is asked for."""
+        if not settings.karmada_cluster:
+            return None
+        from tidelock.integrations.karmada import server  # noqa: PLC0415 -- only it needs gRPC
+
+        service = Key(self._connection.namespace, server.ENDPOINT)
+        return server.EstimatorServer(
+            self._decider,
+            self._client,
+            Endpoint(self._client, service, settings.tls_address, settings.karmada_port, "grpc"),
+            self._clock,
+            self.telemetry,
+            self.isolation,
+            cluster=settings.karmada_cluster,
+            folder=Path(settings.karmada_tls),
+            address=settings.listen,
+            port=settings.karmada_port,
+            ready=self._answers,
+        )
+
     def _make_desk(self) -> CreationDesk:
         """Make the desk for creations. Nothing is decided before there are keys for its answers."""
         provided = self._event_handlers.await_resource("answers")
@@ -397,7 +441,7 @@ class Leader:
         return desk
 
     def _answers(self) -> bool:
-        """Return whether to answer other binders: all is known, and no other process admits."""
+        """Return whether to answer other programs: all is known, and no other process admits."""
         try:
             self._leadership.check()
         except ApiError:

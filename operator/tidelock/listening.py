@@ -101,20 +101,39 @@ async def listening(
     await runner.setup()
     assert runner.server is not None, "the runner is set up"  # noqa: S101 -- for the type checker
     connections.server = runner.server
-    handshake = _HANDSHAKE if tls is not None else None
     try:
-        try:
-            listener = await asyncio.get_running_loop().create_server(
-                connections, address, port, ssl=tls, ssl_handshake_timeout=handshake
-            )
-        except OSError as error:
-            raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
-        try:
-            yield listener.sockets[0].getsockname()[1]
-        finally:
-            listener.close()
+        async with accepting(connections, address, port, option=option, tls=tls) as served:
+            yield served
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def accepting(
+    protocols: Callable[[], asyncio.BaseProtocol],
+    address: str,
+    port: int,
+    *,
+    option: str,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Accept connections while the context lasts, each with a new protocol, and yield the port.
+
+    Raises:
+        ListenError: the port is taken, or the address is not one of this machine's.
+
+    """
+    handshake = _HANDSHAKE if tls is not None else None
+    try:
+        listener = await asyncio.get_running_loop().create_server(
+            protocols, address, port, ssl=tls, ssl_handshake_timeout=handshake
+        )
+    except OSError as error:
+        raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
 
 
 class _Connections:

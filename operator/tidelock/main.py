@@ -51,6 +51,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_serving(run)
     _add_leading(run)
     _add_binders(run)
+    _add_integrations(run)
     simulate = commands.add_parser(
         "simulate", help="simulate a load under several policies, without a cluster"
     )
@@ -90,6 +91,37 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
         "--borrower-grace-seconds",
         type=_positive,
         help="longest grace period, in whole seconds, of a borrower that is evicted for an owner",
+    )
+
+
+def _add_integrations(run: argparse.ArgumentParser) -> None:
+    """Add the options for Kueue, Karmada and autoscalers."""
+    run.add_argument(
+        "--provisioning-requests",
+        action="store_true",
+        help="serve ProvisioningRequests of the class hold.tidelock.dev, as docs/kueue.md describes it",
+    )
+    run.add_argument(
+        "--karmada-cluster",
+        metavar="NAME",
+        help="answer the scheduler of Karmada, which knows this cluster by this name",
+    )
+    run.add_argument("--karmada-port", type=_port, help="port for these answers, over gRPC and mutual TLS")
+    run.add_argument(
+        "--karmada-tls",
+        metavar="FOLDER",
+        help="folder with tls.crt, tls.key, and the authority of callers in ca.crt",
+    )
+    run.add_argument(
+        "--keep-nodes",
+        action="store_true",
+        help="have autoscalers keep the nodes of reservations, in namespaces with a quota that says so",
+    )
+    run.add_argument(
+        "--request-nodes",
+        action="store_true",
+        help="ask autoscalers for nodes, for reservations that wait in namespaces with a quota that says so, "
+        "and for pods that only reservations keep from nodes. It includes --keep-nodes",
     )
 
 
@@ -160,7 +192,8 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--tls-address",
         type=_address,
-        help="address of this process, as the endpoint of the Service tidelock-binders while it leads",
+        help="address of this process, as the endpoint of the Services tidelock-binders and"
+        " tidelock-estimator while it leads",
     )
     run.add_argument(
         "--tls-names",

@@ -32,18 +32,27 @@ class Settings:
             Without it all of them are refused.
         admission: whether to review the bindings of other binders.
         answers: whether to answer reservations in the response to their creation.
+        provisioning_requests: whether to serve ProvisioningRequests of the class hold.tidelock.dev.
         tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
-            in the Secret's namespace. Empty: the callers know the address.
+            in the Secret's namespace, and of tidelock-estimator in the pod's. Empty: the callers know the
+            address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
         tls_rotate: whether to create and replace the certificate. Otherwise another component, such as
             cert-manager, keeps it in the Secret, and its authority in the webhooks.
+        karmada_cluster: name under which Karmada knows this cluster. Its scheduler's questions about capacity
+            are answered if it is not empty.
+        karmada_port: port on `listen` for these questions, over gRPC and mutual TLS.
+        karmada_tls: folder with tls.crt, tls.key, and the authority of callers in ca.crt.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
         lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
         lease_duration_seconds: how long others wait for a silent leader, which stops writing after two thirds
             of that time.
+        keep_nodes: whether autoscalers must keep nodes while these hold reservations, where a quota says so.
+        request_nodes: whether to ask autoscalers for nodes, for reservations where a quota says so, and for
+            pods that only reservations keep from nodes. It includes `keep_nodes`.
         instance: name of this process in events.
 
     """
@@ -65,13 +74,19 @@ class Settings:
     extender_clients: str = ""
     admission: bool = False
     answers: bool = False
+    provisioning_requests: bool = False
     tls_port: int = 8443
     tls_address: str = ""
     tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
     tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
     tls_rotate: bool = True
+    karmada_cluster: str = ""
+    karmada_port: int = 10352
+    karmada_tls: str = "/var/run/karmada-tls"
     leader_elect: bool = True
     lease_name: str = "tidelock"
     lease_namespace: str = ""
     lease_duration_seconds: int = 15
+    keep_nodes: bool = False
+    request_nodes: bool = False
     instance: str = socket.gethostname()

@@ -92,6 +92,7 @@ class Telemetry(MetricsRecorder):
         self._add_plugin_and_queue_metrics()
         self._add_reservation_metrics()
         self._add_binder_metrics()
+        self._add_estimator_metrics()
         self._add_operator_metrics()
         self._begin_at_nought()
         ProcessCollector(registry=self.registry)
@@ -259,6 +260,21 @@ class Telemetry(MetricsRecorder):
             "tidelock_refused_callers_total",
             "Requests to the webhook and the extender refused with 404 for lack of credentials, by path.",
             ("path",),
+            registry=self.registry,
+        )
+
+    def _add_estimator_metrics(self) -> None:
+        self.estimates = Counter(
+            "tidelock_estimates_total",
+            "Requests of Karmada to estimate capacity, by method and gRPC status.",
+            ("method", "status"),
+            registry=self.registry,
+        )
+        self.estimate_duration = Histogram(
+            "tidelock_estimate_seconds",
+            "Seconds from the arrival of such a request to its answer, by method.",
+            ("method",),
+            buckets=_exponential(0.0001, 2, 14),
             registry=self.registry,
         )
 

@@ -13,11 +13,13 @@ from cluster.live import Live
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
+from tidelock.integrations.autoscalers.node_protection import CLUSTER_AUTOSCALER, KARPENTER, PROTECTED
 from tidelock.model.usage_annotations import CRANE_HOT_VALUE, CRANE_METRICS, NODE_LEVEL, POD_USAGE
 
 FOREIGN = {"metadata": {"annotations": {"example.org/owner": "ann"}}}
 MEASURED = {"metadata": {"annotations": {POD_USAGE: "{}", NODE_LEVEL: "{}"}}}
 CRANE = {"metadata": {"annotations": dict.fromkeys((*CRANE_METRICS, CRANE_HOT_VALUE), "0.5,then")}}
+KEPT = {"metadata": {"annotations": dict.fromkeys((PROTECTED, CLUSTER_AUTOSCALER, KARPENTER), "true")}}
 # Changes of each kind that the API server's own validation accepts.
 SPECS: dict[str, Manifest] = {
     "Node": {"unschedulable": True},
@@ -70,6 +72,7 @@ def test_the_operator_writes_only_its_annotations(objects: dict[str, Live], priv
             )
         assert refusal(operator, live, MEASURED) == ""
         assert refusal(operator, live, CRANE) == ""
+        assert refusal(operator, live, KEPT) == ""
 
 
 def test_the_policy_does_not_limit_other_clients(objects: dict[str, Live], private_world: World) -> None:

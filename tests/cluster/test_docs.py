@@ -23,9 +23,13 @@ from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, obj
 README = ROOT / "README.md"
 MANIFESTS = ("manifests/base", "manifests/monitoring")
 # Objects of these groups belong to other operators, and their CRDs are not installed.
-FOREIGN: Mapping[str, str] = {"monitoring.coreos.com": "of the Prometheus operator"}
+FOREIGN: Mapping[str, str] = {
+    "monitoring.coreos.com": "of the Prometheus operator",
+    "kueue.x-k8s.io": "of Kueue",
+}
 ABSENT = re.compile(
     rf"\(NotFound\)|no matching resources found|no matches for kind .* in version \"({'|'.join(FOREIGN)})/"
+    r"|doesn't have a resource type"
     r"|release: not found|has no deployed releases"
 )
 _WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})

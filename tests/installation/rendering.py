@@ -19,7 +19,10 @@ OVERLAYS: Mapping[str, Manifest] = {
     "scheduler": {"configuration": CONFIGURATION},
     "extender": {"extender": {"enabled": True}},
     "ha": {"replicas": 2},
+    "provisioning-requests": {"provisioningRequests": {"enabled": True}},
+    "karmada": {"karmada": {"cluster": "member1"}},
     "monitoring": {"monitoring": {"enabled": True}},
+    "autoscalers": {"autoscalers": {"enabled": True}},
 }
 """Each overlay, and the values with which the chart renders the same objects."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
@@ -119,7 +122,8 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        components = [COMPONENTS / name for name in ("scheduler", "extender", "ha")]
+        names = ("scheduler", "extender", "ha", "provisioning-requests", "autoscalers", "karmada")
+        components = [COMPONENTS / name for name in names]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
             "components": [os.path.relpath(each, self._folder.resolve()) for each in components],

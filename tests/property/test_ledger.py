@@ -121,6 +121,7 @@ TOKENS = st.sampled_from([0, 0, 0, -1, 1, None])
 SHARING: st.SearchStrategy[Json] = st.sampled_from(
     [{}, {"reuse": "Never"}, {"reuse": "Always"}, {"borrowable": True}]
 )
+LENDING: st.SearchStrategy[Json] = st.sampled_from([{}, {"borrowable": True}])
 BEGINNINGS = st.sampled_from([None, None, 9, 40, 90])
 RUNS: st.SearchStrategy[Json] = st.sampled_from([{"runSeconds": seconds} for seconds in (None, None, 1, 30)])
 SKEWS = st.sampled_from([0, 0, -500, 500])
@@ -525,7 +526,7 @@ class World(RuleBasedStateMachine):
             size, spare = data.draw(st.sampled_from([(2, 0), (3, 0), (3, 1)]))
             group = {"name": "gang", "uid": self._uid(), "members": size, "minMembers": size - spare}
             self._gang = {"owners": data.draw(OWNERS), "group": group}
-            for part in (SIZES, ENDS, PLANS):
+            for part in (SIZES, ENDS, PLANS, LENDING):
                 self._gang |= data.draw(part)
             self._gang |= {"retention": "Retain", "priority": data.draw(st.sampled_from([0, 1, 5]))}
         for number in range(self._gang["group"]["members"]):

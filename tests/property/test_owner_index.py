@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from builders import NAMESPACE, pod, reservation
 from tidelock.ledger.owners import matching
 from tidelock.ledger.owners.matching import OwnerIndex, names, owners_among, owns
+from tidelock.model.api.owners import CONSUMED_REQUEST
 from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
 
@@ -30,6 +31,7 @@ TERMS = st.fixed_dictionaries(
     {},
     optional={
         "serviceAccountName": NAMES,
+        "provisioningRequest": NAMES.map(lambda name: {"name": name}),
         "pod": NAMES.map(lambda name: {"name": name}),
         "controller": CONTROLLERS.map(lambda c: {"apiVersion": "apps/v1", "kind": c[0], "name": c[1]}),
         "selector": st.one_of(
@@ -55,6 +57,7 @@ def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
     labels=LABELS,
     controller=st.one_of(st.none(), CONTROLLERS),
     account=NAMES | st.just(""),
+    request=NAMES | st.just(""),
     few=st.sampled_from([0, 64]),
 )
 def test_the_index_finds_exactly_the_reservations_that_the_pod_owns(
@@ -63,6 +66,7 @@ def test_the_index_finds_exactly_the_reservations_that_the_pod_owns(
     labels: dict[str, str],
     controller: tuple[str, str] | None,
     account: str,
+    request: str,
     few: int,
 ) -> None:
     index, kept = OwnerIndex(), dict[Key, ReservationSpec]()
@@ -70,6 +74,7 @@ def test_the_index_finds_exactly_the_reservations_that_the_pod_owns(
         "labels": labels,
         "controller": f"apps/v1/{controller[0]}/{controller[1]}" if controller else "",
         "serviceAccountName": account,
+        "annotations": {CONSUMED_REQUEST: request} if request else {},
     }
     owner, like_it = pod(name, **identity), pod("like-it", **identity)
     with patch.object(matching, "_FEW", few):
@@ -93,11 +98,11 @@ def test_the_index_finds_exactly_the_reservations_that_the_pod_owns(
 @given(
     terms=st.lists(TERMS, min_size=1, max_size=3),
     pods=st.lists(
-        st.tuples(NAMES, LABELS, st.one_of(st.none(), CONTROLLERS), NAMES | st.just("")), max_size=8
+        st.tuples(NAMES, LABELS, st.one_of(st.none(), CONTROLLERS), NAMES | st.just(""), NAMES), max_size=8
     ),
 )
 def test_the_owners_among_many_pods_are_the_same_as_for_one_pod_at_a_time(
-    terms: list[dict[str, Any]], pods: list[tuple[str, dict[str, str], tuple[str, str] | None, str]]
+    terms: list[dict[str, Any]], pods: list[tuple[str, dict[str, str], tuple[str, str] | None, str, str]]
 ) -> None:
     spec = owners(terms)
     many = [
@@ -107,8 +112,9 @@ def test_the_owners_among_many_pods_are_the_same_as_for_one_pod_at_a_time(
             labels=labels,
             controller=f"apps/v1/{controller[0]}/{controller[1]}" if controller else "",
             serviceAccountName=account,
+            annotations={CONSUMED_REQUEST: request},
         )
-        for number, (name, labels, controller, account) in enumerate(pods)
+        for number, (name, labels, controller, account, request) in enumerate(pods)
     ]
 
     assert owners_among(spec, many) == {each.uid for each in many if owns(spec, each)}

@@ -139,6 +139,7 @@ class Reflector(Generic[_T]):
         label_selector: required labels of the objects.
         absent_if: refusals that count as a list, so nothing waits for the resource: NotFound as an empty
             one, others as the list that is known, which is empty at first.
+        advice: sentences for the log by the type of an error, in addition to those for Tidelock's own kinds.
         on_faults: called with each object if its faults have changed.
         on_failure: takes the exceptions of the sink; by default they end `run`.
         unusable: returns the replacement of an object for which the sink failed.
@@ -170,6 +171,7 @@ class Reflector(Generic[_T]):
         field_selector: str | None = None,
         label_selector: str | None = None,
         absent_if: tuple[type[ApiError], ...] = (),
+        advice: Mapping[type[ApiError], str] = MappingProxyType({}),
         on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
         unusable: Callable[[_T, str], _T | None] = lambda _object, _problem: None,
@@ -186,6 +188,7 @@ class Reflector(Generic[_T]):
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._absent_if = absent_if
+        self._advice = {**_ADVICE, **advice}
         self._on_faults = on_faults
         self._on_failure = on_failure
         self._unusable = unusable
@@ -430,7 +433,8 @@ class Reflector(Generic[_T]):
         trouble = (type(error), error.status, error.reason)
         if trouble != self._trouble:
             level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-            advice = {"advice": _ADVICE[type(error)]} if type(error) in _ADVICE else {}
+            known = self._advice.get(type(error))
+            advice = {} if known is None else {"advice": known}
             logger.log(level, "can't watch for now", extra=self._fields(error=str(error), **advice))
             self._trouble = trouble
 

@@ -173,6 +173,17 @@ async def test_a_failure_that_a_user_must_fix_is_logged_with_advice(
     assert getattr(told, "advice", None) == advice
 
 
+async def test_the_advice_for_a_kind_of_another_project_replaces_that_for_tidelocks_own(
+    client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.plays(fails(404), fails(403))
+    advice = {NotFound: "install the other project"}
+    await Follower(client, server, advice=advice).until_script_ends()
+
+    told = [getattr(entry, "advice", None) for entry in caplog.records if entry.message == TROUBLE]
+    assert told == ["install the other project", "give it the rights of manifests/base"]
+
+
 async def test_an_expired_version_is_not_logged_as_a_warning(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:

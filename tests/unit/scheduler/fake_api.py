@@ -72,7 +72,7 @@ class FakeApi(KubeClient):
 
     def _carry_out(self, method: str, path: str, body: Any) -> Json:
         path = path.removesuffix("/status").removesuffix("/binding")
-        if method == "POST" and path.endswith("/reservations"):
+        if method == "POST" and path.endswith(("/reservations", "/reservationgroups")):
             return self._create(f"{path}/{body['metadata']['name']}", body)
         if path.endswith("/eviction"):
             return self._carry_out("DELETE", path.removesuffix("/eviction"), body["deleteOptions"])

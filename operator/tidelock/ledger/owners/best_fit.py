@@ -39,6 +39,11 @@ def best_fit(needed: Resources, offers: Sequence[Resources], capacity: Resources
 def misfit(needed: Resources, offers: Sequence[Resources], capacity: Resources) -> float:
     """Return the excess and the shortfall of taken amounts against the needs, as shares of the node."""
     taken = reduce(plus, (offers[index] for index in best_fit(needed, offers, capacity)), NOTHING)
+    return difference(needed, taken, capacity)
+
+
+def difference(needed: Resources, taken: Resources, capacity: Resources) -> float:
+    """Return by how much two amounts differ in either direction, as shares of a capacity."""
     return _share(beyond(taken, needed), capacity) + _share(beyond(needed, taken), capacity)
 
 

@@ -1,8 +1,8 @@
 """Finds the reservations that a pod owns.
 
 The owner terms of a reservation are ORed, and the fields of a term ANDed. Only pods of the same namespace
-count. Reservations are indexed by the name of a pod or controller, by one label or by the ServiceAccount.
-Those that select by expressions only are compared one by one within a namespace.
+count. Reservations are indexed by the name of a pod, controller or ProvisioningRequest, by one label or by
+the ServiceAccount. Those that select by expressions only are compared one by one within a namespace.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from math import floor
 from typing import NamedTuple
 
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.owners import ControllerOwner, Owner
+from tidelock.model.api.owners import CONSUMED_REQUEST, ControllerOwner, Owner
 from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -34,7 +34,7 @@ def owners_among(spec: ReservationSpec, pods: Collection[Pod]) -> set[str]:
     labelled: Labelled[str] = [(pod.meta.labels, pod.uid) for pod in pods]
     for term in spec.owners:
         left = labelled
-        if term.pod is not None or term.controller is not None or term.service_account_name is not None:
+        if term.model_fields_set - {"selector"}:
             left = [(pod.meta.labels, pod.uid) for pod in pods if _matches_besides_labels(term, pod)]
         if term.selector is not None:
             left = term.selector.read.select(left)
@@ -62,8 +62,18 @@ def is_for_any(entry: ReservationInfo, pod: Pod) -> bool:
     return spec is not None and _is_for_any(spec, pod)
 
 
+def fits_best(entry: ReservationInfo, pod: Pod) -> bool:
+    """Return whether a pod takes an own reservation, or member of a group, because it fits best."""
+    spec = entry.reservation.spec
+    return spec is not None and _fits_best(spec, pod)
+
+
 def _is_for_any(spec: ReservationSpec, pod: Pod) -> bool:
-    return spec.group is None and spec.reuse != "Always" and not names(spec, pod)
+    return spec.group is None and _fits_best(spec, pod)
+
+
+def _fits_best(spec: ReservationSpec, pod: Pod) -> bool:
+    return spec.reuse != "Always" and not names(spec, pod)
 
 
 def may_claim(entry: ReservationInfo, pod: Pod) -> bool:
@@ -108,7 +118,14 @@ def _matches_besides_labels(term: Owner, pod: Pod) -> bool:
         return False
     if term.controller is not None and not _controls(term.controller, pod):
         return False
+    if term.provisioning_request is not None and term.provisioning_request.name != _consumed_request(pod):
+        return False
     return term.service_account_name in (None, pod.spec.service_account_name)
+
+
+def _consumed_request(pod: Pod) -> str:
+    """Return the name of the ProvisioningRequest that a pod consumes, or an empty text."""
+    return pod.meta.annotations.get(CONSUMED_REQUEST, "")
 
 
 def _controls(owner: ControllerOwner, pod: Pod) -> bool:
@@ -257,7 +274,7 @@ def _kind_of(pod: Pod) -> object:
     """Return the fields of a pod that terms without a pod's name compare, apart from the namespace."""
     controller = pod.meta.controller
     identity = controller and (controller.api_version, controller.kind, controller.name)
-    return frozenset(pod.meta.labels.items()), identity, pod.spec.service_account_name
+    return frozenset(pod.meta.labels.items()), identity, pod.spec.service_account_name, _consumed_request(pod)
 
 
 def _required_by(term: Owner) -> list[tuple[str, ...]]:
@@ -266,6 +283,8 @@ def _required_by(term: Owner) -> list[tuple[str, ...]]:
         return [("pod", term.pod.name)]
     if term.controller is not None:
         return [("controller", term.controller.name)]
+    if term.provisioning_request is not None:
+        return [("request", term.provisioning_request.name)]
     labels = (term.selector.match_labels if term.selector else None) or {}
     if labels:
         return [("label", *item) for item in sorted(labels.items())]
@@ -282,6 +301,8 @@ def _properties_of(pod: Pod) -> Iterator[tuple[str, ...]]:
         name = pod.meta.controller.name
         yield ("controller", name)
         yield ("controller", name.removesuffix(f"-{pod.meta.labels.get(POD_TEMPLATE_HASH, '')}"))
+    if _consumed_request(pod):
+        yield ("request", _consumed_request(pod))
     if pod.spec.service_account_name:
         yield ("account", pod.spec.service_account_name)
     for item in pod.meta.labels.items():

@@ -12,7 +12,14 @@ from typing import Any
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.owners.best_fit import best_fit, misfit
-from tidelock.ledger.owners.matching import OwnerIndex, is_for_any, is_owner, may_claim, owner_names
+from tidelock.ledger.owners.matching import (
+    OwnerIndex,
+    fits_best,
+    is_for_any,
+    is_owner,
+    may_claim,
+    owner_names,
+)
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model.api.reservation import Phase
@@ -174,7 +181,7 @@ class Ownership:
             None if one of them is for this pod alone: it names the pod, or the pod is its reserve pod.
 
         """
-        if not all(is_for_any(entry, pod) and entry.uid != pod.uid for entry in entries):
+        if not all(fits_best(entry, pod) and entry.uid != pod.uid for entry in entries):
             return None
         return misfit(pod.requests, [entry.reserved for entry in entries], self._capacity(node_name))
 

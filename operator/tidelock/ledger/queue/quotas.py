@@ -123,6 +123,14 @@ class Quotas:
         """Return the weight of a namespace in the fair order of the queue."""
         return max((quota.spec.weight or 1 for quota in self._quotas.of(namespace)), default=1)
 
+    def keeps_nodes(self, namespace: str) -> bool:
+        """Return whether autoscalers must keep the nodes of a namespace's reservations."""
+        return any(quota.spec.autoscaling is not None for quota in self._quotas.of(namespace))
+
+    def requests_nodes(self, namespace: str) -> bool:
+        """Return whether a namespace's reservations ask autoscalers for nodes while they wait."""
+        return any(quota.spec.autoscaling == "RequestNodes" for quota in self._quotas.of(namespace))
+
     def counts(self, entry: ReservationInfo) -> bool:
         """Return whether a reservation uses quota."""
         return entry.key in self._charges

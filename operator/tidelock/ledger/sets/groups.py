@@ -13,13 +13,15 @@ wait for capacity again.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
 
+from tidelock.ledger.owners.best_fit import difference
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase, Topology
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import covers
+from tidelock.model.quantities import NOTHING, at_least, covers
 from tidelock.model.reservation import Reservation
 from tidelock.model.work_queue import WorkQueue
 
@@ -287,15 +289,28 @@ class Groups:
 
 
 def _choices(group: Group, pod: Pod, entries: list[ReservationInfo]) -> list[ReservationInfo]:
-    """Return the members of a group that a pod can take: one for each node, large enough if possible."""
+    """Return the members of a group that a pod can take: one for each node, the best fit.
+
+    Members that are large enough come first. Amounts are compared by their share of the largest member, since
+    the members of several nodes are compared.
+    """
     took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
     if took:
         return [entry for entry in entries if entry in took]
     claimed = pod.claimed_reservations
     if claimed is not None and group.key.uid in claimed:
         return [entry for entry in entries if entry.uid in claimed]
+    largest = reduce(at_least, (entry.reserved for entry in entries), NOTHING)
+    fits: dict[tuple[tuple[str, int], ...], tuple[bool, float]] = {}  # members have few sizes
+
+    def fit(entry: ReservationInfo) -> tuple[tuple[bool, float], Key]:
+        reserved, size = entry.reserved, tuple(entry.reserved.items())
+        if size not in fits:
+            fits[size] = not covers(reserved, pod.requests), difference(pod.requests, reserved, largest)
+        return fits[size], entry.key
+
     best: dict[str, ReservationInfo] = {}
-    for entry in sorted(entries, key=lambda each: (not covers(each.reserved, pod.requests), each.key)):
+    for entry in sorted(entries, key=fit):
         if entry.bound_pod is None:
             best.setdefault(entry.node, entry)
     return list(best.values())

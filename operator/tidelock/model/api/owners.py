@@ -12,6 +12,8 @@ from tidelock.model.api.wire import Refused, Rule, Subdomain, Wire
 MOST_CONDITIONS = 64
 """Most labels and expressions that the owners' selectors of one reservation may have together."""
 OWNER_TEXT_LENGTH = 320
+CONSUMED_REQUEST = "autoscaling.x-k8s.io/consume-provisioning-request"
+"""Annotation of a pod: the ProvisioningRequest that it consumes, by the API of the Cluster Autoscaler."""
 # As the CRD allows: only the versions of the core group lack a group, and all of these begin with a v.
 _API_VERSION = r"^(v[a-z0-9]+|[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z]([a-z0-9-]*[a-z0-9])?)$"
 
@@ -42,6 +44,13 @@ class ControllerOwner(_OwnerPart):
     """Name of the workload."""
 
 
+class ProvisioningRequestOwner(_OwnerPart):
+    """Pods that consume a ProvisioningRequest, found by the annotation that the autoscaler's API defines."""
+
+    name: Subdomain
+    """Name of the ProvisioningRequest."""
+
+
 class Owner(_OwnerPart):
     """Pods that may take the reservation: those that satisfy every field that is set."""
 
@@ -51,14 +60,19 @@ class Owner(_OwnerPart):
     """Workload of the pods that may take the reservation."""
     selector: LabelSelector | None = None
     """Labels of the pods that may take the reservation."""
+    provisioning_request: ProvisioningRequestOwner | None = None
+    """ProvisioningRequest that the pods consume, by their annotation
+    autoscaling.x-k8s.io/consume-provisioning-request."""
     service_account_name: Subdomain | None = None
     """ServiceAccount of the pods that may take the reservation. Unlike a label, it can't be edited into a
     pod."""
 
     rules = (
         Rule(
-            "has(self.pod) || has(self.controller) || has(self.selector) || has(self.serviceAccountName)",
-            "an empty owner is refused: give pod, controller, selector or serviceAccountName",
+            "has(self.pod) || has(self.controller) || has(self.selector) || has(self.provisioningRequest)"
+            " || has(self.serviceAccountName)",
+            "an empty owner is refused: give pod, controller, selector, provisioningRequest or"
+            " serviceAccountName",
             reason="FieldValueRequired",
         ),
     )
@@ -104,6 +118,8 @@ def _term_text(owner: Owner) -> str:
     if owner.selector:
         parts.extend(f"{key}={value}" for key, value in (owner.selector.match_labels or {}).items())
         parts.extend(_expression_text(each) for each in owner.selector.match_expressions or [])
+    if owner.provisioning_request:
+        parts.append(f"provisioningrequest/{owner.provisioning_request.name}")
     if owner.service_account_name:
         parts.append(f"serviceaccount/{owner.service_account_name}")
     return ",".join(parts)

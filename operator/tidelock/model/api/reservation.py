@@ -101,7 +101,6 @@ _IN_GROUPS = {
     "lease": "has(self.lease)",
     "preemptionPolicy": _PREEMPTS,
     "reuse": _REUSED,
-    "borrowable": _LENDS,
     "commit": "has(self.commit)",
     "anyOf": "has(self.anyOf)",
     "mayMove": "has(self.mayMove)",
@@ -146,6 +145,19 @@ class Ask(CapacityRequest):
     """Priority of the reservation. The reservation of lowest priority loses its capacity first, when a node
     shrinks or a pod of higher priority preempts it. A priority above 0 needs a
     ReservationQuota with a maxPriority that allows it."""
+
+
+class Lending(Wire):
+    """Whether other pods may use the capacity until an owner needs it."""
+
+    borrowable: bool | None = None
+    """True: pods with the annotation tidelock.dev/borrows may use the reserved capacity until an owner needs
+    it."""
+    borrower_namespaces: (
+        Annotated[list[DnsLabel], Field(min_length=1, max_length=64, json_schema_extra=LIST_SET)] | None
+    ) = None
+    """Namespaces of the pods that may borrow the reserved capacity. Absent: all namespaces. It can't be
+    changed."""
 
 
 class Topology(Wire):
@@ -205,7 +217,7 @@ NO_EVICTING_HOLD = (
 EndOfLife = Annotated[GivenTimestamp, _reachable("expireAt")]
 
 
-class ReservationSpec(Ask):
+class ReservationSpec(Ask, Lending):
     """Capacity to reserve: amounts, node constraints, owners and lifetime."""
 
     owners: Owners
@@ -239,14 +251,6 @@ class ReservationSpec(Ask):
     reuse: Literal["Never", "Always"] | None = None
     """Absent or Never: the reservation ends when an owner is bound. Always: it keeps its capacity for the
     next owner."""
-    borrowable: bool | None = None
-    """True: pods with the annotation tidelock.dev/borrows may use the reserved capacity until an owner needs
-    it."""
-    borrower_namespaces: (
-        Annotated[list[DnsLabel], Field(min_length=1, max_length=64, json_schema_extra=LIST_SET)] | None
-    ) = None
-    """Namespaces of the pods that may borrow the reserved capacity. Absent: all namespaces. It can't be
-    changed."""
     preemption_policy: PreemptionPolicy = "Never"
     """Never: the reservation waits for capacity. PreemptLowerPriority: pods and reservations of lower
     priority are evicted for it, if the preemptionPolicy of a ReservationQuota allows that."""
@@ -282,7 +286,7 @@ class ReservationSpec(Ask):
                 field,
                 f"has(self.group) && {given}",
                 "group",
-                "the members of a group get their capacity together, and keep it from all others",
+                "the members of a group get and lose their capacity together",
             )
             for field, given in _IN_GROUPS.items()
         ),

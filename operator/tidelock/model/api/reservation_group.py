@@ -10,6 +10,7 @@ from tidelock.model.api.reservation import (
     ONE_END,
     CapacityRequest,
     EndOfLife,
+    Lending,
     Phase,
     Priority,
     Topology,
@@ -30,7 +31,7 @@ _MOST_KINDS = 16
 _LONGEST_NAME = 180
 
 
-class Members(CapacityRequest):
+class Members(CapacityRequest, Lending):
     """Members of one kind. Each member is a separate reservation for a separate pod."""
 
     name: DnsLabel

@@ -1,6 +1,6 @@
 """Wire types of ReservationQuota: limits on the capacity that the reservations of a namespace hold."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,12 @@ from tidelock.model.api.wire import (
     Wire,
 )
 
-_FIELDS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "preemptionPolicy", "weight")
+_FIELDS = (
+    *("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "preemptionPolicy", "weight"),
+    "autoscaling",
+)
+
+Autoscaling = Literal["KeepNodes", "RequestNodes"]
 
 QuotaFigures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
 
@@ -43,6 +48,11 @@ class ReservationQuotaSpec(Wire):
     weight: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Divisor for the namespace's share of the cluster when reservations of equal priority wait. Absent: 1.
     Of several quotas the largest weight counts."""
+    autoscaling: Autoscaling | None = None
+    """KeepNodes: autoscalers keep the nodes on which reservations of the namespace hold capacity.
+    RequestNodes: also, its reservations that wait for capacity, and that the quotas would allow, ask
+    autoscalers for nodes. Absent: neither. Of several quotas the one that allows more counts. The operator
+    needs the option --keep-nodes or --request-nodes."""
     count_against_resource_quota: bool = False
     """True: reservations must also fit in the namespace's ResourceQuotas, beside the use of its pods."""
 

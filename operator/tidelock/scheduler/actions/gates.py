@@ -63,7 +63,7 @@ class GateReporter:
         changed, self._changed = self._changed, set()
         self._due.update({waiting.pod.uid: waiting for waiting in queue.gated.take()})
         if changed:
-            for waiting in queue.gated_by(ReservationPlugin.name):
+            for waiting in queue.kept_by(ReservationPlugin.name, QueueName.GATED):
                 if waiting.pod.meta.namespace in changed:
                     self._due[waiting.pod.uid] = waiting
         written, clock = 0, self._context.clock

@@ -28,6 +28,7 @@ from tidelock.scheduler.core.capacity_events import CapacityEvents
 from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.dry_run import DryRun, DryRunResult
+from tidelock.scheduler.core.estimation import CapacityEstimator
 from tidelock.scheduler.core.occupancy_observer import OccupancyObserver
 from tidelock.scheduler.core.outcomes import Outcome
 from tidelock.scheduler.core.parts import Parts
@@ -144,9 +145,9 @@ class Decider:
 
         It has pipelines of its own, as its pods would crowd out the cached results of pods that wait.
         """
-        self._dry_run = DryRun(
-            self.cache, self.ledger, FilterPipeline(self.cache, self.ledger), on_plugin_failure
-        )
+        asking = FilterPipeline(self.cache, self.ledger)
+        self._dry_run = DryRun(self.cache, self.ledger, asking, on_plugin_failure)
+        self.estimator = CapacityEstimator(self.cache, asking)
         trials = FilterPipeline(self.cache, self.ledger)
         self.moving = DefragmentationController(
             self.ledger, self.cache, DefragmentationPlanner(handle, self.profiles, trials)

@@ -18,19 +18,19 @@ from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import Mask
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
-from tidelock.framework.whatif import filter_rows_with_nominated_pods, reserved
+from tidelock.framework.whatif import reserved
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
-from tidelock.model.api.reservation_quote import MOST_COUNTED, MOST_NAMED
+from tidelock.model.api.reservation_quote import MOST_NAMED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.failures import OnFailure, log_failure
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
-from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, format_resources
 from tidelock.model.reservation_quote import Quote
+from tidelock.scheduler.core.equal_pods import EqualPods
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline
 from tidelock.scheduler.core.reservation_cycle import reason_of
 
@@ -66,7 +66,7 @@ class DryRunResult:
     Attributes:
         feasible: whether it fits now, or None if that is unknown.
         node: the node on which it would be held.
-        count: how many of them would fit, at most MOST_COUNTED.
+        count: how many of them would fit, as EqualPods counts them.
         fits_at: when it fits, if that is known: now, or once enough reservations have ended.
         starts_at: when it may fit at the earliest by known ends of amounts, if not now.
 
@@ -106,7 +106,7 @@ class DryRun:
     def _answer(self, evaluation: Evaluation, now: float) -> DryRunResult:
         pod, node = evaluation.pod, evaluation.best()
         if node is not None:
-            count = _count(evaluation, node)
+            count = EqualPods(evaluation).total(evaluation.snapshot, node)
             text = f"fits on {node.name} now, and {count} of it in all"
             return DryRunResult(True, reasons.FITS, text, node.name, count, now)
         diagnosis = evaluation.diagnose()
@@ -273,19 +273,3 @@ def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
         free -= snapshot.reserved[rows, column]
         lacking += np.maximum(units - free, 0) / units
     return int(np.lexsort((snapshot.traits.name_rank[rows], lacking))[0])
-
-
-def _count(evaluation: Evaluation, node: Node) -> int:
-    """Return how many equal reservations fit. Nominated pods keep their capacity."""
-    pod, state, snapshot = evaluation.pod, evaluation.state, evaluation.snapshot
-    result, counts = evaluation.result, evaluation.capacities()
-    if result.rivals:
-        rows = counts.nonzero()[0]
-        crowd = filter_rows_with_nominated_pods(result.filters, state, pod, snapshot, rows, result.rivals)
-        if crowd is not None:
-            whatif, indexes = crowd
-            counts[rows[indexes]] = whatif.capacities()
-    counts = np.minimum(counts, MOST_COUNTED)
-    for plugin in result.filters:
-        counts = plugin.among_equals(state, pod, snapshot, counts, node)
-    return int(min(counts.sum(), MOST_COUNTED))

@@ -289,10 +289,10 @@ class SchedulingQueue:
                 counts[plugin, profile] += pods
         return counts
 
-    def gated_by(self, plugin: str) -> list[QueuedPodInfo]:
-        """Return the pods that a plugin gates, in any profile."""
-        gated = (self._by_plugin.get((profile, plugin), {}) for profile in self._profiles)
-        return [each for pods in gated for each in pods.values() if each.queue is QueueName.GATED]
+    def kept_by(self, plugin: str, part: QueueName) -> list[QueuedPodInfo]:
+        """Return the pods in a part of the queue that a plugin gates or has rejected, in any profile."""
+        kept = (self._by_plugin.get((profile, plugin), {}) for profile in self._profiles)
+        return [each for pods in kept for each in pods.values() if each.queue is part]
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return a pod, or None if it is not in the queue."""

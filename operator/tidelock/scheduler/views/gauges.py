@@ -55,7 +55,8 @@ class Gauges(Collector):
             "Pods that are gated until one of their reservations is Active, by namespace.",
             labels=("namespace",),
         )
-        gated = Tally(waiting.pod.meta.namespace for waiting in self._queue.gated_by(ReservationPlugin.name))
+        kept = self._queue.kept_by(ReservationPlugin.name, QueueName.GATED)
+        gated = Tally(waiting.pod.meta.namespace for waiting in kept)
         for namespace, count in sorted(gated.items()):
             awaiting.add_metric((namespace,), count)
         yield awaiting

@@ -43,6 +43,22 @@ def test_a_service_account_is_not_matched_by_labels() -> None:
     assert owns(spec({"serviceAccountName": "robot"}), pod("any", serviceAccountName="robot"))
 
 
+def test_the_consumers_of_a_request_are_matched_by_their_annotation_alone() -> None:
+    consumers = spec({"provisioningRequest": {"name": "job-1"}})
+    key = "autoscaling.x-k8s.io/consume-provisioning-request"
+    assert owns(consumers, pod(annotations={key: "job-1"}))
+    assert not owns(consumers, pod(annotations={key: "job-2"}))
+    assert not owns(consumers, pod(labels={key: "job-1"}))
+    assert not owns(consumers, pod("job-1"))
+
+
+def test_a_consumer_of_a_request_needs_the_service_account_of_its_term() -> None:
+    consumers = spec({"provisioningRequest": {"name": "job-1"}, "serviceAccountName": "robot"})
+    annotations = {"autoscaling.x-k8s.io/consume-provisioning-request": "job-1"}
+    assert owns(consumers, pod(annotations=annotations, serviceAccountName="robot"))
+    assert not owns(consumers, pod(annotations=annotations, serviceAccountName="default"))
+
+
 def test_one_matching_owner_term_is_enough() -> None:
     either = spec({"pod": {"name": "web-0"}}, WEB_APP)
     assert owns(either, pod("web-0"))

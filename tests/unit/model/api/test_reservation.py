@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tidelock.model.api.owners import ControllerOwner, Owner, PodOwner, owner_text
+from tidelock.model.api.owners import ControllerOwner, Owner, PodOwner, ProvisioningRequestOwner, owner_text
 from tidelock.model.api.reservation import (
     BoundPod,
     Condition,
@@ -176,6 +176,10 @@ def test_long_problems_are_cut() -> None:
             "pod/web-0,app=web",
         ),
         (Owner(service_account_name="robot"), "serviceaccount/robot"),
+        (
+            Owner(provisioning_request=ProvisioningRequestOwner(name="job-1")),
+            "provisioningrequest/job-1",
+        ),
     ],
 )
 def test_an_owner_is_shown_in_short_form(owner: Owner, text: str) -> None:

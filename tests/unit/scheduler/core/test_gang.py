@@ -10,7 +10,7 @@ from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.ledger.sets.groups import Group
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
-from tidelock.model.pods import CLAIMED_RESERVATIONS, Pod, assigned_to
+from tidelock.model.pods import BORROWS, CLAIMED_RESERVATIONS, Pod, assigned_to
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
@@ -639,6 +639,50 @@ def test_a_pod_takes_a_member_that_is_large_enough_on_its_node() -> None:
     core.add(worker(requests={"cpu": "3"}))
     assert core.place().node_name == "node-a"
     assert gang.phases == [ACTIVE, BOUND, ACTIVE]
+
+
+def test_a_small_pod_leaves_a_large_member_of_its_node_to_a_large_pod() -> None:
+    """Regression: a pod took the first member by name, so the pods of two sizes could spoil each other's."""
+    core = cluster("4")
+    gang = Gang(core)
+    gang.member(0, resources={"cpu": "3"})
+    gang.member(1, resources={"cpu": "1"})
+    gang.give()
+    for number, cpu in ((0, "1"), (1, "3")):
+        core.add(worker(number, requests={"cpu": cpu}))
+        core.decider.bound(core.place(), core.clock.now())
+        gang.settle()
+    assert [gang[number].bound_pod.name for number in range(2)] == ["worker-1", "worker-0"]  # type: ignore[union-attr]
+
+
+def test_a_small_pod_goes_to_the_node_with_a_small_member() -> None:
+    core = cluster("3", "1")
+    gang = Gang(core)
+    gang.member(0, resources={"cpu": "3"}, nodeName="node-a")
+    gang.member(1, resources={"cpu": "1"}, nodeName="node-b")
+    gang.give()
+    core.add(worker(0), worker(1, requests={"cpu": "3"}))
+    assert [core.place().node_name for _ in range(2)] == ["node-b", "node-a"]
+
+
+def test_owners_of_borrowable_members_evict_their_borrowers() -> None:
+    core = cluster("2")
+    gang = Gang(core).come(borrowable=True)
+    gang.give()
+    lent = core.run(pod("borrower", requests={"cpu": "2"}, annotations={BORROWS: "true"}))
+    assert gang.phases == [ACTIVE, ACTIVE]
+    assert core.reserved() == 0  # all of it is lent
+
+    core.add(worker(0), worker(1))
+    core.refuse()
+    (attempt,) = core.take_preemptions()
+    assert [victim.meta.name for victim in attempt.victims] == ["borrower"]
+    core.event_handlers.pods.remove(lent)
+    core.clock.advance(2)  # beyond the backoff of the refused pod
+    for _ in range(2):
+        core.decider.bound(core.place(), core.clock.now())
+    gang.settle()
+    assert gang.phases == [CONSUMED, CONSUMED]
 
 
 def test_a_pod_on_another_node_takes_a_waiting_member_rather_than_an_active_one() -> None:

@@ -1,0 +1,1 @@
+"""Adapters to other projects: they speak the peers' protocols and Tidelock's own API."""

@@ -1,0 +1,3 @@
+from unit.scheduler.conftest import naps
+
+__all__ = ["naps"]

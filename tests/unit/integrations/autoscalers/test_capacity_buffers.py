@@ -1,0 +1,178 @@
+"""CapacityBuffers and their templates, as they follow the requests."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from builders import encode
+from tidelock.integrations.autoscalers.capacity_buffers import (
+    CAPACITY_BUFFERS,
+    POD_TEMPLATES,
+    CapacityBufferController,
+    decode_known,
+)
+from tidelock.integrations.autoscalers.node_requests import NodeRequest
+from tidelock.model.meta import Key
+from unit.integrations.autoscalers.applying_api import ApplyingApi
+from unit.scheduler.machinery import Shell, turns
+
+KEY = Key("shop", "tidelock-0123456789abcdef")
+BUFFER = CAPACITY_BUFFERS.item(KEY.name, KEY.namespace)
+TEMPLATE = POD_TEMPLATES.item(KEY.name, KEY.namespace)
+
+
+def request(replicas: int = 1, cpu: str = "2") -> NodeRequest:
+    container = {"name": "c0", "image": "placeholder", "resources": {"requests": {"cpu": cpu}}}
+    return NodeRequest({"spec": {"containers": [container]}}, replicas)
+
+
+class Ground:
+    """A controller of buffers, and the requests that tests make."""
+
+    def __init__(self) -> None:
+        self.api = ApplyingApi()
+        self.shell = Shell()
+        self.wanted: dict[Key, NodeRequest] = {}
+        self.controller = self.make()
+        self.synced()
+
+    def make(self) -> CapacityBufferController:
+        return CapacityBufferController(replace(self.shell.context, client=self.api), self)
+
+    @property
+    def outdated(self) -> bool:
+        return False
+
+    def collect(self, now: float, into: dict[Key, NodeRequest]) -> Iterator[None]:
+        assert now == self.shell.clock.now()
+        yield
+        into |= self.wanted
+
+    def synced(self) -> None:
+        """Deliver the stored objects by the watches."""
+        for path, stored in self.api.objects.items():
+            copies = self.controller.buffers if "capacitybuffers" in path else self.controller.templates
+            copies.upsert(None, decode_known(encode(stored)))
+        self.controller.buffers.synced()
+        self.controller.templates.synced()
+
+    async def look(self, request: NodeRequest | None) -> None:
+        """Change the request, and write the differences."""
+        self.wanted = {} if request is None else {KEY: request}
+        await self.controller.look()
+        await self.shell.settle()
+
+
+async def test_a_request_gets_a_template_and_then_a_buffer_and_both_go_with_it() -> None:
+    ground = Ground()
+    await ground.look(request(2))
+    assert [asked.path for asked in ground.api.asked] == [TEMPLATE, BUFFER]
+    template, buffer = ground.api.objects[TEMPLATE], ground.api.objects[BUFFER]
+    assert template["template"] == request().template
+    assert buffer["apiVersion"] == "autoscaling.x-k8s.io/v1beta1"
+    assert buffer["spec"] == {
+        "podTemplateRef": {"name": KEY.name},
+        "replicas": 2,
+        "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+    }
+    assert (
+        template["metadata"]["labels"]
+        == buffer["metadata"]["labels"]
+        == {"tidelock.dev/node-request": "true"}
+    )
+    await ground.look(request(2))
+    assert len(ground.api.asked) == 2
+    await ground.look(None)
+    assert [asked.path for asked in ground.api.asked[2:]] == [BUFFER, TEMPLATE]
+    assert ground.api.objects == {}
+
+
+async def test_only_changed_objects_are_written() -> None:
+    ground = Ground()
+    await ground.look(request(1))
+    await ground.look(request(3))
+    assert [asked.path for asked in ground.api.asked[2:]] == [BUFFER]
+    await ground.look(request(3, cpu="4"))
+    assert [asked.path for asked in ground.api.asked[3:]] == [TEMPLATE]
+
+
+async def test_fewer_pods_beside_more_nodes_never_look_like_one_more_node() -> None:
+    ground = Ground()
+    await ground.look(request(2))
+    await ground.look(request(1, cpu="3"))
+    assert [asked.path for asked in ground.api.asked[2:]] == [BUFFER, TEMPLATE]
+
+
+async def test_the_next_process_keeps_needed_objects_and_removes_the_rest() -> None:
+    ground = Ground()
+    await ground.look(request())
+    ground.controller = ground.make()
+    await ground.controller.look()  # nothing is known yet
+    ground.synced()
+    await ground.look(request())
+    assert len(ground.api.asked) == 2
+    await ground.look(None)
+    assert ground.api.objects == {}
+
+
+async def test_an_object_that_somebody_removes_is_written_again() -> None:
+    ground = Ground()
+    await ground.look(request())
+    ground.controller.templates.remove(decode_known(encode(ground.api.objects.pop(TEMPLATE))))
+    await ground.look(request())
+    assert TEMPLATE in ground.api.objects
+
+
+async def test_an_older_event_of_the_watch_does_not_replace_the_answer_to_a_write() -> None:
+    ground = Ground()
+    await ground.look(request(1))
+    older = decode_known(encode(ground.api.objects[BUFFER]))
+    await ground.look(request(2))
+    ground.controller.buffers.upsert(None, older)
+    await ground.look(request(2))
+    assert len(ground.api.asked) == 3
+
+
+async def test_nothing_is_written_before_the_watches_have_listed() -> None:
+    """So a missing CRD costs log lines of its watch, and no request."""
+    ground = Ground()
+    ground.controller = ground.make()
+    ground.wanted = {KEY: request()}
+    started = asyncio.Event()
+    started.set()
+    ground.controller.templates.synced()
+    running = asyncio.create_task(ground.controller.run(started))
+    await asyncio.sleep(1.1)
+    assert ground.api.asked == []
+    ground.controller.buffers.synced()
+    await asyncio.sleep(1.1)
+    running.cancel()
+    await asyncio.wait([running])
+    assert [asked.path for asked in ground.api.asked] == [TEMPLATE, BUFFER]
+
+
+async def test_a_crd_that_vanishes_costs_growing_pauses(naps: list[float]) -> None:
+    ground = Ground()
+    ground.api.absent.add("capacitybuffers")
+    ground.wanted = {KEY: request()}
+    await ground.controller.look()
+    await turns(100)
+    pauses = [nap for nap in naps if nap]
+    assert len(pauses) > 5
+    assert pauses[-1] > 10 * pauses[0]
+    ground.api.absent.clear()
+    await ground.shell.settle()
+    assert BUFFER in ground.api.objects
+
+
+@pytest.mark.usefixtures("naps")
+async def test_a_request_that_ends_while_its_buffer_is_refused_is_given_up() -> None:
+    ground = Ground()
+    ground.api.absent.add("capacitybuffers")
+    ground.wanted = {KEY: request()}
+    await ground.controller.look()
+    await turns(20)
+    await ground.look(None)
+    assert ground.api.objects == {}

@@ -1,0 +1,253 @@
+"""The controller creates and deletes groups, and writes conditions, whatever order events have."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, Json, encode
+from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
+from tidelock.integrations.provisioning_requests.request import decode_request
+from tidelock.kube.client import RESERVATIONGROUPS
+from tidelock.kube.errors import Forbidden, Invalid, ServerError
+from tidelock.model.reservation_group import decode_group
+from unit.integrations.provisioning_requests.requests import (
+    ACTIVE,
+    PATH,
+    TEMPLATE,
+    conditions,
+    ended,
+    request_json,
+    template_path,
+)
+from unit.scheduler.machinery import Shell, turns
+
+EXPIRED = ended("Expired", "Expired", "the time is over")
+
+
+class Works:
+    """A controller, and the API server."""
+
+    def __init__(self) -> None:
+        shell = Shell()
+        self.api, self.clock, self.isolation = shell.api, shell.clock, shell.isolation
+        self.controller = ProvisioningRequestController(shell.context)
+        self.controller.groups.synced()
+        self.api.objects[template_path()] = {"template": TEMPLATE}
+
+    async def ask(self, **fields: Any) -> None:
+        """Create a request, and deliver it by the watch."""
+        self.api.objects[PATH] = request_json(**fields)
+        await self.see()
+
+    async def see(self) -> None:
+        """Deliver the stored request by the watch."""
+        self.controller.upsert(None, decode_request(encode(self.api.objects[PATH])))
+        await turns(40)
+
+    @property
+    def group_path(self) -> str:
+        key = decode_request(encode(self.api.objects[PATH])).group_key
+        return RESERVATIONGROUPS.item(key.name, key.namespace)
+
+    async def decide(self, status: Json) -> None:
+        """Give the group a status, and deliver it by the watch."""
+        self.api.edit(self.group_path, {"status": status})
+        self.controller.groups.upsert(None, decode_group(encode(self.api.objects[self.group_path])))
+        await turns(40)
+
+    async def lose_group(self) -> None:
+        """Delete the group, and deliver that by the watch."""
+        last = decode_group(encode(self.api.objects.pop(self.group_path)))
+        self.controller.groups.remove(last)
+        await turns(40)
+
+    @property
+    def status(self) -> Json:
+        status: Json = self.api.objects[PATH]["status"]
+        return status
+
+    def message(self, kind: str) -> str:
+        return next(str(each["message"]) for each in self.status["conditions"] if each["type"] == kind)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        started = asyncio.Event()
+        started.set()
+        running = asyncio.create_task(self.controller.run(started))
+        await turns()
+        yield
+        running.cancel()
+        await asyncio.wait([running])
+        assert not self.isolation.faults
+
+
+@pytest.fixture
+async def works() -> AsyncIterator[Works]:
+    made = Works()
+    async with made.open():
+        yield made
+
+
+async def test_a_request_gets_a_group_and_is_accepted(works: Works) -> None:
+    await works.ask()
+    made = works.api.objects[works.group_path]
+    assert made["spec"]["members"][0]["count"] == 2
+    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "False"}
+    await works.see()
+    assert works.api.verbs.count("POST") == 1
+
+
+async def test_a_request_is_provisioned_when_its_group_is_active(works: Works) -> None:
+    await works.ask()
+    await works.decide(ACTIVE)
+    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "True"}
+
+
+async def test_a_request_of_another_class_is_left_alone(works: Works) -> None:
+    await works.ask(class_name="check-capacity.autoscaling.x-k8s.io")
+    assert works.api.asked == []
+    assert works.status == {}
+
+
+async def test_the_group_is_deleted_after_the_final_condition_is_stored(works: Works) -> None:
+    await works.ask()
+    await works.decide(ACTIVE)
+    path = works.group_path
+    await works.decide(EXPIRED)
+    assert conditions(works.status)["BookingExpired"] == "True"
+    assert path not in works.api.objects
+    assert works.api.verbs[-2:] == ["PUT", "DELETE"]
+
+
+async def test_a_group_that_is_deleted_by_hand_is_made_again_unless_its_capacity_was_promised(
+    works: Works,
+) -> None:
+    await works.ask()
+    await works.decide(ended("Pending", "InsufficientCapacity", "no capacity"))
+    await works.lose_group()
+    assert works.api.verbs.count("POST") == 2
+    await works.decide(ACTIVE)
+    await works.lose_group()
+    assert conditions(works.status)["CapacityRevoked"] == "True"
+    assert works.api.verbs.count("POST") == 2
+
+
+async def test_a_group_that_no_watch_shows_is_asked_for_again_later(works: Works) -> None:
+    await works.ask()
+    del works.api.objects[works.group_path]  # no watch has shown it, and none shows its end
+    works.clock.advance(11)
+    await works.see()
+    assert works.group_path in works.api.objects
+
+
+async def test_a_bad_parameter_fails_the_request_without_a_group(works: Works) -> None:
+    await works.ask(parameters={"ttlSeconds": "soon"})
+    assert conditions(works.status)["Failed"] == "True"
+    assert 'spec.parameters.ttlSeconds: "soon"' in works.message("Failed")
+    assert "POST" not in works.api.verbs
+
+
+async def test_a_missing_template_fails_the_request_by_name(works: Works) -> None:
+    await works.ask(pod_sets={"template": 1, "absent": 1})
+    expected = 'spec.podSets[1].podTemplateRef.name: "absent": should name a PodTemplate of the namespace'
+    assert works.message("Failed") == expected
+
+
+@pytest.mark.parametrize("stored", [{}, {"template": None}, {"template": {"spec": {"containers": []}}}])
+async def test_a_template_without_containers_fails_the_request(works: Works, stored: Json) -> None:
+    works.api.objects[template_path()] = stored
+    await works.ask()
+    assert works.message("Failed").endswith('"template": should name a PodTemplate with containers')
+
+
+async def test_a_refused_group_fails_the_request_with_the_words_of_the_api_server(works: Works) -> None:
+    works.api.refuses["POST"] = Invalid("spec.members: at most 256", status=422)
+    await works.ask(pod_sets={"template": 257})
+    assert works.message("Failed") == "the ReservationGroup is refused: spec.members: at most 256"
+
+
+async def test_a_forbidden_group_is_tried_again_and_the_status_says_why(works: Works) -> None:
+    works.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
+    await works.ask()
+    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "False"}
+    assert "exceeded quota" in works.message("Provisioned")
+    del works.api.refuses["POST"]
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if works.group_path in works.api.objects:
+            break
+    assert works.group_path in works.api.objects
+
+
+async def test_a_creation_with_a_lost_answer_is_not_repeated_for_ever(works: Works) -> None:
+    works.api.objects[PATH] = request_json()
+    works.api.objects[works.group_path] = {"metadata": {"name": "there", "uid": "u", "resourceVersion": "1"}}
+    await works.see()
+    assert works.api.verbs.count("POST") == 1
+    assert "can't be created" not in works.message("Provisioned")
+
+
+async def test_a_status_that_the_api_server_refuses_for_a_moment_is_written_again(works: Works) -> None:
+    works.api.refuses["PUT"] = ServerError("etcd is away", status=500)
+    await works.ask()
+    assert works.status == {}
+    del works.api.refuses["PUT"]
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if works.status:
+            break
+    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "False"}
+
+
+async def test_a_group_with_the_name_and_another_owner_does_not_count(works: Works) -> None:
+    await works.ask()
+    forged = json_of(works)
+    forged["metadata"]["ownerReferences"][0]["uid"] = "uid-forged"
+    works.controller.groups.upsert(None, decode_group(encode(forged | {"status": ACTIVE})))
+    await works.see()
+    assert conditions(works.status)["Provisioned"] == "False"
+
+
+async def test_the_next_process_goes_on_where_the_former_one_ended(works: Works) -> None:
+    await works.ask()
+    await works.decide(ACTIVE)
+    stored = works.api.objects
+    following = Works()
+    following.api.objects = stored
+    following.controller.groups.upsert(None, decode_group(encode(stored[following.group_path])))
+    async with following.open():
+        await following.see()
+        assert following.api.asked == []
+        await following.decide(EXPIRED)
+    assert conditions(following.status)["BookingExpired"] == "True"
+
+
+async def test_nothing_is_concluded_before_all_groups_are_known() -> None:
+    """Check that a promised capacity is not revoked because the watch of groups is late."""
+    works = Works()
+    works.controller.groups.listed.clear()
+    async with works.open():
+        await works.ask(status=promised())
+        assert works.api.asked == []
+
+
+def json_of(works: Works) -> Json:
+    stored = works.api.objects[works.group_path]
+    metadata = stored["metadata"] | {"ownerReferences": [dict(stored["metadata"]["ownerReferences"][0])]}
+    return stored | {"metadata": metadata}
+
+
+def promised() -> Json:
+    given = {"lastTransitionTime": "2027-01-15T08:00:00Z", "message": "", "reason": "CapacityIsFound"}
+    return {"conditions": [{"type": "Provisioned", "status": "True", **given}]}
+
+
+async def test_a_deleted_request_is_forgotten(works: Works) -> None:
+    await works.ask()
+    works.controller.remove(decode_request(encode(works.api.objects[PATH])))
+    await works.decide(ACTIVE)
+    assert conditions(works.status)["Provisioned"] == "False"
+    assert works.api.objects[works.group_path]["metadata"]["namespace"] == NAMESPACE
