@@ -16,7 +16,11 @@ from bench.record import Measured, Record
 from bench.scenarios import BOUND
 
 _BAR = 0.38  # width of a bar, as a share of the space between two scenarios
-_COLOURS = ("#0b7285", "#adb5bd")
+_PROGRAMS = (
+    ("", "Tidelock", "#0b7285"),
+    (PEER, PEER, "#adb5bd"),
+)  # in records, in the legend, and its colour
+_GROWING = (BOUND, "CPU a pod after it", "launch to first bound", "resident at the end")
 
 
 def plot(figures: Iterable[Measured], file: Path) -> None:
@@ -51,11 +55,28 @@ def plot(figures: Iterable[Measured], file: Path) -> None:
     canvas.savefig(file, dpi=150)
 
 
+def plot_growth(figures: Iterable[Measured], file: Path) -> None:
+    """Draw medians by the number of nodes, with which the subjects begin."""
+    figures = list(figures)
+    canvas = Canvas(figsize=(9, 6.5), layout="constrained")
+    for axis, name in zip(canvas.subplots(2, 2).flat, _GROWING, strict=True):
+        for program, label, colour in _PROGRAMS:
+            drawn = [figure for figure in figures if (figure.name, figure.program) == (name, program)]
+            sizes = [int(figure.subject.partition(" ")[0]) for figure in drawn]
+            axis.plot(sizes, [figure.median for figure in drawn], "o-", color=colour, label=label)
+            axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
+            axis.set_ylabel(f"{name}, {drawn[0].unit}")
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("nodes")
+    canvas.legend(*canvas.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    canvas.savefig(file, dpi=150)
+
+
 def _draw(
     axis: Axes, found: Mapping[tuple[str, str, str], Measured], name: str, scenarios: Sequence[str]
 ) -> None:
     """Draw one figure of several scenarios, a pair of bars for each."""
-    for place, program, label, colour in ((-1, "", "Tidelock", _COLOURS[0]), (1, PEER, PEER, _COLOURS[1])):
+    for place, (program, label, colour) in zip((-1, 1), _PROGRAMS, strict=True):
         figures = [found[name, program, scenario] for scenario in scenarios]
         ranges = (
             [figure.median - figure.least for figure in figures],

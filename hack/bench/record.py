@@ -26,6 +26,7 @@ BENCHES = (
     "lock",
     "tenants",
     "throughput",
+    "growth",
     "admission",
     "failover",
     "contend",

@@ -159,6 +159,19 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
     ]
 
 
+def growth(nodes: int, pods: int, density: int) -> Scenario:
+    """Return a drain on nodes that each have as many placed pods as `density` says."""
+    return Scenario(
+        name="growth",
+        title=f"{nodes} nodes, {nodes * density} placed pods",
+        nodes=nodes,
+        pods=pods,
+        node=plain_node,
+        pod=plain_pod,
+        placed=[(number % nodes, plain_pod(number)) for number in range(nodes * density)],
+    )
+
+
 def node_name(number: int) -> str:
     """Return the name of a node."""
     return f"node-{number:05}"
