@@ -91,7 +91,8 @@ async def _requests(port: int, keys: Keys, options: argparse.Namespace) -> dict[
             return await clients[number % _CONNECTIONS].replicas(replica({"cpu": "1"}), workload)
 
         async def sets(number: int) -> int:
-            parts = component("jobs", 1, {"cpu": "1"}), component("tasks", 4, {"cpu": "500m"})
+            tasks = {"cpu": f"{500 + number % _KINDS}m"}
+            parts = component("jobs", 1, {"cpu": "1"}), component("tasks", 4, tasks)
             return await clients[number % _CONNECTIONS].sets(*parts)
 
         kinds = {"replicas": replicas, "replicas beside four assumed components": beside, "sets of two": sets}
@@ -127,6 +128,7 @@ async def _measure(decider: Decider, options: argparse.Namespace) -> tuple[dict[
         serving = asyncio.create_task(_serve(decider, tls_folder(Path(directory) / "tls", keys), port, done))
         used = time.process_time()
         client.start()
+        sender.close()  # so that a client that fails ends the wait
         results = await asyncio.to_thread(receiver.recv)
         client.join()
         done.set()

@@ -7,7 +7,7 @@ find.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -93,7 +93,7 @@ class CapacityEstimator:
 
 
 class _Packing:
-    """A copy of all nodes, on which pods are placed in a trial.
+    """A copy of what all nodes have to give, on which pods are placed in a trial.
 
     Attributes:
         nodes: the nodes with the amounts of the placed pods.
@@ -102,17 +102,19 @@ class _Packing:
 
     def __init__(self, cache: Cache) -> None:
         snapshot = cache.snapshot()
-        self.nodes = snapshot.take(snapshot.indexes)
+        self.nodes = replace(snapshot, requested=snapshot.requested.copy())
         self._kept = self.nodes.requested.copy()
 
     def keep(self) -> None:
         """Keep the pods that are placed now in all trials that follow."""
         np.copyto(self._kept, self.nodes.requested)
 
-    def place(self, pods: EqualPods, number: int) -> bool:
-        """Place so many equal pods, on the tightest nodes first. Return whether all of them fit."""
+    def place(self, pods: EqualPods, number: int) -> int:
+        """Place so many equal pods, on the tightest nodes first. Return how many would fit."""
         counts = pods.counts(self.nodes)
         rows = counts.nonzero()[0]
+        if not len(rows):
+            return 0
         rows = rows[np.argsort(counts[rows], kind="stable")]
         ends = counts[rows].cumsum()
         taken = np.clip(number - (ends - counts[rows]), 0, counts[rows])
@@ -120,25 +122,42 @@ class _Packing:
         self.nodes.requested[rows[used]] += np.multiply.outer(
             taken[used], self.nodes.vector(pods.pod.requests)
         )
-        return bool(len(rows)) and int(ends[-1]) >= number
+        return int(ends[-1])
 
-    def takes(self, members: Sequence[tuple[EqualPods, int]], size: int) -> bool:
-        """Return whether so many sets of the members fit beside the kept pods."""
+    def takes(self, members: Sequence[tuple[EqualPods, int]], size: int) -> int:
+        """Place so many sets of the members beside the kept pods.
+
+        Return at least the size if all fit, otherwise how many sets fit of the first member that does not.
+        """
         np.copyto(self.nodes.requested, self._kept)
-        return all(self.place(pods, size * count) for pods, count in members)
+        least = MOST_COUNTED
+        for pods, count in members:
+            least = min(least, self.place(pods, size * count) // count)
+            if least < size:
+                break
+        return least
 
 
-def _largest(fits: Callable[[int], bool], most: int) -> int:
+def _largest(takes: Callable[[int], int], most: int) -> int:
     """Return the largest size that fits, or less than that by at most a hundredth.
 
-    The result has been tried, so it fits even if packing succeeds with a larger size and fails with a smaller
-    one.
+    `takes` returns at least the size if that fits. Otherwise it returns how many fit of the part that does
+    not, which guides the search: regula falsi in the Illinois variant, as a size takes capacity from other
+    parts nearly in proportion. The result has been tried, so it fits even if packing succeeds with a larger
+    size and fails with a smaller one.
     """
-    fitting, size, failing = 0, most, most + 1
+    fitting, failing, size = 0, most + 1, most
+    spare, short = float(most), 0.0  # how far both ends are from the sizes that they take
+    fitted = None
     while failing - fitting > 1 + fitting // _PRECISION:
-        if fits(size):
-            fitting = size
+        found = takes(size)
+        if found >= size:
+            short = short / 2 if fitted is True else short
+            fitting, spare, fitted = size, float(found - size), True
         else:
-            failing = size
-        size = (fitting + failing) // 2
+            spare = spare / 2 if fitted is False else spare
+            failing, short, fitted = size, float(size - found), False
+        step = 1 + fitting // _PRECISION
+        guess = fitting + int((failing - fitting) * spare / (spare + short)) if short else failing
+        size = max(fitting + step, min(guess, failing - step))
     return fitting
