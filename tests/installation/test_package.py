@@ -11,6 +11,7 @@ import pytest
 from documents import PAGES, ROOT, commands, page_blocks
 from tidelock import __version__
 
+CLIENT = "pip install ."
 _UNTRACKED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
@@ -27,7 +28,8 @@ def typed() -> list[str]:
 
 
 def test_readme_and_docs_have_pip_commands() -> None:
-    assert {line.partition("#")[0].strip() for line in typed()} >= {"pip install ."}
+    found = {line.partition("#")[0].strip() for line in typed()}
+    assert found >= {CLIENT, "pip install '.[cli]'", "pip install '.[operator]'"}
 
 
 @pytest.mark.timeout(1200)
@@ -42,12 +44,18 @@ def test_the_documented_pip_commands_install_working_programs(tmp_path: Path) ->
     environment = os.environ | {"PATH": f"{installed / 'bin'}:{os.environ['PATH']}"}
     environment.pop("PYTHONPATH", None)  # otherwise it would find the package in the repository
 
-    for line in typed():
+    def play(line: str) -> None:
         subprocess.run(["sh", "-ec", line], cwd=source, env=environment, check=True)
 
     def printed(*words: str) -> str:
         return subprocess.check_output(words, cwd=tmp_path, env=environment, text=True)
 
+    play(CLIENT)
+    there = "import importlib.util, tidelock.client; print(importlib.util.find_spec('kopf') is not None)"
+    assert printed("python", "-c", there) == "False\n"
+    for line in typed():
+        play(line)
+    assert printed("python", "-c", there) == "True\n"
     assert printed("tidelock", "--version").strip() == __version__
     assert "reserve" in printed("kubectl-tidelock", "--help")
     assert (installed / "bin" / "kubectl_complete-tidelock").exists()

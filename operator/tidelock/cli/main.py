@@ -9,8 +9,11 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any, cast
 
-import typer
-from typer.core import TyperGroup
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError:
+    sys.exit("error: only the client for managers is installed: pip install 'tidelock[cli]'")
 
 from tidelock import __version__
 from tidelock.cli.failure import Failure

@@ -151,8 +151,13 @@ def _stored(content: bytes) -> str:
 
 def _log_in(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> RestConfig:
     """Read a user with a login by the kubernetes package, which calls it again before its token expires."""
-    from kubernetes.client import Configuration  # noqa: PLC0415
-    from kubernetes.config import kube_config  # noqa: PLC0415
+    try:
+        from kubernetes.client import Configuration  # noqa: PLC0415
+        from kubernetes.config import kube_config  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            "its user logs in by a program, which needs the package kubernetes: pip install 'tidelock[cli]'"
+        ) from error
 
     configuration = Configuration()
     plain = {
