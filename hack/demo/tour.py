@@ -1,7 +1,7 @@
 """A writer of the screens of docs/kubectl.md: python -m demo.tour [--check].
 
 The screens are from a run on a real control plane. With --check it writes nothing. The exit status is then 1
-if a screen differs from that of the page by more than times, names of processes, and the widths of columns and
+if a screen differs from that of the page by more than times, names of processes and widths of columns and
 bars.
 """
 
