@@ -16,20 +16,20 @@ _UNTRACKED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def typed() -> list[str]:
-    """Return the pip commands of README and docs."""
-    return [
-        command.typed
+    """Return each pip command of README and docs once, without its comment."""
+    found = [
+        command.typed.partition("#")[0].strip()
         for page in PAGES
         for block in page_blocks(page)
         if block.language in {"sh", "console"}
         for command in commands(block)
         if command.words[0] == "pip"
     ]
+    return list(dict.fromkeys(found))
 
 
 def test_readme_and_docs_have_pip_commands() -> None:
-    found = {line.partition("#")[0].strip() for line in typed()}
-    assert found >= {CLIENT, "pip install '.[cli]'", "pip install '.[operator]'"}
+    assert set(typed()) >= {CLIENT, "pip install '.[cli]'", "pip install '.[operator]'"}
 
 
 @pytest.mark.timeout(1200)
@@ -43,6 +43,7 @@ def test_the_documented_pip_commands_install_working_programs(tmp_path: Path) ->
     subprocess.run([sys.executable, "-m", "venv", installed], check=True)
     environment = os.environ | {"PATH": f"{installed / 'bin'}:{os.environ['PATH']}"}
     environment.pop("PYTHONPATH", None)  # otherwise it would find the package in the repository
+    environment["PIP_NO_COMPILE"] = "1"  # most modules are never imported
 
     def play(line: str) -> None:
         subprocess.run(["sh", "-ec", line], cwd=source, env=environment, check=True)
@@ -53,7 +54,7 @@ def test_the_documented_pip_commands_install_working_programs(tmp_path: Path) ->
     play(CLIENT)
     there = "import importlib.util, tidelock.client; print(importlib.util.find_spec('kopf') is not None)"
     assert printed("python", "-c", there) == "False\n"
-    for line in typed():
+    for line in [each for each in typed() if each != CLIENT]:
         play(line)
     assert printed("python", "-c", there) == "True\n"
     assert printed("tidelock", "--version").strip() == __version__
