@@ -64,6 +64,11 @@ class _Commands(TyperGroup):
 
 
 def _make_command(name: str) -> Any:
+    from tidelock.running import collect_seldom  # noqa: PLC0415 -- the help needs no asyncio
+
+    # Searches for garbage, and for plugins of pydantic, would take a tenth of a short command.
+    collect_seldom()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     module = import_module(f"tidelock.cli.{name}")
     examples = "".join(f"  {line}\n" for line in module.EXAMPLES.strip().splitlines())
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
