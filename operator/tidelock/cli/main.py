@@ -1,5 +1,6 @@
 """The command `kubectl tidelock`, and its shell completion."""
 
+import gc
 import os
 import shlex
 import sys
@@ -66,10 +67,12 @@ class _Commands(TyperGroup):
 def _make_command(name: str) -> Any:
     from tidelock.running import collect_seldom  # noqa: PLC0415 -- the help needs no asyncio
 
-    # Searches for garbage, and for plugins of pydantic, would take a tenth of a short command.
+    # A sixth of a short command would be searches: for garbage among modules, also when the process ends, and for
+    # plugins of pydantic.
     collect_seldom()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     module = import_module(f"tidelock.cli.{name}")
+    gc.freeze()
     examples = "".join(f"  {line}\n" for line in module.EXAMPLES.strip().splitlines())
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
     # The backspace keeps the lines of a paragraph as they are.
