@@ -67,8 +67,8 @@ class _Commands(TyperGroup):
 def _make_command(name: str) -> Any:
     from tidelock.running import collect_seldom  # noqa: PLC0415 -- the help needs no asyncio
 
-    # A sixth of a short command would be searches: for garbage among modules, also when the process ends, and for
-    # plugins of pydantic.
+    # Otherwise searches would take a sixth of a short command: those for garbage among modules, also when the
+    # process ends, and those for plugins of pydantic.
     collect_seldom()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     module = import_module(f"tidelock.cli.{name}")
