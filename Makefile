@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 # Number of fault runs of a night, and of objects of a fuzz.
 RUNS ?= 2000
 OBJECTS ?= 10000
-# Tests that need no cluster are spread over all cores. The others share servers and wait for a third of the time,
-# so three workers of them keep two cores busy.
+# Workers for tests that need servers. These wait for a third of the time, so three workers keep two cores busy.
+WORKERS ?= 3
+# Tests that need no cluster are spread over all cores.
 PURE := tests/unit tests/property tests/contract tests/model
 SPREAD := --numprocesses=auto --dist=worksteal
 # A worker that dies is not replaced: pytest-xdist may then wait for its files for ever.
-THREE_LINES := --numprocesses=3 --dist=loadfile --max-worker-restart=0
+IN_FILES := --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
 export PYTHONPATH := operator:hack
 # An operator starts in half the time with compiled modules, and tests start hundreds of them.
 export PYTHONDONTWRITEBYTECODE :=
@@ -50,8 +51,8 @@ web-view: venv chromium ## Write the pictures of the web view to docs/images
 unit: venv ## Run only the tests that need no cluster
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
 
-servers: venv chromium ## Run only the tests that need servers: a cluster, a browser, the package index
-	$(BIN)/python -m pytest $(THREE_LINES) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
+servers: venv chromium ## Run only the tests that need servers: a cluster, a browser, the package index. WORKERS=3
+	$(BIN)/python -m pytest $(IN_FILES) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
 
 test-peers: venv ## Build the real programs of other projects, and run the tests with them. Takes half an hour at first
 	$(BIN)/python -m pytest --durations=20 tests/peers

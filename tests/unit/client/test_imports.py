@@ -1,8 +1,9 @@
-"""The client works in an interpreter that has only the packages of an installation without extras."""
+"""Client and operator work in an interpreter that has only the packages of their installation."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -17,9 +18,9 @@ _LOGIN = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "
 
 
 @cache
-def absent() -> frozenset[str]:
-    """Return the modules of all installed packages that belong to an extra, or to nothing of Tidelock."""
-    needed = {canonicalize_name(each.name) for each in packages()} | {"tidelock"}
+def absent(*extras: str) -> frozenset[str]:
+    """Return the modules of installed packages that Tidelock does not need with some of its extras."""
+    needed = {canonicalize_name(each.name) for each in packages(*extras)} | {"tidelock"}
     return frozenset(
         module
         for module, owners in packages_distributions().items()
@@ -27,9 +28,9 @@ def absent() -> frozenset[str]:
     )
 
 
-def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run(program: str, *arguments: object, extras: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run a program in a new interpreter, in which the import of any other package fails."""
-    blocked = f"import sys; sys.modules |= dict.fromkeys({sorted(absent())})\n"
+    blocked = f"import sys; sys.modules |= dict.fromkeys({sorted(absent(*extras))})\n"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, "-c", blocked + program, *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
@@ -90,3 +91,16 @@ def test_a_program_whose_packages_are_missing_names_its_extra(module: str, extra
     assert done.stderr.splitlines() == [
         f"error: only the client for managers is installed: pip install 'tidelock[{extra}]'"
     ]
+
+
+def test_the_operator_is_imported_without_the_packages_of_the_command_line() -> None:
+    program = """
+import pkgutil, tidelock
+apart = ("tidelock.cli", "tidelock.simulation.plots")
+for module in pkgutil.walk_packages(tidelock.__path__, "tidelock.", onerror=print):
+    if not module.name.startswith(apart):
+        __import__(module.name)
+assert "tidelock.leader" in sys.modules and "textual" in absent
+"""
+    done = run(f"absent = {sorted(absent('operator'))}\n{program}", extras=["operator"])
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
