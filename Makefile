@@ -6,18 +6,19 @@ BIN := $(VENV)/bin
 # Number of fault runs of a night, and of objects of a fuzz.
 RUNS ?= 2000
 OBJECTS ?= 10000
-# Tests that need no cluster are spread over all cores. The others share servers and wait most of the time, so two
-# workers of them fit on any machine.
+# Workers for tests that need servers. These wait for a third of the time, so three workers keep two cores busy.
+WORKERS ?= 3
+# Tests that need no cluster are spread over all cores.
 PURE := tests/unit tests/property tests/contract tests/model
 SPREAD := --numprocesses=auto --dist=worksteal
 # A worker that dies is not replaced: pytest-xdist may then wait for its files for ever.
-TWO_LINES := --numprocesses=2 --dist=loadfile --max-worker-restart=0
+IN_FILES := --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
 export PYTHONPATH := operator:hack
 # An operator starts in half the time with compiled modules, and tests start hundreds of them.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium axe web-view unit screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin release docs clean
+.PHONY: help venv test chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -36,9 +37,7 @@ demo-water: venv ## Place pods under load by requests and by measured use, on a 
 	mkdir -p build
 	$(BIN)/python -m demo.water --plot build/water-live.png
 
-test: venv chromium verify ## Install the requirements, run all checks and all tests
-	$(BIN)/python -m pytest $(SPREAD) $(PURE)
-	$(BIN)/python -m pytest $(TWO_LINES) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
+test: venv chromium verify unit servers ## Install the requirements, run all checks and all tests
 
 chromium: axe ## Install the browser for tests of the web view, where that is possible
 	hack/chromium
@@ -51,6 +50,9 @@ web-view: venv chromium ## Write the pictures of the web view to docs/images
 
 unit: venv ## Run only the tests that need no cluster
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+
+servers: venv chromium ## Run only the tests that need servers: a cluster, a browser, the package index. WORKERS=3
+	$(BIN)/python -m pytest $(IN_FILES) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
 
 test-peers: venv ## Build the real programs of other projects, and run the tests with them. Takes half an hour at first
 	$(BIN)/python -m pytest --durations=20 tests/peers

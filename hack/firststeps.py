@@ -22,8 +22,8 @@ from devcluster.build import MODULE, PACKAGES
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
 from documents import ROOT, Block, commands, page_blocks
+from played import TUTORIAL
 
-TUTORIAL = ROOT / "docs" / "tutorial.md"
 _LAST = "kubectl wait reservation/"  # beginning of the command after which the first reservation is active
 _MARK = "=== "
 # The web view sends one line of text per change. That of the reservation must arrive.

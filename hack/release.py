@@ -164,7 +164,8 @@ def _notes(root: Path, heading: str, changes: str, wheel: str) -> str:
     image = f"`docker build --tag REGISTRY/tidelock:{__version__} - < {NAME}-image.tar.gz`"
     python = tomllib.loads((root / "pyproject.toml").read_text())["project"]["requires-python"]
     files = {
-        wheel: f"`tidelock` and `kubectl tidelock` for Python {python}, by `pip install`",
+        wheel: f"the Python client, for Python {python}, by `pip install`. The extra `cli` adds "
+        "`kubectl tidelock`, and the extra `operator` adds `tidelock`",
         f"{NAME}-image.tar.gz": f"the context of the image: {image}",
         f"{NAME}.tgz": f"the Helm chart: `helm install tidelock {NAME}.tgz`",
         f"{NAME}-manifests.tar.gz": "the CRDs, and the manifests for kustomize",

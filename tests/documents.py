@@ -47,9 +47,13 @@ _INLINE = re.compile(r"(\w+=\S+ )*(make|pytest|python -m|tidelock (run|simulate)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its place, the language after its fence, and the name of the file that it shows."""
+    """A fenced block: its place, the language after its fence, and the name of the file that it shows.
+
+    The section is the title of the last heading of the second level, or empty before the first one.
+    """
 
     page: Path
+    section: str
     line: int
     language: str
     title: str
@@ -99,12 +103,16 @@ def blocks() -> tuple[Block, ...]:
 
 def page_blocks(page: Path) -> Iterator[Block]:
     """Yield the code blocks of one page. An indented block, which has no fence, has no language."""
+    section, before = "", None
     for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+        if before is not None and before.type == "heading_open" and before.tag == "h2":
+            section = token.content
+        before = token
         if token.type in {"fence", "code_block"}:
             assert token.map is not None
             language, *attributes = shlex.split(token.info) or [""]
             named = dict(each.split("=", 1) for each in attributes)
-            yield Block(page, token.map[0] + 1, language, named.pop("title", ""), token.content)
+            yield Block(page, section, token.map[0] + 1, language, named.pop("title", ""), token.content)
             assert not named, f"{page}:{token.map[0] + 1}: unknown attributes {named}"
 
 
@@ -114,7 +122,7 @@ def sentences(page: Path) -> Iterator[Block]:
         for child in token.children or ():
             if child.type == "code_inline" and _INLINE.match(child.content):
                 assert token.map is not None
-                yield Block(page, token.map[0], "sh", "", child.content)
+                yield Block(page, "", token.map[0], "sh", "", child.content)
 
 
 def kind_of(block: Block) -> Kind:

@@ -1,7 +1,16 @@
-"""A writer of the screens of docs/kubectl.md, from a run on a real control plane: python -m demo.tour."""
+"""A writer of the screens of docs/kubectl.md: python -m demo.tour [--check].
 
+The screens are from a run on a real control plane. With --check it writes nothing. The exit status is then 1
+if a screen differs from that of the page by more than times, names of processes and widths of columns and
+bars.
+"""
+
+import argparse
+import difflib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +29,12 @@ from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, St
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGE = _ROOT / "docs" / "kubectl.md"
 _PICTURE = _ROOT / "docs" / "images" / "timeline.png"
+# The parts of screens that differ from run to run, and counts that grow with each new right of the operator.
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_VARYING = re.compile(
+    rf"\d{{4}}-\d\d-\d\dT[\d:.]+Z|\b\d\d:\d\d\b|\b(\d+m)?\d+s\b|\b(29|30)m\b|\S+_{_UUID}|{_UUID}\.\d+"
+    r"|leadership \d+|all \d+|[█░▒|]+"
+)
 _NAMESPACE = "shop"
 _LEVELS = {"kind-worker": (61.0, 48.0), "kind-worker2": (34.0, 52.0), "kind-worker3": (22.0, 40.0)}
 
@@ -100,8 +115,8 @@ class Tour:
         """Wait until a pod has a condition, as it fits no node."""
         self._until_pod(name, lambda pod: pod["status"].get("conditions"))
 
-    def show(self, screen: str, *arguments: str) -> None:
-        """Run a command of the plugin, and keep it with its output."""
+    def show(self, screen: str, *arguments: str) -> str:
+        """Run a command of the plugin, keep it with its output, and return its standard output."""
         environment = os.environ | {"KUBECONFIG": str(self._cluster.kubeconfig), "NO_COLOR": "1"}
         done = subprocess.run(
             [sys.executable, "-c", "from tidelock.cli.main import main; main()", *arguments],
@@ -118,6 +133,7 @@ class Tour:
         status = f"\n(exit status {done.returncode})" if done.returncode else ""
         self.screens.setdefault(screen, []).append(f"{typed}\n{printed}{status}")
         print(f"{self.screens[screen][-1]}\n")
+        return done.stdout
 
     def _until_pod(self, name: str, accept: Callable[[Any], object]) -> None:
         wait_for(
@@ -140,10 +156,15 @@ def play(tour: Tour) -> None:
     tour.until_refused("report")
     tour.show("status", "status")
     tour.show("why", "why", "report")
+    tour.show("why", "why", "reservation/web-0")
     tour.show("simulate", "simulate", "-f", "surge.yaml")
-    tour.show("timeline", "timeline", "kind-worker", "--since", "30m", "--png", str(_PICTURE))
+    tour.show("timeline", "timeline", "kind-worker", "--since", "30m", "--png", _PICTURE.name)
     tour.show("lint", "lint", "-f", "locks.yaml")
     tour.show("check", "check")
+    held = tour.show(
+        "commit", "reserve", "hold-0", "-r", "cpu=500m", "--commit-within", "30s", "--ttl", "30m"
+    )
+    tour.show("commit", "commit", "hold-0", "--token", held.split()[-1])
 
 
 def written(page: str, screens: dict[str, list[str]]) -> str:
@@ -157,8 +178,20 @@ def written(page: str, screens: dict[str, list[str]]) -> str:
     return page
 
 
-def main() -> None:
-    """Set up, run all commands, write the page and clean up."""
+def differences(page: str, screens: dict[str, list[str]]) -> list[str]:
+    """Return the lines of a page that would change by more than varying parts, as a diff."""
+    told, found = (
+        [" ".join(_VARYING.sub("…", line).split()) for line in text.splitlines()]
+        for text in (page, written(page, screens))
+    )
+    return list(difflib.unified_diff(told, found, "the page", "this run", lineterm="", n=0))
+
+
+def main() -> int:
+    """Set up, run all commands, write or check the page and clean up. Return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare the page, and write nothing")
+    check: bool = parser.parse_args().check
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-tour-") as folder,
         own_control_plane(Path(folder)) as (
@@ -169,12 +202,14 @@ def main() -> None:
         tour = Tour(cluster, Path(folder))
         play(tour)
         page = _PAGE.read_text(encoding="utf-8")
-        screens = {
-            name: [each.replace(f" --png {_PICTURE}", " --png timeline.png") for each in shown]
-            for name, shown in tour.screens.items()
-        }
-        _PAGE.write_text(written(page, screens), encoding="utf-8")
+        if check:
+            different = differences(page, tour.screens)
+            print("\n".join(different))
+            return bool(different)
+        _PAGE.write_text(written(page, tour.screens), encoding="utf-8")
+        shutil.copy(Path(folder) / _PICTURE.name, _PICTURE)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

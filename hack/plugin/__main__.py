@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
 from importlib.metadata import Distribution, distribution
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ _PROJECT = Path(__file__).parents[2]
 _SOURCE = _PROJECT / "operator"
 _NAME = "kubectl-tidelock"
 _ENTRY = Path(__file__).with_name("bootstrap.py")
-# The dependencies of the operator that no command needs.
-_OPERATOR_ONLY = frozenset({"kopf", "uvloop", "cryptography", "prometheus-client"})
 _NEEDLESS = frozenset({"__pycache__", "tests"})  # folders
 # The generated classes of all APIs, of which a login needs none: 70 of 155 MB.
 _GENERATED = ("kubernetes/aio/", "kubernetes/client/api/", "kubernetes/client/models/")
@@ -40,12 +39,12 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # of each member: the first that a zip file can h
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def packages() -> list[Distribution]:
-    """Return the installed packages that the commands need, by name."""
+def packages(*extras: str) -> list[Distribution]:
+    """Return the installed packages that Tidelock needs with some of its extras, by name."""
     found: dict[str, Distribution] = {}
     project = tomllib.loads((_PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    left = [Requirement(line) for line in project["dependencies"]]
-    left = [each for each in left if canonicalize_name(each.name) not in _OPERATOR_ONLY]
+    lines = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
+    left = [Requirement(line) for line in chain.from_iterable(lines)]
     while left:
         requirement = left.pop()
         name = canonicalize_name(requirement.name)
@@ -61,7 +60,7 @@ def members() -> Iterator[tuple[str, Path]]:
     for path in sorted((_SOURCE / "tidelock").rglob("*")):
         if path.is_file() and not _NEEDLESS & set(path.relative_to(_SOURCE).parts):
             yield path.relative_to(_SOURCE).as_posix(), path
-    for package in packages():
+    for package in packages("cli"):
         for file in package.files or ():
             name = file.as_posix()
             generated = name.startswith(_GENERATED) and file.name != "__init__.py"

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 
 from tidelock import __version__
 from tidelock.running import collect_seldom
@@ -275,6 +276,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     The imports below follow `collect_seldom`. Imported modules are no garbage, and the search for it would
     take a tenth of a start.
     """
+    if find_spec("kopf") is None:
+        sys.stderr.write(
+            "error: only the client for managers is installed: pip install 'tidelock[operator]'\n"
+        )
+        return 1
     words = sys.argv[1:] if argv is None else argv
     parsed = _parser(words).parse_args(words)
     collect_seldom()

@@ -11,7 +11,6 @@ from devcluster import Cluster
 from devcluster.binaries import find_binaries
 from documents import ROOT, Block, Command
 
-TUTORIAL = ROOT / "docs" / "tutorial.md"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)?(ms|s|m\d+s)\b")
 
 

@@ -17,18 +17,21 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_demo_succeeds_and_shows_all_chapters(options: list[str]) -> None:
     if options and wanted_version() != NEWEST:
         pytest.skip("a kubelet must not be newer than its API server")
-    environment = {**os.environ, "PYTHONPATH": "operator:hack", "TIDELOCK_PROVIDER": "go"}
-    environment.pop("TIDELOCK_KUBECONFIG", None)
-
-    played = subprocess.run(
-        [sys.executable, "-m", "demo", *options],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
+    played = run("demo", *options)
     assert played.returncode == 0, played.stdout + played.stderr
     assert played.stdout.rstrip().endswith("The story went as it should.")
     assert [title for title, _ in CHAPTERS if title not in played.stdout] == []
+
+
+def test_the_screens_of_the_plugin_are_those_of_its_page() -> None:
+    played = run("demo.tour", "--check")
+    assert played.returncode == 0, played.stdout + played.stderr
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of the demo on a control plane of its own."""
+    environment = {**os.environ, "PYTHONPATH": "operator:hack", "TIDELOCK_PROVIDER": "go"}
+    environment.pop("TIDELOCK_KUBECONFIG", None)
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )

@@ -13,14 +13,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.crds import install_crds
 from cluster.operator_process import OperatorProcess
-from cluster.shell import TUTORIAL, Shell, play
+from cluster.shell import Shell, play
 from cluster.world import World
 from devcluster import Cluster, DevClusterError
 from devcluster.identity import rendered
 from devcluster.loopback import HOST
 from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
+from played import EXAMPLES, README, TUTORIAL, example, is_played
 
-README = ROOT / "README.md"
 MANIFESTS = ("manifests/base", "manifests/monitoring")
 # Objects of these groups belong to other operators, and their CRDs are not installed.
 FOREIGN: Mapping[str, str] = {
@@ -33,21 +33,6 @@ ABSENT = re.compile(
     r"|release: not found|has no deployed releases"
 )
 _WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})
-# Pages that begin with a played example, and the cores of the nodes worker-1, worker-2… of each.
-EXAMPLES: Mapping[str, tuple[int, ...]] = {
-    "reservations": (4,),
-    "two-phase": (4,),
-    "reuse": (4,),
-    "leases": (4,),
-    "borrowing": (4,),
-    "defragmentation": (4, 4),
-    "groups": (4, 4, 4),
-    "quotas": (8,),
-    "queue": (4,),
-    "windows": (8,),
-    "schedules": (8,),
-    "quotes": (8,),
-}
 # Flags for a dry run of Helm, which must also work beside objects of the chart that other tests have applied.
 _TAKEN = ("--dry-run=server", "--take-ownership", "--force-conflicts")
 _HELM: Mapping[str, tuple[str, ...]] = {"install": _TAKEN, "upgrade": _TAKEN, "uninstall": ("--dry-run",)}
@@ -70,31 +55,6 @@ def shell(installed: Cluster, namespace: str, tmp_path: Path, helm: Path) -> She
     (made.programs / "helm").symlink_to(helm)
     made.run("kubectl config set-context --current --namespace=shop").check_returncode()
     return made
-
-
-def is_played(block: Block) -> bool:
-    """Return whether a test plays a block in its order.
-
-    These are the blocks of the tutorial, of README's quick start, and of the examples that begin a page.
-    """
-    if block.page == TUTORIAL:
-        return True
-    if block.page in {example(name) for name in EXAMPLES}:
-        return block.line < first_section(block.page)
-    lines = README.read_text().splitlines()
-    start = lines.index("## Quick start")
-    end = next(number for number, line in enumerate(lines) if number > start and line.startswith("## "))
-    return block.page == README and start < block.line <= end
-
-
-def example(name: str) -> Path:
-    return ROOT / "docs" / f"{name}.md"
-
-
-def first_section(page: Path) -> int:
-    """Return the line of the first section's title."""
-    lines = page.read_text().splitlines()
-    return next(number for number, line in enumerate(lines, start=1) if line.startswith("## "))
 
 
 def of_kind(*kinds: Kind) -> Iterator[Block]:
@@ -215,7 +175,7 @@ def test_the_example_at_the_beginning_of_a_page_works(
         node = world.node(f"worker-{number}", cpu=str(cores), labels={"kubernetes.io/hostname": hostname})
         world.active_reservation(f"{node.name}-is-known", "1m", node=node).delete()
     played = 0
-    for block in (block for block in blocks() if block.page == example(name) and is_played(block)):
+    for block in (block for block in blocks() if block.page == ROOT / example(name) and is_played(block)):
         page.file(block)
         for command in commands(block) if block.language in {"sh", "console"} else ():
             play(page, command)

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
+from documents import Block, Kind, blocks, kind_of
 from installation.rendering import (
     ADDED,
     CHART,
@@ -469,3 +470,12 @@ def test_a_packaged_chart_renders_the_same_objects(charted: Charted, tmp_path: P
     charted.run("package", CHART, "--destination", tmp_path)
     (package,) = tmp_path.iterdir()
     assert charted.objects(EVERYTHING, chart=package) == charted.objects(EVERYTHING)
+
+
+SHOWN = [block for block in blocks() if block.language == "yaml" and kind_of(block) == Kind.VALUES]
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=str)
+def test_the_values_of_a_page_render_and_change_something(charted: Charted, block: Block) -> None:
+    (values,) = block.documents
+    assert charted.objects(values) != charted.objects({})

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.shell import TUTORIAL, Shell, play
+from cluster.shell import Shell, play
 from devcluster import LocalCluster
 from documents import blocks, commands
+from played import TUTORIAL
 
 _WORKERS = ("worker-1", "worker-2")
 

@@ -1,5 +1,6 @@
 """The command `kubectl tidelock`, and its shell completion."""
 
+import gc
 import os
 import shlex
 import sys
@@ -9,8 +10,11 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any, cast
 
-import typer
-from typer.core import TyperGroup
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError:
+    sys.exit("error: only the client for managers is installed: pip install 'tidelock[cli]'")
 
 from tidelock import __version__
 from tidelock.cli.failure import Failure
@@ -61,7 +65,14 @@ class _Commands(TyperGroup):
 
 
 def _make_command(name: str) -> Any:
+    from tidelock.running import collect_seldom  # noqa: PLC0415 -- the help needs no asyncio
+
+    # Otherwise searches would take a sixth of a short command: those for garbage among modules, also when the
+    # process ends, and those for plugins of pydantic.
+    collect_seldom()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     module = import_module(f"tidelock.cli.{name}")
+    gc.freeze()
     examples = "".join(f"  {line}\n" for line in module.EXAMPLES.strip().splitlines())
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
     # The backspace keeps the lines of a paragraph as they are.

@@ -22,6 +22,8 @@ from tidelock.kube.rest_config import RestConfig
 _KINDS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 # Fields with the path of a file, which is relative to the kubeconfig.
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+# A tenth of the time, where PyYAML has been built with libyaml.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LOGINS = frozenset({"exec", "auth-provider"})
 
 
@@ -98,7 +100,7 @@ def _read(path: str) -> _Merged:
         raise ValueError("there is no such file")
     merged = _Merged()
     for file in there:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 -- it is a safe one
         if content is None:
             raise ValueError(f"{file} is empty")
         merged.current_context = merged.current_context or content.get("current-context") or ""
@@ -151,8 +153,13 @@ def _stored(content: bytes) -> str:
 
 def _log_in(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> RestConfig:
     """Read a user with a login by the kubernetes package, which calls it again before its token expires."""
-    from kubernetes.client import Configuration  # noqa: PLC0415
-    from kubernetes.config import kube_config  # noqa: PLC0415
+    try:
+        from kubernetes.client import Configuration  # noqa: PLC0415
+        from kubernetes.config import kube_config  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            "its user logs in by a program, which needs the package kubernetes: pip install 'tidelock[cli]'"
+        ) from error
 
     configuration = Configuration()
     plain = {

@@ -23,7 +23,7 @@ from tidelock.simulation.traces import (
 from tidelock.simulation.world import SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, Setting, openb_world, synthetic_load, world_of
 
-_EXTRA = "pip install 'tidelock[simulation]'"
+_EXTRA = "pip install 'tidelock[operator,simulation]'"
 _SYNTHETIC_ROWS = 1000
 _COLUMNS = {
     "spread": "deviation",

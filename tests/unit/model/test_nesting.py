@@ -9,7 +9,7 @@ import pytest
 from builders import TOO_DEEP, Json, encode, node_json, reservation_json
 from tidelock.kube.errors import MalformedAnswer, error_from_answer
 from tidelock.kube.wire import parse_event, parse_identity, parse_page
-from tidelock.model.nesting import DEEPEST, cut, decode_plain, is_flat
+from tidelock.model.nesting import DEEPEST, Cut, _cut_by_arrays, _cut_by_runs, cut, decode_plain, is_flat
 from tidelock.model.nodes import decode_node
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.model.reservation import decode_reservation
@@ -19,6 +19,8 @@ from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.model.usage_annotations import Unreadable, decode_node_level
 
 _HERE = "%here%"
+Cutter = Callable[[bytes, int], Cut | None]
+CUTTERS = pytest.mark.parametrize("cutter", [_cut_by_arrays, _cut_by_runs])
 _PROBLEM = f"is nested more than {DEEPEST} levels deep"
 
 # Depths beyond the limit: those that every Python supports, those that only 3.13 supports, and a larger one.
@@ -151,8 +153,9 @@ def test_plain_json_is_decoded_or_raises_a_value_error() -> None:
         (b"", None),
     ],
 )
-def test_brackets_in_strings_do_not_count(raw: bytes, left: bytes | None) -> None:
-    found = cut(raw, 2)
+@CUTTERS
+def test_brackets_in_strings_do_not_count(cutter: Cutter, raw: bytes, left: bytes | None) -> None:
+    found = cutter(raw, 2)
     assert (found.raw if found is not None else None) == left
 
 
@@ -162,7 +165,8 @@ def test_the_number_of_brackets_shows_that_an_object_is_flat() -> None:
     assert not is_flat(b"[" * DEEPEST * 2 + b"]" * DEEPEST * 2)
 
 
-def test_the_path_ends_where_a_list_begins() -> None:
-    found = cut(b'{"a":{"b":[{"c":[[1]]}]}}', 4)
+@CUTTERS
+def test_the_path_ends_where_a_list_begins(cutter: Cutter) -> None:
+    found = cutter(b'{"a":{"b":[{"c":[[1]]}]}}', 4)
     assert found is not None
     assert found.path == ("a", "b")

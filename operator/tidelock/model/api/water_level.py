@@ -153,17 +153,18 @@ class WaterLevelSpec(Wire):
     refresh_seconds: Annotated[int, Field(ge=5, le=HOUR_SECONDS)] = 30
     """Time in seconds between two readings."""
     windows: list[UsageWindow] = Field(
+        # Without a validation, for which the import would build the model's validator.
         default=[
-            UsageWindow(duration="15m", weight=5),
-            UsageWindow(duration="1h", weight=3),
-            UsageWindow(duration="1d", weight=2),
+            UsageWindow.model_construct(duration="15m", weight=5),
+            UsageWindow.model_construct(duration="1h", weight=3),
+            UsageWindow.model_construct(duration="1d", weight=2),
         ],
         min_length=1,
         max_length=3,
         json_schema_extra=list_map("duration"),
     )
     """Time windows over which use is averaged, each at most once."""
-    target: Target = Target(mode="Dynamic", min_weight=0.2)
+    target: Target = Target.model_construct(mode="Dynamic", min_weight=0.2)
     """Level towards which nodes are packed, and not beyond."""
     overload_limits: OverloadLimits | None = None
     """Levels above which a node takes no new pod. Absent: no limits."""
@@ -172,7 +173,7 @@ class WaterLevelSpec(Wire):
     least one missed reading."""
     crane_annotations: bool = False
     """True: nodes also get the annotations of crane-scheduler."""
-    pod_estimation: PodEstimation = PodEstimation()
+    pod_estimation: PodEstimation = PodEstimation.model_construct()
     """Assumed use of a pod that has no history, no limit and no request."""
 
     rules = (
