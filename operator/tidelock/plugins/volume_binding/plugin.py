@@ -207,12 +207,14 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         for claim in work.provisions:
             self._volumes.nodes.release(claim.key, pod.uid)
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Skip pods with no claim to bind."""
+        work = state.read(PodVolumes)
+        return SUCCESS if work is not None and (work.bindings or work.provisions) else SKIP
+
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Write the choice, and wait until every claim is bound. Raises ApiError if a write fails."""
-        work = state.read(PodVolumes)
-        if work is None or not (work.bindings or work.provisions):
-            return SUCCESS
-        problem = await self._binder.bind(pod, node_name, work)
+        problem = await self._binder.bind(pod, node_name, state.expect(PodVolumes))
         return Status(Code.ERROR, (f"binding volumes: {problem}",)) if problem else SUCCESS
 
     def _claim(self, pod: Pod, use: ClaimUse) -> PersistentVolumeClaim | str:

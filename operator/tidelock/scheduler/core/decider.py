@@ -254,9 +254,11 @@ class Decider:
         """Undo a placement. The pod keeps its reservations if another binder has bound it."""
         self._cycle.undo(assumed, now)
         self.ledger.placement.settle_unseen(assumed.node_name, now)
-        placed = self.cache.get(assumed.pod.uid)
+        placed, waiting = self.cache.get(assumed.pod.uid), self.queue.get(assumed.pod.uid)
         if placed is not None:
             self.ledger.claims.claim_tentatively(placed.pod, placed.node_name, now)
+        elif waiting is not None:  # the newest version may still name the node, as it was announced
+            self.cache.nominator.nominate(waiting.pod, "")
 
 
 def _make_ledger(

@@ -24,6 +24,7 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
 from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting_pods import WaitingPod
+from tidelock.kube.errors import ServerError
 from tidelock.model.api.reservation import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.core.queued_pod import QueueName
@@ -69,6 +70,12 @@ class Noting(Reserve, PreBind, Bind, PostBind):
 
     def unreserve(self, *_: object, **__: object) -> None:
         self._answer("unreserve")
+
+    def pre_bind_pre_flight(self, *_: object) -> Status:
+        answer = self.answers.get("pre_flight", SUCCESS)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def pre_bind(self, *_: object) -> Status:
         return self._answer("pre_bind")
@@ -117,6 +124,17 @@ class PermitShell(Shell):
         await turns()
 
     @property
+    def bound(self) -> bool:
+        """Return whether a binding was sent to the API server."""
+        return "POST" in self.api.verbs
+
+    @property
+    def nominations(self) -> list[str | None]:
+        """Return the nominated nodes that were written, in their order. None removes one."""
+        written = (asked.body["status"] for asked in self.api.asked if asked.path == f"{pod_path()}/status")
+        return [status["nominatedNodeName"] for status in written if "nominatedNodeName" in status]
+
+    @property
     def waiting_pod(self) -> WaitingPod:
         (waiting,) = self.decider.waiting_pods
         return waiting
@@ -143,7 +161,7 @@ async def held() -> PermitShell:
 
 
 async def test_a_waiting_pod_keeps_its_capacity_and_is_bound_when_it_is_allowed(held: PermitShell) -> None:
-    assert (held.used(), held.api.asked) == (1000, [])
+    assert (held.used(), held.bound) == (1000, False)
     held.waiting_pod.allow("Gang")
     await held.settle()
 
@@ -159,8 +177,8 @@ async def test_the_durations_of_a_permit_and_of_a_plugin_are_measured(
     monkeypatch.setattr(shell.telemetry, "sample", lambda: True)
     shell.extend(permit=(Gang(shell.handle, {}),))
     shell.clock.advance(5)
-    shell.api.gate.clear()
     await shell.start()
+    shell.api.gate.clear()
     shell.clock.advance(2)
     shell.waiting_pod.allow("Gang")
     await turns()
@@ -224,6 +242,17 @@ async def test_a_pod_is_rejected_when_its_permit_times_out(held: PermitShell) ->
     assert "1 rejected due to timeout after waiting 30s at plugin Gang" in told.note
 
 
+async def test_the_time_for_a_permit_runs_while_the_node_is_written(shell: PermitShell) -> None:
+    shell.extend(permit=(Gang(shell.handle, {}),))
+    shell.api.gate.clear()
+    await shell.start()
+    shell.clock.advance(30)
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert "after waiting 30s at plugin Gang" in shell.recorder.told[0].note
+
+
 async def test_the_timeout_of_a_permit_runs_while_a_pod_waits(shell: PermitShell) -> None:
     gang = Gang(shell.handle, {})
     gang.answer = (WAIT, 0.0)
@@ -245,7 +274,7 @@ async def test_a_waiting_pod_that_is_gone_returns_its_capacity(held: PermitShell
         held.event_handlers.pods.upsert(last, pod(node_name="node-b"))
     await held.settle()
 
-    assert (held.used(), held.where, held.api.asked) == (0, None, [])
+    assert (held.used(), held.where, held.bound) == (0, None, False)
     assert held.recorder.reasons == []
 
 
@@ -273,7 +302,7 @@ async def test_plugins_run_in_order_and_no_bind_plugin_runs_after_the_one_that_b
     await shell.settle()
 
     assert shell.notes == ["pre_bind a", "pre_bind b", "bind a", "bind b", "post_bind a", "post_bind b"]
-    assert (shell.where, shell.recorder.reasons, shell.api.asked) == (None, ["Scheduled"], [])
+    assert (shell.where, shell.recorder.reasons, shell.bound) == (None, ["Scheduled"], False)
     point = {"extension_point": "Bind", "status": "Success", "profile": "tidelock-scheduler"}
     assert shell.metric("scheduler_framework_extension_point_duration_seconds_count", **point) == 1
 
@@ -365,3 +394,106 @@ async def test_a_fault_of_a_reserve_plugin_leaves_nothing_reserved(
     (entry,) = shell.ledger.entries.values()
     assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, QueueName.BACKOFF)
     assert shell.notes == ["reserve a", "unreserve b", "unreserve a"]
+
+
+def pre_flights(shell: Shell, status: str) -> float | None:
+    labels = {"extension_point": "PreBindPreFlight", "status": status, "profile": SCHEDULER}
+    return shell.metric("scheduler_framework_extension_point_duration_seconds_count", **labels)
+
+
+async def test_a_pod_that_waits_for_a_permit_names_its_node(held: PermitShell) -> None:
+    assert held.nominations == ["node-a"]
+    held.waiting_pod.allow("Gang")
+    await held.settle()
+
+    assert held.nominations == ["node-a"]
+    assert held.api.verbs == ["PATCH", "POST"]
+
+
+async def test_a_pod_that_waits_for_prebind_names_its_node_before(shell: PermitShell) -> None:
+    noting = Noting(shell, "a")
+    shell.extend(pre_bind=(noting,))
+    shell.api.gate.clear()
+    await shell.start()
+    assert (shell.notes, shell.nominations) == ([], ["node-a"])
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert (shell.notes, shell.api.verbs) == (["pre_bind a"], ["PATCH", "POST"])
+    assert pre_flights(shell, "Success") == 1
+
+
+async def test_a_pod_that_waits_for_nothing_is_bound_by_one_request(shell: PermitShell) -> None:
+    shell.extend(pre_bind=(Noting(shell, "a", pre_flight=SKIP),))
+    await shell.start()
+    await shell.settle()
+
+    assert (shell.notes, shell.api.verbs) == ([], ["POST"])
+    assert (pre_flights(shell, "Skip"), pre_flights(shell, "Success")) == (1, None)
+
+
+async def test_a_pod_that_names_its_node_already_is_not_written_again(shell: PermitShell) -> None:
+    shell.extend(pre_bind=(Noting(shell, "a"),))
+    shell.store_pod(status={"nominatedNodeName": "node-a"})
+    await shell.start()
+    await shell.settle()
+
+    assert shell.api.verbs == ["POST"]
+
+
+async def test_a_binding_goes_on_if_its_node_can_not_be_written(shell: PermitShell) -> None:
+    shell.extend(pre_bind=(Noting(shell, "a"),))
+    shell.api.fails(ServerError("etcd is down", status=500))
+    await shell.start()
+    await shell.settle()
+
+    assert (shell.notes, shell.where, shell.bound) == (["pre_bind a"], None, True)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+async def test_a_rejected_pod_names_no_node_any_more(held: PermitShell, seen: bool) -> None:
+    """The name is removed whether the watch has shown it by then or not."""
+    if seen:
+        held.see_pod()
+    held.waiting_pod.reject("Gang", "too few members")
+    await held.settle()
+
+    assert held.nominations == ["node-a", None]
+    stored = held.see_pod()
+    assert (stored.status.nominated_node_name, held.cache.nominator.node_of(UID)) == ("", "")
+
+
+async def test_the_name_of_a_node_does_not_keep_capacity_after_a_failure(shell: PermitShell) -> None:
+    """A late event shows the name of the node again. That is no nomination of another process."""
+    shell.extend(pre_bind=(Noting(shell, "a", pre_bind=Status(Code.ERROR, ("no disk",))),))
+    shell.api.gate.clear()
+    await shell.start()
+    shell.add(pod(status={"nominatedNodeName": "node-a"}))
+    shell.api.gate.set()
+    await shell.settle()
+    shell.add(pod(status={"nominatedNodeName": "node-a"}, annotations={"noted": "yes"}))
+
+    assert shell.nominations == ["node-a", None]
+    assert (shell.cache.nominator.node_of(UID), shell.where) == ("", QueueName.BACKOFF)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "faults"),
+    [
+        (Status(Code.ERROR, ("no disk",)), "no disk", []),
+        (Status(Code.UNSCHEDULABLE, ("no disk",)), "no disk", []),
+        (LookupError("a bug"), "LookupError: a bug", ["binding shop/web-0: a bug"]),
+    ],
+)
+async def test_a_failed_pre_flight_is_an_error_of_its_pod(
+    shell: PermitShell, answer: Status | Exception, text: str, faults: list[str]
+) -> None:
+    first, second = Noting(shell, "a"), Noting(shell, "b", pre_flight=answer)
+    shell.extend(permit=(Gang(shell.handle, {}),), reserve=(first, second), pre_bind=(first, second))
+    await shell.start()
+    await shell.settle()
+
+    assert shell.notes == ["reserve a", "reserve b", "unreserve b", "unreserve a"]
+    assert (shell.used(), shell.where, list(shell.decider.waiting_pods)) == (0, QueueName.BACKOFF, [])
+    assert shell.recorder.told[0].note == f'running PreBindPreFlight plugin "Noting": {text}'
+    assert (shell.isolation.faults, shell.nominations, pre_flights(shell, "Error")) == (faults, [], 1)
