@@ -21,6 +21,7 @@ from tidelock.kube.events import ObjectReference
 from tidelock.ledger.owners.claim import Claim
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, claims_annotation, decode_pod
+from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
@@ -252,9 +253,21 @@ class Binder:
         return None
 
     async def _pre_bind(self, plugins: Sequence[PreBind], assumed: AssumedPod) -> None:
+        """Run the plugins one after the other. A preemptor may cancel them, which is an error of the pod."""
+        uid, cancellable = assumed.pod.uid, self._decider.waiting_pods.in_pre_bind
         for plugin in plugins:
             work = plugin.pre_bind(assumed.state, assumed.pod, assumed.node_name)
-            await self._run("PreBind", plugin.name, work, assumed)
+            task = asyncio.ensure_future(self._run("PreBind", plugin.name, work, assumed))
+            cancellable[uid] = task.cancel
+            try:
+                await task
+            except asyncio.CancelledError:
+                if uid in cancellable:  # the process ends
+                    raise
+                reason = f"preempted by {DefaultPreemption.name}"
+                raise PluginError(f'running PreBind plugin "{plugin.name}": {reason}') from None
+            finally:
+                cancellable.pop(uid, None)
 
     async def _bind_by_plugin(self, assumed: AssumedPod) -> None:
         """Bind the pod by an extender, or by the first Bind plugin that does not skip it."""

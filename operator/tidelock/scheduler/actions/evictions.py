@@ -1,10 +1,10 @@
 """Evicts the victims of preemption, and removes superseded nominations, off the decision loop.
 
-As kube-scheduler 1.36 does (framework/preemption/executor.go), a victim gets the condition DisruptionTarget
-and is deleted. A victim that still waits for its permit is rejected instead. A borrower is evicted through
-the Eviction API, or, where a budget forbids that, as any other victim. The cluster's administrator bounds its
-grace period. A pod that moves for a reservation is evicted through that API alone, one pod after the other,
-whenever budgets allow it.
+As kube-scheduler 1.37 does (framework/preemption/executor.go), a victim gets the condition DisruptionTarget
+and is deleted. A victim that still waits for its permit or for PreBind is rejected instead. A borrower is
+evicted through the Eviction API, or, where a budget forbids that, as any other victim. The cluster's
+administrator bounds its grace period. A pod that moves for a reservation is evicted through that API alone,
+one pod after the other, whenever budgets allow it.
 """
 
 import asyncio

@@ -240,9 +240,8 @@ class Decider:
         self._capacity_events.notify_undone(assumed, now)
 
     def reject_waiting(self, uid: str) -> bool:
-        """Reject a victim that waits for its permit. Return whether it did, so no eviction is needed."""
-        waiting = self.waiting_pods.get(uid)
-        return waiting is not None and waiting.reject(DefaultPreemption.name, "preempted")
+        """Reject a victim in its binding cycle. Return whether it did, so no eviction is needed."""
+        return self.waiting_pods.preempt(uid, DefaultPreemption.name)
 
     def eviction_failed(self, uid: str, waiting_uid: str, now: float) -> None:
         """Note that an eviction failed, so the preemptor may choose again."""

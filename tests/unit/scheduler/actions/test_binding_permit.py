@@ -1,90 +1,16 @@
-"""Permit and the rest of the binding cycle, with plugins that only exist in these tests."""
+"""Permit and the rest of the binding cycle."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from builders import SCHEDULER, node, pod
-from tidelock.framework.api import (
-    SKIP,
-    SUCCESS,
-    Bind,
-    Code,
-    EnqueueExtensions,
-    Filter,
-    Handle,
-    Permit,
-    PostBind,
-    PreBind,
-    Reserve,
-    Status,
-)
-from tidelock.framework.config import Configuration
-from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
-from tidelock.framework.profile import Enabled, ProfileSettings
-from tidelock.framework.waiting_pods import WaitingPod
-from tidelock.kube.errors import ServerError
+from builders import node, pod
+from tidelock.framework.api import SUCCESS, Code, Filter, Status
 from tidelock.model.api.reservation import Phase
-from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.core.queued_pod import QueueName
-from unit.scheduler.machinery import CONFIGURATION, Shell, pod_path, turns
-
-WAIT = Status(Code.WAIT)
-UID = "uid-web-0"
-
-
-class Gang(Permit, EnqueueExtensions):
-    """A Permit plugin with a fixed answer. A pod that is added may help the pods that it refused."""
-
-    name = "Gang"
-    answer: tuple[Status, float] = (WAIT, 30.0)
-
-    def permit(self, *_: object) -> tuple[Status, float]:
-        return self.answer
-
-    def events_to_register(self) -> tuple[Registration, ...]:
-        return (Registration(ASSIGNED_POD_ADD),)
-
-
-class Noting(Reserve, PreBind, Bind, PostBind):
-    """A plugin that notes its calls and gives fixed answers. An exception as an answer is raised."""
-
-    name = "Noting"
-
-    def __init__(self, shell: "PermitShell", name: str = "Noting", **answers: Status | Exception) -> None:
-        super().__init__(shell.handle, {})
-        self.notes = shell.notes
-        self.label = name
-        self.answers = answers
-
-    def _answer(self, point: str, default: Status = SUCCESS) -> Status:
-        self.notes.append(f"{point} {self.label}")
-        answer = self.answers.get(point, default)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def reserve(self, *_: object, **__: object) -> Status:
-        return self._answer("reserve")
-
-    def unreserve(self, *_: object, **__: object) -> None:
-        self._answer("unreserve")
-
-    def pre_bind_pre_flight(self, *_: object) -> Status:
-        answer = self.answers.get("pre_flight", SUCCESS)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def pre_bind(self, *_: object) -> Status:
-        return self._answer("pre_bind")
-
-    async def bind(self, *_: object) -> Status:
-        return self._answer("bind", SKIP)
-
-    def post_bind(self, *_: object) -> None:
-        self._answer("post_bind")
+from unit.scheduler.actions.permits import UID, WAIT, Gang, Noting, PermitShell, holding_shell
+from unit.scheduler.machinery import pod_path, turns
 
 
 class Fault(Filter):
@@ -99,52 +25,6 @@ class Fault(Filter):
         return ()
 
 
-class PermitShell(Shell):
-    """A scheduler with one node, one pod and its reservation. Tests can extend its profile."""
-
-    def __init__(self, configuration: Configuration = CONFIGURATION) -> None:
-        super().__init__(node("node-a", cpu="1"), configuration=configuration)
-        self.notes: list[str] = []
-        self.handle = Handle(self.ledger.plugin_view, self.cache, waiting_pods=self.decider.waiting_pods)
-        self.store_reservation()
-        self.step()
-        self.store_pod()
-
-    def extend(self, **points: tuple[Any, ...]) -> None:
-        """Add plugins to the profile of the waiting pod."""
-        waiting = self.queue.get(UID)
-        assert waiting is not None
-        waiting.profile = replace(
-            waiting.profile,
-            **{point: getattr(waiting.profile, point) + more for point, more in points.items()},
-        )
-
-    async def start(self) -> None:
-        self.binder.bind(self.place(), self.clock.monotonic())
-        await turns()
-
-    @property
-    def bound(self) -> bool:
-        """Return whether a binding was sent to the API server."""
-        return "POST" in self.api.verbs
-
-    @property
-    def nominations(self) -> list[str | None]:
-        """Return the nominated nodes that were written, in their order. None removes one."""
-        written = (asked.body["status"] for asked in self.api.asked if asked.path == f"{pod_path()}/status")
-        return [status["nominatedNodeName"] for status in written if "nominatedNodeName" in status]
-
-    @property
-    def waiting_pod(self) -> WaitingPod:
-        (waiting,) = self.decider.waiting_pods
-        return waiting
-
-    @property
-    def where(self) -> QueueName | None:
-        waiting = self.queue.get(UID)
-        return waiting.queue if waiting is not None else None
-
-
 @pytest.fixture
 async def shell() -> PermitShell:
     return PermitShell()
@@ -152,12 +32,7 @@ async def shell() -> PermitShell:
 
 @pytest.fixture
 async def held() -> PermitShell:
-    """Build a scheduler with a pod that waits for the permit of Gang."""
-    profile = ProfileSettings(SCHEDULER, (*DEFAULT_PLUGINS, Enabled(Gang.name)))
-    shell = PermitShell(Configuration(profiles=(profile,), registry={**REGISTRY, Gang.name: Gang}))
-    await shell.start()
-    assert (shell.where, shell.waiting_pod.pending) == (QueueName.IN_FLIGHT, ("Gang",))
-    return shell
+    return await holding_shell()
 
 
 async def test_a_waiting_pod_keeps_its_capacity_and_is_bound_when_it_is_allowed(held: PermitShell) -> None:
@@ -394,106 +269,3 @@ async def test_a_fault_of_a_reserve_plugin_leaves_nothing_reserved(
     (entry,) = shell.ledger.entries.values()
     assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, QueueName.BACKOFF)
     assert shell.notes == ["reserve a", "unreserve b", "unreserve a"]
-
-
-def pre_flights(shell: Shell, status: str) -> float | None:
-    labels = {"extension_point": "PreBindPreFlight", "status": status, "profile": SCHEDULER}
-    return shell.metric("scheduler_framework_extension_point_duration_seconds_count", **labels)
-
-
-async def test_a_pod_that_waits_for_a_permit_names_its_node(held: PermitShell) -> None:
-    assert held.nominations == ["node-a"]
-    held.waiting_pod.allow("Gang")
-    await held.settle()
-
-    assert held.nominations == ["node-a"]
-    assert held.api.verbs == ["PATCH", "POST"]
-
-
-async def test_a_pod_that_waits_for_prebind_names_its_node_before(shell: PermitShell) -> None:
-    noting = Noting(shell, "a")
-    shell.extend(pre_bind=(noting,))
-    shell.api.gate.clear()
-    await shell.start()
-    assert (shell.notes, shell.nominations) == ([], ["node-a"])
-    shell.api.gate.set()
-    await shell.settle()
-
-    assert (shell.notes, shell.api.verbs) == (["pre_bind a"], ["PATCH", "POST"])
-    assert pre_flights(shell, "Success") == 1
-
-
-async def test_a_pod_that_waits_for_nothing_is_bound_by_one_request(shell: PermitShell) -> None:
-    shell.extend(pre_bind=(Noting(shell, "a", pre_flight=SKIP),))
-    await shell.start()
-    await shell.settle()
-
-    assert (shell.notes, shell.api.verbs) == ([], ["POST"])
-    assert (pre_flights(shell, "Skip"), pre_flights(shell, "Success")) == (1, None)
-
-
-async def test_a_pod_that_names_its_node_already_is_not_written_again(shell: PermitShell) -> None:
-    shell.extend(pre_bind=(Noting(shell, "a"),))
-    shell.store_pod(status={"nominatedNodeName": "node-a"})
-    await shell.start()
-    await shell.settle()
-
-    assert shell.api.verbs == ["POST"]
-
-
-async def test_a_binding_goes_on_if_its_node_can_not_be_written(shell: PermitShell) -> None:
-    shell.extend(pre_bind=(Noting(shell, "a"),))
-    shell.api.fails(ServerError("etcd is down", status=500))
-    await shell.start()
-    await shell.settle()
-
-    assert (shell.notes, shell.where, shell.bound) == (["pre_bind a"], None, True)
-
-
-@pytest.mark.parametrize("seen", [False, True])
-async def test_a_rejected_pod_names_no_node_any_more(held: PermitShell, seen: bool) -> None:
-    """The name is removed whether the watch has shown it by then or not."""
-    if seen:
-        held.see_pod()
-    held.waiting_pod.reject("Gang", "too few members")
-    await held.settle()
-
-    assert held.nominations == ["node-a", None]
-    stored = held.see_pod()
-    assert (stored.status.nominated_node_name, held.cache.nominator.node_of(UID)) == ("", "")
-
-
-async def test_the_name_of_a_node_does_not_keep_capacity_after_a_failure(shell: PermitShell) -> None:
-    """A late event shows the name of the node again. That is no nomination of another process."""
-    shell.extend(pre_bind=(Noting(shell, "a", pre_bind=Status(Code.ERROR, ("no disk",))),))
-    shell.api.gate.clear()
-    await shell.start()
-    shell.add(pod(status={"nominatedNodeName": "node-a"}))
-    shell.api.gate.set()
-    await shell.settle()
-    shell.add(pod(status={"nominatedNodeName": "node-a"}, annotations={"noted": "yes"}))
-
-    assert shell.nominations == ["node-a", None]
-    assert (shell.cache.nominator.node_of(UID), shell.where) == ("", QueueName.BACKOFF)
-
-
-@pytest.mark.parametrize(
-    ("answer", "text", "faults"),
-    [
-        (Status(Code.ERROR, ("no disk",)), "no disk", []),
-        (Status(Code.UNSCHEDULABLE, ("no disk",)), "no disk", []),
-        (LookupError("a bug"), "LookupError: a bug", ["binding shop/web-0: a bug"]),
-    ],
-)
-async def test_a_failed_pre_flight_is_an_error_of_its_pod(
-    shell: PermitShell, answer: Status | Exception, text: str, faults: list[str]
-) -> None:
-    first, second = Noting(shell, "a"), Noting(shell, "b", pre_flight=answer)
-    shell.extend(permit=(Gang(shell.handle, {}),), reserve=(first, second), pre_bind=(first, second))
-    await shell.start()
-    await shell.settle()
-
-    assert shell.notes == ["reserve a", "reserve b", "unreserve b", "unreserve a"]
-    assert (shell.used(), shell.where, list(shell.decider.waiting_pods)) == (0, QueueName.BACKOFF, [])
-    assert shell.recorder.told[0].note == f'running PreBindPreFlight plugin "Noting": {text}'
-    assert (shell.isolation.faults, shell.nominations, pre_flights(shell, "Error")) == (faults, [], 1)
