@@ -84,7 +84,7 @@ class Noting(Reserve, PreBind, Bind, PostBind):
 
 
 class Lasting(Noting):
-    """A plugin whose PreBind never ends."""
+    """A plugin with a PreBind that never ends."""
 
     async def pre_bind(self, *_: object) -> Status:
         self._answer("pre_bind")
