@@ -1,11 +1,13 @@
 """Preemption on a real API server: the victims, the messages about them, and the protected pods."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from cluster.api import Manifest
 from cluster.budgets import budget
+from cluster.disks import Disks, selected_node, using
 from cluster.live import Live, Node, Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
@@ -78,6 +80,19 @@ def test_a_nominated_pod_waits_for_victims_that_terminate_slowly(world: World) -
     rival.until_refused("preemption: 0/")
     victim.delete()
     assert pod.until_bound() == node.name
+
+
+def test_a_victim_that_waits_for_its_volume_goes_back_to_the_queue(world: World) -> None:
+    with closing(Disks(world)) as disks:
+        disks.storage_class("fast", ready=False)
+        node = disks.node("a")
+        claim = disks.claim(kind="fast")
+        victim = world.pod("low", "4", **of_priority(world, 10), **using(claim))
+        assert selected_node(claim) == node.name
+
+        assert high(world, "4").until_bound() == node.name
+        victim.until_refused("Insufficient cpu")
+        assert all("deletionTimestamp" not in seen["metadata"] for _, seen in victim.history())
 
 
 def test_no_more_pods_are_evicted_than_needed(world: World) -> None:

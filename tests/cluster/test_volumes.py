@@ -75,8 +75,11 @@ def test_a_volume_is_created_on_the_node_of_the_pod(world: World, disks: Disks) 
     claim = disks.claim(kind="fast")
     pod = world.pod(**using(claim))
 
+    # Autoscalers see the node while the volume is being created.
+    nominated = pod.until(lambda seen: seen["status"].get("nominatedNodeName"), "name its node")
     chosen = disks.make(claim)
     assert pod.until_bound() == chosen
+    assert nominated["status"]["nominatedNodeName"] == chosen
     assert bound_volume(claim) == world.node_name("made-for-data")
 
 

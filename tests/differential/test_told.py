@@ -19,8 +19,7 @@ from differential.scenario import UPSTREAM
 from differential.told import Exporter, Json, Side, exporter_of, play
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
-# Only kube-scheduler has the point PreBindPreFlight. Its metrics count a gated pod as a Success.
-THEIR_POINTS = {("PreBindPreFlight", "Skip")}
+# The metrics of kube-scheduler count a gated pod as a Success.
 OUR_POINTS = {("PreEnqueue", "UnschedulableAndUnresolvable")}
 OUR_PLUGINS = {("Reservation",), ("UnreadableObjects",), ("WaterLevelBalance",)} | {
     (name,) for name in DISABLED
@@ -134,7 +133,7 @@ def test_extension_points_and_their_outcomes_have_the_same_names(sides: Sides) -
         for side in sides
     ]
     theirs, ours = points
-    assert theirs - ours == THEIR_POINTS
+    assert theirs - ours == set()
     assert ours - theirs == OUR_POINTS
 
 

@@ -16,6 +16,7 @@ from tidelock.framework.config import Builtins, read_configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, build_profiles
 from tidelock.ledger.ledger import Ledger
+from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
 
@@ -51,7 +52,7 @@ KINDS: Mapping[str, type[Filter | Score]] = {
 }
 DEFAULTS = (("A", 3), ("C", 2), ("B", 1), ("D", 1))
 TOY = Builtins(
-    registry={"PrioritySort": PrioritySort, **KINDS},
+    registry={"PrioritySort": PrioritySort, "DefaultBinder": DefaultBinder, **KINDS},
     defaults=(Enabled("PrioritySort"), *(Enabled(*entry) for entry in DEFAULTS)),
 )
 
@@ -99,6 +100,7 @@ def test_plugins_run_at_the_same_points_in_the_same_order_as_in_kube_scheduler(
     plugins = {
         "multiPoint": plain(multi_point),
         "queueSort": sorting,
+        "bind": {"enabled": [{"name": "DefaultBinder"}]},
         "filter": plain(filters),
         "score": plain(scores),
     }

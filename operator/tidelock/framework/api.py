@@ -400,6 +400,14 @@ class Permit(Plugin):
 class PreBind(Plugin):
     """Prepares a binding, beside the decision loop."""
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Return SKIP if `pre_bind` has nothing to do for this pod, so it is not called (PreBindPreFlight).
+
+        Otherwise the pod's status names the node before the binding. That takes a write.
+        """
+        del state, pod, node_name
+        return SUCCESS
+
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Return once the preparation is done. A status that is not ok undoes the decision."""

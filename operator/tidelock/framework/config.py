@@ -1,6 +1,6 @@
 """Reads a configuration file: its profiles beside the default plugins, its extenders, its backoff.
 
-Sources: kube-scheduler 1.36, apis/config/v1/defaults.go and default_plugins.go (mergePlugins),
+Sources: kube-scheduler 1.37, apis/config/v1/defaults.go and default_plugins.go (mergePlugins),
 apis/config/validation/validation.go, profile/profile.go and scheduler.go (buildExtenders).
 """
 
@@ -14,14 +14,17 @@ from tidelock.framework.config_file import (
     DEFAULT_NAME,
     ConfigurationFile,
     Extender,
+    LeaderElection,
     PluginConfig,
     PluginEntry,
     PluginSetFile,
     ProfileFile,
     decode_file,
     invalid,
+    parse_duration,
     refuse,
 )
+from tidelock.framework.plugin_args import is_extended
 from tidelock.framework.profile import (
     ALL,
     EXTENSION_POINTS,
@@ -30,16 +33,17 @@ from tidelock.framework.profile import (
     PluginSet,
     ProfileSettings,
 )
-from tidelock.model.api.wire import QUALIFIED_NAME
+from tidelock.model.selectors import is_qualified_name
 
 INITIAL_BACKOFF = 1
 MAX_BACKOFF = 10
 
-# Plugins of kube-scheduler 1.36 which a file may switch off or configure, whether they are here or not.
+# Plugins of kube-scheduler 1.37 which a file may switch off or configure, whether they are here or not.
 _UPSTREAM = frozenset(
     {
         "DefaultBinder",
         "DefaultPreemption",
+        "DeferredPodScheduling",
         "DynamicResources",
         "GangScheduling",
         "ImageLocality",
@@ -73,7 +77,9 @@ _UNUSED = (
     "percentage_of_nodes_to_score",
     "delay_cache_until_active",
 )
-_UNUSED_POINTS = ("placement_generate", "placement_score")
+_UNUSED_POINTS = ("placement_generate", "placement_score", "pod_group_post_filter")
+# Seconds of kube-scheduler's leader election by default.
+_LEASE_DURATION, _RENEW_DEADLINE = 15.0, 10.0
 _TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 _IGNORED = frozenset({"ignoredResources", "ignoredResourceGroups"})
 
@@ -139,7 +145,14 @@ def read_configuration(text: str, builtins: Builtins, load: LoadPlugins) -> Conf
     """
     file = decode_file(text)
     profiles = file.profiles or [ProfileFile()]
-    refuse([*_profile_problems(profiles), *_backoff_problems(file), *_extender_problems(file.extenders)])
+    refuse(
+        [
+            *_leader_election_problems(file.leader_election),
+            *_profile_problems(profiles),
+            *_backoff_problems(file),
+            *_extender_problems(file.extenders),
+        ]
+    )
     foreign = _named(profiles) - builtins.registry.keys()
     registry = {**builtins.registry, **load(foreign)}
     refuse(problem for path, profile in _numbered(profiles) for problem in _unknown(path, profile, registry))
@@ -226,6 +239,18 @@ def _args_problems(path: str, config: PluginConfig) -> Iterator[str]:
         yield invalid(f"{path}.args.apiVersion", version, f"should be '{CONFIG_API_VERSION}'")
 
 
+def _leader_election_problems(given: LeaderElection | None) -> Iterator[str]:
+    if given is None or not given.leader_elect:
+        return
+    lease = parse_duration(given.lease_duration) or _LEASE_DURATION
+    renew = parse_duration(given.renew_deadline) or _RENEW_DEADLINE
+    if lease <= renew:
+        expected = "should be longer than the renewDeadline"
+        yield invalid("leaderElection.leaseDuration", given.lease_duration, expected)
+    if given.resource_lock not in ("", "leases"):
+        yield invalid("leaderElection.resourceLock", given.resource_lock, "should be 'leases'")
+
+
 def _backoff_problems(file: ConfigurationFile) -> Iterator[str]:
     initial = _or(file.pod_initial_backoff_seconds, INITIAL_BACKOFF)
     most = _or(file.pod_max_backoff_seconds, MAX_BACKOFF)
@@ -258,9 +283,8 @@ def _extender_problems(extenders: list[Extender]) -> Iterator[str]:
 
 
 def _is_extended(name: str) -> bool:
-    """Return whether a resource is an extended one: a qualified name outside of kubernetes.io."""
-    own = "/" in name and "kubernetes.io/" not in name
-    return own and not name.startswith("requests.") and re.fullmatch(QUALIFIED_NAME, name) is not None
+    """Return whether a resource is an extended one, of which a quota can limit the requests."""
+    return is_extended(name) and is_qualified_name(f"requests.{name}")
 
 
 def _unknown(path: str, profile: ProfileFile, registry: Mapping[str, PluginFactory]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The file format: a KubeSchedulerConfiguration, decoded strictly.
 
-The types are those of k8s.io/kube-scheduler/config/v1 of Kubernetes 1.36. Unknown or repeated fields and
+The types are those of k8s.io/kube-scheduler/config/v1 of Kubernetes 1.37. Unknown or repeated fields and
 wrong types are refused with path and value. Null counts as missing, as in kube-scheduler.
 """
 
@@ -141,6 +141,7 @@ class PluginsFile(_Part):
     multi_point: PluginSetFile = PluginSetFile()
     placement_generate: PluginSetFile = PluginSetFile()
     placement_score: PluginSetFile = PluginSetFile()
+    pod_group_post_filter: PluginSetFile = PluginSetFile()
 
 
 class PluginConfig(_Part):
@@ -197,9 +198,9 @@ class Extender(_Part):
 
 
 class LeaderElection(_Part):
-    """Settings of kube-scheduler's leader election."""
+    """Settings of kube-scheduler's leader election. Zero and an empty text stand for the default."""
 
-    leader_elect: bool = False
+    leader_elect: bool = True
     lease_duration: Duration = "0s"
     renew_deadline: Duration = "0s"
     retry_period: Duration = "0s"
@@ -215,7 +216,7 @@ class ClientConnection(_Part):
     accept_content_types: str = ""
     content_type: str = ""
     qps: float = 0.0
-    burst: Int32 = 0
+    burst: Weight = 0
 
 
 class ConfigurationFile(_Part):

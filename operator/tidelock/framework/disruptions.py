@@ -12,7 +12,10 @@ from tidelock.model.meta import Key
 
 
 def violating(budgets: Budgets, pods: Sequence[Placed]) -> list[bool]:
-    """Return which of these evictions, in this order, violate a budget."""
+    """Return which of these evictions, in this order, violate a budget.
+
+    Each eviction uses up all budgets of its pod, even if it violates one of them.
+    """
     left: dict[Key, int] = {}
     found = []
     for placed in pods:

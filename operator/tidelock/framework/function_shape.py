@@ -3,7 +3,7 @@
 Source: kube-scheduler 1.37, plugins/helper/shape_score.go, and validateFunctionShape of its validation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -25,15 +25,15 @@ class ShapePoint(msgspec.Struct, frozen=True):
     score: int
 
 
-def check_shape(field: str, shape: Sequence[ShapePoint]) -> None:
-    """Raise ValueError, which names the field, for a shape that kube-scheduler refuses."""
+def shape_problems(field: str, shape: Sequence[ShapePoint]) -> Iterator[str]:
+    """Yield the problems, which name the field, of a shape that kube-scheduler refuses."""
     utilizations = [point.utilization for point in shape]
     if not shape or utilizations != sorted(set(utilizations)):
-        raise ValueError(f"{field}: points of increasing utilization are needed")
-    if not 0 <= utilizations[0] <= utilizations[-1] <= MAX_UTILIZATION:
-        raise ValueError(f"{field}: a utilization is not from 0 to 100")
+        yield f"{field}: points of increasing utilization are needed"
+    if not all(0 <= utilization <= MAX_UTILIZATION for utilization in utilizations):
+        yield f"{field}: a utilization is not from 0 to 100"
     if not all(0 <= point.score <= _LARGEST_SCORE for point in shape):
-        raise ValueError(f"{field}: a score is not from 0 to 10")
+        yield f"{field}: a score is not from 0 to 10"
 
 
 def scores_of(shape: Sequence[ShapePoint]) -> npt.NDArray[np.float64]:

@@ -1,10 +1,11 @@
 """Args of plugins: how they are read, and those that several plugins have."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
+from tidelock.model.meta import field_path
 from tidelock.model.quantities import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -13,8 +14,15 @@ from tidelock.model.quantities import (
     Resources,
     parse_quantity,
 )
+from tidelock.model.selectors import is_qualified_name
 
 T = TypeVar("T")
+
+
+def refuse_args(plugin: str, problems: Iterable[str]) -> None:
+    """Raise ValueError with all problems of a plugin's args, if there are any."""
+    if text := "; ".join(problems):
+        raise ValueError(f"pluginConfig of {plugin}: {text}")
 
 
 class ResourceWeight(msgspec.Struct, frozen=True):
@@ -48,7 +56,16 @@ class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         """Return whether an extended resource is ignored, by its name or by the prefix before its slash."""
         group = resource.partition("/")[0]
         named = resource in self.ignored_resources or group in self.ignored_resource_groups
-        return named and _extended(resource)
+        return named and is_extended(resource)
+
+    def problems(self) -> Iterator[str]:
+        """Yield the names that kube-scheduler refuses."""
+        for resource in sorted(self.ignored_resources):
+            if not is_qualified_name(resource):
+                yield f"ignoredResources: {resource!r} is not a valid name of a resource"
+        for group in sorted(self.ignored_resource_groups):
+            if "/" in group or not is_qualified_name(group):
+                yield f"ignoredResourceGroups: {group!r} is not a valid name without a slash"
 
     def counted(self, resources: Resources) -> Resources:
         """Return amounts without ignored resources."""
@@ -57,7 +74,8 @@ class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         return {name: units for name, units in resources.items() if not self.ignores(name)}
 
 
-def _extended(resource: str) -> bool:
+def is_extended(resource: str) -> bool:
+    """Return whether a resource is an extended one, by its name."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
@@ -76,13 +94,28 @@ def read_args(plugin: str, args: Mapping[str, Any], kind: type[T]) -> T:
     """Read a plugin's args as one type.
 
     Raises:
-        ValueError: a field is unknown, or its value is of another type.
+        ValueError: a field at any depth is unknown, or its value is of another type.
 
     """
-    unknown = sorted(args.keys() - {field.encode_name for field in msgspec.structs.fields(kind)})  # type: ignore[arg-type]
-    if unknown:
-        raise ValueError(f"pluginConfig of {plugin}: unknown args {unknown}")
     try:
-        return msgspec.convert(args, kind)
+        read = msgspec.convert(args, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"pluginConfig of {plugin}: {error}") from error
+    if unknown := sorted(map(field_path, _unknown(args, msgspec.to_builtins(read)))):
+        raise ValueError(f"pluginConfig of {plugin}: unknown args {unknown}")
+    return read
+
+
+def _unknown(
+    given: object, read: object, path: tuple[int | str, ...] = ()
+) -> Iterator[tuple[int | str, ...]]:
+    """Yield the paths of the fields that were given and are no part of what was read."""
+    if isinstance(given, Mapping) and isinstance(read, Mapping):
+        for name, value in given.items():
+            if name in read:
+                yield from _unknown(value, read[name], (*path, name))
+            else:
+                yield (*path, name)
+    elif isinstance(given, list | tuple) and isinstance(read, list | tuple):
+        for index, (item, known) in enumerate(zip(given, read, strict=False)):
+            yield from _unknown(item, known, (*path, index))

@@ -183,10 +183,13 @@ def build_profiles(
     """Make profiles by their schedulerName.
 
     Raises:
-        ConfigurationError: one of them can't be made, or they differ in how they sort the one queue.
+        ConfigurationError: one of them can't be made, can't bind pods, or sorts the one queue in another way.
 
     """
     profiles = {each.scheduler_name: build_profile(each, registry, handle) for each in settings}
+    for name, profile in profiles.items():
+        if not profile.bind:
+            raise ConfigurationError(f"profile {name}: at least one Bind plugin is needed")
     first = settings[0]
     sorter = profiles[first.scheduler_name].queue_sort.name
     for other in settings[1:]:

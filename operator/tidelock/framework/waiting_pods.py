@@ -1,7 +1,7 @@
-"""The assumed pods that wait for their Permit plugins.
+"""The assumed pods that wait for their Permit or PreBind plugins.
 
-Semantics of kube-scheduler 1.36 (framework/runtime/waiting_pods_map.go). Nothing here waits: a callback gets
-the result, and the binder says when a plugin's time is over.
+Semantics of kube-scheduler 1.37 (framework/runtime, waiting_pods_map.go and pods_in_prebind_map.go). Nothing
+here waits: a callback gets the result, and the binder says when a plugin's time is over.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -72,10 +72,17 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """The waiting pods by their uid."""
+    """The waiting pods by their uid.
+
+    Attributes:
+        in_pre_bind: by the uid of a pod whose PreBind plugins run, a function that cancels them, and returns
+            whether it came in time. The binder maintains it.
+
+    """
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
+        self.in_pre_bind: dict[str, Callable[[], bool]] = {}
 
     def add(self, waiting: WaitingPod) -> None:
         """Begin to wait."""
@@ -88,6 +95,14 @@ class WaitingPods:
     def remove(self, uid: str) -> None:
         """End the waiting of a pod, if it waits."""
         self._pods.pop(uid, None)
+
+    def preempt(self, uid: str, plugin: str) -> bool:
+        """Reject a victim, or cancel its PreBind plugins. Return whether that came in time."""
+        waiting = self._pods.get(uid)
+        if waiting is not None:
+            return waiting.reject(plugin, "preempted")
+        cancel = self.in_pre_bind.pop(uid, None)
+        return cancel is not None and cancel()
 
     def reject_removed(self, uid: str) -> None:
         """Reject a pod that is gone or was bound by another binder, if it waits."""

@@ -176,7 +176,7 @@ def nonzero_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> tu
     of that resource is requested.
     """
     weights = DEFAULT_WEIGHTS
-    if spec.resources is not None and spec.resources.requests:
+    if spec.resources is not None and any(map(_is_pod_level, spec.resources.requests)):
         asked = _sum(spec, report)
         weights = {name: units for name, units in weights.items() if name not in asked}
     return _weigh(spec, report, weights)

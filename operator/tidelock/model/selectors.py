@@ -1,13 +1,13 @@
 """Label selectors, node selectors, taints and tolerations, with the API's semantics."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
 import msgspec
 
-from tidelock.model.api.wire import LABEL_VALUE, LONGEST_LABEL_KEY, QUALIFIED_NAME
+from tidelock.model.api.wire import LABEL_VALUE, QUALIFIED_NAME
 
 Labels = Mapping[str, str]
 _T = TypeVar("_T")
@@ -16,6 +16,7 @@ Labelled = list[tuple[Labels, _T]]
 
 _INTEGER = re.compile("[+-]?[0-9]{1,19}")
 _KEY, _VALUE = re.compile(QUALIFIED_NAME), re.compile(LABEL_VALUE)
+_LONGEST_SUBDOMAIN = 253
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -73,12 +74,12 @@ class Requirement(msgspec.Struct, frozen=True):
                 enough = len(self.values) == 1 and _integer(self.values[0]) is not None
             case _:
                 return False
-        return (
-            enough
-            and len(self.key) <= LONGEST_LABEL_KEY
-            and _KEY.fullmatch(self.key) is not None
-            and all(map(_VALUE.fullmatch, self.values))
-        )
+        return enough and is_qualified_name(self.key) and all(map(_VALUE.fullmatch, self.values))
+
+    @property
+    def valid_for_fields(self) -> bool:
+        """Whether it is valid for a node's fields, of which each has one value."""
+        return self.operator in ("In", "NotIn") and len(self.values) == 1
 
     def _compares(self, value: str | None) -> bool:
         if value is None or len(self.values) != 1:
@@ -127,10 +128,16 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
         The API server accepts invalid label values in preferred terms, and older ones accepted them anywhere.
         """
-        return bool(self.match_expressions or self.match_fields) and (
-            all(each.valid for each in self.match_expressions)
-            and all(each.operator in ("In", "NotIn") and len(each.values) == 1 for each in self.match_fields)
-        )
+        return bool(self.match_expressions or self.match_fields) and next(self.invalid(), None) is None
+
+    def invalid(self) -> Iterator[str]:
+        """Yield the paths of the requirements that kube-scheduler can't parse."""
+        for index, each in enumerate(self.match_expressions):
+            if not each.valid:
+                yield f"matchExpressions[{index}]"
+        for index, each in enumerate(self.match_fields):
+            if not each.valid_for_fields:
+                yield f"matchFields[{index}]"
 
     def matches(self, name: str, labels: Labels) -> bool:
         """Return whether a node satisfies the term; without a name the term's fields don't count.
@@ -184,6 +191,12 @@ class Toleration(msgspec.Struct, frozen=True):
                 return True
             case _:
                 return False
+
+
+def is_qualified_name(text: str) -> bool:
+    """Return whether a text is a valid label key or name of a resource, such as `disk` or `a.io/disk`."""
+    subdomain = text.rpartition("/")[0]
+    return len(subdomain) <= _LONGEST_SUBDOMAIN and _KEY.fullmatch(text) is not None
 
 
 def _integer(text: str) -> int | None:

@@ -4,7 +4,7 @@ The arg `addedAffinity` is a node affinity that all pods of the profile have bes
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.plugin_args import read_args
+from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.model import pods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, PreferredTerm
@@ -41,6 +41,9 @@ _REASON = "node(s) didn't match Pod's node affinity/selector"
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 _CONFLICT = "pod affinity terms conflict"
 _ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+_REQUIRED, _PREFERRED = (
+    f"{each}DuringSchedulingIgnoredDuringExecution" for each in ("required", "preferred")
+)
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,8 +65,9 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     depends_on_placement = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take `addedAffinity`. Raises ValueError for other args."""
+        """Take `addedAffinity`. Raises ValueError for other args, and for terms that can't be parsed."""
         self._added = read_args(self.name, args, _Args).added_affinity
+        refuse_args(self.name, _problems(self._added))
         super().__init__(handle, {})
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -180,3 +184,20 @@ def _allowed_names(selector: NodeSelector) -> frozenset[str] | None:
             return None
         allowed |= frozenset.intersection(*named)
     return allowed if selector.node_selector_terms else None
+
+
+def _problems(added: pods.NodeAffinity) -> Iterator[str]:
+    """Yield the requirements of added terms that can't be parsed. Terms without an effect are not parsed."""
+    required = added.required.node_selector_terms if added.required else ()
+    preferred = added.preferred_during_scheduling_ignored_during_execution
+    terms = [
+        *((f"{_REQUIRED}.nodeSelectorTerms[{index}]", term) for index, term in enumerate(required)),
+        *(
+            (f"{_PREFERRED}[{index}].preference", each.preference)
+            for index, each in enumerate(preferred)
+            if each.weight
+        ),
+    ]
+    for path, term in terms:
+        for requirement in term.invalid():
+            yield f"addedAffinity.{path}.{requirement} is invalid"

@@ -5,7 +5,7 @@ Filter, the three scoring strategies and their whole-number arithmetic are those
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -37,8 +37,14 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.function_shape import ShapePoint, check_shape, scores_of
-from tidelock.framework.plugin_args import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
+from tidelock.framework.function_shape import ShapePoint, scores_of, shape_problems
+from tidelock.framework.plugin_args import (
+    CPU_AND_MEMORY,
+    IgnoredResources,
+    ResourceWeight,
+    read_args,
+    refuse_args,
+)
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
@@ -61,12 +67,12 @@ Takes arrays, or two numbers.
 """
 
 
-class _Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Ratio(msgspec.Struct, frozen=True):
     shape: tuple[ShapePoint, ...] = ()
 
 
-class _Strategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+class _Strategy(msgspec.Struct, frozen=True, rename="camel"):
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
     resources: tuple[ResourceWeight, ...] = ()
     requested_to_capacity_ratio: _Ratio | None = None
 
@@ -74,7 +80,7 @@ class _Strategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 class _Args(IgnoredResources, frozen=True, rename="camel", kw_only=True):
     """NodeResourcesFitArgs."""
 
-    scoring_strategy: _Strategy = _Strategy()
+    scoring_strategy: _Strategy = _Strategy("LeastAllocated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +99,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         self._args = read_args(self.name, args, _Args)
-        try:
-            _check(self._args)
-        except ValueError as error:
-            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        refuse_args(self.name, _problems(self._args))
         super().__init__(handle, {})
         strategy = self._args.scoring_strategy
         resources = (each for each in strategy.resources or CPU_AND_MEMORY if each.name != PODS)
@@ -244,19 +247,17 @@ def _percent(part: Any, whole: Any) -> Any:
     return hundredfold // whole
 
 
-def _check(args: _Args) -> None:
-    """Raise ValueError for args that kube-scheduler refuses."""
+def _problems(args: _Args) -> Iterator[str]:
+    """Yield the problems of args that kube-scheduler refuses."""
+    yield from args.problems()
     strategy, ratio = args.scoring_strategy, args.scoring_strategy.requested_to_capacity_ratio
-    for group in args.ignored_resource_groups:
-        if "/" in group:
-            raise ValueError(f"ignoredResourceGroups: {group!r} must not contain a slash")
     for resource in strategy.resources:
         if not 1 <= resource.counts <= _LARGEST_WEIGHT:
-            raise ValueError(f"scoringStrategy.resources: the weight of {resource.name} is not from 1 to 100")
+            yield f"scoringStrategy.resources: the weight of {resource.name} is not from 1 to 100"
     if (strategy.type == "RequestedToCapacityRatio") != (ratio is not None):
-        raise ValueError("requestedToCapacityRatio belongs to the strategy of that name, and is needed there")
+        yield "requestedToCapacityRatio belongs to the strategy of that name, and is needed there"
     if ratio is not None:
-        check_shape("requestedToCapacityRatio.shape", ratio.shape)
+        yield from shape_problems("requestedToCapacityRatio.shape", ratio.shape)
 
 
 def _reason(resource: str) -> str:

@@ -12,6 +12,7 @@ from tidelock.framework.config import Builtins, Configuration, read_configuratio
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, Profile, build_profiles
 from tidelock.ledger.ledger import Ledger
+from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.priority_sort import PrioritySort
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -74,8 +75,14 @@ class Picky(Plain):
 
 FOREIGN: dict[str, PluginFactory] = {"Picky": Picky}
 TOY = Builtins(
-    registry={kind.name: kind for kind in (PrioritySort, Lifo, Alpha, Beta, Gamma, Keeper)},
-    defaults=(Enabled("PrioritySort"), Enabled("Alpha", 3), Enabled("Keeper"), Enabled("Beta", 2)),
+    registry={kind.name: kind for kind in (PrioritySort, Lifo, Alpha, Beta, Gamma, Keeper, DefaultBinder)},
+    defaults=(
+        Enabled("PrioritySort"),
+        Enabled("Alpha", 3),
+        Enabled("Keeper"),
+        Enabled("Beta", 2),
+        Enabled("DefaultBinder"),
+    ),
     kept=frozenset({"Keeper"}),
     needed={"Keeper": ("filter", "reserve")},
 )

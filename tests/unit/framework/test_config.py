@@ -67,7 +67,7 @@ class TestNames:
     def test_an_unknown_plugin_is_refused_with_the_names_of_the_known_ones(self, change: str) -> None:
         assert refusal(f"profiles: [{{plugins: {{score: {{{change}: [{{name: Delta}}]}}}}}}]") == (
             f'profiles[0].plugins.score.{change}[0].name: Invalid value: "Delta": '
-            "should be one of Alpha, Beta, Gamma, Keeper, Lifo, PrioritySort"
+            "should be one of Alpha, Beta, DefaultBinder, Gamma, Keeper, Lifo, PrioritySort"
         )
 
     def test_args_of_an_unknown_plugin_are_refused(self) -> None:
@@ -142,7 +142,7 @@ percentageOfNodesToScore: 40
 delayCacheUntilActive: true
 profiles:
 - percentageOfNodesToScore: 10
-  plugins: {placementScore: {enabled: [{name: Whatever}]}}
+  plugins: {placementScore: {enabled: [{name: Whatever}]}, podGroupPostFilter: {}}
 """
     )
     assert configuration.ignored == (
@@ -155,6 +155,7 @@ profiles:
         "delayCacheUntilActive",
         "profiles[0].percentageOfNodesToScore",
         "profiles[0].plugins.placementScore",
+        "profiles[0].plugins.podGroupPostFilter",
     )
 
 
@@ -230,7 +231,8 @@ profiles:
 
 def test_reservations_are_enforced_in_every_profile() -> None:
     (made,) = profiles(
-        "profiles: [{plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}]}}}]",
+        "profiles: [{plugins: {multiPoint: {disabled: [{name: '*'}],"
+        " enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}]",
         BUILTINS,
     )
     assert filters(made) == ["UnreadableObjects", "Reservation"]

@@ -28,7 +28,8 @@ class TestMultiPoint:
 
     def test_a_star_disables_all_other_plugins_except_the_kept_ones(self) -> None:
         made = profile(
-            "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: Beta}, {name: Lifo}, {name: Alpha}]}}"
+            "{multiPoint: {disabled: [{name: '*'}], enabled:"
+            " [{name: Beta}, {name: Lifo}, {name: DefaultBinder}, {name: Alpha}]}}"
         )
         assert filters(made) == ["Beta", "Alpha", "Keeper"]
         assert made.queue_sort.name == "Lifo"
@@ -107,6 +108,11 @@ class TestSorting:
     def test_exactly_one_plugin_sorts_the_queue(self, change: str, count: int) -> None:
         assert refusal(f"profiles: [{{plugins: {{queueSort: {{{change}}}}}}}]") == (
             f"profile default-scheduler: exactly one QueueSort plugin is needed, got {count}"
+        )
+
+    def test_a_profile_must_be_able_to_bind_pods(self) -> None:
+        assert refusal("profiles: [{plugins: {bind: {disabled: [{name: '*'}]}}}]") == (
+            "profile default-scheduler: at least one Bind plugin is needed"
         )
 
     def test_all_profiles_must_sort_the_queue_by_the_same_plugin(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tidelock.framework.config import read_configuration
 from tidelock.framework.config_file import ConfigurationError
-from unit.framework.configs import TOY, load, refusal
+from unit.framework.configs import TOY, load, profiles, refusal
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,27 @@ from unit.framework.configs import TOY, load, refusal
             "leaderElection.leaseDuration: Invalid value: 15: should be a",
         ),
         ("leaderElection: {leaseDuration: 15 s}", 'Invalid value: "15 s": should be a duration such as "5s"'),
+        (
+            "leaderElection: {leaseDuration: 10s}",
+            'leaderElection.leaseDuration: Invalid value: "10s": should be longer than the renewDeadline',
+        ),
+        (
+            "leaderElection: {renewDeadline: 15s}",
+            'leaderElection.leaseDuration: Invalid value: "0s": should be longer than the renewDeadline',
+        ),
+        (
+            "leaderElection: {resourceLock: configmaps}",
+            "leaderElection.resourceLock: Invalid value: \"configmaps\": should be 'leases'",
+        ),
+        ("clientConnection: {burst: -1}", "clientConnection.burst: Invalid value: -1: should be greater"),
+        (
+            "extenders: [{urlPrefix: 'http://a', managedResources: [{name: requests.a.io/b}]}]",
+            "should be the name of an extended resource",
+        ),
+        (
+            f"extenders: [{{urlPrefix: 'http://a', managedResources: [{{name: {245 * 'a'}/b}}]}}]",
+            "should be the name of an extended resource",
+        ),
         (
             "podInitialBackoffSeconds: 0",
             "podInitialBackoffSeconds: Invalid value: 0: should be greater than 0",
@@ -123,3 +144,16 @@ def test_a_message_never_contains_a_newline() -> None:
 
 def test_long_values_are_shortened() -> None:
     assert f'parallelism: Invalid value: "{"x" * 78}…: ' in refusal(f"parallelism: {'x' * 500}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "leaderElection: {leaderElect: false, leaseDuration: 1s, resourceLock: endpoints}",
+        "leaderElection: {leaseDuration: 10001ms, resourceLock: leases}",
+        f"extenders: [{{urlPrefix: 'http://a', managedResources: [{{name: {244 * 'a'}/b}}]}}]",
+        "profiles: [{plugins: {podGroupPostFilter: {disabled: [{name: '*'}]}}}]",
+    ],
+)
+def test_fields_that_kube_scheduler_accepts_are_accepted(text: str) -> None:
+    assert profiles(text)

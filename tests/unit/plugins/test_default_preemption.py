@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, budget, node, pod
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Filter, FilterResult, PostFilterResult, PreFilter
+from tidelock.framework.api import Filter, FilterResult, PostFilterResult, PreFilter, Victims
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.instants import format_instant
@@ -218,6 +218,23 @@ def test_a_disruption_budget_counts_each_eviction() -> None:
     assert (len(result.victims.pods), result.victims.violations) == (2, 1)
 
 
+@pytest.mark.parametrize("order", ["both", "toob"])
+def test_an_eviction_uses_up_every_budget_of_its_pod(order: str) -> None:
+    """Not in kube-scheduler 1.37, which stops at the first violated budget, in no particular order."""
+    scene = crowd()
+    put(scene, "first", "2", 1, labels={"app": "db", "tier": "x"})
+    put(scene, "second", "2", 0, labels={"app": "db"})
+    budgets = {"b": budget("none", labels={"tier": "x"}), "t": budget("one", allowed=1, labels={"app": "db"})}
+    for letter in order:
+        if letter in budgets:
+            scene.objects.pod_disruption_budgets.upsert(None, budgets[letter])
+
+    result = preempt(scene, high("4"))
+
+    assert result.victims is not None
+    assert (len(result.victims.pods), result.victims.violations) == (2, 2)
+
+
 @pytest.mark.parametrize(
     "limit",
     [
@@ -302,6 +319,33 @@ def test_the_search_ends_with_enough_candidates() -> None:
     put(scene, str(first)[-1], "4", -1, str(first), labels={"app": "db"})
     scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
     assert preempt(scene, high("4"), enough=1).nominated_node_name == better
+
+
+def test_of_candidates_that_violate_budgets_only_enough_are_compared() -> None:
+    """As long as no candidate violates none, the search goes on, and the surplus ones are dropped."""
+    names = [f"node-{index:02}" for index in range(40)]
+    scene = crowd(*names)
+    for index, name in enumerate(names):
+        put(scene, name, "4", -index, name, labels={"app": "db"})
+    scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
+
+    def compared(enough: int) -> dict[str, Victims]:
+        found = preempt(scene, high("4"), enough=enough)
+        assert found.candidates is not None
+        candidates = found.candidates()
+        assert found.nominated_node_name == max(candidates)
+        return candidates
+
+    tried = list(compared(40))
+    assert sorted(tried) == names
+    for enough in (1, 3, 30):
+        assert list(compared(enough)) == tried[:enough]
+
+    put(scene, tried[-1], "4", 9, tried[-1])
+    clean = preempt(scene, high("4"), enough=3)
+    assert clean.candidates is not None
+    assert list(clean.candidates()) == [*tried[:3], tried[-1]]
+    assert clean.nominated_node_name == tried[-1]
 
 
 def test_reservations_of_lower_priority_are_preempted_before_pods() -> None:

@@ -147,9 +147,15 @@ def test_a_shape_scores_the_utilization_of_a_resource() -> None:
     ("args", "text"),
     [
         ({"scoringStrategy": {"type": "Random"}}, "Invalid enum value"),
-        ({"scoringStrategy": {"resources": [{"name": "cpu", "weight": 101}]}}, "weight of cpu"),
+        (
+            {"scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": "cpu", "weight": 101}]}},
+            "weight of cpu",
+        ),
         ({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, "is needed there"),
-        ({"scoringStrategy": {"requestedToCapacityRatio": {"shape": []}}}, "is needed there"),
+        (
+            {"scoringStrategy": {"type": "MostAllocated", "requestedToCapacityRatio": {"shape": []}}},
+            "is needed there",
+        ),
         (ratio(), "increasing"),
         (ratio((50, 1), (50, 2)), "increasing"),
         (ratio((0, 1), (101, 2)), "a utilization is not"),

@@ -175,7 +175,7 @@ CONSTRAINT = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSche
         ({"defaultingType": "Some"}, "Invalid enum value 'Some'"),
         ({"defaultConstraints": [CONSTRAINT]}, "defaultConstraints need the defaultingType List"),
         ({"maxSkew": 0}, r"defaultConstraints\[0\].maxSkew must be greater than 0"),
-        ({"topologyKey": ""}, r"defaultConstraints\[0\].topologyKey must not be empty"),
+        ({"topologyKey": ""}, r"defaultConstraints\[0\].topologyKey must be a valid label key"),
         ({"whenUnsatisfiable": "Never"}, r"defaultConstraints\[0\].whenUnsatisfiable must be"),
         ({"labelSelector": {}}, r"defaultConstraints\[0\].labelSelector must not be set"),
         (

@@ -1,6 +1,6 @@
 """DefaultPreemption: frees capacity for a pod by evicting pods and preempting reservations of lower priority.
 
-The nodes under trial, the spared victims and the chosen node are as in kube-scheduler 1.36
+The nodes under trial, the spared victims and the chosen node are as in kube-scheduler 1.37
 (plugins/defaultpreemption and framework/preemption), with two differences. The random offset is one from the
 pod's UID. Reservations are victims too, and are spared after all pods. A reservation that is not below the
 pod keeps its capacity in any case.
@@ -86,6 +86,10 @@ class _Candidates:
     gone: Matrix
     indexes: Rows
     harms: npt.NDArray[np.float64]
+
+    def only(self, candidates: Rows) -> "_Candidates":
+        """Return some of the candidates, by their places."""
+        return replace(self, indexes=self.indexes[candidates], harms=self.harms[candidates])
 
     def victims(self, candidate: int) -> tuple[str, Victims]:
         """Return the node of a candidate, and its victims by importance."""
@@ -372,17 +376,20 @@ def _harm(victims: Victims) -> tuple[float, ...]:
 
 
 def _missing(found: list[_Candidates], enough: int) -> int:
-    """Return how many candidates are missing. At the end, drop surplus ones of the last batch."""
+    """Return how many candidates are missing. Drop the surplus ones of the last batch.
+
+    The search goes on until a candidate violates no budget. Of those that do, only `enough` count.
+    """
     *earlier, last = found
     before = sum(len(batch.indexes) for batch in earlier)
-    clean = any((batch.harms[:, 0] == 0).any() for batch in earlier)
-    clean_by = np.logical_or.accumulate(last.harms[:, 0] == 0) | clean
+    unclean_before = sum(np.count_nonzero(batch.harms[:, 0]) for batch in earlier)
+    clean = last.harms[:, 0] == 0
+    last = last.only(np.flatnonzero(clean | (unclean_before + np.cumsum(~clean) <= enough)))
+    clean_by = np.logical_or.accumulate(last.harms[:, 0] == 0) | (unclean_before < before)
     ends = np.flatnonzero(clean_by & (before + 1 + np.arange(len(last.indexes)) >= enough))
-    if not len(ends):
-        return max(enough - before - len(last.indexes), 1)
-    end = int(ends[0]) + 1
-    found[-1] = replace(last, indexes=last.indexes[:end], harms=last.harms[:end])
-    return 0
+    end = int(ends[0]) + 1 if len(ends) else len(last.indexes)
+    found[-1] = last.only(np.arange(end))
+    return 0 if len(ends) else max(enough - before - end, 1)
 
 
 def _each(found: Sequence[_Candidates]) -> list[tuple[_Candidates, int]]:

@@ -38,9 +38,10 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.plugin_args import read_args
+from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, SpreadConstraint
+from tidelock.model.selectors import is_qualified_name
 from tidelock.plugins.pod_topology_spread.default_selector import default_selection
 
 _REASON = "node(s) didn't match pod topology spread constraints"
@@ -191,9 +192,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         """Take `defaultConstraints` and `defaultingType`. Raises ValueError for invalid ones."""
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
-        problem = next(_problems(read), "")
-        if problem:
-            raise ValueError(f"pluginConfig of {self.name}: {problem}")
+        refuse_args(self.name, _problems(read))
         self._by_system = read.defaulting_type == "System"
         self._defaults: dict[str, list[SpreadConstraint]] = {}
         for constraint in _SYSTEM_DEFAULTS if self._by_system else read.default_constraints:
@@ -392,17 +391,18 @@ def _problems(args: _Args) -> Iterator[str]:
     """Return the problem of args by the rules of kube-scheduler."""
     if args.defaulting_type == "System" and args.default_constraints:
         yield "defaultConstraints need the defaultingType List"
-    seen = set()
+    seen: set[tuple[str, str]] = set()
     for index, constraint in enumerate(args.default_constraints):
         where = f"defaultConstraints[{index}]"
         if constraint.max_skew <= 0:
             yield f"{where}.maxSkew must be greater than 0"
-        if not constraint.topology_key:
-            yield f"{where}.topologyKey must not be empty"
+        if not is_qualified_name(constraint.topology_key):
+            yield f"{where}.topologyKey must be a valid label key"
         if constraint.when_unsatisfiable not in (_REQUIRED, _WISHED):
             yield f"{where}.whenUnsatisfiable must be {_REQUIRED} or {_WISHED}"
         if constraint.label_selector is not None:
             yield f"{where}.labelSelector must not be set: it is deduced for each pod"
-        seen.add((constraint.topology_key, constraint.when_unsatisfiable))
-        if len(seen) <= index:
+        both = (constraint.topology_key, constraint.when_unsatisfiable)
+        if both in seen:
             yield f"{where} repeats an earlier one"
+        seen.add(both)

@@ -50,7 +50,7 @@ from tidelock.framework.events import (
     Resource,
 )
 from tidelock.framework.own_reservations import AllReservations, ClaimedReservations, OwnReservations
-from tidelock.framework.plugin_args import IgnoredResources, read_args
+from tidelock.framework.plugin_args import IgnoredResources, read_args, refuse_args
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
@@ -80,6 +80,7 @@ class ReservationPlugin(
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the resources that NodeResourcesFit ignores, as others keep count of them."""
         self._ignored = read_args(self.name, args, IgnoredResources)
+        refuse_args(self.name, self._ignored.problems())
         super().__init__(handle, {})
 
     def pre_enqueue(self, pod: Pod) -> Status:

@@ -38,8 +38,8 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.function_shape import MAX_UTILIZATION, ShapePoint, check_shape, scores_of
-from tidelock.framework.plugin_args import read_args
+from tidelock.framework.function_shape import MAX_UTILIZATION, ShapePoint, scores_of, shape_problems
+from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.model.pod_limits import excess_of_claims
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
@@ -63,14 +63,16 @@ _REASONS = {
     _VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
 
+_FREE_SPACE = (ShapePoint(0, 10), ShapePoint(MAX_UTILIZATION, 0))
+
 _Problems = npt.NDArray[np.uint8]
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
     """VolumeBindingArgs."""
 
-    bind_timeout_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
-    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 10), ShapePoint(MAX_UTILIZATION, 0))
+    bind_timeout_seconds: Annotated[int, msgspec.Meta(ge=0)] = 600
+    shape: tuple[ShapePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,10 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `bindTimeoutSeconds` and `shape`. Raises ValueError if one is invalid."""
         read = read_args(self.name, args, _Args)
-        try:
-            check_shape("shape", read.shape)
-        except ValueError as error:
-            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        shape = read.shape or _FREE_SPACE
+        refuse_args(self.name, shape_problems("shape", shape))
         super().__init__(handle, {})
-        self._points = scores_of(read.shape)
+        self._points = scores_of(shape)
         self._objects = handle.objects
         self._volumes = Volumes(handle.objects)
         self._labels = LabelRows(handle.columns)
@@ -207,12 +207,14 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         for claim in work.provisions:
             self._volumes.nodes.release(claim.key, pod.uid)
 
+    def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Skip pods with no claim to bind."""
+        work = state.read(PodVolumes)
+        return SUCCESS if work is not None and (work.bindings or work.provisions) else SKIP
+
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Write the choice, and wait until every claim is bound. Raises ApiError if a write fails."""
-        work = state.read(PodVolumes)
-        if work is None or not (work.bindings or work.provisions):
-            return SUCCESS
-        problem = await self._binder.bind(pod, node_name, work)
+        problem = await self._binder.bind(pod, node_name, state.expect(PodVolumes))
         return Status(Code.ERROR, (f"binding volumes: {problem}",)) if problem else SUCCESS
 
     def _claim(self, pod: Pod, use: ClaimUse) -> PersistentVolumeClaim | str:

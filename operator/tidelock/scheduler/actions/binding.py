@@ -1,25 +1,27 @@
 """The binding cycle of a reserved pod, and the conditions and events of pods that are not scheduled.
 
-In order, as in kube-scheduler 1.36 (schedule_one.go): wait for the permit, PreBind, Bind, PostBind. A step
-that fails frees the capacity again, and the pod returns to the queue.
+In order, as in kube-scheduler 1.37 (schedule_one.go): PreBindPreFlight, wait for the permit, PreBind, Bind,
+PostBind. A step that fails frees the capacity again, and the pod returns to the queue. A pod that has to wait
+for a permit or for PreBind names its node in `status.nominatedNodeName` meanwhile, for autoscalers.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status
+from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, PreBind, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import ExtensionPointTimer, PluginError
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.waiting_pods import WaitingPod
-from tidelock.kube.client import PODS
+from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from tidelock.kube.events import ObjectReference
 from tidelock.ledger.owners.claim import Claim
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, claims_annotation, decode_pod
+from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
@@ -68,15 +70,18 @@ class Binder:
         about = About("look-up", PODS, claim.pod.meta)
         self._tasks.spawn(self._look_up(claim, answered), about, partial(self.look_up, claim, answered))
 
-    def report(self, outcome: Unschedulable) -> None:
-        """Write that a pod fits nowhere, or which step failed. The same message is written once."""
+    def report(self, outcome: Unschedulable, *, announced: bool = False) -> None:
+        """Write that a pod fits nowhere, or which step failed. The same message is written once.
+
+        An announced pod names a node in its stored status, even if the watch does not show that yet.
+        """
         self._recent.refused(outcome, self._clock.now())
         waiting, message = outcome.waiting, outcome.diagnosis.message
         self._recorder.record(
             pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
         )
         nominated: str | None = self._decider.cache.nominator.node_of(waiting.pod.uid)
-        if nominated == waiting.pod.status.nominated_node_name:
+        if nominated == waiting.pod.status.nominated_node_name and not announced:
             nominated = None  # as it is written already
         if waiting.message != message or nominated is not None:
             waiting.message = message
@@ -109,11 +114,9 @@ class Binder:
         status: dict[str, object] = {"conditions": [condition]}
         if nominated is not None:
             status["nominatedNodeName"] = nominated or None
-        metadata = {"uid": pod.uid} | ({"resourceVersion": str(version)} if version else {})
-        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
         try:
             async with self._tasks.turn.of(pod.meta.namespace) if version else self._tasks.turn:
-                await self._client.patch(path, {"metadata": metadata, "status": status}, kind="strategic")
+                await patch_status(self._client, pod, status, version)
         except ApiError as error:
             waiting.message = ""  # the next attempt writes it again; a pod that is gone has none
             logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
@@ -146,24 +149,31 @@ class Binder:
 
     async def _bind(self, assumed: AssumedPod, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
+        begun, announced = self._clock.monotonic(), False
         try:
-            diagnosis = await self._wait_on_permit(assumed)
+            plugins = self._pre_flight(assumed)
+            if plugins or self._decider.waiting_pods.get(assumed.pod.uid) is not None:
+                announced = True
+                await self._announce(assumed)
+            diagnosis = await self._wait_on_permit(assumed, begun)
             if diagnosis is not None:
                 self._decider.rejected(assumed, diagnosis, self._clock.now())
                 self._unsettled.pop(assumed.pod.uid, None)
                 self._end(assumed, "unschedulable", started)
-                self._report(waiting, diagnosis)
+                self._report(waiting, diagnosis, announced=announced)
                 return
-            await self._timed("PreBind", assumed, self._pre_bind(assumed))
+            await self._timed("PreBind", assumed, self._pre_bind(plugins, assumed))
             await self._timed("Bind", assumed, self._bind_by_plugin(assumed))
             if (claims := assumed.state.read(ClaimedReservations)) is not None and claims.unwritten:
                 await self._annotated(assumed.pod, claims.uids)
         except PluginError as error:
             logger.warning("binding failed", extra={"pod": str(assumed.pod.key), "error": str(error)})
+            self._decider.waiting_pods.remove(assumed.pod.uid)
             self._decider.binding_failed(assumed, self._clock.now())
             self._unsettled.pop(assumed.pod.uid, None)
             self._end(assumed, "error", started)
-            self._report(waiting, Diagnosis(str(error), frozenset(), error=True))
+            diagnosis = Diagnosis(str(error), frozenset(), error=True)
+            self._report(waiting, diagnosis, announced=announced)
             return
         now = self._clock.now()
         self._decider.bound(assumed, now)
@@ -183,14 +193,52 @@ class Binder:
 
     # The steps.
 
-    async def _wait_on_permit(self, assumed: AssumedPod) -> Diagnosis | None:
-        """Wait until all plugins that asked for it allow the pod. Return the rejection if one does not."""
+    def _pre_flight(self, assumed: AssumedPod) -> Sequence[PreBind]:
+        """Return the PreBind plugins with something to do. Raises PluginError if one fails."""
+        pod, profile, plugins = assumed.pod, assumed.profile, []
+        try:
+            with ExtensionPointTimer(profile.scheduler_name, self._telemetry) as timer:
+                timer.enter("PreBindPreFlight")
+                for plugin in profile.pre_bind:
+                    timer.ask(plugin)
+                    status = plugin.pre_bind_pre_flight(assumed.state, pod, assumed.node_name)
+                    timer.code = status.code
+                    if not status.ok:
+                        raise timer.fail(plugin, status.reasons)
+                    if status.code is Code.SUCCESS:
+                        plugins.append(plugin)
+                timer.leave(Code.SUCCESS if plugins else Code.SKIP)
+        except PluginError as error:
+            if error.__cause__ is not None:  # an exception, and no status
+                self._isolation.failed("binding", PODS, pod.meta, error.__cause__)
+            raise
+        return plugins
+
+    async def _announce(self, assumed: AssumedPod) -> None:
+        """Name the node of a pod in its status (NominatedNodeNameForExpectation).
+
+        The binding goes on if that fails, as the name is only a hint.
+        """
+        pod, node_name = assumed.pod, assumed.node_name
+        if pod.status.nominated_node_name == node_name:
+            return
+        try:
+            async with self._tasks.turn:
+                await patch_status(self._client, pod, {"nominatedNodeName": node_name})
+        except ApiError as error:
+            logger.info("no node announced", extra={"pod": str(pod.key), "error": str(error)})
+
+    async def _wait_on_permit(self, assumed: AssumedPod, begun: float) -> Diagnosis | None:
+        """Wait until all plugins that asked for it allow the pod. Return the rejection if one does not.
+
+        Their times run from the monotonic time at which the binding cycle began.
+        """
         waiting = self._decider.waiting_pods.get(assumed.pod.uid)
         if waiting is None:
             return None
         started = self._clock.monotonic()
         try:
-            await _decided(waiting)
+            await _decided(waiting, started - begun)
         finally:
             self._decider.waiting_pods.remove(assumed.pod.uid)
         rejected = waiting.rejected_by is not None
@@ -204,11 +252,22 @@ class Binder:
         self._decider.queue.done(assumed.pod.uid)
         return None
 
-    async def _pre_bind(self, assumed: AssumedPod) -> None:
-        pod, profile = assumed.pod, assumed.profile
-        for plugin in profile.pre_bind:
-            work = plugin.pre_bind(assumed.state, pod, assumed.node_name)
-            await self._run("PreBind", plugin.name, work, assumed)
+    async def _pre_bind(self, plugins: Sequence[PreBind], assumed: AssumedPod) -> None:
+        """Run the plugins one after the other. A preemptor may cancel them, which is an error of the pod."""
+        uid, cancellable = assumed.pod.uid, self._decider.waiting_pods.in_pre_bind
+        for plugin in plugins:
+            work = plugin.pre_bind(assumed.state, assumed.pod, assumed.node_name)
+            task = asyncio.ensure_future(self._run("PreBind", plugin.name, work, assumed))
+            cancellable[uid] = task.cancel
+            try:
+                await task
+            except asyncio.CancelledError:
+                if uid in cancellable:  # the process ends
+                    raise
+                reason = f"preempted by {DefaultPreemption.name}"
+                raise PluginError(f'running PreBind plugin "{plugin.name}": {reason}') from None
+            finally:
+                cancellable.pop(uid, None)
 
     async def _bind_by_plugin(self, assumed: AssumedPod) -> None:
         """Bind the pod by an extender, or by the first Bind plugin that does not skip it."""
@@ -347,9 +406,9 @@ class Binder:
         elapsed = self._clock.monotonic() - started
         self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
 
-    def _report(self, waiting: QueuedPodInfo | None, diagnosis: Diagnosis) -> None:
+    def _report(self, waiting: QueuedPodInfo | None, diagnosis: Diagnosis, *, announced: bool) -> None:
         if waiting is not None and self._decider.queue.get(waiting.pod.uid) is waiting:  # or it is gone
-            self.report(Unschedulable(waiting, diagnosis))
+            self.report(Unschedulable(waiting, diagnosis), announced=announced)
 
     async def _write_unschedulable(
         self, waiting: QueuedPodInfo, reason: str, message: str, nominated: str | None
@@ -362,17 +421,35 @@ def _outcome_unknown(error: PluginError) -> bool:
     return isinstance(cause, ApiError) and cause.outcome_unknown
 
 
-async def _decided(waiting: WaitingPod) -> None:
-    """Wait until a pod is allowed or rejected. A plugin that takes too long rejects it."""
+async def _decided(waiting: WaitingPod, passed: float) -> None:
+    """Wait until a pod is allowed or rejected. A plugin that takes too long rejects it.
+
+    `passed` are the seconds of each plugin's time that are over.
+    """
     loop = asyncio.get_running_loop()
     decided = asyncio.Event()
     waiting.when_decided(decided.set)
-    timers = [loop.call_later(seconds, waiting.time_out, plugin) for plugin, seconds in waiting.waits.items()]
+    timers = [
+        loop.call_later(max(seconds - passed, 0.0), waiting.time_out, plugin)
+        for plugin, seconds in waiting.waits.items()
+    ]
     try:
         await decided.wait()
     finally:
         for timer in timers:
             timer.cancel()
+
+
+async def patch_status(client: KubeClient, pod: Pod, status: Mapping[str, object], version: int = 0) -> bytes:
+    """Patch the status of a pod that still has the uid, and the version if one is given. Return it as stored.
+
+    Raises:
+        ApiError: the write failed.
+
+    """
+    metadata = {"uid": pod.uid} | ({"resourceVersion": str(version)} if version else {})
+    path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+    return await client.patch(path, {"metadata": metadata, "status": status}, kind="strategic")
 
 
 def pod_reference(pod: Pod) -> ObjectReference:

@@ -1,10 +1,10 @@
 """Evicts the victims of preemption, and removes superseded nominations, off the decision loop.
 
-As kube-scheduler 1.36 does (framework/preemption/executor.go), a victim gets the condition DisruptionTarget
-and is deleted. A victim that still waits for its permit is rejected instead. A borrower is evicted through
-the Eviction API, or, where a budget forbids that, as any other victim. The cluster's administrator bounds its
-grace period. A pod that moves for a reservation is evicted through that API alone, one pod after the other,
-whenever budgets allow it.
+As kube-scheduler 1.37 does (framework/preemption/executor.go), a victim gets the condition DisruptionTarget
+and is deleted. A victim that still waits for its permit or for PreBind is rejected instead. A borrower is
+evicted through the Eviction API, or, where a budget forbids that, as any other victim. The cluster's
+administrator bounds its grace period. A pod that moves for a reservation is evicted through that API alone,
+one pod after the other, whenever budgets allow it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tidelock.kube.errors import (
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import PREEMPTED_CONDITION, Pod, decode_pod
-from tidelock.scheduler.actions.binding import pod_reference
+from tidelock.scheduler.actions.binding import patch_status, pod_reference
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider
@@ -185,7 +185,7 @@ class Evictor:
         }
         name, namespace = victim.meta.name, victim.meta.namespace
         async with self._tasks.turn:
-            marked = decode_pod(await self._patch_status(victim, {"conditions": [condition]}))
+            marked = decode_pod(await patch_status(self._client, victim, {"conditions": [condition]}))
             await self._client.delete(
                 PODS.item(name, namespace),
                 uid=victim.uid,
@@ -197,14 +197,9 @@ class Evictor:
         """Remove a nomination. If that fails, the pod's next attempt does it."""
         try:
             async with self._tasks.turn:
-                await self._patch_status(pod, {"nominatedNodeName": None})
+                await patch_status(self._client, pod, {"nominatedNodeName": None})
         except ApiError as error:
             logger.info("a nomination was not removed", extra={"pod": str(pod.key), "error": str(error)})
-
-    async def _patch_status(self, pod: Pod, status: dict[str, object]) -> bytes:
-        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
-        body = {"metadata": {"uid": pod.uid}, "status": status}
-        return await self._client.patch(path, body, kind="strategic")
 
     def _record_event(self, attempt: PreemptionAttempt, victim: Pod, note: str) -> None:
         action = "Reclaiming" if attempt.borrowers else "Preempting"

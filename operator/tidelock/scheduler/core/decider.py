@@ -240,9 +240,8 @@ class Decider:
         self._capacity_events.notify_undone(assumed, now)
 
     def reject_waiting(self, uid: str) -> bool:
-        """Reject a victim that waits for its permit. Return whether it did, so no eviction is needed."""
-        waiting = self.waiting_pods.get(uid)
-        return waiting is not None and waiting.reject(DefaultPreemption.name, "preempted")
+        """Reject a victim in its binding cycle. Return whether it did, so no eviction is needed."""
+        return self.waiting_pods.preempt(uid, DefaultPreemption.name)
 
     def eviction_failed(self, uid: str, waiting_uid: str, now: float) -> None:
         """Note that an eviction failed, so the preemptor may choose again."""
@@ -254,9 +253,11 @@ class Decider:
         """Undo a placement. The pod keeps its reservations if another binder has bound it."""
         self._cycle.undo(assumed, now)
         self.ledger.placement.settle_unseen(assumed.node_name, now)
-        placed = self.cache.get(assumed.pod.uid)
+        placed, waiting = self.cache.get(assumed.pod.uid), self.queue.get(assumed.pod.uid)
         if placed is not None:
             self.ledger.claims.claim_tentatively(placed.pod, placed.node_name, now)
+        elif waiting is not None:  # the newest version may still name the node, as it was announced
+            self.cache.nominator.nominate(waiting.pod, "")
 
 
 def _make_ledger(

@@ -372,9 +372,17 @@ async def test_objects_that_changed_since_the_decision_are_not_overwritten(happe
 async def test_pods_with_bound_claims_need_no_writes() -> None:
     binding = Binding()
     put(binding.objects, claim("one", volume="a-1"), local("a-1", "node-a"))
+    for claims in ((), ("one",)):
+        judged = binding.reserve(wanting("p", *claims), "node-a")
+        assert binding.plugin.pre_bind_pre_flight(judged.state, judged.pod, "node-a").code is Code.SKIP
+
+
+@pytest.mark.parametrize("name", ["local", "fast"])
+async def test_pods_with_claims_to_bind_need_writes(name: str) -> None:
+    binding = Binding()
+    put(binding.objects, claim("one", storage_class=name), local("a-1", "node-a"))
     judged = binding.reserve(wanting("p", "one"), "node-a")
-    assert (await binding.plugin.pre_bind(judged.state, judged.pod, "node-a")).ok
-    assert binding.api.patches == []
+    assert binding.plugin.pre_bind_pre_flight(judged.state, judged.pod, "node-a").code is Code.SUCCESS
 
 
 @pytest.mark.parametrize("seconds", [-1, "10m", True, None])

@@ -1,83 +1,16 @@
-"""Permit and the rest of the binding cycle, with plugins that only exist in these tests."""
+"""Permit and the rest of the binding cycle."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from builders import SCHEDULER, node, pod
-from tidelock.framework.api import (
-    SKIP,
-    SUCCESS,
-    Bind,
-    Code,
-    EnqueueExtensions,
-    Filter,
-    Handle,
-    Permit,
-    PostBind,
-    PreBind,
-    Reserve,
-    Status,
-)
-from tidelock.framework.config import Configuration
-from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
-from tidelock.framework.profile import Enabled, ProfileSettings
-from tidelock.framework.waiting_pods import WaitingPod
+from builders import node, pod
+from tidelock.framework.api import SUCCESS, Code, Filter, Status
 from tidelock.model.api.reservation import Phase
-from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.core.queued_pod import QueueName
-from unit.scheduler.machinery import CONFIGURATION, Shell, pod_path, turns
-
-WAIT = Status(Code.WAIT)
-UID = "uid-web-0"
-
-
-class Gang(Permit, EnqueueExtensions):
-    """A Permit plugin with a fixed answer. A pod that is added may help the pods that it refused."""
-
-    name = "Gang"
-    answer: tuple[Status, float] = (WAIT, 30.0)
-
-    def permit(self, *_: object) -> tuple[Status, float]:
-        return self.answer
-
-    def events_to_register(self) -> tuple[Registration, ...]:
-        return (Registration(ASSIGNED_POD_ADD),)
-
-
-class Noting(Reserve, PreBind, Bind, PostBind):
-    """A plugin that notes its calls and gives fixed answers. An exception as an answer is raised."""
-
-    name = "Noting"
-
-    def __init__(self, shell: "PermitShell", name: str = "Noting", **answers: Status | Exception) -> None:
-        super().__init__(shell.handle, {})
-        self.notes = shell.notes
-        self.label = name
-        self.answers = answers
-
-    def _answer(self, point: str, default: Status = SUCCESS) -> Status:
-        self.notes.append(f"{point} {self.label}")
-        answer = self.answers.get(point, default)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def reserve(self, *_: object, **__: object) -> Status:
-        return self._answer("reserve")
-
-    def unreserve(self, *_: object, **__: object) -> None:
-        self._answer("unreserve")
-
-    async def pre_bind(self, *_: object) -> Status:
-        return self._answer("pre_bind")
-
-    async def bind(self, *_: object) -> Status:
-        return self._answer("bind", SKIP)
-
-    def post_bind(self, *_: object) -> None:
-        self._answer("post_bind")
+from unit.scheduler.actions.permits import UID, WAIT, Gang, Noting, PermitShell, holding_shell
+from unit.scheduler.machinery import pod_path, turns
 
 
 class Fault(Filter):
@@ -92,41 +25,6 @@ class Fault(Filter):
         return ()
 
 
-class PermitShell(Shell):
-    """A scheduler with one node, one pod and its reservation. Tests can extend its profile."""
-
-    def __init__(self, configuration: Configuration = CONFIGURATION) -> None:
-        super().__init__(node("node-a", cpu="1"), configuration=configuration)
-        self.notes: list[str] = []
-        self.handle = Handle(self.ledger.plugin_view, self.cache, waiting_pods=self.decider.waiting_pods)
-        self.store_reservation()
-        self.step()
-        self.store_pod()
-
-    def extend(self, **points: tuple[Any, ...]) -> None:
-        """Add plugins to the profile of the waiting pod."""
-        waiting = self.queue.get(UID)
-        assert waiting is not None
-        waiting.profile = replace(
-            waiting.profile,
-            **{point: getattr(waiting.profile, point) + more for point, more in points.items()},
-        )
-
-    async def start(self) -> None:
-        self.binder.bind(self.place(), self.clock.monotonic())
-        await turns()
-
-    @property
-    def waiting_pod(self) -> WaitingPod:
-        (waiting,) = self.decider.waiting_pods
-        return waiting
-
-    @property
-    def where(self) -> QueueName | None:
-        waiting = self.queue.get(UID)
-        return waiting.queue if waiting is not None else None
-
-
 @pytest.fixture
 async def shell() -> PermitShell:
     return PermitShell()
@@ -134,16 +32,11 @@ async def shell() -> PermitShell:
 
 @pytest.fixture
 async def held() -> PermitShell:
-    """Build a scheduler with a pod that waits for the permit of Gang."""
-    profile = ProfileSettings(SCHEDULER, (*DEFAULT_PLUGINS, Enabled(Gang.name)))
-    shell = PermitShell(Configuration(profiles=(profile,), registry={**REGISTRY, Gang.name: Gang}))
-    await shell.start()
-    assert (shell.where, shell.waiting_pod.pending) == (QueueName.IN_FLIGHT, ("Gang",))
-    return shell
+    return await holding_shell()
 
 
 async def test_a_waiting_pod_keeps_its_capacity_and_is_bound_when_it_is_allowed(held: PermitShell) -> None:
-    assert (held.used(), held.api.asked) == (1000, [])
+    assert (held.used(), held.bound) == (1000, False)
     held.waiting_pod.allow("Gang")
     await held.settle()
 
@@ -159,8 +52,8 @@ async def test_the_durations_of_a_permit_and_of_a_plugin_are_measured(
     monkeypatch.setattr(shell.telemetry, "sample", lambda: True)
     shell.extend(permit=(Gang(shell.handle, {}),))
     shell.clock.advance(5)
-    shell.api.gate.clear()
     await shell.start()
+    shell.api.gate.clear()
     shell.clock.advance(2)
     shell.waiting_pod.allow("Gang")
     await turns()
@@ -224,6 +117,17 @@ async def test_a_pod_is_rejected_when_its_permit_times_out(held: PermitShell) ->
     assert "1 rejected due to timeout after waiting 30s at plugin Gang" in told.note
 
 
+async def test_the_time_for_a_permit_runs_while_the_node_is_written(shell: PermitShell) -> None:
+    shell.extend(permit=(Gang(shell.handle, {}),))
+    shell.api.gate.clear()
+    await shell.start()
+    shell.clock.advance(30)
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert "after waiting 30s at plugin Gang" in shell.recorder.told[0].note
+
+
 async def test_the_timeout_of_a_permit_runs_while_a_pod_waits(shell: PermitShell) -> None:
     gang = Gang(shell.handle, {})
     gang.answer = (WAIT, 0.0)
@@ -245,7 +149,7 @@ async def test_a_waiting_pod_that_is_gone_returns_its_capacity(held: PermitShell
         held.event_handlers.pods.upsert(last, pod(node_name="node-b"))
     await held.settle()
 
-    assert (held.used(), held.where, held.api.asked) == (0, None, [])
+    assert (held.used(), held.where, held.bound) == (0, None, False)
     assert held.recorder.reasons == []
 
 
@@ -273,7 +177,7 @@ async def test_plugins_run_in_order_and_no_bind_plugin_runs_after_the_one_that_b
     await shell.settle()
 
     assert shell.notes == ["pre_bind a", "pre_bind b", "bind a", "bind b", "post_bind a", "post_bind b"]
-    assert (shell.where, shell.recorder.reasons, shell.api.asked) == (None, ["Scheduled"], [])
+    assert (shell.where, shell.recorder.reasons, shell.bound) == (None, ["Scheduled"], False)
     point = {"extension_point": "Bind", "status": "Success", "profile": "tidelock-scheduler"}
     assert shell.metric("scheduler_framework_extension_point_duration_seconds_count", **point) == 1
 

@@ -254,6 +254,21 @@ def test_a_pod_is_retried_after_its_backoff_if_its_binding_fails() -> None:
     assert core.place().pod.uid == assumed.pod.uid
 
 
+def test_a_pod_keeps_its_nomination_after_the_fault_of_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("a bug")
+
+    core = Core(node("node-a"), node("node-b"))
+    core.add(pod(status={"nominatedNodeName": "node-b"}))
+    with monkeypatch.context() as patched:
+        patched.setattr(NodeName, "pre_filter", fail)
+        assert core.refuse().diagnosis.error
+
+    assert core.cache.nominator.node_of("uid-web-0") == "node-b"
+    core.clock.advance(10)
+    assert core.place().node_name == "node-b"
+
+
 def test_the_fault_of_a_plugin_is_the_reason_why_a_reservation_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise LookupError("a bug")
