@@ -50,9 +50,11 @@ from tidelock.model.workloads import Workload
 
 logger = logging.getLogger(__name__)
 
-# Part of the staleness limit after which an unchanged level is written again, so it does not become stale.
-# One write may fail.
-_REWRITE_PART = 0.5
+REWRITE_PART = 0.5
+"""Part of the staleness limit after which an unchanged level is written again, so it does not become stale.
+
+One write may fail.
+"""
 # Seconds after the end of a WaterLevel until its annotations are removed.
 _SOON = 1.0
 # Seconds after which the past is requested again, if that failed.
@@ -331,7 +333,7 @@ class LoadLoop:
     def _news_of_nodes(
         self, group: MeasuredGroup, nodes: Mapping[str, Node], into: list[Annotated]
     ) -> Iterator[None]:
-        age = group.spec.staleness_seconds * _REWRITE_PART
+        age = group.spec.staleness_seconds * REWRITE_PART
         readings = group.reading.nodes if group.reading is not None else {}
         for item in paced(nodes.items()):
             if item is None:

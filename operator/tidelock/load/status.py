@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tidelock.load.source import SourceError
-from tidelock.model.api.water_level import Target, WaterLevelSpec
+from tidelock.model.api.water_level import OverloadLimits, Target, WaterLevelSpec
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.usage_annotations import (
@@ -20,6 +21,7 @@ from tidelock.model.usage_annotations import (
     WindowName,
     quality,
 )
+from tidelock.model.water_level import LevelInForce, level_in_force
 
 READY = "Ready"
 METRICS_STALE = "MetricsStale"
@@ -49,12 +51,14 @@ class LevelSurvey:
         qualities: quality of the measurement of each node of the group.
         spreads: each resource over the fresh nodes, if there are any.
         sampled_at: time of the newest level, or None without any.
+        in_force: the settings at the time of the survey.
 
     """
 
     qualities: Mapping[str, Quality]
     spreads: Mapping[Measured, Spread]
     sampled_at: float | None
+    in_force: LevelInForce
 
     @cached_property
     def counts(self) -> Mapping[Quality, int]:
@@ -79,7 +83,7 @@ class Census:
             now: seconds since the epoch.
 
         """
-        self._spec = spec
+        self._in_force = level_in_force(spec, now)
         self._invalid = invalid
         self._now = now
         self._window = shortest_window(spec)
@@ -90,7 +94,7 @@ class Census:
     def add(self, name: str, level: NodeLevel | None) -> None:
         """Judge a node."""
         at = level.at if level is not None else None
-        found = quality(at, self._now, self._spec.staleness_seconds)
+        found = quality(at, self._now, self._in_force.spec.staleness_seconds)
         if found is not Quality.FRESH and name in self._invalid:
             found = Quality.INVALID
         self._qualities[name] = found
@@ -104,11 +108,11 @@ class Census:
     def survey(self) -> LevelSurvey:
         """Return the sums."""
         spreads = {
-            resource: _spread(values, self._spec.target)
+            resource: _spread(values, self._in_force.spec.target)
             for resource, values in self._values.items()
             if values
         }
-        return LevelSurvey(self._qualities, spreads, self._sampled_at)
+        return LevelSurvey(self._qualities, spreads, self._sampled_at, self._in_force)
 
 
 def shortest_window(spec: WaterLevelSpec) -> WindowName:
@@ -161,7 +165,8 @@ def render_level(
 
     The time of the newest sample is only written together with other changes.
     """
-    status: dict[str, Any] = {"observedGeneration": generation}
+    status: dict[str, Any] = {"observedGeneration": generation} | _tide(found.in_force)
+    limits = _limits(found.in_force.spec)
     for resource, spread in found.spreads.items():
         old = stored.get(resource) or {}
         status[resource] = {
@@ -171,6 +176,8 @@ def render_level(
             "standardDeviation": _steady(old.get("standardDeviation"), spread.standard_deviation),
             "target": _steady(old.get("target"), spread.target),
         }
+        if (limit := limits.get(resource)) is not None:
+            status[resource]["limit"] = limit
     counts = found.counts
     status["nodesMeasured"] = counts.get(Quality.FRESH, 0)
     status["nodesStale"] = counts.get(Quality.STALE, 0)
@@ -182,6 +189,20 @@ def render_level(
     elif found.sampled_at is not None:
         status["sampledAt"] = format_instant(int(found.sampled_at))
     return status
+
+
+def _tide(level: LevelInForce) -> dict[str, Any]:
+    """Return the fields of the tide that is in force, as far as the WaterLevel has tides."""
+    return {
+        "weightPercent": level.spec.weight_percent,
+        **({"tide": level.tide} if level.tide else {}),
+        **({"nextTideChange": format_instant(level.until)} if level.until < inf else {}),
+    }
+
+
+def _limits(spec: WaterLevelSpec) -> Mapping[Measured, int | None]:
+    limits = spec.overload_limits or OverloadLimits()
+    return {"cpu": limits.cpu_percent, "memory": limits.memory_percent}
 
 
 def _steady(stored: object, value: float) -> int:

@@ -121,6 +121,29 @@ def test_a_status_has_all_fields_and_is_valid_by_the_crd() -> None:
     assert WaterLevelStatus.model_validate(status).nodes_invalid == 0
 
 
+def test_a_status_has_the_settings_of_the_tide_that_is_in_force() -> None:
+    """It is 08:00 UTC."""
+    tide = {
+        "name": "work",
+        "start": "0 8 * * *",
+        "end": "30 8 * * *",
+        "target": {"mode": "Static", "percent": 60},
+        "overloadLimits": {"cpuPercent": 70},
+        "weightPercent": 40,
+    }
+    fields: dict[str, Any] = {"overloadLimits": {"memoryPercent": 90}, "tides": [tide]}
+    status = rendered({}, survey(level(20), **fields))
+    assert (status["tide"], status["nextTideChange"]) == ("work", "2027-01-15T08:30:00Z")
+    assert (status["weightPercent"], status["cpu"]["target"], status["cpu"]["limit"]) == (40, 60, 70)
+
+    fields["tides"] = [{**tide, "start": "0 9 * * *", "end": "0 10 * * *"}]
+    status = rendered({}, survey(level(20), **fields))
+    assert "tide" not in status
+    assert status["nextTideChange"] == "2027-01-15T09:00:00Z"
+    assert status["weightPercent"] == 100
+    assert "limit" not in status["cpu"]
+
+
 def test_a_status_is_unchanged_until_a_number_moves_by_a_point() -> None:
     first = rendered({}, survey(level(20.4)))
 
