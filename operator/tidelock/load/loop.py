@@ -37,6 +37,7 @@ from tidelock.load.prometheus import PrometheusSource, PromQlQueries, anonymous_
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
+from tidelock.load.unexplained_use import unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
 from tidelock.model.conditions import Aspect, failed
@@ -374,13 +375,29 @@ class LoadLoop:
                 await asyncio.sleep(0)
             else:
                 census.add(item, group.estimate.levels.get(item))
-        found = census.survey()
-        self._metrics.surveyed(group.name, found)
         stored, generation = group.body.get("status", {}), _generation(group.body)
+        found = census.survey(self._unexplained(group, census, stored, now))
+        self._metrics.surveyed(group.name, found)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
         if await self._put_status(group, render_level(stored, generation, found, conditions, now)):
             self._record_transitions(group, stored, conditions)
+
+    def _unexplained(
+        self, group: MeasuredGroup, census: Census, stored: Mapping[str, Any], now: float
+    ) -> float | None:
+        """Learn how much of the use of a group's nodes their requests do not explain, if that is wanted."""
+        if not group.spec.learn_weight:
+            return None
+        group.unexplained.restore(stored.get("unexplainedPercent"), now)
+        columns = self._cache.columns
+        parts = [
+            unexplained_part(*use_and_requests(columns, uses, name)) for name, uses in census.fresh.items()
+        ]
+        known = [part for part in parts if part is not None]
+        if known:
+            group.unexplained.learn(max(known), now)
+        return group.unexplained.part
 
     async def _publish_fault(self, group: MeasuredGroup, error: Exception) -> None:
         """Report in the status that a step failed, until one succeeds."""

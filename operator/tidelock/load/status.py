@@ -21,7 +21,7 @@ from tidelock.model.usage_annotations import (
     WindowName,
     quality,
 )
-from tidelock.model.water_level import LevelInForce, level_in_force
+from tidelock.model.water_level import LevelInForce, level_in_force, weight_of
 
 READY = "Ready"
 METRICS_STALE = "MetricsStale"
@@ -52,6 +52,7 @@ class LevelSurvey:
         spreads: each resource over the fresh nodes, if there are any.
         sampled_at: time of the newest level, or None without any.
         in_force: the settings at the time of the survey.
+        unexplained: the part of the variance of use that requests do not explain, or None if it is unknown.
 
     """
 
@@ -59,6 +60,7 @@ class LevelSurvey:
     spreads: Mapping[Measured, Spread]
     sampled_at: float | None
     in_force: LevelInForce
+    unexplained: float | None = None
 
     @cached_property
     def counts(self) -> Mapping[Quality, int]:
@@ -88,7 +90,8 @@ class Census:
         self._now = now
         self._window = shortest_window(spec)
         self._qualities: dict[str, Quality] = {}
-        self._values: dict[Measured, list[float]] = {resource: [] for resource in _RESOURCES}
+        self.fresh: dict[Measured, dict[str, float]] = {resource: {} for resource in _RESOURCES}
+        """The mean use of each fresh node, by resource and name."""
         self._sampled_at: float | None = None
 
     def add(self, name: str, level: NodeLevel | None) -> None:
@@ -103,16 +106,16 @@ class Census:
         self._sampled_at = max(level.at, self._sampled_at or 0.0)
         if found is Quality.FRESH:
             for resource, stat in level.windows.get(self._window, {}).items():
-                self._values[resource].append(stat.mean)
+                self.fresh[resource][name] = stat.mean
 
-    def survey(self) -> LevelSurvey:
-        """Return the sums."""
+    def survey(self, unexplained: float | None = None) -> LevelSurvey:
+        """Return the sums, with the learned part of use that requests do not explain."""
         spreads = {
-            resource: _spread(values, self._in_force.spec.target)
-            for resource, values in self._values.items()
+            resource: _spread(list(values.values()), self._in_force.spec.target)
+            for resource, values in self.fresh.items()
             if values
         }
-        return LevelSurvey(self._qualities, spreads, self._sampled_at, self._in_force)
+        return LevelSurvey(self._qualities, spreads, self._sampled_at, self._in_force, unexplained)
 
 
 def shortest_window(spec: WaterLevelSpec) -> WindowName:
@@ -165,7 +168,7 @@ def render_level(
 
     The time of the newest sample is only written together with other changes.
     """
-    status: dict[str, Any] = {"observedGeneration": generation} | _tide(found.in_force)
+    status: dict[str, Any] = {"observedGeneration": generation} | _settings(stored, found)
     limits = _limits(found.in_force.spec)
     for resource, spread in found.spreads.items():
         old = stored.get(resource) or {}
@@ -191,13 +194,18 @@ def render_level(
     return status
 
 
-def _tide(level: LevelInForce) -> dict[str, Any]:
-    """Return the fields of the tide that is in force, as far as the WaterLevel has tides."""
-    return {
-        "weightPercent": level.spec.weight_percent,
-        **({"tide": level.tide} if level.tide else {}),
-        **({"nextTideChange": format_instant(level.until)} if level.until < inf else {}),
-    }
+def _settings(stored: Mapping[str, Any], found: LevelSurvey) -> dict[str, Any]:
+    """Return the fields of the tide and the weight that are in force."""
+    level, learned = found.in_force, found.unexplained
+    settings: dict[str, Any] = {}
+    if level.tide:
+        settings["tide"] = level.tide
+    if level.until < inf:
+        settings["nextTideChange"] = format_instant(level.until)
+    if level.spec.learn_weight and learned is not None:
+        settings["unexplainedPercent"] = _steady(stored.get("unexplainedPercent"), _FULL * learned)
+    unexplained = settings.get("unexplainedPercent", _FULL) / _FULL
+    return {**settings, "weightPercent": round(_FULL * weight_of(level.spec, unexplained))}
 
 
 def _limits(spec: WaterLevelSpec) -> Mapping[Measured, int | None]:

@@ -7,7 +7,7 @@ import pytest
 from builders import encode, water_level
 from tidelock.model.api.water_level import Target, WaterLevelSpec
 from tidelock.model.selectors import NodeSelectorTerm, Requirement
-from tidelock.model.water_level import decode_water_level, level_in_force
+from tidelock.model.water_level import decode_water_level, level_in_force, weight_of
 
 
 def test_a_water_level_applies_to_all_nodes_unless_it_selects_some() -> None:
@@ -31,6 +31,29 @@ def test_an_unreadable_spec_is_a_problem_and_no_error() -> None:
     assert broken.spec is None
     assert broken.nodes is None
     assert broken.problem.startswith("spec.windows: ")
+
+
+@pytest.mark.parametrize(
+    ("status", "part"),
+    [
+        ({"unexplainedPercent": 40}, 0.4),
+        ({"unexplainedPercent": 400}, 1),
+        ({"unexplainedPercent": "40"}, 1),
+        ({}, 1),
+        (None, 1),
+        ([], 1),
+    ],
+)
+def test_the_learned_part_is_read_from_the_status(status: object, part: float) -> None:
+    raw = {"metadata": {"name": "all"}, "spec": {"source": {"metricsServer": {}}}, "status": status}
+    level = decode_water_level(encode(raw))
+    assert level.spec is not None
+    assert level.unexplained == part
+
+
+@pytest.mark.parametrize(("learn", "weight"), [(True, 0.2), (False, 0.5)])
+def test_a_learned_part_multiplies_the_weight_if_that_is_wanted(learn: bool, weight: float) -> None:
+    assert weight_of(spec(weightPercent=50, learnWeight=learn), 0.4) == weight
 
 
 # Tides.

@@ -1,6 +1,7 @@
 """WaterLevelBalance, by published figures: nodes at 0, 4, 24, 49 and 98 %, C = 20, and a pod of 1 %."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -452,7 +453,7 @@ def test_a_dynamic_target_is_computed_from_the_nodes_of_its_group() -> None:
 def test_a_dynamic_target_is_computed_only_from_measured_nodes() -> None:
     scene = Scene(measured("node-a", 10), measured("node-b", 30), node("node-c", cpu="100"))
     found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
-    target = (20 + 0.2 * 10) / 1.2
+    target = (20 + 10) / 2
     assert found["node-a"] == pytest.approx((100 - target) * 11 / target + target)
 
 
@@ -482,6 +483,15 @@ def test_a_weight_shrinks_the_differences_within_a_group_and_keeps_its_mean() ->
     assert scores(100) == [90, 100, 80, 90, 91]
     assert scores(50) == [90, 95, 85, 90, 91]
     assert scores(0) == [90, 90, 90, 90, 91]
+
+
+@pytest.mark.parametrize(("learn", "expected"), [(True, [92.5, 87.5]), (False, [95, 85])])
+def test_a_learned_weight_multiplies_the_weight(learn: bool, expected: list[float]) -> None:
+    scene = Scene(measured("node-a", 19), measured("node-b", 59))
+    level = water_level(target={"mode": "Static", "percent": 20}, weightPercent=50, learnWeight=learn)
+    scene.objects.water_levels.upsert(None, replace(level, unexplained=0.5))
+    plugin = WaterLevelBalance(scene.handle, {"resources": [{"name": "cpu"}]})
+    assert list(scene.judging(plugin, POD).scores.values()) == expected
 
 
 def test_a_tide_changes_target_limits_and_weight_from_its_start_to_its_end() -> None:

@@ -225,6 +225,9 @@ class WaterLevelSpec(Wire):
     weight_percent: Percent = 100
     """Part of WaterLevelBalance's weight that counts, in percent. 0: use has no effect on scores, and limits
     still apply."""
+    learn_weight: bool = False
+    """True: the weight is multiplied with the part of the variance of use between nodes that requests do not
+    explain. So use counts less where requests already predict it."""
     tides: (
         Annotated[
             list[Tide],
@@ -283,6 +286,9 @@ class WaterLevelStatus(StatusWire):
     """Time at which a tide next begins or ends."""
     weight_percent: Percent | None = None
     """Part of the weight of WaterLevelBalance that counts at present, in percent."""
+    unexplained_percent: Percent | None = None
+    """Part of the variance of use between nodes that their requests do not explain, in percent, for
+    learnWeight. It is a mean over about an hour, of the resource with the larger part."""
     cpu: UsageLevel | None = None
     """Level of CPU use."""
     memory: UsageLevel | None = None

@@ -13,7 +13,7 @@ from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS, LevelArra
 from tidelock.framework.measured_use import Level
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
-from tidelock.model.water_level import LevelInForce, WaterLevel, level_in_force
+from tidelock.model.water_level import LevelInForce, WaterLevel, level_in_force, weight_of
 
 UNLIMITED = np.inf
 
@@ -42,8 +42,8 @@ class UsagePolicy:
     weight: float = 1.0
 
     @classmethod
-    def of(cls, spec: WaterLevelSpec) -> "UsagePolicy":
-        """Read a WaterLevel's spec."""
+    def of(cls, spec: WaterLevelSpec, unexplained: float = 1.0) -> "UsagePolicy":
+        """Read a WaterLevel's spec, with the part of the variance of use that requests do not explain."""
         limits = spec.overload_limits
         estimation = spec.pod_estimation
         return cls(
@@ -59,7 +59,7 @@ class UsagePolicy:
                 parse_quantity(CPU, estimation.default_cpu),
                 parse_quantity(MEMORY, estimation.default_memory),
             ),
-            weight=spec.weight_percent / 100,
+            weight=weight_of(spec, unexplained),
         )
 
 
@@ -160,7 +160,9 @@ class UsagePolicies:
         )
         in_force = [level_in_force(each.spec, now) for each in groups if each.spec is not None]
         self._in_force = [each for each in in_force if each.until < UNLIMITED]
-        policies = [UsagePolicy.of(each.spec) for each in in_force]
+        policies = [
+            UsagePolicy.of(level.spec, each.unexplained) for level, each in zip(in_force, groups, strict=True)
+        ]
         policy_of = np.full(len(snapshot), len(groups), np.intp)
         for index, group in reversed(tuple(enumerate(groups))):
             nodes = group.nodes
