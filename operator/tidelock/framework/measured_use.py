@@ -76,17 +76,18 @@ def constant_slope_scores(figures: Iterable[tuple[LevelArray, Level, Level]], co
         count: N.
 
     """
-    total = np.zeros(count)
-    loss, beyond = np.empty_like(total), np.empty_like(total)
+    best: Level = 0.0
+    lost = np.zeros(count)
+    loss, beyond = np.empty_like(lost), np.empty_like(lost)
     for use, target, weight in figures:
         np.subtract(target, use, out=loss)
         np.multiply(loss, -_LOSS_BEYOND, out=beyond)
         np.maximum(loss, beyond, out=loss)
         np.minimum(loss, MAX_NODE_SCORE, out=loss)
-        np.subtract(MAX_NODE_SCORE, loss, out=loss)
         loss *= weight
-        total += loss
-    return total
+        lost += loss
+        best = best + MAX_NODE_SCORE * weight
+    return np.subtract(best, lost, out=lost)
 
 
 def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snapshot]:
