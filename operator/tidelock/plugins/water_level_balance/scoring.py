@@ -18,7 +18,13 @@ import numpy as np
 
 from tidelock.cluster.usage.levels import LevelArray
 from tidelock.framework.measured_use import Level, constant_slope_scores, packing_scores
-from tidelock.plugins.water_level_balance.usage_levels import UsageLevels, figures, mean_levels
+from tidelock.plugins.water_level_balance.usage_levels import (
+    Term,
+    UsageLevels,
+    figures,
+    mean_levels,
+    mean_terms,
+)
 from tidelock.plugins.water_level_balance.usage_policies import Grouping
 
 Scoring = Literal["ConstantSlopes", "TargetLoadPacking"]
@@ -27,9 +33,6 @@ Combination = Literal["Mean", "Worst", "Scarcity"]
 _RULES: Mapping[Scoring, Callable[[Iterable[tuple[LevelArray, Level, Level]], int], LevelArray]] = (
     MappingProxyType({"ConstantSlopes": constant_slope_scores, "TargetLoadPacking": packing_scores})
 )
-
-_Term = tuple[int, int, Level]
-"""A window, a resource, and their common weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +61,22 @@ class LevelScoring:
             (rule(figures(levels, expected, terms), count) for terms in self._sums(levels)),
         )
 
-    def _sums(self, levels: UsageLevels) -> Iterator[list[_Term]]:
+    def _sums(self, levels: UsageLevels) -> Iterator[list[Term]]:
         """Yield the terms of each weighted sum of scores. The lowest of these sums is the score."""
         windows = levels.grouping.shares
         resources = [(resource, share) for resource, share in enumerate(self.shares) if share]
-        if len(resources) == 1 or self.combination == "Worst":
-            yield from ([(window, resource, part) for window, part in windows] for resource, _ in resources)
-        elif self.combination == "Mean":
-            yield [
-                (window, resource, part * share) for window, part in windows for resource, share in resources
-            ]
-        else:
-            yield [
-                (window, resource, part * scarcity)
-                for window, part in windows
-                for resource, scarcity in self._scarcities(levels, window, resources)
-            ]
+        match self.combination:
+            case "Mean":
+                yield mean_terms(levels.grouping, self.shares)
+            case "Worst":
+                for resource, _ in resources:
+                    yield [(window, resource, part) for window, part in windows]
+            case "Scarcity":
+                yield [
+                    (window, resource, part * scarcity)
+                    for window, part in windows
+                    for resource, scarcity in self._scarcities(levels, window, resources)
+                ]
 
     def _scarcities(
         self, levels: UsageLevels, window: int, resources: Sequence[tuple[int, float]]

@@ -4,9 +4,10 @@ A node's level is its measured use plus the expected use of pods that its measur
 the sum of its pods' own measured use. W windows x R resources x N nodes, in percent.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from math import isnan
 
 import numpy as np
@@ -197,13 +198,26 @@ class UsageLevelCache:
         return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
 
 
+Term = tuple[int, int, Level]
+"""A window, a resource, and the weight of its score: N, or one number for all nodes."""
+
+
+def mean_terms(grouping: Grouping, resource_shares: Sequence[float]) -> list[Term]:
+    """Return the terms of the mean over windows and resources, by their shares: R."""
+    resources = [(resource, share) for resource, share in enumerate(resource_shares) if share]
+    return [
+        (window, resource, part * share)
+        for (window, part), (resource, share) in product(grouping.shares, resources)
+    ]
+
+
 def figures(
-    levels: UsageLevels, expected: LevelArray, terms: Iterable[tuple[int, int, Level]]
+    levels: UsageLevels, expected: LevelArray, terms: Iterable[Term]
 ) -> Iterator[tuple[LevelArray, Level, Level]]:
     """Yield use with a pod, target and weight of some windows of resources.
 
     The array of use is the same each time. `expected` is the pod's use in units, R or W x R, or NaN if it is
-    unknown. `terms` has windows, resources and weights.
+    unknown.
     """
     grouping = levels.grouping
     defaults = grouping.defaults if grouping.sole is None else grouping.sole.defaults
