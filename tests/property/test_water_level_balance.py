@@ -207,6 +207,17 @@ class Changing:
         target = {"mode": "Static", "percent": percent}
         self.scene.objects.water_levels.upsert(None, water_level(target=target))
 
+    def select_with_tide(self, percent: int, weight: int, minute: int) -> None:
+        """Let a tide begin some minutes after NOW, which is eight o'clock, and last for three minutes."""
+        tide = {
+            "name": "tide",
+            "start": f"{minute} 8 * * *",
+            "end": f"{minute + 3} 8 * * *",
+            "overloadLimits": {"cpuPercent": percent},
+            "weightPercent": weight,
+        }
+        self.scene.objects.water_levels.upsert(None, water_level(tides=[tide]))
+
     def wait(self, seconds: int) -> None:
         self.now += seconds
 
@@ -233,6 +244,12 @@ CHANGES: st.SearchStrategy[Callable[[Changing], object]] = st.one_of(
     st.builds(lambda number: lambda cluster: cluster.remove(number), MANY),
     st.builds(lambda number, cores: lambda cluster: cluster.measure(number, cores), MANY, st.integers(0, 40)),
     st.builds(lambda percent: lambda cluster: cluster.select(percent), st.integers(0, 100)),
+    st.builds(
+        lambda percent, weight, minute: lambda cluster: cluster.select_with_tide(percent, weight, minute),
+        st.integers(1, 100),
+        st.sampled_from([0, 40, 100]),
+        st.sampled_from([0, 4]),
+    ),
     st.builds(lambda seconds: lambda cluster: cluster.wait(seconds), st.sampled_from([1, 100, 200, 400])),
     st.just(lambda cluster: cluster.ask()),
 )
