@@ -64,7 +64,7 @@ def settings_of(levels: Iterable[WaterLevel], now: float) -> Iterator[str]:
         weight = weight_of(in_force.spec, level.unexplained)
         if weight < 1:
             explained = (
-                f", and requests explain {1 - level.unexplained:.0%} of use"
+                f", and requests explain {1 - level.unexplained:.0%} of the variance of use"
                 if level.spec.learn_weight
                 else ""
             )

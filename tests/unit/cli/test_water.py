@@ -16,5 +16,6 @@ def test_sentences_name_tides_and_weights_that_differ() -> None:
     assert list(settings_of(levels, NOW)) == [
         "WaterLevel tidal: the tide night is in force until 2027-01-15T08:30:00Z.",
         "WaterLevel tidal: measured use has 50% of its weight.",
-        "WaterLevel learning: measured use has 40% of its weight, and requests explain 60% of use.",
+        "WaterLevel learning: measured use has 40% of its weight, and requests explain 60% of the variance of"
+        " use.",
     ]
