@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tidelock.model.printable import printable
-from tidelock.simulation.engine import Run, Simulation
-from tidelock.simulation.measuring import FAULTS, LAG
+from tidelock.simulation.engine import Run, Scheduler, Simulation, quickest_scheduler, whole_scheduler
+from tidelock.simulation.measuring import FAULTS, SLOW_METRICS, MetricsTiming
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import RunFigures, as_numbers, figures
 from tidelock.simulation.traces import (
@@ -64,7 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rollouts", type=int, default=defaults.rollouts, help="roll-outs of whole Deployments"
     )
     parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="number of steps of five minutes")
-    parser.add_argument("--lag", type=float, default=LAG, help="delay of measurements in seconds")
+    parser.add_argument(
+        "--interval", type=float, default=SLOW_METRICS.interval, help="seconds between measurements"
+    )
+    parser.add_argument(
+        "--lag", type=float, default=SLOW_METRICS.lag, help="delay of measurements in seconds"
+    )
+    parser.add_argument(
+        "--whole-scheduler", action="store_true", help="also simulate API objects and queues: the slow way"
+    )
     parser.add_argument(
         "--fault", choices=tuple(FAULTS), default="none", help="faults of the measurements and the scheduler"
     )
@@ -137,9 +145,13 @@ def _world(arguments: argparse.Namespace) -> SimulatedWorld:
 def _play(
     world: SimulatedWorld, name: str, arguments: argparse.Namespace, advance: Callable[[str], None]
 ) -> Run:
-    simulation = Simulation(
-        world, POLICIES[name], arguments.seed, lag=arguments.lag, faults=FAULTS[arguments.fault]
-    )
+    policy, faults = POLICIES[name], FAULTS[arguments.fault]
+    if arguments.whole_scheduler:
+        scheduler: Scheduler = whole_scheduler(world, policy, arguments.seed)
+    else:
+        scheduler = quickest_scheduler(world, policy, arguments.seed, faults)
+    timing = MetricsTiming(interval=arguments.interval, lag=arguments.lag)
+    simulation = Simulation(world, policy, arguments.seed, timing=timing, faults=faults, scheduler=scheduler)
     return simulation.run(lambda _: advance(name))
 
 

@@ -5,7 +5,7 @@ NodeResourcesBalancedAllocation). The rest is the default profile without the pl
 simulated pods, which have no volumes, ports, images or affinity. The decisions are the same in half the time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,9 +13,11 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.levels import LevelArray
 from tidelock.framework.api import MAX_NODE_SCORE, Handle, Score, Scores
 from tidelock.framework.config import Configuration
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.measured_use import Level
 from tidelock.framework.profile import Enabled, PluginSet, ProfileSettings
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_binder import DefaultBinder
@@ -29,6 +31,7 @@ from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.target_load_packing import TargetLoadPacking
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
+from tidelock.plugins.water_level_balance.usage_levels import UsageLevels
 from tidelock.simulation.cluster import SCHEDULER
 from tidelock.simulation.world import STEP
 
@@ -50,6 +53,9 @@ _WEIGHT = 3
 _SHIPPED_WEIGHT = next(each.weight for each in BUILTINS.defaults if each.name == WaterLevelBalance.name)
 
 Args = dict[str, Any]
+
+LevelRule = Callable[[Iterable[tuple[LevelArray, Level, Level]], UsageLevels], LevelArray]
+"""Returns the scores of N nodes. Takes use with the pod, target and weight of each figure, and the levels."""
 
 
 class RandomScore(Score):
@@ -80,6 +86,7 @@ class SimulatedPolicy:
         weight: weight of its score.
         by_requests: whether the default scores of requests also count.
         measures: whether it needs measured use.
+        rule: scores of nodes by their levels, in place of the plugin's. Only arrays are played with it.
 
     """
 
@@ -91,9 +98,17 @@ class SimulatedPolicy:
     weight: int = _WEIGHT
     by_requests: bool = False
     measures: bool = True
+    rule: LevelRule | None = None
 
     def configuration(self, seed: int) -> Configuration:
-        """Return the scheduler's configuration, with a seed for random choices."""
+        """Return the scheduler's configuration, with a seed for random choices.
+
+        Raises:
+            ValueError: the policy has a rule of its own, which no plugin has.
+
+        """
+        if self.rule is not None:
+            raise ValueError(f"{self.name}: no plugin has the rule of this policy")
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:

@@ -29,6 +29,16 @@ def test_policies_are_compared_in_a_table_a_file_and_pictures(
         assert (pictures / name).read_bytes().startswith(_PNG)
 
 
+def test_the_whole_scheduler_gives_the_same_results(tmp_path: Path) -> None:
+    arguments = ["simulate", *_SMALL, "--policies", "shipped", "--interval", "60", "--lag", "60"]
+    files = [tmp_path / "quick.json", tmp_path / "whole.json"]
+
+    for file, more in zip(files, ([], ["--whole-scheduler"]), strict=True):
+        assert main([*arguments, "--json", str(file), *more]) == 0
+
+    assert files[0].read_text() == files[1].read_text()
+
+
 def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load, nodes, pods = (tmp_path / name for name in ("load.csv", "nodes.csv", "pods.csv"))
     load.write_text("\n".join([",".join(["20"] * 38)] * 8))

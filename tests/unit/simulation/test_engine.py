@@ -9,7 +9,7 @@ import pytest
 
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
-from tidelock.simulation.engine import NOT_PLACED, Simulation
+from tidelock.simulation.engine import NOT_PLACED, Simulation, whole_scheduler
 from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP, SimulatedWorld
@@ -62,7 +62,7 @@ def test_the_omitted_plugins_do_not_change_decisions() -> None:
     for place, telling in enumerate((TELLING, everything)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tidelock.simulation.policies.TELLING", telling)
-            nodes[place] = Simulation(of, policy).run().node
+            nodes[place] = Simulation(of, policy, scheduler=whole_scheduler(of, policy)).run().node
 
     assert np.array_equal(nodes[0], nodes[1])
 

@@ -91,7 +91,9 @@ class _ResourceShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: _Weight = 1
 
 
-class _Args(msgspec.Struct, frozen=True, rename="camel"):
+class WaterLevelBalanceArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """Arguments of the plugin."""
+
     mode: Literal["NodeWindows", "PodSums"] = "PodSums"
     resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"),)
     windows: tuple[_Window, ...] = (_Window("15m", 5), _Window("1h", 3), _Window("1d", 2))
@@ -116,7 +118,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the settings of nodes without a WaterLevel, and the mode of levels."""
-        read = read_args(self.name, args, _Args)
+        read = read_args(self.name, args, WaterLevelBalanceArgs)
         super().__init__(handle, {})
         problem = next(_problems(read), "")
         if problem:
@@ -250,7 +252,7 @@ def _likely_use(pod: Pod) -> tuple[float, float]:
     return pod.likely_use
 
 
-def _policy(plugin: str, read: _Args) -> UsagePolicy:
+def _policy(plugin: str, read: WaterLevelBalanceArgs) -> UsagePolicy:
     estimation = read.pod_estimation
     return UsagePolicy(
         windows=window_shares({each.duration: each.weight for each in read.windows}),
@@ -265,7 +267,7 @@ def _policy(plugin: str, read: _Args) -> UsagePolicy:
     )
 
 
-def _problems(read: _Args) -> Iterator[str]:
+def _problems(read: WaterLevelBalanceArgs) -> Iterator[str]:
     """Return the problem of args that contradict each other."""
     durations = [each.duration for each in read.windows]
     names = [each.name for each in read.resources]
