@@ -56,6 +56,7 @@ class Run:
         title: name of the world.
         seed: seed of the policy.
         cpu: use of each node in each step, in percent of its size (T x N).
+        unserved: part of the cpu that the pods on nodes wanted in each step and did not get (T).
         pending: how many pods had no node at the end of each step (T).
         node: node of each pod, or NOWHERE (P).
         bound: second at which it was bound, or infinity (P).
@@ -66,6 +67,7 @@ class Run:
     title: str
     seed: int
     cpu: Floats
+    unserved: Floats
     pending: Indices
     node: Indices
     bound: Floats
@@ -146,6 +148,7 @@ class Simulation:
         self._ended = np.full(world.pods, np.inf)
         self._waiting = 0
         self._cpu = np.zeros((world.steps, len(world.machines)))
+        self._wanted, self._lost = np.zeros(world.steps), np.zeros(world.steps)
         self._pending = np.zeros(world.steps, np.intp)
         self._intervals = round(STEP / timing.interval)  # of a step
         self._recent = RecentUse(self._intervals, world.pods, len(world.machines))
@@ -176,6 +179,7 @@ class Simulation:
             title=world.title,
             seed=self._seed,
             cpu=self._cpu,
+            unserved=self._lost / np.maximum(self._wanted, 1),
             pending=self._pending,
             node=self._node,
             bound=self._bound,
@@ -226,6 +230,8 @@ class Simulation:
         granted = np.minimum(self._capacity / np.maximum(total, 1), 1)  # a full node slows all its pods down
         cpu = 100 * total * granted / self._capacity
         self._cpu[step] += cpu / self._intervals
+        self._wanted[step] += total.sum()
+        self._lost[step] += (total * (1 - granted)).sum()
         self._pending[step] = self._waiting
         if not self._policy.measures:
             return

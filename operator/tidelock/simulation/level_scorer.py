@@ -4,12 +4,15 @@ The formulas are those of the plugin. Only the bookkeeping is simpler: all nodes
 measured at the same time.
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import product
+
 import numpy as np
 
-from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray
 from tidelock.cluster.usage.sums import own_use, uncovered
 from tidelock.framework.api import MAX_NODE_SCORE
-from tidelock.framework.measured_use import packing_scores
+from tidelock.framework.measured_use import Level, packing_scores
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -18,6 +21,7 @@ from tidelock.plugins.water_level_balance.plugin import WaterLevelBalanceArgs
 from tidelock.plugins.water_level_balance.usage_levels import UsageLevels, figures
 from tidelock.plugins.water_level_balance.usage_policies import Grouping, UsagePolicy
 from tidelock.simulation.cluster import EPOCH, water_level_of
+from tidelock.simulation.level_rules import Figure
 from tidelock.simulation.measuring import Reading
 from tidelock.simulation.node_amounts import Mask, NodeAmounts
 from tidelock.simulation.pod_use import PodUse
@@ -107,10 +111,20 @@ class LevelScorer:
             by_requests: Floats = np.dot(self._shares, left)
             return by_requests.round(_DIGITS_OF_SCORE)[rows]
         terms = figures(self._levels, self._pods.expected[workload], self._shares)
-        scores = (
-            self._rule(terms, self._levels) if self._rule else packing_scores(terms, len(amounts.free_pods))
-        )
+        count = len(self._per_unit[0])
+        if self._rule is None:
+            scores = packing_scores(terms, count)
+        else:
+            scores = self._rule(self._beside_use(terms), count)
         return scores.round(_DIGITS_OF_SCORE)[rows]
+
+    def _beside_use(self, terms: Iterable[tuple[LevelArray, Level, Level]]) -> Iterator[Figure]:
+        """Yield the use without the pod besides, for the same windows and resources."""
+        shares = self._levels.grouping.shares
+        resources = [resource for resource, share in enumerate(self._shares) if share]
+        places = product((window for window, _ in shares), resources)
+        for (window, resource), (with_pod, target, weight) in zip(places, terms, strict=True):
+            yield with_pod, self._levels.use[window, resource], target, weight
 
     def _fresh(self, now: float) -> bool:
         return abs(now - self._at) <= self._usage_policy.staleness

@@ -5,7 +5,7 @@ NodeResourcesBalancedAllocation). The rest is the default profile without the pl
 simulated pods, which have no volumes, ports, images or affinity. The decisions are the same in half the time.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,11 +13,10 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import LevelArray
+from tidelock.cluster.usage.levels import WINDOWS
 from tidelock.framework.api import MAX_NODE_SCORE, Handle, Score, Scores
 from tidelock.framework.config import Configuration
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.measured_use import Level
 from tidelock.framework.profile import Enabled, PluginSet, ProfileSettings
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_binder import DefaultBinder
@@ -31,8 +30,13 @@ from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.target_load_packing import TargetLoadPacking
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
-from tidelock.plugins.water_level_balance.usage_levels import UsageLevels
 from tidelock.simulation.cluster import SCHEDULER
+from tidelock.simulation.level_rules import (
+    LevelRule,
+    constant_slope_scores,
+    least_used_scores,
+    least_variance_scores,
+)
 from tidelock.simulation.world import STEP
 
 _BY_REQUESTS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
@@ -53,9 +57,6 @@ _WEIGHT = 3
 _SHIPPED_WEIGHT = next(each.weight for each in BUILTINS.defaults if each.name == WaterLevelBalance.name)
 
 Args = dict[str, Any]
-
-LevelRule = Callable[[Iterable[tuple[LevelArray, Level, Level]], UsageLevels], LevelArray]
-"""Returns the scores of N nodes. Takes use with the pod, target and weight of each figure, and the levels."""
 
 
 class RandomScore(Score):
@@ -133,6 +134,7 @@ def _water_level(
     target: Args | None = None,
     windows: Sequence[Args] = (),
     weight: int = _WEIGHT,
+    rule: LevelRule | None = None,
     **args: Any,
 ) -> SimulatedPolicy:
     """Return a WaterLevelBalance policy over cpu alone, as only cpu is compared."""
@@ -146,6 +148,7 @@ def _water_level(
         {"mode": mode, "resources": [{"name": "cpu"}], **args},
         spec,
         weight,
+        rule=rule,
     )
 
 
@@ -153,6 +156,7 @@ def _static(percent: float) -> Args:
     return {"mode": "Static", "percent": percent}
 
 
+_EQUAL_WINDOWS = [{"duration": name, "weight": 1} for name in WINDOWS]
 _SHORT_WINDOW = [{"duration": "15m", "weight": 1}]
 
 
@@ -208,11 +212,41 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             },
         ),
         _water_level(
-            "least-used",
-            "least measured use, with guard",
-            weight=99 * _WEIGHT,  # beyond a target of 1 the formula is (100 - u) / 99
+            "least-used", "least measured use, with guard", mode="NodeWindows", rule=least_used_scores
+        ),
+        _water_level(
+            "least-used-equal-windows",
+            "the same with equal weights of the windows",
             mode="NodeWindows",
-            target=_static(1),
+            windows=_EQUAL_WINDOWS,
+            rule=least_used_scores,
+        ),
+        _water_level(
+            "least-pod-sums",
+            "least sum of the pods' own use, with equal windows",
+            windows=_EQUAL_WINDOWS,
+            rule=least_used_scores,
+        ),
+        _water_level(
+            "least-variance",
+            "least variance of the measured use, with guard and equal windows",
+            mode="NodeWindows",
+            windows=_EQUAL_WINDOWS,
+            rule=least_variance_scores,
+        ),
+        _water_level(
+            "least-variance-pod-sums",
+            "least variance of the sums of the pods' own use, with equal windows",
+            windows=_EQUAL_WINDOWS,
+            rule=least_variance_scores,
+        ),
+        _water_level(
+            "constant-slopes",
+            "2 points for each percent below the target, -1 beyond it, with equal windows",
+            windows=_EQUAL_WINDOWS,
+            target={"mode": "Dynamic", "minWeight": 1},
+            weight=1,
+            rule=constant_slope_scores,
         ),
         _water_level(
             "plain-formula",

@@ -57,7 +57,7 @@ def test_both_decide_alike(policy: str) -> None:
     assert np.array_equal(quick.cpu, whole.cpu)
 
 
-@pytest.mark.parametrize("policy", ["default", "shipped", "water-level", "least-used"])
+@pytest.mark.parametrize("policy", ["default", "shipped", "water-level", "water-level-nodes"])
 def test_both_decide_alike_among_nodes_of_several_sizes(policy: str) -> None:
     quick, whole = both(mixed(), POLICIES[policy])
 

@@ -103,3 +103,12 @@ def full_world() -> SimulatedWorld:
         cpu=np.full((2, 4), 500, np.float32),
         memory=np.ones(2),
     )
+
+
+def test_demand_beyond_the_size_of_a_node_is_unserved() -> None:
+    of = full_world()
+    run = Simulation(replace(of, cpu=np.full((2, 4), 2000, np.float32)), POLICIES["default"]).run()
+
+    assert run.unserved == pytest.approx(0.25)  # of 2,000 millicores on a node with 1,500
+    assert run.cpu[0].tolist() == [100.0]
+    assert not Simulation(of, POLICIES["default"]).run().unserved.any()
