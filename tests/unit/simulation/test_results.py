@@ -8,7 +8,8 @@ from tidelock.simulation.results import as_numbers, averaged, estimate, estimate
 def run(cpu: list[list[float]]) -> Run:
     steps = len(cpu)
     nothing = np.zeros(0, np.intp)
-    return Run("p", "t", 0, np.array(cpu), np.full(steps, 0.25), np.arange(steps), nothing, nothing.astype(float))
+    unserved = np.full(steps, 0.25)
+    return Run("p", "t", 0, np.array(cpu), unserved, np.arange(steps), nothing, nothing.astype(float))
 
 
 def test_figures_cover_the_time_after_the_warm_up() -> None:
@@ -35,6 +36,7 @@ def test_figures_are_averaged_one_by_one() -> None:
         "p99": 29.7,
         "hot": 0.0,
         "pending": 0.0,
+        "unserved": 25.0,
     }
 
 
