@@ -14,7 +14,8 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache, partial
 from multiprocessing import get_context
@@ -48,7 +49,7 @@ from tidelock.simulation.measuring import DEFAULT_METRICS, FAULTS, MetricsFaults
 from tidelock.simulation.plots import plot_nodes, plot_ratios, plot_spread
 from tidelock.simulation.policies import POLICIES, SimulatedPolicy
 from tidelock.simulation.results import WARM_UP, RunFigures, figures
-from tidelock.simulation.traces import TraceError, planetlab_days, read_planetlab
+from tidelock.simulation.traces import TraceError, planetlab_days, read_planetlab, read_task_usage
 from tidelock.simulation.world import STEP, Loads, SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, burst_world, world_of
 
@@ -56,6 +57,10 @@ _FAULTY_SEEDS = 4
 _VARIANT_SEEDS = 2
 _BURST_AT = 12 * STEP
 _BURST_STEPS = 14
+_TASKS = "task-usage"
+
+Source = Path | tuple[Path, ...]
+"""The file of a PlanetLab day, or files of task_usage."""
 
 
 @lru_cache(maxsize=1)
@@ -82,10 +87,12 @@ def simulated(case: Case, world: SimulatedWorld, name: str) -> Run:
     return Simulation(world, policy(name), case.seed, timing=timing(case), faults=FAULTS[case.fault]).run()
 
 
-def play(task: tuple[Case, Sequence[str]], *, folder: Path, nodes: int, steps: int) -> Outcome:
+def play(
+    task: tuple[Case, Sequence[str]], *, sources: Mapping[str, Source], nodes: int, steps: int
+) -> Outcome:
     """Simulate a case under some policies, and compute bounds."""
     case, names = task
-    world = world_of(case.day, _load(folder, case.day), setting(case, nodes, steps), case.seed)
+    world = world_of(case.day, _load(sources[case.day]), setting(case, nodes, steps), case.seed)
     runs = {name: simulated(case, world, name) for name in names if name not in BOUNDS}
     found = {name: figures(run) for name, run in runs.items()}
     if set(BOUNDS) & set(names):
@@ -107,22 +114,31 @@ def _prepare() -> None:
 
 
 @lru_cache(maxsize=8)
-def _load(folder: Path, day: str) -> Loads:
-    return read_planetlab(planetlab_days(folder)[day])
+def _load(source: Source) -> Loads:
+    return read_planetlab(source) if isinstance(source, Path) else read_task_usage(source)
+
+
+def _sources(options: argparse.Namespace) -> dict[str, Source]:
+    """Return the loads by their names: PlanetLab days, and the tasks of Google's trace if there are any."""
+    sources: dict[str, Source] = dict(planetlab_days(options.traces))
+    if options.task_usage:
+        sources[_TASKS] = tuple(options.task_usage)
+    return sources
 
 
 def play_all(
     record: Record, cases: Sequence[Case], policies: Sequence[str], options: argparse.Namespace, title: str
 ) -> None:
-    """Simulate the cases that the record lacks, in several processes, and write the record after each."""
+    """Simulate the cases that the record lacks, and write the record after each."""
     lacking = ((case, [name for name in policies if name not in record.figures(case)]) for case in cases)
     tasks = [(case, names) for case, names in lacking if names]
-    work = partial(play, folder=options.traces, nodes=options.nodes, steps=options.steps)
-    with (
-        get_context("forkserver").Pool(options.jobs, initializer=_prepare) as pool,
-        Progress(console=Console(stderr=True)) as bar,
-    ):
-        outcomes = pool.imap_unordered(work, tasks)
+    work = partial(play, sources=_sources(options), nodes=options.nodes, steps=options.steps)
+    with ExitStack() as stack:
+        bar = stack.enter_context(Progress(console=Console(stderr=True)))
+        outcomes: Iterable[Outcome] = map(work, tasks)
+        if options.jobs > 1:
+            pool = get_context("forkserver").Pool(options.jobs, initializer=_prepare)
+            outcomes = stack.enter_context(pool).imap_unordered(work, tasks)
         for outcome in bar.track(outcomes, total=len(tasks), description=title):
             record.add(outcome)
             record.keep(options.json)
@@ -154,7 +170,7 @@ def draw(options: argparse.Namespace, outcomes: Sequence[Outcome], policies: Seq
     plot_ratios("deviation between nodes, as a part of the default's", parts, folder / "balance-ratios.png")
     case = reported[0].case
     world: SimulatedWorld = world_of(
-        case.day, _load(options.traces, case.day), setting(case, options.nodes, options.steps), case.seed
+        case.day, _load(_sources(options)[case.day]), setting(case, options.nodes, options.steps), case.seed
     )
     shown = [name for name in (DEFAULT, "least-used", OURS) if name in policies]
     runs = [simulated(case, world, name) for name in shown]
@@ -166,6 +182,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line. --quick changes the defaults, and given options take precedence."""
     parser = argparse.ArgumentParser(prog="python -m bench.balance", description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder with planetlab-DAY.csv(.gz) files")
+    parser.add_argument(
+        "--task-usage",
+        type=Path,
+        nargs="+",
+        help="task_usage files of Google's trace of 2011, as one more day",
+    )
     parser.add_argument("--quick", action="store_true", help="two seeds, half the nodes, for a first look")
     parser.add_argument("--days", help="names, separated by commas. Default: all days of the folder")
     parser.add_argument("--seeds", type=int, help="worlds of each day and noise")
@@ -206,7 +228,7 @@ def cases(options: argparse.Namespace, days: Sequence[str]) -> Iterator[Case]:
 
 
 def _days(options: argparse.Namespace) -> list[str]:
-    there = planetlab_days(options.traces)
+    there = _sources(options)
     days: list[str] = options.days.split(",") if options.days else list(there)
     for day in days:
         if day not in there:

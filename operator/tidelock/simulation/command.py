@@ -20,6 +20,7 @@ from tidelock.simulation.traces import (
     read_openb_nodes,
     read_openb_pods,
     read_planetlab,
+    read_task_usage,
 )
 from tidelock.simulation.world import SimulatedWorld
 from tidelock.simulation.worlds import (
@@ -54,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policies", default="default,least-used,water-level", help=f"comma-separated names: {known}"
     )
     parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); default: synthetic load")
+    parser.add_argument(
+        "--task-usage", type=Path, nargs="+", help="task_usage files of Google's trace of 2011 (CSV, .gz)"
+    )
     parser.add_argument("--openb-nodes", type=Path, help="node list of the openb trace (CSV, .gz)")
     parser.add_argument("--openb-pods", type=Path, help="pod list of the openb trace (CSV, .gz)")
     parser.add_argument("--nodes", type=int, default=defaults.nodes)
@@ -180,7 +184,11 @@ def _world(arguments: argparse.Namespace) -> SimulatedWorld:
         memory=arguments.memory,
         apart=arguments.apart,
     )
-    if arguments.load is None:
+    if arguments.load is not None and arguments.task_usage is not None:
+        raise ValueError("--load and --task-usage exclude each other")
+    if arguments.task_usage is not None:
+        title, load = arguments.task_usage[0].name, read_task_usage(arguments.task_usage)
+    elif arguments.load is None:
         rows = max(_SYNTHETIC_ROWS, setting.workloads)
         shape = LoadShape(
             mean=arguments.mean, swing=arguments.swing, wander=arguments.wander, peaks=arguments.peaks

@@ -212,3 +212,21 @@ def test_a_missing_day_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["--traces", str(tmp_path), "--days", "20110304"]) == 1
 
     assert "--days: '20110304' is not one of 20110303" in capsys.readouterr().err
+
+
+def test_tasks_of_another_trace_are_one_more_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "planetlab-20110303.csv").write_text("1\n")
+    usage = tmp_path / "part-0.csv"
+    lines = [
+        f"{step * 3 * 10**8},{(step + 1) * 3 * 10**8},{job},0,0,0.{job}"
+        for step in range(40)
+        for job in range(1, 9)
+    ]
+    usage.write_text("\n".join(lines) + "\n")
+    worlds = ["--days", "task-usage", "--seeds", "1", "--noise", "0.5", "--nodes", "4", "--steps", "40"]
+    played = ["--policies", "random", "--variants", "plain", "--bounded", "1", "--jobs", "1"]
+
+    assert main(["--traces", str(tmp_path), "--task-usage", str(usage), *worlds, *played]) == 0
+
+    told = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert {"random", "shipped", "any-placement", "known-future", "restart"} <= set(told)
