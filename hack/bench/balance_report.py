@@ -25,7 +25,6 @@ DEFAULT = "default"
 OURS = "shipped"
 RIVALS = (
     "least-used",
-    "least-used-equal-windows",
     "least-pod-sums",
     "least-variance",
     "least-variance-pod-sums",

@@ -7,6 +7,13 @@ from cluster.crds import install_crds
 from devcluster import Cluster, DevClusterError
 
 PROMETHEUS = {"prometheus": {"address": "http://prometheus.monitoring:9090"}}
+NIGHT = {
+    "name": "night",
+    "start": "0 22 * * *",
+    "end": "0 6 * * *",
+    "timeZone": "Europe/Berlin",
+    "target": {"mode": "Static", "percent": 70},
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +40,8 @@ def create(api: Cluster, **changes: Any) -> str:
         {"target": {"mode": "Static", "percent": 40}},
         {"target": {"mode": "Dynamic", "minWeight": 0.2}},
         {"podEstimation": {"defaultCPU": 1, "defaultMemory": "1Gi"}},
+        {"weightPercent": 0, "learnWeight": True},
+        {"tides": [NIGHT, {"name": "noon", "start": "@daily", "end": "0 1 * * 1-5", "weightPercent": 0}]},
     ],
     ids=str,
 )
@@ -75,6 +84,13 @@ def test_the_api_server_accepts(api: Cluster, changes: dict[str, Any]) -> None:
             "spec.overloadLimits.cpuPercent",
             "greater than or equal to 1",
         ),
+        ({"weightPercent": 101}, "spec.weightPercent", "less than or equal to 100"),
+        ({"tides": []}, "spec.tides", "at least 1 items"),
+        ({"tides": [NIGHT, NIGHT]}, "spec.tides[1]", "Duplicate"),
+        ({"tides": [{**NIGHT, "target": None}]}, "spec.tides[0]", "changes at least one of target"),
+        ({"tides": [{**NIGHT, "start": "22:00"}]}, "spec.tides[0].start", "expected five fields"),
+        ({"tides": [{**NIGHT, "timeZone": "Local"}]}, "spec.tides[0].timeZone", "IANA database"),
+        ({"tides": [{**NIGHT, "target": {"mode": "Static"}}]}, "spec.tides[0].target.percent", "required"),
         ({"podEstimation": {"defaultCPU": "0"}}, "spec.podEstimation.defaultCPU", "more than 0"),
         ({"podEstimation": {"defaultMemory": "200"}}, "spec.podEstimation.defaultMemory", "unit missing"),
     ],

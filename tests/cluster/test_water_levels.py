@@ -123,17 +123,22 @@ def test_kubectl_get_shows_a_water_level_as_a_table(
     private_cluster: LocalCluster,
 ) -> None:
     three_nodes(world, exporter)
-    level = water_level(world, prometheus.url, target={"mode": "Static", "percent": 45})
+    target = {"mode": "Static", "percent": 45}
+    always = {"name": "always", "start": "@yearly", "end": "@yearly", "target": target, "weightPercent": 50}
+    level = water_level(world, prometheus.url, tides=[always], overloadLimits={"cpuPercent": 80})
     level.until(  # a rate needs two samples, so the memory is known earlier
         lambda seen: seen.get("status", {}).get("cpu", {}).get("mean") in {39, 40, 41},
         "be measured",
     )
 
     header, row = private_cluster.kubectl("get", "waterlevels", level.name).splitlines()
-    assert header.split() == ["NAME", "TARGET", "MEAN", "MAX", "STDDEV", "NODES", "STALE", "AGE"]
-    name, target, *numbers, nodes, stale, _age = row.split()
-    assert (name, target, nodes, stale) == (level.name, "45", "3", "0")
+    assert header.split() == ["NAME", "TARGET", "MEAN", "MAX", "STDDEV", "NODES", "STALE", "TIDE", "AGE"]
+    name, percent, *numbers, nodes, stale, tide, _age = row.split()
+    assert (name, percent, nodes, stale, tide) == (level.name, "45", "3", "0", "always")
     assert [int(each) for each in numbers] == pytest.approx([40, 60, 16], abs=2)
+    status = world.api.get(WATERLEVELS.item(level.name))["status"]
+    assert (status["weightPercent"], status["cpu"]["limit"]) == (50, 80)
+    assert status["nextTideChange"].endswith("-01-01T00:00:00Z")
 
 
 def test_the_use_of_one_pod_is_annotated_on_workloads_as_long_as_a_water_level_exists(

@@ -22,7 +22,7 @@ from tidelock.model.api.reservation_group import ReservationGroupStatus
 from tidelock.model.api.reservation_quota import ReservationQuotaStatus
 from tidelock.model.api.reservation_quote import ReservationQuoteStatus
 from tidelock.model.api.reservation_schedule import ReservationScheduleStatus
-from tidelock.model.api.water_level import WaterLevelStatus
+from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
 from tidelock.model.api.wire import StatusWire, legible
 from tidelock.model.conditions import failed
 from tidelock.model.meta import Key
@@ -31,6 +31,7 @@ from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
+from tidelock.model.water_level import level_in_force
 from tidelock.scheduler.core.dry_run import DryRunResult, render_dry_run
 from unit.scheduler.machinery import Core
 
@@ -103,7 +104,8 @@ def _use_quota(quota: ReservationQuota) -> None:
 
 
 def _use_water_level(status: Json) -> None:
-    survey = load_status.LevelSurvey({}, {"cpu": load_status.Spread(1, 1, 1, 0, 1)}, NOW)
+    in_force = level_in_force(WaterLevelSpec.model_validate({"source": {"metricsServer": {}}}), NOW)
+    survey = load_status.LevelSurvey({}, {"cpu": load_status.Spread(1, 1, 1, 0, 1)}, NOW, in_force)
     aspects = load_status.aspects(survey, None, ())
     assert load_status.render_level(status, 1, survey, aspects, NOW)["conditions"]
     condition_statuses(status)
@@ -223,6 +225,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             WaterLevelStatus,
             {
                 **_COMMON,
+                "tide": "night",
+                "nextTideChange": _AT,
+                "weightPercent": 1,
                 "cpu": _LEVEL,
                 "memory": _LEVEL,
                 "nodesMeasured": 1,

@@ -1,6 +1,7 @@
 """WaterLevelBalance over all nodes at once against its rule for one node."""
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,8 +20,6 @@ WINDOWS = ("15m", "1h", "1d")
 RESOURCES = ("cpu", "memory")
 GIB = 2**30
 
-Levels = Mapping[str, Mapping[str, float]]
-
 
 class Resident(NamedTuple):
     node: int
@@ -33,10 +32,10 @@ class Group(NamedTuple):
     """Nodes of 100 cores and 100 GiB, so that one core or one GiB is one percent."""
 
     sampled_at: list[float]
-    measured: list[Levels]
+    measured: list[oracle.Amounts]
     residents: list[Resident]
 
-    def level(self, index: int) -> dict[str, dict[str, float]]:
+    def level(self, index: int) -> oracle.Amounts:
         return {
             window: {
                 name: self.measured[index][window][name]
@@ -61,7 +60,9 @@ class Group(NamedTuple):
             else:
                 scene.cache.upsert(pod(name, requests=requests, node_name=where, bound_at=each.bound_at))
         for index, (at, measured) in enumerate(zip(self.sampled_at, self.measured, strict=True)):
-            windows = {window: (uses["cpu"], uses["memory"]) for window, uses in measured.items()}
+            windows = {
+                window: (float(uses["cpu"]), float(uses["memory"])) for window, uses in measured.items()
+            }
             text = level(at=at, windows=windows)
             scene.cache.put_node(
                 node(f"node-{index}", cpu="100", memory="100Gi", annotations={NODE_LEVEL: text})
@@ -69,7 +70,7 @@ class Group(NamedTuple):
         return scene
 
 
-PERCENT = st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)
+PERCENT = st.integers(0, 10_000).map(lambda hundredths: Fraction(hundredths, 100))
 MEASURED = st.fixed_dictionaries(
     {window: st.fixed_dictionaries(dict.fromkeys(RESOURCES, PERCENT)) for window in WINDOWS}
 )
@@ -94,23 +95,29 @@ WEIGHTS = st.dictionaries(st.sampled_from(WINDOWS), st.integers(1, 9), min_size=
 SHARES = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 5), min_size=1)
 TARGETS = st.one_of(
     st.fixed_dictionaries({"mode": st.just("Static"), "percent": st.integers(0, 100)}),
-    st.fixed_dictionaries({"mode": st.just("Dynamic"), "minWeight": st.sampled_from([0, 0.2, 1, 2, 100])}),
+    st.fixed_dictionaries({"mode": st.just("Dynamic"), "minWeight": st.sampled_from([0, 0.25, 1, 2, 100])}),
 )
 
 
-def target_of(target: Mapping[str, Any], levels: list[dict[str, dict[str, float]]]) -> Levels:
-    def one(window: str, name: str) -> float:
+SCORINGS = st.sampled_from(["ConstantSlopes", "TargetLoadPacking"])
+COMBINATIONS = st.sampled_from(["Mean", "Worst", "Scarcity"])
+
+
+def target_of(target: Mapping[str, Any], levels: list[oracle.Amounts]) -> oracle.Amounts:
+    def one(window: str, name: str) -> Fraction:
         if target["mode"] == "Static":
-            return float(target["percent"])
-        return oracle.dynamic_target([each[window][name] for each in levels], target["minWeight"])
+            return Fraction(target["percent"])
+        return oracle.dynamic_target([each[window][name] for each in levels], Fraction(target["minWeight"]))
 
     return {window: {name: one(window, name) for name in RESOURCES} for window in WINDOWS}
 
 
-@given(groups(), WEIGHTS, SHARES, TARGETS, st.integers(1, 60), st.integers(1, 60))
+@given(groups(), SCORINGS, COMBINATIONS, WEIGHTS, SHARES, TARGETS, st.integers(1, 60), st.integers(1, 60))
 @settings(deadline=None)
 def test_scores_match_the_formula(
     group: Group,
+    scoring: str,
+    combination: str,
     weights: dict[str, int],
     shares: dict[str, int],
     target: dict[str, Any],
@@ -120,11 +127,13 @@ def test_scores_match_the_formula(
     levels = [group.level(index) for index in range(len(group.measured))]
     targets = target_of(target, levels)
     wanting = pod("web", requests={"cpu": str(cores), "memory": f"{gibs}Gi"})
-    wanted = {"cpu": float(cores), "memory": float(gibs)}
+    wanted = {"cpu": Fraction(cores), "memory": Fraction(gibs)}
 
     found = group.scene().judge(
         WaterLevelBalance,
         wanting,
+        scoring=scoring,
+        combination=combination,
         target=target,
         windows=[{"duration": window, "weight": weight} for window, weight in weights.items()],
         resources=[{"name": name, "weight": weight} for name, weight in shares.items()],
@@ -132,21 +141,22 @@ def test_scores_match_the_formula(
 
     assert levels
     for index, each in enumerate(levels):
-        near = any(
+        # The order of sums decides on which side of a jump a float is. Constant slopes have no jumps.
+        near_a_jump = scoring == "TargetLoadPacking" and any(
             abs(each[window][name] + wanted[name] - edge) < 1e-6
             for window in weights
             for name in shares
             for edge in (targets[window][name], 100)
         )
-        if not near:  # the formula jumps there, and the order of sums decides on which side
-            expected = oracle.score(each, targets, wanted, weights, shares)
-            assert found.scores[f"node-{index}"] == pytest.approx(expected, abs=1e-4)
+        if not near_a_jump:
+            expected = oracle.score(scoring, combination, each, levels, targets, wanted, weights, shares)
+            assert found.scores[f"node-{index}"] == pytest.approx(float(expected), abs=1e-4)
 
 
 @given(groups(), st.integers(1, 100), st.integers(1, 100))
 @settings(deadline=None)
 def test_nodes_are_ruled_out_by_the_shortest_window_that_counts(group: Group, cpu: int, memory: int) -> None:
-    def within(levels: Mapping[str, float]) -> bool:
+    def within(levels: Mapping[str, Fraction]) -> bool:
         return levels["cpu"] <= cpu and levels["memory"] <= memory
 
     levels = [group.level(index)["1h"] for index in range(len(group.measured))]
@@ -197,6 +207,17 @@ class Changing:
         target = {"mode": "Static", "percent": percent}
         self.scene.objects.water_levels.upsert(None, water_level(target=target))
 
+    def select_with_tide(self, percent: int, weight: int, minute: int) -> None:
+        """Let a tide begin some minutes after NOW, which is eight o'clock, and last for three minutes."""
+        tide = {
+            "name": "tide",
+            "start": f"{minute} 8 * * *",
+            "end": f"{minute + 3} 8 * * *",
+            "overloadLimits": {"cpuPercent": percent},
+            "weightPercent": weight,
+        }
+        self.scene.objects.water_levels.upsert(None, water_level(tides=[tide]))
+
     def wait(self, seconds: int) -> None:
         self.now += seconds
 
@@ -223,6 +244,12 @@ CHANGES: st.SearchStrategy[Callable[[Changing], object]] = st.one_of(
     st.builds(lambda number: lambda cluster: cluster.remove(number), MANY),
     st.builds(lambda number, cores: lambda cluster: cluster.measure(number, cores), MANY, st.integers(0, 40)),
     st.builds(lambda percent: lambda cluster: cluster.select(percent), st.integers(0, 100)),
+    st.builds(
+        lambda percent, weight, minute: lambda cluster: cluster.select_with_tide(percent, weight, minute),
+        st.integers(1, 100),
+        st.sampled_from([0, 40, 100]),
+        st.sampled_from([0, 4]),
+    ),
     st.builds(lambda seconds: lambda cluster: cluster.wait(seconds), st.sampled_from([1, 100, 200, 400])),
     st.just(lambda cluster: cluster.ask()),
 )
@@ -233,6 +260,7 @@ CHANGES: st.SearchStrategy[Callable[[Changing], object]] = st.one_of(
         {
             "mode": st.sampled_from(["PodSums", "NodeWindows"]),
             "guard": st.booleans(),
+            "scoring": SCORINGS,
             "overloadLimits": st.just({"cpuPercent": 60}),
         }
     ),

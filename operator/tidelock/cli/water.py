@@ -1,9 +1,10 @@
 """A node's measured use for commands, and its quality."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidelock.model.api.water_level import WaterLevelSpec
+from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import (
     NODE_LEVEL,
@@ -14,7 +15,7 @@ from tidelock.model.usage_annotations import (
     decode_node_level,
     quality,
 )
-from tidelock.model.water_level import WaterLevel
+from tidelock.model.water_level import WaterLevel, level_in_force, weight_of
 
 _STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
 
@@ -49,3 +50,22 @@ def staleness_of(levels: Iterable[WaterLevel], node: Node) -> float:
         and (level.nodes is None or level.nodes.matches(node.name, node.meta.labels))
     ]
     return min(limits, default=_STALENESS)
+
+
+def settings_of(levels: Iterable[WaterLevel], now: float) -> Iterator[str]:
+    """Yield sentences about the WaterLevels with a tide in force, or with less than their whole weight."""
+    for level in levels:
+        if level.spec is None:
+            continue
+        name, in_force = level.meta.name, level_in_force(level.spec, now)
+        if in_force.tide:
+            until = format_instant(in_force.until)
+            yield f"WaterLevel {name}: the tide {in_force.tide} is in force until {until}."
+        weight = weight_of(in_force.spec, level.unexplained)
+        if weight < 1:
+            explained = (
+                f", and requests explain {1 - level.unexplained:.0%} of the variance of use"
+                if level.spec.learn_weight
+                else ""
+            )
+            yield f"WaterLevel {name}: measured use has {weight:.0%} of its weight{explained}."

@@ -18,7 +18,7 @@ from tidelock.cli.options import (
 )
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import lines_of, show, show_plain, terminal_width
-from tidelock.cli.water import measured, staleness_of
+from tidelock.cli.water import measured, settings_of, staleness_of
 from tidelock.cli.why_tables import NodeCapacity, WhyAnswer, plain, screen
 from tidelock.clock import SystemClock
 from tidelock.cluster.snapshot import Snapshot
@@ -192,7 +192,11 @@ def _answer(
     return WhyAnswer(
         title,
         _shown(pod.requests),
-        (*story, *(f"Not used, as it can't be read: {each}" for each in picture.unreadable)),
+        (
+            *story,
+            *settings_of(levels, picture.now),
+            *(f"Not used, as it can't be read: {each}" for each in picture.unreadable),
+        ),
         reports,
         {each.name: node_capacity(decider, snapshot, each) for each in nodes},
         {each.name: level_of(each, picture.now, staleness_of(levels, each)) for each in nodes},

@@ -18,6 +18,9 @@ from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey
 Level = LevelArray | float
 """One number for each of N nodes, or one for all."""
 
+_LOSS_BEYOND = 0.5
+"""Points of score for a percent of use beyond the target, where a percent below it is a point."""
+
 _P95 = 1.6448536269514722
 """How many deviations the 95th percentile of a normal distribution is above its mean."""
 
@@ -59,6 +62,32 @@ def packing_scores(figures: Iterable[tuple[LevelArray, Level, Level]], count: in
         left *= descent
         total += left
     return total
+
+
+def constant_slope_scores(figures: Iterable[tuple[LevelArray, Level, Level]], count: int) -> LevelArray:
+    """Return the weighted sums of scores by the distance from the target, for several figures of N nodes.
+
+    A figure scores 100 at the target C. It loses a point for each percent of use below C, half a point for
+    each percent beyond C, and at most 100. So the score depends on no absolute level, and no node between 0
+    and 100 % has the score of another one on the same side of C.
+
+    Args:
+        figures: use (N), target and weight of each. One array of use may serve for all, one after the other.
+        count: N.
+
+    """
+    best: Level = 0.0
+    lost = np.zeros(count)
+    loss, beyond = np.empty_like(lost), np.empty_like(lost)
+    for use, target, weight in figures:
+        np.subtract(target, use, out=loss)
+        np.multiply(loss, -_LOSS_BEYOND, out=beyond)
+        np.maximum(loss, beyond, out=loss)
+        np.minimum(loss, MAX_NODE_SCORE, out=loss)
+        loss *= weight
+        lost += loss
+        best = best + MAX_NODE_SCORE * weight
+    return np.subtract(best, lost, out=lost)
 
 
 def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snapshot]:

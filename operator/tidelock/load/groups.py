@@ -7,6 +7,7 @@ from typing import Any
 
 from tidelock.load.estimate import Estimate
 from tidelock.load.source import Source, SourceError, UseReading
+from tidelock.load.unexplained_use import UnexplainedUse
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node
@@ -24,6 +25,7 @@ class MeasuredGroup:
         estimate: the measurements.
         reading: the last one.
         failure: why the last reading failed, if it did.
+        unexplained: how much of the use requests do not explain.
         past_from: when the past may be requested, by the monotonic clock.
         task: the task that reads it.
 
@@ -35,6 +37,7 @@ class MeasuredGroup:
     estimate: Estimate = field(default_factory=Estimate)
     reading: UseReading | None = None
     failure: SourceError | None = None
+    unexplained: UnexplainedUse = field(default_factory=UnexplainedUse)
     past_from: float = 0.0
     task: asyncio.Task[None] | None = None
 

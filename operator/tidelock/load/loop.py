@@ -37,6 +37,7 @@ from tidelock.load.prometheus import PrometheusSource, PromQlQueries, anonymous_
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
+from tidelock.load.unexplained_use import unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
 from tidelock.model.conditions import Aspect, failed
@@ -50,9 +51,11 @@ from tidelock.model.workloads import Workload
 
 logger = logging.getLogger(__name__)
 
-# Part of the staleness limit after which an unchanged level is written again, so it does not become stale.
-# One write may fail.
-_REWRITE_PART = 0.5
+REWRITE_PART = 0.5
+"""Part of the staleness limit after which an unchanged level is written again, so it does not become stale.
+
+One write may fail.
+"""
 # Seconds after the end of a WaterLevel until its annotations are removed.
 _SOON = 1.0
 # Seconds after which the past is requested again, if that failed.
@@ -331,7 +334,7 @@ class LoadLoop:
     def _news_of_nodes(
         self, group: MeasuredGroup, nodes: Mapping[str, Node], into: list[Annotated]
     ) -> Iterator[None]:
-        age = group.spec.staleness_seconds * _REWRITE_PART
+        age = group.spec.staleness_seconds * REWRITE_PART
         readings = group.reading.nodes if group.reading is not None else {}
         for item in paced(nodes.items()):
             if item is None:
@@ -372,13 +375,30 @@ class LoadLoop:
                 await asyncio.sleep(0)
             else:
                 census.add(item, group.estimate.levels.get(item))
-        found = census.survey()
-        self._metrics.surveyed(group.name, found)
         stored, generation = group.body.get("status", {}), _generation(group.body)
+        found = census.survey(await self._unexplained(group, census, stored, now))
+        self._metrics.surveyed(group.name, found)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
         if await self._put_status(group, render_level(stored, generation, found, conditions, now)):
             self._record_transitions(group, stored, conditions)
+
+    async def _unexplained(
+        self, group: MeasuredGroup, census: Census, stored: Mapping[str, Any], now: float
+    ) -> float | None:
+        """Learn how much of the use of a group's nodes their requests do not explain, if that is wanted."""
+        if not group.spec.learn_weight:
+            return None
+        group.unexplained.restore(stored.get("unexplainedPercent"), now)
+        parts = []
+        for name, uses in census.fresh.items():
+            part = unexplained_part(*use_and_requests(self._cache.columns, uses, name))
+            if part is not None:
+                parts.append(part)
+            await asyncio.sleep(0)  # one resource of 5,000 nodes takes one or two milliseconds
+        if parts:
+            group.unexplained.learn(max(parts), now)
+        return group.unexplained.part
 
     async def _publish_fault(self, group: MeasuredGroup, error: Exception) -> None:
         """Report in the status that a step failed, until one succeeds."""

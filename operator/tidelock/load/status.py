@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tidelock.load.source import SourceError
-from tidelock.model.api.water_level import Target, WaterLevelSpec
+from tidelock.model.api.water_level import OverloadLimits, Target, WaterLevelSpec
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.usage_annotations import (
@@ -20,6 +21,7 @@ from tidelock.model.usage_annotations import (
     WindowName,
     quality,
 )
+from tidelock.model.water_level import LevelInForce, level_in_force, weight_of
 
 READY = "Ready"
 METRICS_STALE = "MetricsStale"
@@ -49,12 +51,16 @@ class LevelSurvey:
         qualities: quality of the measurement of each node of the group.
         spreads: each resource over the fresh nodes, if there are any.
         sampled_at: time of the newest level, or None without any.
+        in_force: the settings at the time of the survey.
+        unexplained: the part of the variance of use that requests do not explain, or None if it is unknown.
 
     """
 
     qualities: Mapping[str, Quality]
     spreads: Mapping[Measured, Spread]
     sampled_at: float | None
+    in_force: LevelInForce
+    unexplained: float | None = None
 
     @cached_property
     def counts(self) -> Mapping[Quality, int]:
@@ -79,18 +85,19 @@ class Census:
             now: seconds since the epoch.
 
         """
-        self._spec = spec
+        self._in_force = level_in_force(spec, now)
         self._invalid = invalid
         self._now = now
         self._window = shortest_window(spec)
         self._qualities: dict[str, Quality] = {}
-        self._values: dict[Measured, list[float]] = {resource: [] for resource in _RESOURCES}
+        self.fresh: dict[Measured, dict[str, float]] = {resource: {} for resource in _RESOURCES}
+        """The mean use of each fresh node, by resource and name."""
         self._sampled_at: float | None = None
 
     def add(self, name: str, level: NodeLevel | None) -> None:
         """Judge a node."""
         at = level.at if level is not None else None
-        found = quality(at, self._now, self._spec.staleness_seconds)
+        found = quality(at, self._now, self._in_force.spec.staleness_seconds)
         if found is not Quality.FRESH and name in self._invalid:
             found = Quality.INVALID
         self._qualities[name] = found
@@ -99,16 +106,16 @@ class Census:
         self._sampled_at = max(level.at, self._sampled_at or 0.0)
         if found is Quality.FRESH:
             for resource, stat in level.windows.get(self._window, {}).items():
-                self._values[resource].append(stat.mean)
+                self.fresh[resource][name] = stat.mean
 
-    def survey(self) -> LevelSurvey:
-        """Return the sums."""
+    def survey(self, unexplained: float | None = None) -> LevelSurvey:
+        """Return the sums, with the learned part of use that requests do not explain."""
         spreads = {
-            resource: _spread(values, self._spec.target)
-            for resource, values in self._values.items()
+            resource: _spread(list(values.values()), self._in_force.spec.target)
+            for resource, values in self.fresh.items()
             if values
         }
-        return LevelSurvey(self._qualities, spreads, self._sampled_at)
+        return LevelSurvey(self._qualities, spreads, self._sampled_at, self._in_force, unexplained)
 
 
 def shortest_window(spec: WaterLevelSpec) -> WindowName:
@@ -161,7 +168,8 @@ def render_level(
 
     The time of the newest sample is only written together with other changes.
     """
-    status: dict[str, Any] = {"observedGeneration": generation}
+    status: dict[str, Any] = {"observedGeneration": generation} | _settings(stored, found)
+    limits = _limits(found.in_force.spec)
     for resource, spread in found.spreads.items():
         old = stored.get(resource) or {}
         status[resource] = {
@@ -171,6 +179,8 @@ def render_level(
             "standardDeviation": _steady(old.get("standardDeviation"), spread.standard_deviation),
             "target": _steady(old.get("target"), spread.target),
         }
+        if (limit := limits.get(resource)) is not None:
+            status[resource]["limit"] = limit
     counts = found.counts
     status["nodesMeasured"] = counts.get(Quality.FRESH, 0)
     status["nodesStale"] = counts.get(Quality.STALE, 0)
@@ -182,6 +192,25 @@ def render_level(
     elif found.sampled_at is not None:
         status["sampledAt"] = format_instant(int(found.sampled_at))
     return status
+
+
+def _settings(stored: Mapping[str, Any], found: LevelSurvey) -> dict[str, Any]:
+    """Return the fields of the tide and the weight that are in force."""
+    level, learned = found.in_force, found.unexplained
+    settings: dict[str, Any] = {}
+    if level.tide:
+        settings["tide"] = level.tide
+    if level.until < inf:
+        settings["nextTideChange"] = format_instant(level.until)
+    if level.spec.learn_weight and learned is not None:
+        settings["unexplainedPercent"] = _steady(stored.get("unexplainedPercent"), _FULL * learned)
+    unexplained = settings.get("unexplainedPercent", _FULL) / _FULL
+    return {**settings, "weightPercent": round(_FULL * weight_of(level.spec, unexplained))}
+
+
+def _limits(spec: WaterLevelSpec) -> Mapping[Measured, int | None]:
+    limits = spec.overload_limits or OverloadLimits()
+    return {"cpu": limits.cpu_percent, "memory": limits.memory_percent}
 
 
 def _steady(stored: object, value: float) -> int:

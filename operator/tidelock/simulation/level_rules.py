@@ -11,8 +11,8 @@ from tidelock.cluster.usage.levels import LevelArray
 from tidelock.framework.api import MAX_NODE_SCORE
 from tidelock.framework.measured_use import Level
 
-Figure = tuple[LevelArray, LevelArray, Level, Level]
-"""One window of one resource: use of each node with the pod and without it (N), target and weight.
+Figure = tuple[LevelArray, LevelArray, Level]
+"""One window of one resource: use of each node with the pod and without it (N), and the weight.
 
 Uses are in percent. The array of use with the pod serves for all figures, one after the other.
 """
@@ -20,13 +20,11 @@ Uses are in percent. The array of use with the pod serves for all figures, one a
 LevelRule = Callable[[Iterable[Figure], int], LevelArray]
 """Returns the scores of N nodes by several figures. Takes the figures and N."""
 
-_GAIN, _LOSS = 2.0, 1.0
-
 
 def least_used_scores(figures: Iterable[Figure], count: int) -> LevelArray:
     """Score the unused percent of each node with the pod."""
     total = np.zeros(count)
-    for with_pod, _, _, weight in figures:
+    for with_pod, _, weight in figures:
         total += weight * (MAX_NODE_SCORE - with_pod)
     return total
 
@@ -39,18 +37,10 @@ def least_variance_scores(figures: Iterable[Figure], count: int) -> LevelArray:
     mean of d, so between equal nodes a percent of use is one point, as for `least_used_scores`.
     """
     total = np.zeros(count)
-    for with_pod, use, _, weight in figures:
+    for with_pod, use, weight in figures:
         added = with_pod - use
         usual = added.mean()
         if usual > 0:
             growth = added * (use - use.mean()) + added**2 * (1 - 1 / count) / 2
             total -= weight * growth / usual
-    return total
-
-
-def constant_slope_scores(figures: Iterable[Figure], count: int) -> LevelArray:
-    """Score a node by its distance from the target: 2 points for each percent below it, and -1 beyond it."""
-    total = np.zeros(count)
-    for with_pod, _, target, weight in figures:
-        total += weight * np.minimum(_GAIN * (with_pod - target), _LOSS * (target - with_pod))
     return total

@@ -4,21 +4,20 @@ The formulas are those of the plugin. Only the bookkeeping is simpler: all nodes
 measured at the same time.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import product
+from collections.abc import Iterator
 
 import numpy as np
 
 from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, LevelArray
 from tidelock.cluster.usage.sums import own_use, uncovered
 from tidelock.framework.api import MAX_NODE_SCORE
-from tidelock.framework.measured_use import Level, packing_scores
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalanceArgs
-from tidelock.plugins.water_level_balance.usage_levels import UsageLevels, figures
+from tidelock.plugins.water_level_balance.scoring import LevelScoring, weighed
+from tidelock.plugins.water_level_balance.usage_levels import UsageLevels, figures, mean_terms
 from tidelock.plugins.water_level_balance.usage_policies import Grouping, UsagePolicy
 from tidelock.simulation.cluster import EPOCH, water_level_of
 from tidelock.simulation.level_rules import Figure
@@ -46,10 +45,11 @@ class LevelScorer:
         """
         args = read_args(policy.plugin, dict(policy.args), WaterLevelBalanceArgs)
         spec = water_level_of(policy.water_level or {}).spec
-        if spec is None:
-            raise ValueError(f"{policy.name}: the spec of its WaterLevel is invalid")
+        if spec is None or spec.tides or spec.learn_weight:
+            raise ValueError(f"{policy.name}: arrays have neither tides nor a learned weight")
         weights = {each.name: each.weight for each in args.resources}
         self._shares = [weights.get(name, 0.0) / sum(weights.values()) for name in MEASURED_RESOURCES]
+        self._scoring = LevelScoring(args.scoring, args.combination, self._shares)
         self._rule = policy.rule
         self._usage_policy = UsagePolicy.of(spec)
         grouping = Grouping.of((self._usage_policy,), np.zeros(len(nodes), np.intp))
@@ -108,23 +108,21 @@ class LevelScorer:
         if not self._fresh(now):
             taken = MAX_NODE_SCORE * (amounts.nonzero + np.array([amounts.weights[workload]]).T)
             left = MAX_NODE_SCORE - np.minimum(taken / amounts.capacity, MAX_NODE_SCORE)
-            by_requests: Floats = np.dot(self._shares, left)
+            by_requests: Floats = weighed(np.dot(self._shares, left), self._levels.grouping)
             return by_requests.round(_DIGITS_OF_SCORE)[rows]
-        terms = figures(self._levels, self._pods.expected[workload], self._shares)
-        count = len(self._per_unit[0])
+        expected = self._pods.expected[workload]
         if self._rule is None:
-            scores = packing_scores(terms, count)
+            scores = self._scoring.scores(self._levels, expected)
         else:
-            scores = self._rule(self._beside_use(terms), count)
-        return scores.round(_DIGITS_OF_SCORE)[rows]
+            scores = self._rule(self._figures(expected), len(self._per_unit[0]))
+        return weighed(scores, self._levels.grouping).round(_DIGITS_OF_SCORE)[rows]
 
-    def _beside_use(self, terms: Iterable[tuple[LevelArray, Level, Level]]) -> Iterator[Figure]:
-        """Yield the use without the pod besides, for the same windows and resources."""
-        shares = self._levels.grouping.shares
-        resources = [resource for resource, share in enumerate(self._shares) if share]
-        places = product((window for window, _ in shares), resources)
-        for (window, resource), (with_pod, target, weight) in zip(places, terms, strict=True):
-            yield with_pod, self._levels.use[window, resource], target, weight
+    def _figures(self, expected: LevelArray) -> Iterator[Figure]:
+        """Yield the use with a pod and without it, and the weight, of each window and resource."""
+        terms = mean_terms(self._levels.grouping, self._shares)
+        found = figures(self._levels, expected, terms)
+        for (window, resource, weight), (with_pod, _, _) in zip(terms, found, strict=True):
+            yield with_pod, self._levels.use[window, resource], weight
 
     def _fresh(self, now: float) -> bool:
         return abs(now - self._at) <= self._usage_policy.staleness

@@ -13,7 +13,6 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.usage.levels import WINDOWS
 from tidelock.framework.api import MAX_NODE_SCORE, Handle, Score, Scores
 from tidelock.framework.config import Configuration
 from tidelock.framework.cyclestate import CycleState
@@ -33,7 +32,6 @@ from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from tidelock.simulation.cluster import SCHEDULER
 from tidelock.simulation.level_rules import (
     LevelRule,
-    constant_slope_scores,
     least_used_scores,
     least_variance_scores,
 )
@@ -138,7 +136,9 @@ def _water_level(
     **args: Any,
 ) -> SimulatedPolicy:
     """Return a WaterLevelBalance policy over cpu alone, as only cpu is compared."""
-    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 0.2}}
+    spec: Args = {"stalenessSeconds": _STALENESS}
+    if target is not None:
+        spec["target"] = target
     if windows:
         spec["windows"] = list(windows)
     return SimulatedPolicy(
@@ -156,7 +156,6 @@ def _static(percent: float) -> Args:
     return {"mode": "Static", "percent": percent}
 
 
-_EQUAL_WINDOWS = [{"duration": name, "weight": 1} for name in WINDOWS]
 _SHORT_WINDOW = [{"duration": "15m", "weight": 1}]
 
 
@@ -214,39 +213,17 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
         _water_level(
             "least-used", "least measured use, with guard", mode="NodeWindows", rule=least_used_scores
         ),
-        _water_level(
-            "least-used-equal-windows",
-            "the same with equal weights of the windows",
-            mode="NodeWindows",
-            windows=_EQUAL_WINDOWS,
-            rule=least_used_scores,
-        ),
-        _water_level(
-            "least-pod-sums",
-            "least sum of the pods' own use, with equal windows",
-            windows=_EQUAL_WINDOWS,
-            rule=least_used_scores,
-        ),
+        _water_level("least-pod-sums", "least sum of the pods' own use", rule=least_used_scores),
         _water_level(
             "least-variance",
-            "least variance of the measured use, with guard and equal windows",
+            "least variance of the measured use, with guard",
             mode="NodeWindows",
-            windows=_EQUAL_WINDOWS,
             rule=least_variance_scores,
         ),
         _water_level(
             "least-variance-pod-sums",
-            "least variance of the sums of the pods' own use, with equal windows",
-            windows=_EQUAL_WINDOWS,
+            "least variance of the sums of the pods' own use",
             rule=least_variance_scores,
-        ),
-        _water_level(
-            "constant-slopes",
-            "2 points for each percent below the target, -1 beyond it, with equal windows",
-            windows=_EQUAL_WINDOWS,
-            target={"mode": "Dynamic", "minWeight": 1},
-            weight=1,
-            rule=constant_slope_scores,
         ),
         _water_level(
             "plain-formula",
@@ -254,12 +231,16 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             mode="NodeWindows",
             target=_static(40),
             windows=_SHORT_WINDOW,
+            scoring="TargetLoadPacking",
             guard=False,
         ),
         _water_level("water-level-nodes", "WaterLevelBalance in NodeWindows", mode="NodeWindows"),
         _water_level("water-level", "WaterLevelBalance in PodSums"),
         _water_level(
             "nodes-without-guard", "water-level-nodes without its guard", mode="NodeWindows", guard=False
+        ),
+        _water_level(
+            "without-constant-slopes", "water-level with Trimaran's formula", scoring="TargetLoadPacking"
         ),
         _water_level("without-history", "water-level without workloads' history", history=False),
         _water_level("without-windows", "water-level by 15 minutes alone", windows=_SHORT_WINDOW),

@@ -64,7 +64,7 @@ def _node(sources: Sources, name: str, now: float) -> tuple[NodeRow | None, list
         for column in range(len(snapshot.resources))
         if any(of[row, column] for of in (snapshot.allocatable, snapshot.requested, snapshot.reserved))
     ]
-    staleness = float(sources.policies.of(snapshot).staleness[row])
+    staleness = float(sources.policies.of(snapshot, now).staleness[row])
     resources = [snapshot.resources[column] for column in there]
     return node_row(sources, snapshot, row, there, staleness, now), resources
 

@@ -108,7 +108,7 @@ def _page(
 ) -> OverviewPage:
     snapshot = sources.cache.snapshot()
     resources = common_resources(snapshot)
-    staleness = sources.policies.of(snapshot).staleness
+    staleness = sources.policies.of(snapshot, now).staleness
     fresh = sources.levels.fresh(now, staleness)
     water = sources.levels.use("mean")[0]
     rows = sorted_rows(query, snapshot, np.where(fresh, water, np.nan))

@@ -1,12 +1,13 @@
 """TargetLoadPacking for one node, with values in percent of the node."""
 
+from fractions import Fraction
 from math import floor
 
-from property.oracles.water_level_balance import points
+from property.oracles.water_level_balance import target_load_packing
 
 
 def score(measured: float, arrivals: float, pod: float, target: float) -> int:
-    return floor(points(measured + arrivals + pod, target) + 0.5)
+    return floor(target_load_packing(Fraction(measured + arrivals + pod), Fraction(target)) + Fraction(1, 2))
 
 
 def counts_anew(bound_at: float, sampled_at: float) -> bool:

@@ -3,7 +3,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from tidelock.framework.measured_use import packing_score, packing_scores
+from tidelock.framework.measured_use import constant_slope_scores, packing_score, packing_scores
 from tidelock.plugins.low_risk_over_commitment import beta
 from tidelock.plugins.low_risk_over_commitment.beta import probability_below, regularized
 
@@ -26,6 +26,21 @@ def test_the_score_rises_to_the_target_and_falls_beyond(
 def test_each_node_can_have_a_target_of_its_own() -> None:
     found = packing_score(np.array([50.0, 50.0, 50.0]), np.array([50.0, 0.0, 20.0]))
     assert found.tolist() == [100, 0, 12.5]
+
+
+@pytest.mark.parametrize(
+    ("use", "target", "points"),
+    [
+        ([1, 5, 25, 50, 99], 20, [81, 85, 97.5, 85, 60.5]),
+        ([0, 20, 100, 130, 220, 300], 20, [80, 100, 60, 45, 0, 0]),
+        ([0, 50, 100, 199, 201], 0, [100, 75, 50, 0.5, 0]),
+        ([0, 50, 100, 101], 100, [0, 50, 100, 99.5]),
+    ],
+)
+def test_the_score_with_constant_slopes_falls_with_the_distance_from_the_target(
+    use: list[float], target: float, points: list[float]
+) -> None:
+    assert constant_slope_scores([(np.array(use, np.float64), target, 1.0)], len(use)).tolist() == points
 
 
 def test_several_figures_count_by_their_weights() -> None:

@@ -474,3 +474,32 @@ async def test_the_status_of_a_water_level_shows_a_failure_of_measuring(
     assert "LookupError: a bug" in told["conditions"][0]["message"]
     await bench.refresh()
     assert [each["reason"] for each in bench.statuses()[-1]["conditions"]] == ["Measured", "Fresh"]
+
+
+async def test_the_part_of_use_that_requests_do_not_explain_is_learned_and_weighs(bench: Bench) -> None:
+    """The use of ten nodes is half of their requests. Readings are half a minute apart."""
+    bench.source.nodes = {}
+    for number in range(10):
+        name = f"node-{number}"
+        bench.cache.put_node(builders.node(name, cpu="10", uid=f"uid-{name}"))
+        bench.cache.assume(builders.pod(name, requests={"cpu": str(number)}), name)
+        bench.source.nodes[name] = (5.0 * number, None)
+    bench.api.statuses[WATERLEVELS.item("pool")] = {
+        "metadata": {"name": "pool", "uid": "uid-pool", "resourceVersion": "1", "generation": 1},
+        "status": {"unexplainedPercent": 80},
+    }
+    bench.see(spec={**SPEC, "learnWeight": True, "weightPercent": 50})
+
+    for _ in range(120):
+        await bench.refresh()
+    status = bench.statuses()[-1]
+    assert 28 <= status["unexplainedPercent"] <= 30  # 80 % / e after an hour
+    assert status["weightPercent"] == round(status["unexplainedPercent"] / 2)
+
+
+async def test_without_a_wish_nothing_is_learned(bench: Bench) -> None:
+    group = bench.see()
+    await bench.refresh()
+    assert group.unexplained.part is None
+    assert "unexplainedPercent" not in bench.statuses()[-1]
+    assert bench.statuses()[-1]["weightPercent"] == 100

@@ -44,7 +44,7 @@ def test_the_level_of_a_group_covers_only_its_fresh_nodes() -> None:
     ]
     spread = found.spreads["cpu"]
     assert (spread.mean, spread.min, spread.max) == (40, 20, 60)
-    assert spread.target == pytest.approx((40 + 0.2 * 20) / 1.2)
+    assert spread.target == (40 + 20) / 2
     assert spread.standard_deviation == pytest.approx(16.33, abs=0.01)
     assert "memory" not in found.spreads
 
@@ -114,11 +114,34 @@ def rendered(stored: dict[str, Any], found: LevelSurvey, now: float = NOW) -> di
 def test_a_status_has_all_fields_and_is_valid_by_the_crd() -> None:
     status = rendered({}, survey(level(20.4), level(41, NOW - 30), None))
 
-    assert status["cpu"] == {"mean": 31, "min": 20, "max": 41, "standardDeviation": 10, "target": 29}
+    assert status["cpu"] == {"mean": 31, "min": 20, "max": 41, "standardDeviation": 10, "target": 26}
     assert (status["nodesMeasured"], status["nodesMissing"], status["nodesStale"]) == (2, 1, 0)
     assert status["sampledAt"] == "2027-01-15T08:00:00Z"
     assert status["observedGeneration"] == 3
     assert WaterLevelStatus.model_validate(status).nodes_invalid == 0
+
+
+def test_a_status_has_the_settings_of_the_tide_that_is_in_force() -> None:
+    """It is 08:00 UTC."""
+    tide = {
+        "name": "work",
+        "start": "0 8 * * *",
+        "end": "30 8 * * *",
+        "target": {"mode": "Static", "percent": 60},
+        "overloadLimits": {"cpuPercent": 70},
+        "weightPercent": 40,
+    }
+    fields: dict[str, Any] = {"overloadLimits": {"memoryPercent": 90}, "tides": [tide]}
+    status = rendered({}, survey(level(20), **fields))
+    assert (status["tide"], status["nextTideChange"]) == ("work", "2027-01-15T08:30:00Z")
+    assert (status["weightPercent"], status["cpu"]["target"], status["cpu"]["limit"]) == (40, 60, 70)
+
+    fields["tides"] = [{**tide, "start": "0 9 * * *", "end": "0 10 * * *"}]
+    status = rendered({}, survey(level(20), **fields))
+    assert "tide" not in status
+    assert status["nextTideChange"] == "2027-01-15T09:00:00Z"
+    assert status["weightPercent"] == 100
+    assert "limit" not in status["cpu"]
 
 
 def test_a_status_is_unchanged_until_a_number_moves_by_a_point() -> None:

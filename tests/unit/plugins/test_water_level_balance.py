@@ -1,6 +1,7 @@
 """WaterLevelBalance, by published figures: nodes at 0, 4, 24, 49 and 98 %, C = 20, and a pod of 1 %."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from tidelock.model.workloads import Workload
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.scene import Scene
 
-CPU_ALONE = {"resources": [{"name": "cpu"}]}
+# The published figures are of this scoring.
+PACKING = {"scoring": "TargetLoadPacking"}
+CPU_ALONE = {"resources": [{"name": "cpu"}], **PACKING}
 WINDOWS = {"mode": "NodeWindows"}
 STATIC = {"target": {"mode": "Static", "percent": 20}}
 LEVELS = (0.0, 4.0, 24.0, 49.0, 98.0)
@@ -55,6 +58,41 @@ def test_published_figures_of_a_dynamic_target(min_weight: float, target: float)
     assert first == pytest.approx((100 - target) / target + target, abs=1e-5)
 
 
+def test_constant_slopes_cost_a_point_below_the_target_and_half_a_point_beyond() -> None:
+    args = {**STATIC, "resources": [{"name": "cpu"}]}
+    found = five().judge(WaterLevelBalance, POD, **args).scores
+    assert list(found.values()) == [81, 85, 97.5, 85, 60.5]
+
+
+@pytest.mark.parametrize("higher", [0, 30, 60])
+def test_constant_slopes_prefer_one_node_to_another_alike_at_any_level(higher: int) -> None:
+    """The rules of TargetLoadPacking prefer it by 4.3 points at 30 %, and by 23 at 70 %."""
+    scene = Scene(measured("node-a", 10 + higher), measured("node-b", 20 + higher))
+    target = {"mode": "Static", "percent": 9 + higher}
+    found = scene.judge(WaterLevelBalance, POD, resources=[{"name": "cpu"}], target=target).scores
+    assert found["node-a"] - found["node-b"] == 5
+
+
+@pytest.mark.parametrize(
+    ("combination", "expected"),
+    [("Mean", (3 * 90 + 60) / 4), ("Worst", 60), ("Scarcity", (60 * 90 + 50 * 60) / 110)],
+)
+def test_resources_are_combined_by_their_weights_by_the_worst_or_by_their_scarcity(
+    combination: str, expected: float
+) -> None:
+    """A node is 20 points beyond the target of 20 in cpu, and 40 points below the one of 50 in memory."""
+    scene = Scene(measured("node-a", 39, 9), measured("node-b", 1, 91))
+    found = scene.judge(
+        WaterLevelBalance,
+        pod(requests={"cpu": "1", "memory": "1Gi"}),
+        combination=combination,
+        resources=[{"name": "cpu", "weight": 3}, {"name": "memory"}],
+        windows=[{"duration": "15m", "weight": 1}],
+        target={"mode": "Dynamic"},
+    ).scores
+    assert found["node-a"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("percent", "expected"), [(0, [0, 0]), (100, [100, 0])])
 def test_the_limits_of_a_target(percent: float, expected: list[float]) -> None:
     scene = Scene(measured("node-0", 50), measured("node-1", 99.5))
@@ -65,7 +103,11 @@ def test_windows_and_resources_count_by_their_weights() -> None:
     text = level(windows={"15m": (9, 19), "1h": (19, 19), "1d": (39, 19)})
     scene = Scene(node("node-a", cpu="100", memory="100Gi", annotations={NODE_LEVEL: text}))
     wanting = pod(requests={"cpu": "1", "memory": "1Gi"})
-    args = {**STATIC, "resources": [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}]}
+    resources = [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}]
+    windows = [
+        {"duration": window, "weight": weight} for window, weight in (("15m", 5), ("1h", 3), ("1d", 2))
+    ]
+    args = {**PACKING, **STATIC, "resources": resources, "windows": windows}
 
     found = scene.judge(WaterLevelBalance, wanting, **args).scores["node-a"]
 
@@ -411,8 +453,72 @@ def test_a_dynamic_target_is_computed_from_the_nodes_of_its_group() -> None:
 def test_a_dynamic_target_is_computed_only_from_measured_nodes() -> None:
     scene = Scene(measured("node-a", 10), measured("node-b", 30), node("node-c", cpu="100"))
     found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
-    target = (20 + 0.2 * 10) / 1.2
+    target = (20 + 10) / 2
     assert found["node-a"] == pytest.approx((100 - target) * 11 / target + target)
+
+
+# Weights and tides.
+
+
+def test_a_weight_shrinks_the_differences_within_a_group_and_keeps_its_mean() -> None:
+    scene = Scene(
+        *(measured(f"node-{index}", cpu) for index, cpu in enumerate((9, 19, 59))),
+        *(
+            node(
+                f"other-{index}", cpu="100", labels={"pool": "b"}, annotations={NODE_LEVEL: level(9 + index)}
+            )
+            for index in range(2)
+        ),
+    )
+    selector = {"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}
+    target = {"mode": "Static", "percent": 20}
+    plugin = WaterLevelBalance(scene.handle, {"resources": [{"name": "cpu"}], **STATIC})
+
+    def scores(weight: int) -> list[float]:
+        scene.objects.water_levels.upsert(
+            None, water_level(nodeSelector=selector, target=target, weightPercent=weight)
+        )
+        return list(scene.judging(plugin, POD).scores.values())
+
+    assert scores(100) == [90, 100, 80, 90, 91]
+    assert scores(50) == [90, 95, 85, 90, 91]
+    assert scores(0) == [90, 90, 90, 90, 91]
+
+
+@pytest.mark.parametrize(("learn", "expected"), [(True, [92.5, 87.5]), (False, [95, 85])])
+def test_a_learned_weight_multiplies_the_weight(learn: bool, expected: list[float]) -> None:
+    scene = Scene(measured("node-a", 19), measured("node-b", 59))
+    level = water_level(target={"mode": "Static", "percent": 20}, weightPercent=50, learnWeight=learn)
+    scene.objects.water_levels.upsert(None, replace(level, unexplained=0.5))
+    plugin = WaterLevelBalance(scene.handle, {"resources": [{"name": "cpu"}]})
+    assert list(scene.judging(plugin, POD).scores.values()) == expected
+
+
+def test_a_tide_changes_target_limits_and_weight_from_its_start_to_its_end() -> None:
+    scene = Scene(measured("node-a", 39), measured("node-b", 59))
+    tide = {
+        "name": "break",
+        "start": "5 8 * * *",  # five minutes after NOW
+        "end": "10 8 * * *",
+        "target": {"mode": "Static", "percent": 60},
+        "overloadLimits": {"cpuPercent": 50},
+        "weightPercent": 50,
+    }
+    scene.objects.water_levels.upsert(
+        None, water_level(target={"mode": "Static", "percent": 40}, tides=[tide])
+    )
+    plugin = WaterLevelBalance(scene.handle, {"resources": [{"name": "cpu"}]})
+
+    def judged(seconds: float) -> tuple[set[str], dict[str, float]]:
+        found = scene.judging(plugin, POD, at(NOW + seconds))
+        return found.fitting, found.scores
+
+    outside = ({"node-a", "node-b"}, {"node-a": 100, "node-b": 90})
+    assert judged(0) == outside
+    assert judged(299) == outside
+    assert judged(300) == ({"node-a"}, {"node-a": 85, "node-b": 95})
+    assert judged(599) == ({"node-a"}, {"node-a": 85, "node-b": 95})
+    assert judged(600) == outside
 
 
 # Args.
@@ -422,6 +528,8 @@ def test_a_dynamic_target_is_computed_only_from_measured_nodes() -> None:
     ("args", "problem"),
     [
         ({"mode": "Both"}, "Invalid enum value 'Both' - at `$.mode`"),
+        ({"scoring": "Steep"}, "Invalid enum value 'Steep' - at `$.scoring`"),
+        ({"combination": "Best"}, "Invalid enum value 'Best' - at `$.combination`"),
         ({"windows": []}, "windows: expected at least one of 15m, 1h and 1d, each once"),
         ({"windows": [{"duration": "15m", "weight": 1}] * 2}, "windows: expected at least one"),
         ({"windows": [{"duration": "2h", "weight": 1}]}, "Invalid enum value '2h'"),

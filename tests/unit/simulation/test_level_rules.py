@@ -6,7 +6,6 @@ from tidelock.framework.measured_use import Level
 from tidelock.simulation.level_rules import (
     Figure,
     LevelRule,
-    constant_slope_scores,
     least_used_scores,
     least_variance_scores,
 )
@@ -14,8 +13,8 @@ from tidelock.simulation.level_rules import (
 USE = np.array([10.0, 40.0, 25.0, 60.0])
 
 
-def figure(added: LevelArray | float, target: Level = 30.0, weight: Level = 1.0) -> Figure:
-    return USE + added, USE, target, weight
+def figure(added: LevelArray | float, weight: Level = 1.0) -> Figure:
+    return USE + added, USE, weight
 
 
 def test_the_least_used_node_is_the_best() -> None:
@@ -41,16 +40,10 @@ def test_between_equal_nodes_least_variance_is_least_used() -> None:
     assert np.ptp(least_used - least_variance) == pytest.approx(0)
 
 
-def test_slopes_are_2_below_the_target_and_1_beyond_it() -> None:
-    scores = constant_slope_scores([figure(0.0)], 4)
-
-    assert scores.tolist() == [-40, -10, -10, -30]
-
-
-@pytest.mark.parametrize("rule", [least_used_scores, least_variance_scores, constant_slope_scores])
+@pytest.mark.parametrize("rule", [least_used_scores, least_variance_scores])
 def test_figures_count_by_their_weights(rule: LevelRule) -> None:
-    one, other = rule([figure(5.0)], 4), rule([figure(2.0, target=50.0)], 4)
+    one, other = rule([figure(5.0)], 4), rule([figure(2.0)], 4)
 
-    both = rule([figure(5.0, weight=0.75), figure(2.0, target=50.0, weight=0.25)], 4)
+    both = rule([figure(5.0, weight=0.75), figure(2.0, weight=0.25)], 4)
 
     assert both == pytest.approx(0.75 * one + 0.25 * other)

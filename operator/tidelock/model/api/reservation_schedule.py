@@ -3,8 +3,9 @@
 from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from tidelock.model.api.cron_schedule import CronSchedule, TimeZone
 from tidelock.model.api.pod_template import TemplateMetadata
 from tidelock.model.api.reservation import NO_EVICTING_HOLD, Ask, Phase, ReservationSpec
 from tidelock.model.api.wire import (
@@ -19,25 +20,11 @@ from tidelock.model.api.wire import (
     Wire,
     list_map,
 )
-from tidelock.model.cron import FIELDS, NICKNAMES, Timetable, read_expression, read_zone
+from tidelock.model.cron import Timetable, read_expression, read_zone
 
 MOST_AHEAD = 16
 MOST_SHOWN = 32
 _LONGEST_NAME = 240
-_NICKNAMES = "|".join(name.removeprefix("@") for name in NICKNAMES)
-_DAY_NAMES = "[0-9A-Za-z*?,/#-]+"
-_CRON = rf"^(@({_NICKNAMES})|[0-9*?,/-]+ +[0-9*?,/-]+ +[0-9LW*?,/-]+ +[0-9A-Za-z*?,/-]+ +{_DAY_NAMES})$"
-_ZONE = "^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
-
-
-def _readable(schedule: str) -> str:
-    read_expression(schedule)
-    return schedule
-
-
-def _known(time_zone: str) -> str:
-    read_zone(time_zone)
-    return time_zone
 
 
 class WindowSpec(ReservationSpec):
@@ -70,28 +57,10 @@ class WindowTemplate(Wire):
 class ReservationScheduleSpec(Wire):
     """Start times and length of the windows, and the capacity to reserve in them."""
 
-    schedule: Annotated[
-        str,
-        Field(min_length=1, max_length=256),
-        AfterValidator(_readable),
-        Rule(
-            f"self.matches(r'{_CRON}')",
-            f"expected five fields, {FIELDS}, or one of {', '.join(NICKNAMES)}",
-        ),
-    ]
+    schedule: CronSchedule
     """Start times of the windows, in the format of CronJobs: minute, hour, day of month, month and day of
     week."""
-    time_zone: Annotated[
-        str,
-        Field(min_length=1, max_length=64),
-        AfterValidator(_known),
-        # The rule asks for an hour, because the API server then looks up the time zone.
-        Rule(
-            f"self.matches(r'{_ZONE}') && self != 'Local'"
-            " && timestamp('2030-01-01T00:00:00Z').getHours(self) >= 0",
-            "expected a time zone of the IANA database, such as Europe/Berlin",
-        ),
-    ] = "Etc/UTC"
+    time_zone: TimeZone = "Etc/UTC"
     """Time zone of the schedule: a name of the IANA database, such as Europe/Berlin."""
     duration_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)]
     """Length of a window in seconds, during which the reserved capacity waits for a pod."""

@@ -1,9 +1,11 @@
 """Wire types of WaterLevel: placement of new pods by the measured use of nodes."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from tidelock.model.api.cron_schedule import CronSchedule, TimeZone
 from tidelock.model.api.placement import LabelSelector
 from tidelock.model.api.resource_list import Bytes, PositiveQuantity
 from tidelock.model.api.wire import (
@@ -18,6 +20,9 @@ from tidelock.model.api.wire import (
     Wire,
     list_map,
 )
+from tidelock.model.cron import Timetable, read_expression, read_zone
+from tidelock.model.instants import format_instant
+from tidelock.model.tides import TideTimes, first_overlap
 
 HOUR_SECONDS = 3600
 
@@ -143,6 +148,56 @@ class PodEstimation(Wire):
     """Assumed memory use of such a pod."""
 
 
+class Tide(Wire):
+    """A recurring span of time with other settings, such as each night."""
+
+    name: DnsLabel
+    """Name of the tide, such as night."""
+    start: CronSchedule
+    """Times at which the tide begins, in the format of CronJobs: minute, hour, day of month, month and day of
+    week."""
+    end: CronSchedule
+    """Times at which the tide ends, in the format of CronJobs. The first one after the start counts."""
+    time_zone: TimeZone = "Etc/UTC"
+    """Time zone of start and end: a name of the IANA database, such as Europe/Berlin."""
+    target: Target | None = None
+    """Target during the tide. Absent: that of the spec."""
+    overload_limits: OverloadLimits | None = None
+    """Limits during the tide, which replace all those of the spec. Absent: those of the spec."""
+    weight_percent: Percent | None = None
+    """Weight during the tide. Absent: that of the spec."""
+
+    rules = (
+        Rule(
+            "has(self.target) || has(self.overloadLimits) || has(self.weightPercent)",
+            "a tide changes at least one of target, overloadLimits and weightPercent",
+            reason="FieldValueRequired",
+        ),
+    )
+
+    @property
+    def times(self) -> TideTimes:
+        """The instants at which the tide begins and ends."""
+        zone = read_zone(self.time_zone)
+        starts, ends = (Timetable(read_expression(each), zone) for each in (self.start, self.end))
+        return TideTimes(starts, ends)
+
+
+def _apart(tides: Sequence[Tide]) -> Sequence[Tide]:
+    """Refuse tides that overlap, or have the same name."""
+    names = [tide.name for tide in tides]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"{name!r} (tides[{index}].name) is the name of another tide")
+    overlap = first_overlap([tide.times for tide in tides])
+    if overlap is not None:
+        raise ValueError(
+            f"{names[overlap.second]!r} (tides[{overlap.second}].start) begins before the end of "
+            f"{names[overlap.first]!r} (tides[{overlap.first}].end), such as at {format_instant(overlap.at)}"
+        )
+    return tides
+
+
 class WaterLevelSpec(Wire):
     """Nodes of the group, source of their measurements, and placement by these measurements."""
 
@@ -154,19 +209,38 @@ class WaterLevelSpec(Wire):
     """Time in seconds between two readings."""
     windows: list[UsageWindow] = Field(
         default=[
-            UsageWindow(duration="15m", weight=5),
-            UsageWindow(duration="1h", weight=3),
-            UsageWindow(duration="1d", weight=2),
+            UsageWindow(duration="15m", weight=1),
+            UsageWindow(duration="1h", weight=1),
+            UsageWindow(duration="1d", weight=1),
         ],
         min_length=1,
         max_length=3,
         json_schema_extra=list_map("duration"),
     )
     """Time windows over which use is averaged, each at most once."""
-    target: Target = Target(mode="Dynamic", min_weight=0.2)
+    target: Target = Target(mode="Dynamic", min_weight=1)
     """Level towards which nodes are packed, and not beyond."""
     overload_limits: OverloadLimits | None = None
     """Levels above which a node takes no new pod. Absent: no limits."""
+    weight_percent: Percent = 100
+    """Part of WaterLevelBalance's weight that counts, in percent. 0: use has no effect on scores, and limits
+    still apply."""
+    learn_weight: bool = False
+    """True: the weight is multiplied with the part of the variance of use between nodes that requests do not
+    explain. So use counts less where requests already predict it."""
+    tides: (
+        Annotated[
+            list[Tide],
+            Field(min_length=1, max_length=8, json_schema_extra=list_map("name")),
+            AfterValidator(_apart),
+        ]
+        | None
+    ) = None
+    """Recurring spans of time with other settings, which must not overlap. The rest of the time, the settings
+    of the spec apply."""
+    # A source answers with samples that are up to 300 s old: Prometheus looks back that far. A reading every
+    # 30 s, of which one may be missed, adds 60. Unchanged levels are written when they are half as old as the
+    # limit, so the limit must be at least twice these 360 s.
     staleness_seconds: Annotated[int, Field(ge=10, le=24 * HOUR_SECONDS)] = 900
     """Age in seconds above which a measurement is stale. It must exceed the usual delay of metrics by at
     least one missed reading."""
@@ -197,6 +271,8 @@ class UsageLevel(StatusWire):
     """Standard deviation of the use between the nodes, in percentage points."""
     target: MeasuredPercent
     """Level towards which nodes are packed, in percent."""
+    limit: OverloadLimit | None = None
+    """Level above which a node takes no new pod, in percent. Absent: no limit."""
 
 
 class WaterLevelStatus(StatusWire):
@@ -204,6 +280,15 @@ class WaterLevelStatus(StatusWire):
 
     observed_generation: Generation | None = None
     """Generation of the spec that the status describes, or -1 before the first reading."""
+    tide: DnsLabel | None = None
+    """Name of the tide that is in force. Absent: none."""
+    next_tide_change: Timestamp | None = None
+    """Time at which a tide next begins or ends."""
+    weight_percent: Percent | None = None
+    """Part of the weight of WaterLevelBalance that counts at present, in percent."""
+    unexplained_percent: Percent | None = None
+    """Part of the variance of use between nodes that their requests do not explain, in percent, for
+    learnWeight. It is a mean over about an hour, of the resource with the larger part."""
     cpu: UsageLevel | None = None
     """Level of CPU use."""
     memory: UsageLevel | None = None

@@ -2,10 +2,11 @@
 
 A node's level is the sum of its pods' own measured use (mode PodSums), or its measured use plus the expected
 use of pods that the measurement does not cover yet (NodeWindows). With u the level with the pod and C the
-target, both in percent, a node scores (100 - C) * u / C + C up to C, and C * (100 - u) / (100 - C) beyond it.
-The score is the mean over windows and resources by their weights. The dynamic target of a group of nodes is
-(mean + w * min) / (1 + w). A node without a fresh measurement counts as using the same part of its requests
-as the measured nodes. If none is fresh, nodes are scored by requests only.
+target, both in percent, a node scores 100 - (C - u) up to C, and 100 - (u - C) / 2 beyond it. That is the
+scoring ConstantSlopes. TargetLoadPacking is the rule of Trimaran's plugin of this name. The score is the mean
+over windows and resources by their weights, or as `combination` says. The dynamic target of a group of nodes
+is (mean + w * min) / (1 + w). A node without a fresh measurement counts as using the same part of its
+requests as the measured nodes. If none is fresh, nodes are scored by requests only.
 """
 
 import logging
@@ -34,7 +35,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.measured_use import follow_expected_use, in_whole, packing_scores
+from tidelock.framework.measured_use import follow_expected_use, in_whole
 from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import quantity_of, read_args
@@ -42,12 +43,8 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
 from tidelock.model.usage_annotations import NODE_LEVEL, Unreadable, WindowName, decode_node_level
-from tidelock.plugins.water_level_balance.usage_levels import (
-    UsageLevelCache,
-    UsageLevels,
-    figures,
-    requested,
-)
+from tidelock.plugins.water_level_balance.scoring import Combination, LevelScoring, Scoring, weighed
+from tidelock.plugins.water_level_balance.usage_levels import UsageLevelCache, UsageLevels, requested
 from tidelock.plugins.water_level_balance.usage_policies import (
     UNLIMITED,
     Grouping,
@@ -95,9 +92,11 @@ class WaterLevelBalanceArgs(msgspec.Struct, frozen=True, rename="camel"):
     """Arguments of the plugin."""
 
     mode: Literal["NodeWindows", "PodSums"] = "PodSums"
-    resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"),)
-    windows: tuple[_Window, ...] = (_Window("15m", 5), _Window("1h", 3), _Window("1d", 2))
-    target: _Target = _Target(min_weight=0.2)
+    scoring: Scoring = "ConstantSlopes"
+    combination: Combination = "Mean"
+    resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"), _ResourceShare("memory"))
+    windows: tuple[_Window, ...] = (_Window("15m", 1), _Window("1h", 1), _Window("1d", 1))
+    target: _Target = _Target(min_weight=1)
     overload_limits: _Limits = _Limits()
     staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 900
     pod_estimation: _Estimation = _Estimation()
@@ -125,6 +124,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
             raise ValueError(f"pluginConfig of {self.name}: {problem}")
         shares = {each.name: each.weight for each in read.resources}
         self._shares = [shares.get(name, 0.0) / sum(shares.values()) for name in MEASURED_RESOURCES]
+        self._scoring = LevelScoring(read.scoring, read.combination, self._shares)
         self._groups = UsagePolicies(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
@@ -141,7 +141,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes beyond a limit. Skip pods of DaemonSets, and all pods without limits."""
-        if not self._groups.of(snapshot).limited or pod.of_daemon_set:
+        if not self._groups.of(snapshot, state.expect(DecisionTime).now).limited or pod.of_daemon_set:
             return SKIP
         if not self._informed(state, snapshot):
             return SKIP
@@ -187,10 +187,10 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         levels = self._drawn(state, snapshot)
         if not levels.any_known:
             taken = np.minimum(requested(pod, snapshot), MAX_NODE_SCORE)
-            return _rounded(np.dot(self._shares, MAX_NODE_SCORE - taken), rows, snapshot)
-        expected = self._level_cache.expected(pod)
-        scores = packing_scores(figures(levels, expected, self._shares), len(snapshot))
-        return _rounded(scores, rows, snapshot)
+            scores = np.dot(self._shares, MAX_NODE_SCORE - taken)
+        else:
+            scores = self._scoring.scores(levels, self._level_cache.expected(pod))
+        return _rounded(weighed(scores, levels.grouping), rows, snapshot)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: measurements within the limits, pods that go, and edits of WaterLevels."""
@@ -221,7 +221,8 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Return whether there is a WaterLevel, or a node with a fresh measurement."""
         if self._groups.any:
             return True
-        now, staleness = state.expect(DecisionTime).now, self._groups.of(snapshot).staleness
+        now = state.expect(DecisionTime).now
+        staleness = self._groups.of(snapshot, now).staleness
         if not self._levels.is_fresh(self._fresh_row, now, staleness):  # one is enough
             self._fresh_row = int(self._levels.fresh(now, staleness).argmax()) if len(snapshot) else 0
         return self._levels.is_fresh(self._fresh_row, now, staleness)
@@ -233,7 +234,8 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Return the levels of all nodes, computed once for each decision."""
         levels = state.read(UsageLevels)
         if levels is None:
-            now, grouping = state.expect(DecisionTime).now, self._groups.of(snapshot)
+            now = state.expect(DecisionTime).now
+            grouping = self._groups.of(snapshot, now)
             levels = self._level_cache.draw(now, grouping, snapshot, state.read(OwnReservations))
             state.write(levels, temporary=True)
         return levels

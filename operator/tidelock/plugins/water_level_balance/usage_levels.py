@@ -4,7 +4,7 @@ A node's level is its measured use plus the expected use of pods that its measur
 the sum of its pods' own measured use. W windows x R resources x N nodes, in percent.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -198,10 +198,23 @@ class UsageLevelCache:
         return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
 
 
+Term = tuple[int, int, Level]
+"""A window, a resource, and the weight of its score: N, or one number for all nodes."""
+
+
+def mean_terms(grouping: Grouping, resource_shares: Sequence[float]) -> list[Term]:
+    """Return the terms of the mean over windows and resources, by their shares: R."""
+    resources = [(resource, share) for resource, share in enumerate(resource_shares) if share]
+    return [
+        (window, resource, part * share)
+        for (window, part), (resource, share) in product(grouping.shares, resources)
+    ]
+
+
 def figures(
-    levels: UsageLevels, expected: LevelArray, resource_shares: Sequence[float]
+    levels: UsageLevels, expected: LevelArray, terms: Iterable[Term]
 ) -> Iterator[tuple[LevelArray, Level, Level]]:
-    """Yield use with a pod, target and weight of each window of each resource that counts.
+    """Yield use with a pod, target and weight of some windows of resources.
 
     The array of use is the same each time. `expected` is the pod's use in units, R or W x R, or NaN if it is
     unknown.
@@ -210,12 +223,20 @@ def figures(
     defaults = grouping.defaults if grouping.sole is None else grouping.sole.defaults
     by_window = expected.tolist() if expected.ndim > 1 else [expected.tolist()] * len(WINDOWS)
     with_pod = np.empty(levels.use.shape[2])
-    resources = [(resource, share) for resource, share in enumerate(resource_shares) if share]
-    for (window, window_share), (resource, share) in product(grouping.shares, resources):
+    for window, resource, weight in terms:
         units = by_window[window][resource]
         np.multiply(levels.per_unit[resource], defaults[resource] if isnan(units) else units, out=with_pod)
         with_pod += levels.use[window, resource]
-        yield with_pod, _targets(levels, window, resource), window_share * share
+        yield with_pod, _targets(levels, window, resource), weight
+
+
+def mean_levels(levels: UsageLevels, window: int, resource: int) -> Level:
+    """Return the mean use of each node's group in percent: N, or one number if there is one group."""
+
+    def mean(_: UsagePolicy, there: Mask | None) -> float:
+        return max(_mean_and_least(levels, window, resource, there)[0], 0.0)
+
+    return _by_group(levels.grouping, mean)
 
 
 def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
@@ -229,39 +250,43 @@ def requested(pod: Pod | None, snapshot: Snapshot) -> LevelArray:
 
 
 def _targets(levels: UsageLevels, window: int, resource: int) -> Level:
-    """Return the targets of one window and resource in percent: N, or one number if all are equal."""
-    grouping = levels.grouping
+    """Return the targets of one window and resource in percent: N, or one number if there is one group.
+
+    The dynamic one is (mean + w * min) / (1 + w) over the measured nodes, or over all if none is measured.
+    """
+
+    def target(policy: UsagePolicy, there: Mask | None) -> float:
+        if policy.percent is not None:
+            return policy.percent
+        mean, least = _mean_and_least(levels, window, resource, there)
+        return min(max((mean + policy.min_weight * least) / (1 + policy.min_weight), 0.0), _FULL)
+
+    return _by_group(levels.grouping, target)
+
+
+def _by_group(grouping: Grouping, figure: Callable[[UsagePolicy, Mask | None], float]) -> Level:
+    """Return a figure of each node's group: N, or one number if there is one group."""
     if grouping.sole is not None:
-        return _target(levels, window, resource, grouping.sole)
+        return figure(grouping.sole, None)
     by_policy = [
-        _target(levels, window, resource, policy, grouping.policy_of == index)
-        for index, policy in enumerate(grouping.policies)
+        figure(policy, grouping.policy_of == index) for index, policy in enumerate(grouping.policies)
     ]
     by_node: LevelArray = np.array(by_policy)[grouping.policy_of]
     return by_node
 
 
-def _target(
-    levels: UsageLevels, window: int, resource: int, policy: UsagePolicy, there: Mask | None = None
-) -> float:
-    """Return the target of the nodes of a group, or of all.
-
-    The dynamic one is (mean + w * min) / (1 + w) over the measured nodes, or over all if none is measured.
-    """
-    if policy.percent is not None:
-        return policy.percent
+def _mean_and_least(
+    levels: UsageLevels, window: int, resource: int, there: Mask | None
+) -> tuple[float, float]:
+    """Return the mean and the lowest use of the measured nodes of a group, or of all its nodes if none is."""
     use, known = levels.use[window, resource], None if levels.all_known else levels.known[resource]
     if there is not None:
         use, known = use[there], None if known is None else known[there]
     if not len(use):
-        return 0.0
+        return 0.0, 0.0
     if known is None or not known.any():
-        mean, least = np.add.reduce(use) / len(use), np.minimum.reduce(use)
-    else:
-        mean = np.where(known, use, 0.0).sum() / known.sum()
-        least = np.where(known, use, np.inf).min()
-    target = (float(mean) + policy.min_weight * float(least)) / (1 + policy.min_weight)
-    return min(max(target, 0.0), _FULL)
+        return float(np.add.reduce(use)) / len(use), float(np.minimum.reduce(use))
+    return float(np.where(known, use, 0.0).sum() / known.sum()), float(np.where(known, use, np.inf).min())
 
 
 def _guessed(use: LevelArray, known: Mask, requested: LevelArray) -> LevelArray:

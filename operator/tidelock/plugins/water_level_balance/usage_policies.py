@@ -13,7 +13,7 @@ from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS, LevelArra
 from tidelock.framework.measured_use import Level
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
-from tidelock.model.water_level import WaterLevel
+from tidelock.model.water_level import LevelInForce, WaterLevel, level_in_force, weight_of
 
 UNLIMITED = np.inf
 
@@ -29,6 +29,7 @@ class UsagePolicy:
         limits: percent of use beyond which a node takes no pod: R.
         staleness: seconds after which a measurement is stale.
         defaults: the expected use of a pod without any data: R, in units.
+        weight: part of the differences between scores that counts, from 0 to 1.
 
     """
 
@@ -38,10 +39,11 @@ class UsagePolicy:
     limits: tuple[float, ...]
     staleness: float
     defaults: tuple[float, ...]
+    weight: float = 1.0
 
     @classmethod
-    def of(cls, spec: WaterLevelSpec) -> "UsagePolicy":
-        """Read a WaterLevel's spec."""
+    def of(cls, spec: WaterLevelSpec, unexplained: float = 1.0) -> "UsagePolicy":
+        """Read a WaterLevel's spec, with the part of the variance of use that requests do not explain."""
         limits = spec.overload_limits
         estimation = spec.pod_estimation
         return cls(
@@ -57,6 +59,7 @@ class UsagePolicy:
                 parse_quantity(CPU, estimation.default_cpu),
                 parse_quantity(MEMORY, estimation.default_memory),
             ),
+            weight=weight_of(spec, unexplained),
         )
 
 
@@ -80,6 +83,7 @@ class Grouping:
         staleness: N.
         defaults: R x N.
         limited: whether any policy limits anything.
+        weighted: whether any policy has less than its whole weight.
 
     """
 
@@ -92,6 +96,7 @@ class Grouping:
     staleness: LevelArray
     defaults: LevelArray
     limited: bool
+    weighted: bool
 
     @classmethod
     def of(cls, policies: Sequence[UsagePolicy], policy_of: npt.NDArray[np.intp]) -> "Grouping":
@@ -114,17 +119,19 @@ class Grouping:
             staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),
             defaults=spread([policy.defaults for policy in policies]).reshape(len(MEASURED_RESOURCES), -1),
             limited=any(limit < UNLIMITED for policy in policies for limit in policy.limits),
+            weighted=any(policy.weight < 1 for policy in policies),
         )
 
 
 class UsagePolicies:
-    """Return the present grouping, which is computed again after a change of a WaterLevel or a node."""
+    """The present grouping, computed again after a change of a WaterLevel, of a node, or of the tide."""
 
     def __init__(self, water_levels: Lister[WaterLevel], rest: UsagePolicy) -> None:
         """Begin with the policy of nodes that no WaterLevel selects."""
         self._water_levels = water_levels
         self._rest = rest
         self._version: tuple[int, int] | None = None
+        self._in_force: list[LevelInForce] = []
         self._grouping = Grouping.of((rest,), np.zeros(0, np.intp))
 
     @property
@@ -138,20 +145,24 @@ class UsagePolicies:
         limits = (policy.limits for policy in self._grouping.policies)
         return tuple(max(each) for each in zip(*limits, strict=True))
 
-    def of(self, snapshot: Snapshot) -> Grouping:
+    def of(self, snapshot: Snapshot, now: float) -> Grouping:
         """Group the nodes of a whole snapshot. Of WaterLevels with the same node, the oldest has it."""
         version = (self._water_levels.version, snapshot.traits.version)
-        if self._version != version:
+        if self._version != version or not all(each.holds(now) for each in self._in_force):
             self._version = version
-            self._grouping = self._made(snapshot)
+            self._grouping = self._made(snapshot, now)
         return self._grouping
 
-    def _made(self, snapshot: Snapshot) -> Grouping:
+    def _made(self, snapshot: Snapshot, now: float) -> Grouping:
         groups = sorted(
             (each for each in self._water_levels.of() if each.spec is not None),
             key=lambda each: (each.meta.created, each.meta.name),
         )
-        policies = [UsagePolicy.of(each.spec) for each in groups if each.spec is not None]
+        in_force = [level_in_force(each.spec, now) for each in groups if each.spec is not None]
+        self._in_force = [each for each in in_force if each.until < UNLIMITED]
+        policies = [
+            UsagePolicy.of(level.spec, each.unexplained) for level, each in zip(in_force, groups, strict=True)
+        ]
         policy_of = np.full(len(snapshot), len(groups), np.intp)
         for index, group in reversed(tuple(enumerate(groups))):
             nodes = group.nodes

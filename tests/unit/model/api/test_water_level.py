@@ -17,7 +17,7 @@ def read(**changes: Any) -> WaterLevelSpec:
 
 def test_only_a_source_is_required() -> None:
     spec = read()
-    assert [(window.duration, window.weight) for window in spec.windows] == [("15m", 5), ("1h", 3), ("1d", 2)]
+    assert [(window.duration, window.weight) for window in spec.windows] == [("15m", 1), ("1h", 1), ("1d", 1)]
     assert spec.target.mode == "Dynamic"
     assert (spec.refresh_seconds, spec.staleness_seconds) == (30, 900)
     assert (spec.pod_estimation.default_cpu, spec.pod_estimation.default_memory) == ("250m", "200Mi")

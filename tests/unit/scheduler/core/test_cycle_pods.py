@@ -131,8 +131,8 @@ def test_among_equal_nodes_the_first_name_wins() -> None:
     ("use", "args"),
     [
         (None, {}),
-        (100.0, {}),
-        (30.0, {"target": {"mode": "Static", "percent": 0}}),
+        (100.0, {"scoring": "TargetLoadPacking"}),
+        (30.0, {"scoring": "TargetLoadPacking", "target": {"mode": "Static", "percent": 0}}),
     ],
     ids=["nothing is measured", "all nodes are full", "a target of 0"],
 )
