@@ -18,7 +18,7 @@ _HOTTEST, _COLDEST = 0.05, 0.0005
 
 @dataclass(frozen=True, slots=True)
 class _Demands:
-    """What the pods of a run wanted.
+    """The demands of the pods of a run.
 
     Attributes:
         cpu: millicores of each pod in each step, as the mean over the step (P x T).
