@@ -10,7 +10,7 @@ from tidelock.model.meta import Key
 from tidelock.shadow.observer import Observer
 from tidelock.shadow.results import ShadowOptions, ShadowResults
 from tidelock.simulation.cluster import EPOCH, NAMESPACE, pod_name
-from tidelock.simulation.engine import Run, Simulation, _Kind
+from tidelock.simulation.engine import Run, Simulation, _Kind, whole_scheduler
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import STEP, SimulatedWorld
 
@@ -37,7 +37,8 @@ class ShadowedSimulation(Simulation):
     def __init__(
         self, world: SimulatedWorld, policy: str, configuration: Configuration, seed: int = 0
     ) -> None:
-        super().__init__(world, POLICIES[policy], seed)
+        self._cluster = whole_scheduler(world, POLICIES[policy], seed)
+        super().__init__(world, POLICIES[policy], seed, scheduler=self._cluster)
         self._seen = _Clock()
         self._next_look = LOOK
         options = ShadowOptions(leads=(60.0, 600.0), look_seconds=LOOK, source="the simulation")
@@ -52,10 +53,10 @@ class ShadowedSimulation(Simulation):
         self.observer.pods.synced()
         decide = self._cluster.decide
 
-        def shown() -> Iterator[tuple[int, str]]:
-            for number, node_name in decide():
+        def shown() -> Iterator[tuple[int, int]]:
+            for number, row in decide():
                 self.observer.pods.upsert(None, self._cluster.pods[pod_name(number)])
-                yield number, node_name
+                yield number, row
 
         self._cluster.decide = shown  # type: ignore[method-assign]
 

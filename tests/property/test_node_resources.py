@@ -14,7 +14,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, plus
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tidelock.plugins.node_resources_fit import NodeResourcesFit, _percent
+from tidelock.plugins.node_resources_fit import NodeResourcesFit, whole_percent
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"
@@ -144,5 +144,5 @@ def test_percents_are_exact(whole: int, share: float, off: int) -> None:
     """Check the quotients next to a whole percent, which rounding could get wrong."""
     near = min(max(int(share * 100) * whole // 100 + off, 0), whole)
     for amount in (near, int(share * whole)):
-        found = _percent(np.array([amount], np.int64), np.array([whole], np.int64))
+        found = whole_percent(np.array([amount], np.int64), np.array([whole], np.int64))
         assert found.tolist() == [amount * 100 // whole]

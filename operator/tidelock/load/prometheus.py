@@ -44,7 +44,7 @@ POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{_CO
 _K = TypeVar("_K", bound=Hashable)
 
 # Seconds until the default query is correct for a new pod.
-_SETTLING = 300.0
+SETTLING = 300.0
 
 # Labels that name the node of a series, the most reliable first.
 _NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance", "host")
@@ -154,7 +154,7 @@ class PrometheusSource:
         self._queries = queries
         self._timeout = timeout_seconds
         self._labels = (node_label,) if node_label else _NODE_LABELS
-        self.settling = _SETTLING if queries.pod_cpu == POD_CPU else 0.0
+        self.settling = SETTLING if queries.pod_cpu == POD_CPU else 0.0
 
     async def read(self, now: float) -> UseReading:
         """Measure everything as it is now."""

@@ -70,14 +70,14 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         shares = _Shares(columns, snapshot, rows if few else slice(None), np)
         known = not few and isinstance(snapshot.rows, slice)
         before = self._known(columns)[snapshot.rows] if known else shares.evenness()
-        scores: Scores = _gain(before, shares.evenness(wanted), np)
+        scores: Scores = gain_in_evenness(before, shares.evenness(wanted), np)
         return scores if few or len(rows) == len(snapshot) else scores[rows]
 
     def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
         columns, wanted = self._counted(pod)
         shares = _Shares(columns, snapshot, row, scalars)
-        return float(_gain(shares.evenness(), shares.evenness(wanted), scalars))
+        return float(gain_in_evenness(shares.evenness(), shares.evenness(wanted), scalars))
 
     def _counted(self, pod: Pod) -> tuple[_Columns, Sequence[int]]:
         """Return the columns of the resources that count for a pod, and its requests."""
@@ -102,7 +102,7 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         )
 
 
-def _gain(before: Any, after: Any, xp: ModuleType) -> Any:
+def gain_in_evenness(before: Any, after: Any, xp: ModuleType) -> Any:
     """Score the gain in evenness."""
     return xp.floor((_HALF + after - before) / 2) + _HALF
 
@@ -115,7 +115,7 @@ class _Shares:
         self._taken = [amount(requested, part, each) + amount(reserved, part, each) for each in columns]
         self._holdings = [amount(traits.capacity, part, each) for each in columns]
         pair = len(columns) == _PAIR and traits.least[columns[0]] > 0 and traits.least[columns[1]] > 0
-        self._rate = _of_pairs if pair else _of_all
+        self._rate = evenness_of_pairs if pair else _of_all
         self._xp = xp
 
     def evenness(self, wanted: Sequence[int] | None = None) -> Any:
@@ -126,7 +126,7 @@ class _Shares:
         return self._rate(taken, self._holdings, self._xp)
 
 
-def _of_pairs(taken: Sequence[Any], holdings: Sequence[Any], xp: ModuleType) -> Any:
+def evenness_of_pairs(taken: Sequence[Any], holdings: Sequence[Any], xp: ModuleType) -> Any:
     """Score evenness of nodes that all have both of two resources."""
     spread = xp.minimum(taken[0] / holdings[0], 1.0)
     spread = spread - xp.minimum(taken[1] / holdings[1], 1.0)

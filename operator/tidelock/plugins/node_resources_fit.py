@@ -230,15 +230,15 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 def _points(strategy: _Strategy) -> Points:
     match strategy.type:
         case "LeastAllocated":
-            return lambda used, capacity: _percent(capacity - used, capacity)
+            return lambda used, capacity: whole_percent(capacity - used, capacity)
         case "MostAllocated":
-            return _percent
+            return whole_percent
     ratio = strategy.requested_to_capacity_ratio or _Ratio()
     table = scores_of(ratio.shape)
-    return lambda used, capacity: table[np.asarray(_percent(used, capacity), np.intp)]
+    return lambda used, capacity: table[np.asarray(whole_percent(used, capacity), np.intp)]
 
 
-def _percent(part: Any, whole: Any) -> Any:
+def whole_percent(part: Any, whole: Any) -> Any:
     """Return amounts in whole percents, at most 100."""
     hundredfold = part * MAX_NODE_SCORE
     if isinstance(whole, np.ndarray) and whole.dtype == np.float64:

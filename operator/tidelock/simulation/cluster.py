@@ -6,21 +6,35 @@ A restart discards all their state, and lists the objects to a new process, as f
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from math import nan
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, WINDOWS
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import Configuration
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod
-from tidelock.model.usage_annotations import MeasuredUses
+from tidelock.model.usage_annotations import (
+    NODE_LEVEL,
+    MeasuredUses,
+    NodeLevel,
+    PodMeans,
+    PodUsage,
+    Stat,
+    Windows,
+    WorkloadKey,
+    encode_node_level,
+)
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.simulation.measuring import Reading
 from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 
 NAMESPACE = "simulation"
@@ -52,10 +66,13 @@ class SimulatedCluster:
 
     Attributes:
         clock: the time of the world.
+        means_only: whether it needs no other statistics of nodes, which it does.
         nodes, pods: the objects as they are now, pods by name.
         controllers: the ReplicaSets of the pods.
 
     """
+
+    means_only = False
 
     def __init__(
         self,
@@ -68,9 +85,11 @@ class SimulatedCluster:
         self.nodes = [node_of(machine) for machine in world.machines]
         self.pods: dict[str, Pod] = {}
         self.controllers = [_replica_set(workload) for workload in world.workloads]
-        self._templates = [_pod(workload) for workload in world.workloads]
+        self._templates = [pod_of(workload) for workload in world.workloads]
+        self._keys = [WorkloadKey("Deployment", NAMESPACE, each.name) for each in world.workloads]
+        self._row_of = {machine.name: row for row, machine in enumerate(world.machines)}
         self._workload = world.workload
-        self._water_levels = [] if water_level is None else [_water_level(water_level)]
+        self._water_levels = [] if water_level is None else [water_level_of(water_level)]
         self._make = partial(Decider, configuration)
         self._start()
 
@@ -78,7 +97,30 @@ class SimulatedCluster:
         """Replace the scheduler by a new process."""
         self._start()
 
-    def replace_node(self, row: int, annotations: dict[str, str]) -> None:
+    def show(self, reading: Reading) -> None:
+        """Show a reading to the scheduler: nodes by annotations, as the annotator would write them."""
+        for row, statistics in zip(reading.nodes.tolist(), np.moveaxis(reading.use, -1, 0), strict=True):
+            level = NodeLevel(EPOCH + reading.at, _windows(statistics.tolist()))
+            self._replace_node(row, {NODE_LEVEL: encode_node_level(level)})
+        at_once(self._decider.measurements.take(self._uses(reading)))
+
+    def _uses(self, reading: Reading) -> MeasuredUses:
+        """Return the use of the pods that still run, and of a pod of each workload.
+
+        For workloads all statistics except the mean are NaN, as they are not needed.
+        """
+        at, names = EPOCH + reading.at, map(pod_name, reading.pods.tolist())
+        means = reading.of_pods.reshape(len(reading.pods), len(WINDOWS) * len(MEASURED_RESOURCES)).tolist()
+        known = np.flatnonzero(~np.isnan(reading.workloads[:, 0, 0])).tolist()
+        return MeasuredUses(
+            {name: PodMeans(at, of) for name, of in zip(names, means, strict=True) if name in self.pods},
+            {
+                self._keys[workload]: PodUsage(at, _mean_windows(reading.workloads[workload].tolist()))
+                for workload in known
+            },
+        )
+
+    def _replace_node(self, row: int, annotations: dict[str, str]) -> None:
         """Change a node's annotations."""
         old = self.nodes[row]
         new = msgspec.structs.replace(
@@ -87,10 +129,6 @@ class SimulatedCluster:
         vars(new).update(vars(old))  # values computed from its size and conditions
         self.nodes[row] = new
         self._event_handlers.nodes.upsert(old, new)
-
-    def learn(self, uses: MeasuredUses) -> None:
-        """Pass the use of pods and workloads to the scheduler."""
-        at_once(self._decider.measurements.take(uses))
 
     def add_pod(self, number: int) -> None:
         """Create a pod of the world."""
@@ -107,12 +145,13 @@ class SimulatedCluster:
         """Delete a pod."""
         self._event_handlers.pods.remove(self.pods.pop(pod_name(number)))
 
-    def decide(self) -> Iterator[tuple[int, str]]:
-        """Decide all that is due now, and yield each pod that was bound, with its node."""
+    def decide(self) -> Iterator[tuple[int, int]]:
+        """Decide all that is due now, and yield each pod that was bound, with the row of its node."""
         for step in due_steps(self._decider, self.clock.now):
             if isinstance(step.outcome, AssumedPod):
                 self._bind(step.outcome)
-                yield int(step.outcome.pod.meta.name.removeprefix("pod-")), step.outcome.node_name
+                name = step.outcome.pod.meta.name
+                yield int(name.removeprefix("pod-")), self._row_of[step.outcome.node_name]
 
     def next_due(self) -> float | None:
         """Second of the world at which a decision is due without any event, or None for never."""
@@ -186,7 +225,8 @@ def _replica_set(workload: SimulatedWorkload) -> Controller:
     return msgspec.json.decode(msgspec.json.encode(body), type=Controller)
 
 
-def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
+def water_level_of(spec: Mapping[str, Any]) -> WaterLevel:
+    """Return the WaterLevel of a spec without a source, or raise ValueError for an invalid one."""
     source = {"prometheus": {"address": "http://prometheus"}}  # which is never queried
     body = {"metadata": {"name": "all", "uid": "all"}, "spec": {"source": source, **spec}}
     decoded = decode_water_level(msgspec.json.encode(body))
@@ -195,7 +235,7 @@ def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
     return decoded
 
 
-def _pod(workload: SimulatedWorkload) -> Pod:
+def pod_of(workload: SimulatedWorkload) -> Pod:
     """Return the common part of all pods of a workload."""
     requests = {"cpu": f"{workload.cpu}m", "memory": str(workload.memory)}
     limits = {"cpu": f"{workload.cpu_limit}m", "memory": str(workload.memory_limit)}
@@ -220,6 +260,28 @@ def _pod(workload: SimulatedWorkload) -> Pod:
         },
     }
     return decode_pod(msgspec.json.encode(body))
+
+
+def _windows(statistics: list[list[list[float]]]) -> Windows:
+    """Arrange the statistics of a node (S x W x R) by window and resource."""
+    mean, highest, p95 = statistics
+    return {
+        window: {
+            resource: Stat(mean[row][column], highest[row][column], p95[row][column])
+            for column, resource in enumerate(MEASURED_RESOURCES)
+        }
+        for row, window in enumerate(WINDOWS)
+    }
+
+
+def _mean_windows(means: list[list[float]]) -> Windows:
+    """Arrange means (W x R) by window and resource."""
+    return {
+        window: {
+            resource: Stat(mean, nan, nan) for resource, mean in zip(MEASURED_RESOURCES, of, strict=True)
+        }
+        for window, of in zip(WINDOWS, means, strict=True)
+    }
 
 
 def _owner(kind: str, workload: SimulatedWorkload) -> dict[str, object]:

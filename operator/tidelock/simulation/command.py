@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
 from tidelock.model.printable import printable
-from tidelock.simulation.engine import Run, Simulation
-from tidelock.simulation.measuring import FAULTS, LAG
+from tidelock.simulation.engine import Run, Scheduler, Simulation, quickest_scheduler, whole_scheduler
+from tidelock.simulation.measuring import FAULTS, SLOW_METRICS, MetricsTiming
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import RunFigures, as_numbers, figures
 from tidelock.simulation.traces import (
@@ -19,9 +20,19 @@ from tidelock.simulation.traces import (
     read_openb_nodes,
     read_openb_pods,
     read_planetlab,
+    read_task_usage,
 )
 from tidelock.simulation.world import SimulatedWorld
-from tidelock.simulation.worlds import STEPS_A_DAY, Setting, openb_world, synthetic_load, world_of
+from tidelock.simulation.worlds import (
+    STEPS_A_DAY,
+    Lifetimes,
+    LoadShape,
+    Rows,
+    Setting,
+    openb_world,
+    synthetic_load,
+    world_of,
+)
 
 _EXTRA = "pip install 'tidelock[operator,simulation]'"
 _SYNTHETIC_ROWS = 1000
@@ -32,6 +43,7 @@ _COLUMNS = {
     "p99": "p99",
     "hot": "over 80 %",
     "pending": "pending",
+    "unserved": "unserved",
 }
 
 
@@ -43,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policies", default="default,least-used,water-level", help=f"comma-separated names: {known}"
     )
     parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); default: synthetic load")
+    parser.add_argument(
+        "--task-usage", type=Path, nargs="+", help="task_usage files of Google's trace of 2011 (CSV, .gz)"
+    )
     parser.add_argument("--openb-nodes", type=Path, help="node list of the openb trace (CSV, .gz)")
     parser.add_argument("--openb-pods", type=Path, help="pod list of the openb trace (CSV, .gz)")
     parser.add_argument("--nodes", type=int, default=defaults.nodes)
@@ -63,14 +78,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rollouts", type=int, default=defaults.rollouts, help="roll-outs of whole Deployments"
     )
+    _add_shapes(parser, defaults)
     parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="number of steps of five minutes")
-    parser.add_argument("--lag", type=float, default=LAG, help="delay of measurements in seconds")
+    parser.add_argument(
+        "--interval", type=float, default=SLOW_METRICS.interval, help="seconds between measurements"
+    )
+    parser.add_argument(
+        "--lag", type=float, default=SLOW_METRICS.lag, help="delay of measurements in seconds"
+    )
+    parser.add_argument(
+        "--whole-scheduler", action="store_true", help="also simulate API objects and queues: the slow way"
+    )
     parser.add_argument(
         "--fault", choices=tuple(FAULTS), default="none", help="faults of the measurements and the scheduler"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     parser.add_argument("--plots", type=Path, help="folder to write pictures to")
+
+
+def _add_shapes(parser: argparse.ArgumentParser, defaults: Setting) -> None:
+    """Add the arguments for requests, replicas, lifetimes and the shape of the load."""
+    shape = LoadShape()
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=list(defaults.sizes), help="requests of pods in millicores"
+    )
+    parser.add_argument(
+        "--request-error",
+        type=float,
+        help="requests follow the mean use, with this deviation of their logarithm. Default: they do not",
+    )
+    parser.add_argument(
+        "--replica-shape", type=float, default=defaults.replica_shape, help="Pareto's shape of replicas"
+    )
+    parser.add_argument("--lifetimes", choices=get_args(Lifetimes), default=defaults.lifetimes)
+    parser.add_argument(
+        "--rows", choices=get_args(Rows), default=defaults.rows, help="owner of a row of the load"
+    )
+    parser.add_argument("--load-factor", type=float, default=defaults.load, help="factor of all use")
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=defaults.memory,
+        help="memory for each core, as a multiple of the nodes'",
+    )
+    parser.add_argument("--apart", action="store_true", help="each pod is a separate Deployment")
+    parser.add_argument("--mean", type=float, default=shape.mean, help="mean of synthetic load, from 0 to 1")
+    parser.add_argument("--swing", type=float, default=shape.swing, help="daily swing of synthetic load")
+    parser.add_argument("--wander", type=float, default=shape.wander, help="changes of synthetic load")
+    parser.add_argument("--peaks", type=float, default=shape.peaks, help="share of steps with a peak")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,10 +175,25 @@ def _world(arguments: argparse.Namespace) -> SimulatedWorld:
         noise=arguments.noise,
         rollouts=arguments.rollouts,
         steps=arguments.steps,
+        sizes=arguments.sizes,
+        request_error=arguments.request_error,
+        replica_shape=arguments.replica_shape,
+        lifetimes=arguments.lifetimes,
+        rows=arguments.rows,
+        load=arguments.load_factor,
+        memory=arguments.memory,
+        apart=arguments.apart,
     )
-    if arguments.load is None:
+    if arguments.load is not None and arguments.task_usage is not None:
+        raise ValueError("--load and --task-usage exclude each other")
+    if arguments.task_usage is not None:
+        title, load = arguments.task_usage[0].name, read_task_usage(arguments.task_usage)
+    elif arguments.load is None:
         rows = max(_SYNTHETIC_ROWS, setting.workloads)
-        title, load = "synthetic", synthetic_load(rows, setting.steps, arguments.seed)
+        shape = LoadShape(
+            mean=arguments.mean, swing=arguments.swing, wander=arguments.wander, peaks=arguments.peaks
+        )
+        title, load = "synthetic", synthetic_load(rows, setting.steps, arguments.seed, shape)
     else:
         title, load = arguments.load.name, read_planetlab(arguments.load)
     if (arguments.openb_nodes is None) != (arguments.openb_pods is None):
@@ -137,9 +208,13 @@ def _world(arguments: argparse.Namespace) -> SimulatedWorld:
 def _play(
     world: SimulatedWorld, name: str, arguments: argparse.Namespace, advance: Callable[[str], None]
 ) -> Run:
-    simulation = Simulation(
-        world, POLICIES[name], arguments.seed, lag=arguments.lag, faults=FAULTS[arguments.fault]
-    )
+    policy, faults = POLICIES[name], FAULTS[arguments.fault]
+    if arguments.whole_scheduler:
+        scheduler: Scheduler = whole_scheduler(world, policy, arguments.seed)
+    else:
+        scheduler = quickest_scheduler(world, policy, arguments.seed, faults)
+    timing = MetricsTiming(interval=arguments.interval, lag=arguments.lag)
+    simulation = Simulation(world, policy, arguments.seed, timing=timing, faults=faults, scheduler=scheduler)
     return simulation.run(lambda _: advance(name))
 
 
@@ -160,7 +235,7 @@ def _show(world: SimulatedWorld, results: dict[str, RunFigures]) -> None:
 
     sizes = f"{len(world.machines)} nodes, {world.pods} pods, {world.steps} steps"
     table = Table(title=f"{printable(world.title)}: {sizes}")
-    table.add_column("policy")
+    table.add_column("policy", no_wrap=True)
     for heading in _COLUMNS.values():
         table.add_column(heading, justify="right")
     for name, of in results.items():

@@ -1,36 +1,64 @@
-"""A simulated metrics server: samples of the true use every five minutes, delayed, over windows.
+"""A simulated metrics server: samples of the true use, delayed, with their statistics over windows.
 
-Statistics are those of PromQL over the samples of a range: avg_over_time, max_over_time and
-quantile_over_time(0.95).
+A window keeps one sample in each of its slots, which are those of `tidelock.load.history`: of several samples
+in a slot the first one counts. Statistics leave out slots without a sample, as PromQL does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isnan, nan
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
-from tidelock.model.usage_annotations import (
-    WINDOW_SECONDS,
-    Measured,
-    MeasuredUses,
-    NodeLevel,
-    PodMeans,
-    PodUsage,
-    Stat,
-    WindowName,
-    Windows,
-    WorkloadKey,
-)
-from tidelock.simulation.cluster import NAMESPACE, pod_name
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, STATISTICS, WINDOWS, bridged
+from tidelock.load.history import STEPS, statistics
+from tidelock.load.prometheus import SETTLING
+from tidelock.model.api.water_level import WaterLevelSpec
+from tidelock.model.usage_annotations import WINDOW_SECONDS, WindowName
 from tidelock.simulation.world import STEP, Floats, Indices, SimulatedWorld
 
-LAG = 300.0
-"""Seconds between a sample and the moment at which it can be read."""
+Mask = npt.NDArray[np.bool_]
 
-_P95 = 0.95
-_SHORTEST = 60.0 / STEP  # share of a step that a pod must have run for its rate to be known
+SCRAPE = 30.0
+"""Seconds between two scrapes of nodes and pods by Prometheus, as kube-prometheus configures it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsTiming:
+    """The times of the measurements, in seconds. A step of the world has a whole number of intervals.
+
+    Attributes:
+        interval: time between two samples.
+        lag: time between a sample and the moment at which it can be read.
+        settling: time for which a pod must have run before a sample counts it.
+
+    """
+
+    interval: float = STEP
+    lag: float = STEP
+    settling: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for impossible times."""
+        if not (0 < self.interval <= STEP and (STEP / self.interval).is_integer()):
+            raise ValueError(f"interval: {self.interval:g} should divide a step of {STEP:g} seconds")
+        if not 0 <= self.lag < np.inf:
+            raise ValueError(f"lag: {self.lag:g} should be a number of seconds, and not negative")
+
+
+SLOW_METRICS = MetricsTiming()
+"""A sample every five minutes, five minutes late."""
+
+DEFAULT_METRICS = MetricsTiming(
+    interval=float(STEPS["15m"]),
+    lag=SCRAPE + WaterLevelSpec.model_fields["refresh_seconds"].default,
+    settling=SETTLING,
+)
+"""The measurements of a WaterLevel at its defaults, with the longest time from a scrape to its reading.
+
+The shortest window takes a sample each minute, so readings between these change nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,180 +99,204 @@ FAULTS: Mapping[str, MetricsFaults] = MappingProxyType(
 """Faults by name."""
 
 
-class SimulatedMetrics:
-    """The samples of a world: K samples so far, N nodes, P pods, W workloads.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The answer of the metrics server about one sample, with W windows, R resources and S statistics.
 
-    Missing samples are NaN. The use of a workload's pod is the mean of its running pods, so it is known as
-    long as the workload has had any.
+    Attributes:
+        at: second of the world at which the sample was taken, by the metrics server's clock.
+        nodes: rows of the measured nodes.
+        use: their use in percent (S x W x R x nodes). Statistics other than the mean are only there if the
+            metrics were asked to keep them.
+        pods: the measured pods.
+        of_pods: their mean use in cores and bytes (pods x W x R).
+        workloads: mean use of a pod of each workload in the same units, or NaN (workloads x W x R). The
+            values of a workload stay after its pods have ended.
+
     """
 
-    def __init__(self, world: SimulatedWorld, faults: MetricsFaults, rng: np.random.Generator) -> None:
+    at: float
+    nodes: Indices
+    use: Floats
+    pods: Indices
+    of_pods: Floats
+    workloads: Floats
+
+
+class _Window:
+    """The last samples of some series in one window, with their running sums."""
+
+    def __init__(self, name: WindowName, series: int) -> None:
+        self._step = STEPS[name]
+        self._slots = WINDOW_SECONDS[name] // self._step
+        self._newest = -1
+        self._filled = np.zeros(self._slots, np.bool_)
+        self._values = np.full((self._slots, series), np.nan)
+        self._total = np.zeros(series)
+        self._count = np.zeros(series)
+
+    def put(self, at: float, which: Indices, values: Floats) -> None:
+        """Add a sample of some series, none of which is NaN."""
+        slot = int(at // self._step)
+        for passed in range(max(self._newest + 1, slot + 1 - self._slots), slot + 1):
+            if self._filled[passed % self._slots]:
+                self._clear(passed % self._slots)
+        self._newest = slot
+        self._filled[slot % self._slots] = True
+        row = self._values[slot % self._slots]
+        first = np.isnan(row[which])
+        if not first.all():
+            which, values = which[first], values[first]
+        row[which] = values
+        self._total[which] += values
+        self._count[which] += 1
+
+    def means(self, which: Indices) -> Floats:
+        """Return the mean of some series, or NaN for those without a sample."""
+        count = self._count[which]
+        mean: Floats = self._total[which] / np.where(count > 0, count, np.nan)
+        return mean
+
+    def statistics(self) -> Floats:
+        """Return mean, maximum and 95th percentile of all series: S x series."""
+        return statistics(self._values.T)
+
+    def _clear(self, slot: int) -> None:
+        old = self._values[slot]
+        gone = np.flatnonzero(~np.isnan(old))
+        self._total[gone] -= old[gone]
+        self._count[gone] -= 1
+        self._total[self._count == 0] = 0.0  # without what rounding has left
+        old[gone] = np.nan
+        self._filled[slot] = False
+
+
+class _Windows:
+    """The last samples of some series in all windows."""
+
+    def __init__(self, series: int) -> None:
+        self._windows = [_Window(name, series) for name in WINDOWS]
+
+    def put(self, at: float, which: Indices, values: Floats) -> None:
+        """Add a sample of some series, none of which is NaN."""
+        for window in self._windows:
+            window.put(at, which, values)
+
+    def means(self, which: Indices) -> Floats:
+        """Return the means of some series: W x series."""
+        return np.stack([window.means(which) for window in self._windows])
+
+    def statistics(self) -> Floats:
+        """Return all statistics of all series: S x W x series."""
+        return np.stack([window.statistics() for window in self._windows], axis=1)
+
+
+class SimulatedMetrics:
+    """The samples of a world with N nodes, P pods and W workloads.
+
+    The use of a workload's pod is the mean of its running pods. So it stays known after they have ended.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        faults: MetricsFaults,
+        rng: np.random.Generator,
+        timing: MetricsTiming = SLOW_METRICS,
+        *,
+        means_only: bool = False,
+    ) -> None:
+        """Begin without samples. `means_only` leaves out the other statistics of nodes."""
         self._workload = world.workload
-        self._workloads = [WorkloadKey("Deployment", NAMESPACE, each.name) for each in world.workloads]
         self._faults = faults
         self._rng = rng
-        nodes, steps = len(world.machines), world.steps
-        self._missing = rng.random(nodes) < faults.missing
-        self._node_cpu = np.full((nodes, steps), np.nan)
-        self._node_memory = np.full((nodes, steps), np.nan)
-        self._pod_cpu = np.full((world.pods, steps), np.nan)
+        self._timing = timing
+        self._means_only = means_only
+        self._nodes, self._workloads = len(world.machines), len(world.workloads)
+        self._measured = np.flatnonzero(rng.random(self._nodes) >= faults.missing)
         self._pod_memory = world.memory
-        self._pod_names = tuple(map(pod_name, range(world.pods)))
-        self._first = np.full(world.pods, steps, np.intp)  # step with the first sample of each pod
-        self._scraped = np.zeros(steps, np.bool_)
-        self._workload_cpu = np.full((len(self._workloads), steps), np.nan)
-        self._workload_memory = np.full((len(self._workloads), steps), np.nan)
+        self._of_nodes = _Windows(len(MEASURED_RESOURCES) * self._nodes)
+        self._of_pods = _Windows(world.pods)
+        self._of_workloads = _Windows(len(MEASURED_RESOURCES) * self._workloads)
 
     def sample(
-        self, step: int, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, share: Floats
-    ) -> None:
-        """Add the use in a step.
+        self, at: float, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, ran: Floats
+    ) -> Reading | None:
+        """Add a sample, and return what can be read of it later.
 
         Args:
-            step: the number of the step.
-            cpu: percent of each node (N).
+            at: second of the world at which it is taken.
+            cpu: percent of each node (N), as the mean over the last step.
             memory: the same for memory (N).
             pods: the pods that ran.
             pod_cpu: use of each of them while it ran, in cores.
-            share: share of the step for which it ran.
+            ran: seconds for which it ran in the last step.
+
+        Returns:
+            the reading, or None if nothing was sampled.
 
         """
-        if self._is_down((step + 1) * STEP):
-            return
-        seen = share >= _SHORTEST
+        if self._is_down(at):
+            return None
+        seen = ran >= self._timing.settling
         pods, pod_cpu = pods[seen], pod_cpu[seen]
-        self._node_cpu[:, step] = np.where(self._missing, np.nan, cpu)
-        self._node_memory[:, step] = np.where(self._missing, np.nan, memory)
-        self._pod_cpu[pods, step] = pod_cpu
-        self._first[pods] = np.minimum(self._first[pods], step)
-        self._scraped[step] = True
-        count = np.bincount(self._workload[pods], minlength=len(self._workloads))
-        alive = count > 0
-        for series, values in (
-            (self._workload_cpu, pod_cpu),
-            (self._workload_memory, self._pod_memory[pods]),
-        ):
-            total = np.bincount(self._workload[pods], values, len(count))
-            series[alive, step] = total[alive] / count[alive]
+        measured = self._measured
+        self._of_nodes.put(
+            at,
+            np.concatenate((measured, self._nodes + measured)),
+            np.concatenate((cpu[measured], memory[measured])),
+        )
+        self._of_pods.put(at, pods, pod_cpu)
+        self._sample_workloads(at, pods, pod_cpu)
+        readable = measured
+        if self._faults.nan:
+            readable = measured[self._rng.random(len(measured)) >= self._faults.nan]
+        return Reading(
+            at + self._faults.skew,
+            readable,
+            self._statistics_of(readable),
+            pods,
+            self._means_of(pods),
+            self._means_of_workloads(),
+        )
 
     def readable(self, now: float) -> bool:
         """Return whether the metrics server answers at a second of the world."""
         return not self._is_down(now)
 
-    def levels(self, step: int, epoch: float) -> Iterator[tuple[int, NodeLevel]]:
-        """Yield the level of each node that can be read after a step, by its row.
-
-        Args:
-            step: the last visible step.
-            epoch: the instant at which the world began.
-
-        """
-        windows = _over_windows(self._node_cpu, self._node_memory, step)
-        readable = ~np.isnan(self._node_cpu[:, step])
-        readable &= self._rng.random(len(readable)) >= self._faults.nan
-        at = self._at(step, epoch)
-        for row in np.flatnonzero(readable).tolist():
-            yield row, NodeLevel(at, windows[row])
-
-    def uses(self, step: int, epoch: float, pods: Indices) -> MeasuredUses:
-        """Return the use of these running pods, and of one pod of each workload.
-
-        For workloads all statistics except the mean are NaN, as they are not needed.
-        """
-        at = self._at(step, epoch)
-        pods = pods[~np.isnan(self._pod_cpu[pods, step])]
-        first = int(self._first[pods].min(initial=step))  # most live for a small part of the world
-        cpu = self._pod_cpu[pods, first : step + 1]
-        if not self._scraped[first : step + 1].all():
-            cpu = cpu[:, self._scraped[first : step + 1]]
-        of_pods = _means(cpu, cpu.shape[1] - 1)
-        of_workloads = _means(self._workload_cpu, step)
-        known = np.flatnonzero(~np.isnan(of_workloads).all(axis=1))
-        workloads = [self._workloads[workload] for workload in known.tolist()]
-        memory = _means(self._workload_memory[known], step)
-        means = np.repeat(of_pods[:, :, np.newaxis], 2, axis=2)
-        means[:, :, 1] = self._pod_memory[pods, np.newaxis]
-        names = map(self._pod_names.__getitem__, pods.tolist())
-        figures = means.reshape(len(pods), 2 * len(WINDOW_SECONDS)).tolist()
-        return MeasuredUses(
-            {name: PodMeans(at, of_pod) for name, of_pod in zip(names, figures, strict=True)},
-            {
-                key: PodUsage(at, _known(_windows(*means)))
-                for key, *means in zip(workloads, of_workloads[known].tolist(), memory.tolist(), strict=True)
-            },
+    def _sample_workloads(self, at: float, pods: Indices, pod_cpu: Floats) -> None:
+        of = self._workload[pods]
+        count = np.bincount(of, minlength=self._workloads)
+        alive = np.flatnonzero(count)
+        total = [np.bincount(of, values, len(count))[alive] for values in (pod_cpu, self._pod_memory[pods])]
+        self._of_workloads.put(
+            at,
+            np.concatenate((alive, self._workloads + alive)),
+            np.concatenate([each / count[alive] for each in total]),
         )
+
+    def _statistics_of(self, nodes: Indices) -> Floats:
+        shape = (-1, len(WINDOWS), len(MEASURED_RESOURCES), self._nodes)
+        if self._means_only:
+            every = np.arange(len(MEASURED_RESOURCES) * self._nodes)
+            use = np.full((len(STATISTICS), len(WINDOWS), len(every)), np.nan)
+            use[0] = self._of_nodes.means(every)
+        else:
+            use = self._of_nodes.statistics()
+        picked: Floats = use.reshape(shape)[..., nodes]
+        return picked
+
+    def _means_of(self, pods: Indices) -> Floats:
+        means = np.empty((len(pods), len(WINDOWS), len(MEASURED_RESOURCES)))
+        means[:, :, 0] = self._of_pods.means(pods).T
+        means[:, :, 1] = self._pod_memory[pods, np.newaxis]
+        return means
+
+    def _means_of_workloads(self) -> Floats:
+        every = np.arange(len(MEASURED_RESOURCES) * self._workloads)
+        means = self._of_workloads.means(every).reshape(len(WINDOWS), len(MEASURED_RESOURCES), -1)
+        return bridged(means.transpose(2, 0, 1).copy())
 
     def _is_down(self, now: float) -> bool:
         start, end = self._faults.down
         return start <= now < end
-
-    def _at(self, step: int, epoch: float) -> float:
-        return epoch + (step + 1) * STEP + self._faults.skew
-
-
-def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
-    """Return the statistics of each row over the windows that end with a step, without empty ones."""
-    series: tuple[tuple[Measured, Floats], ...] = (("cpu", cpu), ("memory", memory))
-    uses: list[tuple[WindowName, Measured, list[Stat | None]]] = [
-        (window, resource, _statistics(_within(samples, window, step)))
-        for window in WINDOW_SECONDS
-        for resource, samples in series
-    ]
-    rows: list[dict[WindowName, dict[Measured, Stat]]] = [{} for _ in range(len(cpu))]
-    for window, resource, stats in uses:
-        for row, stat in zip(rows, stats, strict=True):
-            if stat is not None:
-                row.setdefault(window, {})[resource] = stat
-    return list(rows)
-
-
-def _means(samples: Floats, step: int) -> Floats:
-    """Return the means of each row over the windows that end with a step, or NaN for an empty window."""
-    return np.stack([_mean(_within(samples, window, step)) for window in WINDOW_SECONDS], axis=1)
-
-
-def _windows(cpu: Sequence[float], memory: Sequence[float]) -> Windows:
-    """Arrange means by window."""
-    return {
-        window: {"cpu": Stat(of_cpu, nan, nan), "memory": Stat(of_memory, nan, nan)}
-        for window, of_cpu, of_memory in zip(WINDOW_SECONDS, cpu, memory, strict=True)
-    }
-
-
-def _known(windows: Windows) -> Windows:
-    """Leave out windows without samples."""
-    return {window: uses for window, uses in windows.items() if not isnan(uses["cpu"].mean)}
-
-
-def _within(samples: Floats, window: WindowName, step: int) -> Floats:
-    """Return the samples of a window that ends with a step."""
-    return samples[:, max(0, step + 1 - round(WINDOW_SECONDS[window] / STEP)) : step + 1]
-
-
-def _mean(samples: Floats) -> Floats:
-    """Return the mean of each row, or NaN for a row without samples."""
-    count = (~np.isnan(samples)).sum(axis=1)
-    mean: Floats = np.nansum(samples, axis=1) / np.where(count, count, np.nan)
-    return mean
-
-
-def _statistics(samples: Floats) -> list[Stat | None]:
-    """Return mean, maximum and 95th percentile of each row, or None for a row without samples."""
-    count = (~np.isnan(samples)).sum(axis=1)
-    if not samples.size:
-        return [None] * len(samples)
-    if samples.shape[1] == count.min():
-        highest, p95 = samples.max(axis=1), np.quantile(samples, _P95, axis=1)
-    else:
-        ordered, rows, last = np.sort(samples, axis=1), np.arange(len(samples)), np.maximum(count - 1, 0)
-        highest = ordered[rows, last]  # NaN sorts last
-        place = _P95 * last
-        below = place.astype(np.intp)
-        above = np.minimum(below + 1, last)
-        p95 = ordered[rows, below] + (place - below) * (ordered[rows, above] - ordered[rows, below])
-    return [
-        Stat(*of_row) if number else None
-        for number, *of_row in zip(
-            count.tolist(), _mean(samples).tolist(), highest.tolist(), p95.tolist(), strict=True
-        )
-    ]

@@ -30,6 +30,11 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.target_load_packing import TargetLoadPacking
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from tidelock.simulation.cluster import SCHEDULER
+from tidelock.simulation.level_rules import (
+    LevelRule,
+    least_used_scores,
+    least_variance_scores,
+)
 from tidelock.simulation.world import STEP
 
 _BY_REQUESTS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
@@ -80,6 +85,7 @@ class SimulatedPolicy:
         weight: weight of its score.
         by_requests: whether the default scores of requests also count.
         measures: whether it needs measured use.
+        rule: scores of nodes by their levels, in place of the plugin's. Only arrays are played with it.
 
     """
 
@@ -91,9 +97,17 @@ class SimulatedPolicy:
     weight: int = _WEIGHT
     by_requests: bool = False
     measures: bool = True
+    rule: LevelRule | None = None
 
     def configuration(self, seed: int) -> Configuration:
-        """Return the scheduler's configuration, with a seed for random choices."""
+        """Return the scheduler's configuration, with a seed for random choices.
+
+        Raises:
+            ValueError: the policy has a rule of its own, which no plugin has.
+
+        """
+        if self.rule is not None:
+            raise ValueError(f"{self.name}: no plugin has the rule of this policy")
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:
@@ -118,10 +132,13 @@ def _water_level(
     target: Args | None = None,
     windows: Sequence[Args] = (),
     weight: int = _WEIGHT,
+    rule: LevelRule | None = None,
     **args: Any,
 ) -> SimulatedPolicy:
     """Return a WaterLevelBalance policy over cpu alone, as only cpu is compared."""
-    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 0.2}}
+    spec: Args = {"stalenessSeconds": _STALENESS}
+    if target is not None:
+        spec["target"] = target
     if windows:
         spec["windows"] = list(windows)
     return SimulatedPolicy(
@@ -131,6 +148,7 @@ def _water_level(
         {"mode": mode, "resources": [{"name": "cpu"}], **args},
         spec,
         weight,
+        rule=rule,
     )
 
 
@@ -193,11 +211,19 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             },
         ),
         _water_level(
-            "least-used",
-            "least measured use, with guard",
-            weight=99 * _WEIGHT,  # beyond a target of 1 the formula is (100 - u) / 99
+            "least-used", "least measured use, with guard", mode="NodeWindows", rule=least_used_scores
+        ),
+        _water_level("least-pod-sums", "least sum of the pods' own use", rule=least_used_scores),
+        _water_level(
+            "least-variance",
+            "least variance of the measured use, with guard",
             mode="NodeWindows",
-            target=_static(1),
+            rule=least_variance_scores,
+        ),
+        _water_level(
+            "least-variance-pod-sums",
+            "least variance of the sums of the pods' own use",
+            rule=least_variance_scores,
         ),
         _water_level(
             "plain-formula",
@@ -205,12 +231,16 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             mode="NodeWindows",
             target=_static(40),
             windows=_SHORT_WINDOW,
+            scoring="TargetLoadPacking",
             guard=False,
         ),
         _water_level("water-level-nodes", "WaterLevelBalance in NodeWindows", mode="NodeWindows"),
         _water_level("water-level", "WaterLevelBalance in PodSums"),
         _water_level(
             "nodes-without-guard", "water-level-nodes without its guard", mode="NodeWindows", guard=False
+        ),
+        _water_level(
+            "without-constant-slopes", "water-level with Trimaran's formula", scoring="TargetLoadPacking"
         ),
         _water_level("without-history", "water-level without workloads' history", history=False),
         _water_level("without-windows", "water-level by 15 minutes alone", windows=_SHORT_WINDOW),

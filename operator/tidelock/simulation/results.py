@@ -27,6 +27,7 @@ class RunFigures:
         p99: 99th percentile over time and nodes.
         hot: percent of all nodes' five-minute samples that are over 80 %.
         pending: mean over time of how many pods had no node.
+        unserved: percent of the wanted cpu that pods on full nodes did not get, as the mean over time.
 
     """
 
@@ -36,11 +37,12 @@ class RunFigures:
     p99: float
     hot: float
     pending: float
+    unserved: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class RatioEstimate:
-    """A mean of paired values with its 95 % interval (bootstrap over the pairs)."""
+    """A mean of values with its 95 % interval, by bootstrap over the values or over groups of them."""
 
     mean: float
     low: float
@@ -70,6 +72,7 @@ def figures(run: Run, warm_up: float = WARM_UP) -> RunFigures:
         p99=float(np.percentile(cpu, 99)),
         hot=float(100 * (cpu > _HOT).mean()),
         pending=float(pending.mean()),
+        unserved=float(100 * run.unserved[first:].mean()),
     )
 
 
@@ -93,3 +96,12 @@ def estimate(values: Sequence[float] | Floats, seed: int = 0) -> RatioEstimate:
     draws = np.random.default_rng(seed).integers(len(array), size=(_RESAMPLES, len(array)))
     low, high = np.percentile(array[draws].mean(axis=1), _INTERVAL)
     return RatioEstimate(float(array.mean()), float(low), float(high))
+
+
+def estimate_by_group(groups: Sequence[Sequence[float]], seed: int = 0) -> RatioEstimate:
+    """Estimate a mean from groups of values, or raise ValueError without any.
+
+    Values of a group, such as the worlds of a day, resemble each other. So each group counts with its mean,
+    and the interval is that of the groups.
+    """
+    return estimate([float(np.mean(group)) for group in groups], seed)

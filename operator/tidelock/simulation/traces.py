@@ -3,21 +3,26 @@
 - PlanetLab (CoMon, as published by Beloglazov and Buyya), one file a day: a row for each virtual machine, 288
   columns of CPU use in whole percent, one value every five minutes.
 - openb (Alibaba cluster-trace-gpu-v2023): a list of nodes and a list of pods, CSV with a header.
+- Google's cell of May 2011 (clusterdata-2011-2): files of the table task_usage, CSV without a header. The
+  tasks of a job are one group, as the replicas of a Deployment are.
 
 Files may be compressed by gzip.
 """
 
 import csv
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tidelock.simulation.world import Loads, Machine
+from tidelock.simulation.world import STEP, Floats, Loads, Machine
 
 MEBIBYTE = 1 << 20
+_STEP_MICROSECONDS = int(STEP * 1e6)
+_LEAST_SAMPLED = 0.9  # part of the steps in which a group of tasks must have been measured
+_START, _END, _JOB, _RATE = 0, 1, 2, 5  # columns of task_usage
 _LARGEST_PERCENT = 100.0
 
 
@@ -73,6 +78,48 @@ def read_planetlab(file: Path) -> Loads:
     if not rows:
         raise TraceError(f"{file}: has no line")
     return np.asarray(rows, np.float32) / np.float32(_LARGEST_PERCENT)
+
+
+def read_task_usage(files: Sequence[Path]) -> Loads:
+    """Read task_usage files: jobs x steps, CPU use from 0 to 1 of the job's highest.
+
+    A job's use is the mean of its tasks in each five minutes, by the time for which each was measured. The
+    trace has rates in parts of its largest machine, and no limits, so a job's own peak stands for its limit.
+    Jobs that were seldom measured are left out. Others keep their last use where they were not measured.
+
+    Raises:
+        TraceError: a line is not of this table, or no job was measured for long enough.
+
+    """
+    used: dict[str, dict[int, Floats]] = {}
+    for file in files:
+        for number, cells in _lines(file):
+            try:
+                start, end, rate = int(cells[_START]), int(cells[_END]), float(cells[_RATE])
+            except (ValueError, IndexError) as error:
+                raise TraceError(f"{file}: line {number}: {error}") from error
+            if not (start < end and 0 <= rate < np.inf):
+                raise TraceError(
+                    f"{file}: line {number}: expected a time, a later one, and a rate of CPU use"
+                )
+            sums = used.setdefault(cells[_JOB], {}).setdefault(start // _STEP_MICROSECONDS, np.zeros(2))
+            sums += ((end - start) * rate, end - start)
+    first = min((min(of) for of in used.values()), default=0)
+    steps = max((max(of) for of in used.values()), default=-1) + 1 - first
+    rows = [_filled(of, first, steps) for of in used.values() if len(of) >= _LEAST_SAMPLED * steps]
+    rows = [row / row.max() for row in rows if row.max() > 0]
+    if not rows:
+        raise TraceError(f"{', '.join(map(str, files))}: no job was measured for long enough")
+    return np.asarray(rows, np.float32)
+
+
+def _filled(sums: Mapping[int, Floats], first: int, steps: int) -> Floats:
+    """Return the use of a job in all steps, with that of the step before where there is none."""
+    known = sorted(sums)
+    places = np.searchsorted(known, np.arange(first, first + steps), side="right") - 1
+    means = np.array([sums[step][0] / sums[step][1] for step in known])
+    filled: Floats = means[np.maximum(places, 0)]
+    return filled
 
 
 def read_openb_nodes(file: Path) -> tuple[Machine, ...]:

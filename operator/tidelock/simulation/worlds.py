@@ -5,8 +5,9 @@ share follows one row of the load for each workload. All its replicas have that 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Literal
 
 import numpy as np
 
@@ -25,13 +26,42 @@ STEPS_A_DAY = 288
 
 _CORE = 1000
 _MEMORY_A_CORE = 4096 * MEBIBYTE
-_SIZES = (500, 1000, 1000, 2000)  # millicores that pods request
+_LEAST_REQUEST = 50  # millicores
 _MEMORY_SHARE = 0.5  # share of its requested memory that a pod uses
 _START = 60.0  # seconds in which the first pods arrive
 _BURST = 30.0  # seconds that a roll-out takes
 _REPLACED_AFTER = 1.0  # seconds until a Deployment has replaced a pod that ended
-_PEAKS = 0.02  # share of the steps in which synthetic load has a peak
+_PERSISTENCE = 0.8  # part of a deviation of synthetic load that the next step keeps
+_LIFE_SHAPE = 1.5  # of Pareto's distribution, which has a mean but no variance
 _LASTING = 0.5  # share of the noise that a replica keeps for its life
+
+
+Lifetimes = Literal["Uniform", "Exponential", "Pareto"]
+Rows = Literal["Deployment", "Pod"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadShape:
+    """Parameters of synthetic load. The defaults resemble the PlanetLab days.
+
+    Attributes:
+        mean: mean of the rows' means, which are exponential: most rows are nearly idle, and few are busy.
+        swing: part of its mean by which a row rises and falls during a day.
+        wander: deviation of the steps of the logarithm of a row's use.
+        peaks: share of the steps in which a row has a peak of 10 to 50 points.
+
+    """
+
+    mean: float = 0.12
+    swing: float = 0.4
+    wander: float = 0.25
+    peaks: float = 0.02
+
+    def __post_init__(self) -> None:
+        """Raise ValueError with the field's name for an impossible value."""
+        for field, most in (("mean", 1.0), ("swing", 1.0), ("wander", inf), ("peaks", 1.0)):
+            if not 0 <= getattr(self, field) <= most:
+                raise ValueError(f"{field}: {getattr(self, field)} should be from 0 to {most:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +78,15 @@ class Setting:
         noise: difference between replicas, as the deviation of the logarithm of their use.
         rollouts: how many times in the world a Deployment has all of its pods replaced within 30 seconds.
         steps: length of the world, in steps of five minutes.
+        sizes: millicores that pods request, one of which is drawn for each Deployment.
+        request_error: deviation of the logarithm of requests from the Deployment's mean use, whose limit is
+            that of the drawn size. Absent: the drawn size itself is the request, which says little about use.
+        replica_shape: Pareto's shape of the number of replicas. The smaller, the fewer Deployments have most.
+        lifetimes: distribution of the lifetimes around their mean. Pareto: most are short, and few are long.
+        rows: whether all pods of a Deployment follow one row of the load, or each pod follows another one.
+        load: factor of all use, which still ends at a pod's limit.
+        memory: requested memory for each requested core, as a multiple of what nodes have for each core.
+        apart: whether each pod is a separate Deployment, so that no pod has a history.
 
     """
 
@@ -60,10 +99,18 @@ class Setting:
     noise: float = 0.0
     rollouts: int = 0
     steps: int = STEPS_A_DAY
+    sizes: Sequence[int] = (500, 1000, 1000, 2000)
+    request_error: float | None = None
+    replica_shape: float = 2.0
+    lifetimes: Lifetimes = "Uniform"
+    rows: Rows = "Deployment"
+    load: float = 1.0
+    memory: float = 1.0
+    apart: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError with the field's name for an impossible value."""
-        for field in ("nodes", "workloads", "steps", "life", "overcommit"):
+        for field in ("nodes", "workloads", "steps", "life", "overcommit", "replica_shape", "load", "memory"):
             if getattr(self, field) <= 0:
                 raise ValueError(f"{field}: {getattr(self, field)} should be more than 0")
         for field in ("noise", "rollouts"):
@@ -73,6 +120,10 @@ class Setting:
             raise ValueError(f"fill: {self.fill} should be between 0 and 1")
         if not self.cores or min(self.cores) <= 0:
             raise ValueError(f"cores: {list(self.cores)} should be sizes of nodes, all more than 0")
+        if not self.sizes or min(self.sizes) <= 0:
+            raise ValueError(f"sizes: {list(self.sizes)} should be requests of pods, all more than 0")
+        if self.request_error is not None and self.request_error < 0:
+            raise ValueError(f"request_error: {self.request_error} should not be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +154,27 @@ def world_of(title: str, load: Loads, setting: Setting, seed: int) -> SimulatedW
         for number in range(setting.nodes)
     )
     shares = load[rng.choice(rows, setting.workloads, replace=False), : setting.steps]
-    sizes = rng.choice(_SIZES, setting.workloads)
+    sizes = rng.choice(setting.sizes, setting.workloads)
+    requests = _requests(rng, sizes, shares, setting)
     workloads = tuple(
         SimulatedWorkload(
             name=f"app-{number:04}",
-            cpu=int(size),
-            memory=int(size) * _MEMORY_A_CORE // _CORE,
+            cpu=int(request),
+            memory=int(request * setting.memory) * _MEMORY_A_CORE // _CORE,
             cpu_limit=int(size * setting.overcommit),
-            memory_limit=int(size) * _MEMORY_A_CORE // _CORE,
+            memory_limit=int(request * setting.memory) * _MEMORY_A_CORE // _CORE,
         )
-        for number, size in enumerate(sizes)
+        for number, (size, request) in enumerate(zip(sizes.tolist(), requests.tolist(), strict=True))
     )
-    replicas = _replicas(rng, sizes, setting.fill * sum(each.cpu for each in machines))
+    wanted = setting.fill * sum(each.cpu for each in machines)
+    replicas = _replicas(rng, requests, wanted, setting.replica_shape)
     stays = list(_stays(rng, replicas, setting))
-    return _assembled(title, machines, workloads, stays, shares, setting.noise, rng)
+    of_pods = shares[[stay.workload for stay in stays]]
+    if setting.rows == "Pod":
+        of_pods = load[rng.integers(rows, size=len(stays)), : setting.steps]
+    if setting.apart:
+        workloads, stays = _apart(workloads, stays)
+    return _assembled(title, machines, workloads, stays, setting.load * of_pods, setting.noise, rng)
 
 
 def openb_world(
@@ -151,26 +209,29 @@ def openb_world(
         _Stay(kinds[pod.cpu, pod.memory], duration * place / len(pods), _life(pod))
         for pod, place in zip(pods, rank.tolist(), strict=True)
     ]
-    return _assembled(title, tuple(machines), workloads, stays, shares, setting.noise, rng)
+    of_pods = setting.load * shares[[stay.workload for stay in stays]]
+    return _assembled(title, tuple(machines), workloads, stays, of_pods, setting.noise, rng)
 
 
-def synthetic_load(rows: int, steps: int, seed: int) -> Loads:
-    """Return load that resembles the PlanetLab days: rows x steps, from 0 to 1.
+def synthetic_load(rows: int, steps: int, seed: int, shape: LoadShape | None = None) -> Loads:
+    """Return synthetic load: rows x steps, from 0 to 1.
 
-    Most rows are nearly idle and a few are busy: the rows' means are exponential, of 12 %. Each row follows
-    the day with a phase of its own, varies from step to step, and sometimes has a peak.
+    Each row follows the day with a phase of its own, varies from step to step, and sometimes has a peak.
     """
+    shape = shape or LoadShape()
     rng = np.random.default_rng(seed)
-    mean = np.minimum(rng.exponential(0.12, (rows, 1)), 0.8)
+    mean = np.minimum(rng.exponential(shape.mean, (rows, 1)), 0.8)
     phase = rng.uniform(0, 2 * np.pi, (rows, 1))
-    day = 1 + 0.4 * np.sin(2 * np.pi * np.arange(steps) / STEPS_A_DAY + phase)
-    shocks = rng.normal(0, 0.25, (rows, steps))
+    day = 1 + shape.swing * np.sin(2 * np.pi * np.arange(steps) / STEPS_A_DAY + phase)
+    shocks = rng.normal(0, shape.wander, (rows, steps))
     wander = np.empty((rows, steps))
     wander[:, 0] = shocks[:, 0]
     for step in range(1, steps):
-        wander[:, step] = 0.8 * wander[:, step - 1] + shocks[:, step]
-    peaks = rng.uniform(0.1, 0.5, (rows, steps)) * (rng.random((rows, steps)) < _PEAKS)
-    return np.clip(mean * day * np.exp(wander - 0.09) + peaks, 0, 1).astype(np.float32)
+        wander[:, step] = _PERSISTENCE * wander[:, step - 1] + shocks[:, step]
+    peaks = rng.uniform(0.1, 0.5, (rows, steps)) * (rng.random((rows, steps)) < shape.peaks)
+    # Half of the variance that the logarithm reaches keeps the mean.
+    middle = shape.wander**2 / (1 - _PERSISTENCE**2) / 2
+    return np.clip(mean * day * np.exp(wander - middle) + peaks, 0, 1).astype(np.float32)
 
 
 def machine(name: str, cores: int) -> Machine:
@@ -182,12 +243,32 @@ def _life(pod: TracedPod) -> float:
     return pod.deleted - pod.created if pod.deleted > pod.created else inf
 
 
-def _replicas(rng: np.random.Generator, sizes: Indices, wanted: float) -> Indices:
+def _requests(rng: np.random.Generator, sizes: Indices, shares: Loads, setting: Setting) -> Indices:
+    """Return the requested millicores of each workload."""
+    error = setting.request_error
+    if error is None:
+        return sizes
+    use = sizes * setting.overcommit * np.minimum(setting.load * shares, 1).mean(axis=1)
+    followed = use * np.exp(rng.normal(0, error, len(sizes)) - error**2 / 2)
+    return np.maximum(followed, _LEAST_REQUEST).astype(np.intp)
+
+
+def _apart(
+    workloads: Sequence[SimulatedWorkload], stays: Sequence[_Stay]
+) -> tuple[tuple[SimulatedWorkload, ...], list[_Stay]]:
+    """Make each pod a workload of its own, of the same size."""
+    lone = tuple(
+        replace(workloads[stay.workload], name=f"app-{number:06}") for number, stay in enumerate(stays)
+    )
+    return lone, [replace(stay, workload=number) for number, stay in enumerate(stays)]
+
+
+def _replicas(rng: np.random.Generator, sizes: Indices, wanted: float, shape: float) -> Indices:
     """Distribute requested millicores over workloads: one replica each, then more, very unevenly."""
-    weights = rng.pareto(2.0, len(sizes)) + 0.5
+    weights = rng.pareto(shape, len(sizes)) + 0.5
     counts = np.ones(len(sizes), np.intp)
     left = wanted - float(sizes.sum())
-    order = rng.choice(len(sizes), size=max(int(left // min(_SIZES)), 0), p=weights / weights.sum())
+    order = rng.choice(len(sizes), size=max(int(left // sizes.min()), 0), p=weights / weights.sum())
     for workload in order.tolist():
         if left < sizes[workload]:
             break
@@ -212,7 +293,18 @@ def _stays(rng: np.random.Generator, replicas: Indices, setting: Setting) -> Ite
                     ends = max(rollout + rng.uniform(0, _BURST), arrives)
                 yield _Stay(workload, arrives, ends - arrives)
                 arrives = ends + _REPLACED_AFTER
-                ends = arrives + rng.uniform(0.5, 1.5) * setting.life
+                ends = arrives + _lifetime(rng, setting)
+
+
+def _lifetime(rng: np.random.Generator, setting: Setting) -> float:
+    """Draw the seconds for which a pod lives."""
+    match setting.lifetimes:
+        case "Uniform":
+            return rng.uniform(0.5, 1.5) * setting.life
+        case "Exponential":
+            return max(rng.exponential(setting.life), _REPLACED_AFTER)
+        case "Pareto":  # its least value is such that the mean is right
+            return (rng.pareto(_LIFE_SHAPE) + 1) * setting.life * (_LIFE_SHAPE - 1) / _LIFE_SHAPE
 
 
 def _assembled(
@@ -224,9 +316,10 @@ def _assembled(
     noise: float,
     rng: np.random.Generator,
 ) -> SimulatedWorld:
+    """Build a world from its parts. `shares` has the share of its limit that each pod wants (P x T)."""
     workload = np.array([stay.workload for stay in stays], np.intp)
     limits = np.array([each.cpu_limit for each in workloads], np.float32)
-    wanted = shares[workload]
+    wanted = np.minimum(shares, 1)
     if noise:
         steady, fickle = _LASTING * noise, noise * (1 - _LASTING**2) ** 0.5
         factors = rng.normal(0, steady, (len(stays), 1)) + rng.normal(0, fickle, wanted.shape)
@@ -268,6 +361,6 @@ def burst_world(nodes: int, replicas: int, *, at: float, steps: int, apart: bool
     stays += [
         _Stay(1 + number % len(surges), at + _BURST * number / replicas, inf) for number in range(replicas)
     ]
-    shares = np.full((1 + len(surges), steps), 0.5, np.float32)
+    shares = np.full((len(stays), steps), 0.5, np.float32)
     machines = tuple(machine(f"node-{number:05}", cores) for number in range(nodes))
     return _assembled("burst", machines, (steady, *surges), stays, shares, 0.0, np.random.default_rng(0))

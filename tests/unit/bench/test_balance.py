@@ -1,21 +1,21 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.balance import (
+from bench.balance import bounded_cases, cases, main, parse, variant_cases
+from bench.balance_record import Case, Outcome, Record
+from bench.balance_report import (
     OURS,
     TUNED_ON,
-    Case,
-    Outcome,
-    Record,
-    cases,
+    by_day,
     day_verdicts,
-    main,
-    parse,
     report,
     report_burst,
-    setting,
+    report_variants,
 )
+from bench.balance_worlds import VARIANTS, setting, timing
+from tidelock.simulation.measuring import DEFAULT_METRICS
 from tidelock.simulation.results import RunFigures
 from tidelock.simulation.traces import TraceError
 
@@ -46,7 +46,7 @@ def test_a_day_is_met_only_if_all_conditions_hold(ours: RunFigures, *, met: bool
     (verdict,) = day_verdicts([outcome(_REPORTED, ours)], ["load-aware", "least-used"])
 
     assert verdict.rival == "least-used"
-    assert verdict.of_default.mean == pytest.approx(ours.spread / 10)
+    assert verdict.of_default == pytest.approx(ours.spread / 10)
     assert verdict.met is met
 
 
@@ -55,7 +55,7 @@ def test_ratios_are_computed_in_pairs() -> None:
 
     (verdict,) = day_verdicts(worlds, ["least-used"])
 
-    assert verdict.of_default.mean == pytest.approx((0.6 + 0.3) / 2)
+    assert verdict.of_default == pytest.approx((0.6 + 0.3) / 2)
 
 
 def test_days_that_were_tuned_on_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +84,7 @@ def test_policies_that_were_played_in_some_worlds_are_reported_for_these(
     assert "dynamic-load" not in worlds
     # A day is judged by the worlds that all policies have played.
     (verdict,) = day_verdicts(both, ["least-used", "load-aware"])
-    assert verdict.of_rival.mean == pytest.approx(6 / 8)
+    assert verdict.of_rival == pytest.approx(6 / 8)
 
 
 def test_without_a_rival_no_day_is_judged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +103,7 @@ def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
     record.add(Outcome(Case(_REPORTED, 0, 0.5), {"default": of(9.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5), {OURS: of(6.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5, "nan"), {OURS: of(7.0)}))
+    record.add(Outcome(Case(_REPORTED, 0, 0.5, variant="double-load"), {OURS: of(8.0)}))
     record.keep(file)
 
     again = Record.of(options)
@@ -110,7 +111,7 @@ def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
     assert again == record
     assert again.figures(Case(_REPORTED, 0, 0.5)) == {"default": of(9.0), OURS: of(6.0)}
     assert again.figures(Case(_REPORTED, 1, 0.5)) == {}
-    assert [each.case.fault for each in again.without_faults([_REPORTED])] == ["none"]
+    assert [each.case.fault for each in again.plain([_REPORTED])] == ["none"]
 
 
 def test_a_file_of_other_worlds_is_refused(tmp_path: Path) -> None:
@@ -151,6 +152,47 @@ def test_seeds_vary_the_nodes_and_the_rollouts() -> None:
     assert {each.workloads for each in settings} == {80}
 
 
+def test_the_interval_is_that_of_days_and_not_of_worlds() -> None:
+    alike = [outcome(_REPORTED, of(6.0), seed=seed) for seed in range(3)]
+    found = by_day([*alike, outcome("20110322", of(8.0))], OURS, "default")
+
+    assert found.mean == pytest.approx((0.6 + 0.8) / 2)  # of two days
+    assert [found.low, found.high] == pytest.approx([0.6, 0.8])
+
+
+def test_other_worlds_are_reported_with_their_best_rival(capsys: pytest.CaptureFixture[str]) -> None:
+    other = outcome(_REPORTED, of(9.0))
+    report_variants([Outcome(replace(other.case, variant="4-cores"), other.figures)], ["least-used"])
+
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("4-cores")]
+    assert row[1:5] == ["1", "10.00", "9.00", "0.90"]
+    assert row[8:10] == ["1.12", "least-used"]
+
+
+def test_each_variant_differs_from_the_plain_world() -> None:
+    plain = Case(_REPORTED, 1, 0.5)
+    same = (setting(plain, 40, 288), timing(plain))
+    for variant in VARIANTS:
+        case = replace(plain, variant=variant)
+        assert ((setting(case, 40, 288), timing(case)) == same) is (variant == "plain")
+
+
+def test_measurements_are_those_of_a_default_water_level_unless_a_variant_has_another_lag() -> None:
+    assert timing(Case(_REPORTED, 0, 0.5)) == DEFAULT_METRICS
+    assert timing(Case(_REPORTED, 0, 0.5, variant="15-minutes-late")).lag == 900
+
+
+def test_variants_and_bounds_are_of_some_worlds() -> None:
+    options = parse(["--traces", ".", "--seeds", "5", "--variants", "plain,4-cores,noise-1"])
+
+    assert len(variant_cases(options, ["a", "b"])) == 2 * 2 * 2
+    bounded = bounded_cases(options, ["a"])
+    assert [case.seed for case in bounded] == [0, 2]
+    assert {len(setting(case, 40, 288).cores) for case in bounded} == {1}
+    with pytest.raises(SystemExit):
+        parse(["--traces", ".", "--variants", "none"])
+
+
 def test_each_day_is_played_with_each_seed_and_noise() -> None:
     options = parse(["--traces", ".", "--seeds", "3", "--noise", "0", "0.5"])
 
@@ -170,3 +212,21 @@ def test_a_missing_day_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["--traces", str(tmp_path), "--days", "20110304"]) == 1
 
     assert "--days: '20110304' is not one of 20110303" in capsys.readouterr().err
+
+
+def test_tasks_of_another_trace_are_one_more_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "planetlab-20110303.csv").write_text("1\n")
+    usage = tmp_path / "part-0.csv"
+    lines = [
+        f"{step * 3 * 10**8},{(step + 1) * 3 * 10**8},{job},0,0,0.{job}"
+        for step in range(40)
+        for job in range(1, 9)
+    ]
+    usage.write_text("\n".join(lines) + "\n")
+    worlds = ["--days", "task-usage", "--seeds", "1", "--noise", "0.5", "--nodes", "4", "--steps", "40"]
+    played = ["--policies", "random", "--variants", "plain", "--bounded", "1", "--jobs", "1"]
+
+    assert main(["--traces", str(tmp_path), "--task-usage", str(usage), *worlds, *played]) == 0
+
+    told = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert {"random", "shipped", "any-placement", "known-future", "restart"} <= set(told)

@@ -8,6 +8,7 @@ import pytest
 
 from shadowed.simulated import ShadowedSimulation
 from tidelock.simulation.engine import Simulation
+from tidelock.simulation.measuring import MetricsTiming
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import Floats, SimulatedWorld
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
@@ -34,7 +35,7 @@ def pairs() -> list[tuple[float, float, float, float]]:
     for seed in range(4):
         configuration = PROFILE.configuration(seed)
         run, results = ShadowedSimulation(world(seed), "default", configuration, seed).shadowed()
-        own = Simulation(world(seed), PROFILE, seed, lag=0.0).run()
+        own = Simulation(world(seed), PROFILE, seed, timing=MetricsTiming(lag=0.0)).run()
         measured = results.levels.evenness[0]
         assert (measured.resource, measured.measured) == ("cpu", True)
         assert results.decisions.missed == results.decisions.created_bound == 0

@@ -29,6 +29,25 @@ def test_policies_are_compared_in_a_table_a_file_and_pictures(
         assert (pictures / name).read_bytes().startswith(_PNG)
 
 
+def test_the_whole_scheduler_gives_the_same_results(tmp_path: Path) -> None:
+    arguments = ["simulate", *_SMALL, "--policies", "shipped", "--interval", "60", "--lag", "60"]
+    files = [tmp_path / "quick.json", tmp_path / "whole.json"]
+
+    for file, more in zip(files, ([], ["--whole-scheduler"]), strict=True):
+        assert main([*arguments, "--json", str(file), *more]) == 0
+
+    assert files[0].read_text() == files[1].read_text()
+
+
+def test_requests_replicas_shapes_and_lifetimes_are_set_by_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    shapes = ["--sizes", "500", "--request-error", "0.3", "--replica-shape", "1.5", "--lifetimes", "Pareto"]
+    load = ["--rows", "Pod", "--load-factor", "3", "--mean", "0.3", "--swing", "0", "--wander", "0.1"]
+
+    assert main(["simulate", *_SMALL, *shapes, *load, "--peaks", "0", "--policies", "least-variance"]) == 0
+
+    assert "least-variance" in capsys.readouterr().out
+
+
 def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load, nodes, pods = (tmp_path / name for name in ("load.csv", "nodes.csv", "pods.csv"))
     load.write_text("\n".join([",".join(["20"] * 38)] * 8))
@@ -53,6 +72,9 @@ def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--policies", "best"], "--policies: 'best' is not one of random, default"),
         (["--policies", "random,random"], "--policies: 'random,random' names a policy twice"),
+        (["--wander", "-1"], "wander: -1.0 should be from 0 to inf"),
+        (["--interval", "70"], "interval: 70 should divide a step of 300 seconds"),
+        (["--policies", "least-used", "--whole-scheduler"], "least-used: no plugin has the rule"),
         (["--nodes", "0"], "nodes: 0 should be more than 0"),
         (["--steps", "5"], "synthetic: 5 steps of five minutes are no longer than the warm-up of 36"),
         (["--openb-pods", "x.csv"], "--openb-nodes and --openb-pods belong together"),

@@ -9,7 +9,7 @@ import pytest
 
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
-from tidelock.simulation.engine import NOT_PLACED, Simulation
+from tidelock.simulation.engine import NOT_PLACED, Simulation, whole_scheduler
 from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP, SimulatedWorld
@@ -62,7 +62,7 @@ def test_the_omitted_plugins_do_not_change_decisions() -> None:
     for place, telling in enumerate((TELLING, everything)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tidelock.simulation.policies.TELLING", telling)
-            nodes[place] = Simulation(of, policy).run().node
+            nodes[place] = Simulation(of, policy, scheduler=whole_scheduler(of, policy)).run().node
 
     assert np.array_equal(nodes[0], nodes[1])
 
@@ -103,3 +103,12 @@ def full_world() -> SimulatedWorld:
         cpu=np.full((2, 4), 500, np.float32),
         memory=np.ones(2),
     )
+
+
+def test_demand_beyond_the_size_of_a_node_is_unserved() -> None:
+    of = full_world()
+    run = Simulation(replace(of, cpu=np.full((2, 4), 2000, np.float32)), POLICIES["default"]).run()
+
+    assert run.unserved == pytest.approx(0.25)  # of 2,000 millicores on a node with 1,500
+    assert run.cpu[0].tolist() == [100.0]
+    assert not Simulation(of, POLICIES["default"]).run().unserved.any()

@@ -1,17 +1,22 @@
-from math import isnan
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tidelock.model.usage_annotations import NodeLevel, Stat, WorkloadKey
-from tidelock.simulation.cluster import NAMESPACE
-from tidelock.simulation.measuring import NO_FAULTS, MetricsFaults, SimulatedMetrics
-from tidelock.simulation.world import STEP, Loads, SimulatedWorld
+from tidelock.load.prometheus import SETTLING
+from tidelock.simulation.measuring import (
+    DEFAULT_METRICS,
+    NO_FAULTS,
+    MetricsFaults,
+    MetricsTiming,
+    Reading,
+    SimulatedMetrics,
+)
+from tidelock.simulation.recent_use import RecentUse
+from tidelock.simulation.world import STEP, SimulatedWorld
 from tidelock.simulation.worlds import burst_world
 
-EPOCH = 1_000_000.0
 NODES = 4
+QUARTER, HOUR, DAY = range(3)
+CPU, MEMORY = range(2)
 
 
 def world(steps: int = 300) -> SimulatedWorld:
@@ -23,122 +28,151 @@ def measurements(faults: MetricsFaults = NO_FAULTS) -> SimulatedMetrics:
 
 
 def sample(
-    measured: SimulatedMetrics, step: int, cpu: float, *, pod: float = 1.0, share: float = 1.0
-) -> None:
-    pods = np.array([0, 1])
-    measured.sample(
-        step,
+    measured: SimulatedMetrics, step: int, cpu: float, *, pod: float = 1.0, ran: float = STEP
+) -> Reading | None:
+    return measured.sample(
+        (step + 1) * STEP,
         np.full(NODES, cpu),
         np.full(NODES, 50.0),
-        pods,
+        np.array([0, 1]),
         np.array([pod, 3 * pod]),
-        np.array([share, share]),
+        np.array([ran, ran]),
     )
 
 
-def levels(measured: SimulatedMetrics, step: int) -> dict[int, NodeLevel]:
-    return dict(measured.levels(step, EPOCH))
+def read(
+    measured: SimulatedMetrics, step: int, cpu: float, *, pod: float = 1.0, ran: float = STEP
+) -> Reading:
+    reading = sample(measured, step, cpu, pod=pod, ran=ran)
+    assert reading is not None
+    return reading
 
 
-def test_windows_are_statistics_of_the_samples_that_they_cover() -> None:
+def test_windows_are_statistics_of_the_first_sample_in_each_slot() -> None:
     measured = measurements()
-    for step in range(290):
+    for step in range(289):
         sample(measured, step, float(step % 100))
 
-    level = levels(measured, 289)[2]
+    reading = read(measured, 289, 89.0)
 
-    assert level.at == EPOCH + 290 * STEP
+    assert reading.at == 290 * STEP
     of_quarter = np.array([87.0, 88.0, 89.0])
-    of_day = np.array([float(step % 100) for step in range(2, 290)])
-    for window, samples in (("15m", of_quarter), ("1d", of_day)):
-        stat = level.windows[window]["cpu"]  # type: ignore[index]
+    of_day = np.array([float(step % 100) for step in range(2, 290, 3)])  # a slot has three samples
+    for window, samples in ((QUARTER, of_quarter), (DAY, of_day)):
         expected = (samples.mean(), samples.max(), np.quantile(samples, 0.95))
-        assert (stat.mean, stat.max, stat.p95) == pytest.approx(expected)
-    assert level.windows["1h"]["memory"] == Stat(50.0, 50.0, 50.0)
+        assert reading.use[:, window, CPU, 2] == pytest.approx(expected)
+    assert reading.use[:, HOUR, MEMORY, 2] == pytest.approx(50.0)
+
+
+def test_means_alone_are_the_same() -> None:
+    whole = measurements()
+    quick = SimulatedMetrics(world(), NO_FAULTS, np.random.default_rng(0), means_only=True)
+    for step in range(200):
+        sample(whole, step, float(step % 7))
+        sample(quick, step, float(step % 7))
+
+    expected, found = read(whole, 200, 3.0).use, read(quick, 200, 3.0).use
+
+    assert found[0] == pytest.approx(expected[0])
+    assert np.isnan(found[1:]).all()
 
 
 def test_gaps_are_left_out_of_the_statistics() -> None:
     measured = measurements(MetricsFaults(down=(2 * STEP, 3 * STEP)))
-    for step, cpu in enumerate((10.0, 90.0, 30.0)):
-        sample(measured, step, cpu)
+    sample(measured, 0, 10.0)
+
+    assert sample(measured, 1, 90.0) is None
 
     assert not measured.readable(2 * STEP)
     assert measured.readable(3 * STEP)
-    stat = levels(measured, 2)[0].windows["15m"]["cpu"]
-    assert (stat.mean, stat.max, stat.p95) == pytest.approx((20.0, 30.0, 29.0))
+    assert read(measured, 2, 30.0).use[:, QUARTER, CPU, 0] == pytest.approx((20.0, 30.0, 29.0))
 
 
 def test_a_node_that_is_not_measured_has_no_level() -> None:
     measured = measurements(MetricsFaults(missing=1.0))
-    sample(measured, 0, 50.0)
 
-    assert levels(measured, 0) == {}
+    assert len(read(measured, 0, 50.0).nodes) == 0
 
 
 def test_some_readings_are_nan() -> None:
     measured = measurements(MetricsFaults(nan=0.5))
-    for step in range(50):
-        sample(measured, step, 50.0)
 
-    read = [len(levels(measured, step)) for step in range(50)]
+    found = [len(read(measured, step, 50.0).nodes) for step in range(50)]
 
-    assert 0 < sum(read) < 50 * NODES
+    assert 0 < sum(found) < 50 * NODES
 
 
 def test_a_clock_that_is_ahead_dates_samples_into_the_future() -> None:
-    measured = measurements(MetricsFaults(skew=60.0))
-    sample(measured, 0, 50.0)
-
-    assert levels(measured, 0)[0].at == EPOCH + STEP + 60
+    assert read(measurements(MetricsFaults(skew=60.0)), 0, 50.0).at == STEP + 60
 
 
 def test_pods_and_workloads_are_measured_in_cores() -> None:
     measured = measurements()
-    sample(measured, 0, 50.0, pod=0.5)
-    sample(measured, 1, 50.0, pod=1.0)
+    sample(measured, 1, 50.0, pod=0.5)
 
-    uses = measured.uses(1, EPOCH, np.array([0, 1]))
+    reading = read(measured, 2, 50.0, pod=1.0)
 
     memory = world().memory[1]
-    assert uses.pods["pod-000001"].means == pytest.approx([2.25, memory] * 3)
-    key = WorkloadKey("Deployment", NAMESPACE, "steady")
-    assert list(uses.workloads) == [key]
-    assert uses.workloads[key].windows["1d"]["cpu"].mean == pytest.approx(1.5)
-
-
-def test_workloads_have_only_means() -> None:
-    measured = measurements()
-    sample(measured, 0, 50.0)
-
-    uses = measured.uses(0, EPOCH, np.array([0, 1]))
-
-    assert uses.workloads
-    for usage in uses.workloads.values():
-        for stats in usage.windows.values():
-            for stat in stats.values():
-                assert not isnan(stat.mean)
-                assert isnan(stat.max)
-                assert isnan(stat.p95)
+    assert reading.pods.tolist() == [0, 1]
+    assert reading.of_pods[1].ravel() == pytest.approx([2.25, memory] * 3)
+    steady, surge = reading.workloads
+    assert steady[:, CPU] == pytest.approx(1.5)
+    assert np.isnan(surge).all()
 
 
 def test_a_pod_that_ran_only_for_a_short_time_is_not_measured() -> None:
-    measured = measurements()
-    sample(measured, 0, 50.0, share=0.1)
+    reading = read(measurements(), 0, 50.0, ran=0.1 * STEP)
 
-    assert measured.uses(0, EPOCH, np.array([0, 1])) == ({}, {})
+    assert len(reading.pods) == 0
+    assert np.isnan(reading.workloads).all()
 
 
 def test_a_workload_is_known_after_its_pods_have_ended() -> None:
     measured = measurements()
     sample(measured, 0, 50.0)
-    none: Any = np.zeros(0, np.intp)
-    empty: Loads = np.zeros(0, np.float32)
-    measured.sample(
-        1, np.full(NODES, 1.0), np.full(NODES, 1.0), none, empty.astype(float), empty.astype(float)
-    )
+    none = np.zeros(0)
 
-    uses = measured.uses(1, EPOCH, none)
+    reading = measured.sample(2 * STEP, np.ones(NODES), np.ones(NODES), none.astype(np.intp), none, none)
 
-    assert uses.pods == {}
-    (usage,) = uses.workloads.values()
-    assert usage.windows["15m"]["cpu"].mean == 2.0
+    assert reading is not None
+    assert len(reading.pods) == 0
+    assert reading.workloads[0, QUARTER, CPU] == 2.0
+
+
+def test_a_window_of_a_workload_without_samples_has_the_value_of_a_longer_one() -> None:
+    measured = measurements()
+    sample(measured, 0, 50.0)
+    none = np.zeros(0)
+
+    for step in range(1, 20):
+        reading = measured.sample(
+            (step + 1) * STEP, np.ones(NODES), np.ones(NODES), none.astype(np.intp), none, none
+        )
+
+    assert reading is not None
+    assert reading.workloads[0, :, CPU].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_the_use_of_a_step_is_the_mean_of_its_intervals() -> None:
+    recent, pods, full = RecentUse(5, 2, 1), np.array([0]), np.array([60.0])
+    for number in range(5):
+        found = recent.added(number, np.array([10.0 * number]), np.ones(1), pods, np.array([number]), full)
+
+    assert found.cpu.tolist() == [20.0]
+    assert (found.of_pods.tolist(), found.ran.tolist()) == ([2.0], [300.0])
+    both = recent.added(5, np.ones(1), np.ones(1), np.array([0, 1]), np.ones(2), np.array([60.0, 30.0]))
+    assert both.of_pods.tolist() == [pytest.approx(11 / 5), 1.0]
+    assert both.ran.tolist() == [300.0, 30.0]
+
+
+def test_default_measurements_are_those_of_a_water_level() -> None:
+    assert (DEFAULT_METRICS.interval, DEFAULT_METRICS.lag) == (60.0, 60.0)
+    assert DEFAULT_METRICS.settling == SETTLING
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("interval", 0.0), ("interval", 70.0), ("interval", 600.0), ("lag", -1.0)]
+)
+def test_impossible_times_are_refused(field: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        MetricsTiming(**{field: value})

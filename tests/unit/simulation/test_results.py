@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from tidelock.simulation.engine import Run
-from tidelock.simulation.results import as_numbers, averaged, estimate, figures
+from tidelock.simulation.results import as_numbers, averaged, estimate, estimate_by_group, figures
 
 
 def run(cpu: list[list[float]]) -> Run:
     steps = len(cpu)
     nothing = np.zeros(0, np.intp)
-    return Run("p", "t", 0, np.array(cpu), np.arange(steps), nothing, nothing.astype(float))
+    unserved = np.full(steps, 0.25)
+    return Run("p", "t", 0, np.array(cpu), unserved, np.arange(steps), nothing, nothing.astype(float))
 
 
 def test_figures_cover_the_time_after_the_warm_up() -> None:
@@ -35,6 +36,7 @@ def test_figures_are_averaged_one_by_one() -> None:
         "p99": 29.7,
         "hot": 0.0,
         "pending": 0.0,
+        "unserved": 25.0,
     }
 
 
@@ -49,3 +51,14 @@ def test_an_estimate_has_its_mean_within_its_interval() -> None:
 def test_an_estimate_needs_values() -> None:
     with pytest.raises(ValueError, match="no values"):
         estimate([])
+
+
+def test_unserved_cpu_is_a_percentage_of_the_wanted() -> None:
+    assert figures(run([[0.0, 20.0]]), 0.0).unserved == 25
+
+
+def test_groups_count_alike_however_many_values_they_have() -> None:
+    found = estimate_by_group([[1.0] * 9, [2.0]])
+
+    assert found.mean == 1.5
+    assert (found.low, found.high) == (1.0, 2.0)

@@ -12,6 +12,7 @@ from tidelock.simulation.traces import (
     read_openb_nodes,
     read_openb_pods,
     read_planetlab,
+    read_task_usage,
 )
 from tidelock.simulation.world import Machine
 
@@ -111,3 +112,52 @@ def test_an_invalid_list_of_pods_is_refused(tmp_path: Path, text: str, problem: 
         read_openb_pods(file)
 
     assert str(refused.value) == f"{file}: {problem}"
+
+
+def usage(start: int, job: str, task: int, rate: float, *, seconds: int = 300) -> str:
+    """Return a line of task_usage, with times in seconds."""
+    cells = [str(start * 10**6), str((start + seconds) * 10**6), job, str(task), "7", str(rate)]
+    return ",".join([*cells, *["0"] * 14]) + "\n"
+
+
+def test_the_tasks_of_a_job_are_one_row_of_its_highest_use(tmp_path: Path) -> None:
+    first = usage(600, "a", 0, 0.1) + usage(600, "a", 1, 0.3) + usage(600, "b", 0, 0.5)
+    second = usage(900, "a", 0, 0.4) + usage(900, "a", 1, 0.4) + usage(900, "b", 0, 0.05)
+    files = [written(tmp_path, first, "part-0.csv.gz"), written(tmp_path, second, "part-1.csv")]
+
+    assert np.allclose(read_task_usage(files), [[0.5, 1], [1, 0.1]])
+
+
+def test_tasks_count_by_the_time_for_which_they_were_measured(tmp_path: Path) -> None:
+    text = (
+        usage(600, "a", 0, 0.1, seconds=100) + usage(600, "a", 1, 0.4, seconds=200) + usage(900, "a", 0, 0.6)
+    )
+
+    assert np.allclose(read_task_usage([written(tmp_path, text, "part-0.csv")]), [[0.5, 1]])
+
+
+def test_jobs_that_were_seldom_measured_are_left_out_and_gaps_are_filled(tmp_path: Path) -> None:
+    text = "".join(usage(300 * step, "a", 0, 0.01 * (step + 1)) for step in range(20) if step != 7)
+    text += "".join(usage(300 * step, "b", 0, 0.5) for step in range(10))
+
+    (row,) = read_task_usage([written(tmp_path, text, "part-0.csv")])
+
+    assert row[6:9] == pytest.approx([0.35, 0.35, 0.45])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1,2,3\n", "line 1: list index out of range"),
+        (
+            usage(600, "a", 0, 0.1) + usage(900, "a", 0, -1),
+            "line 2: expected a time, a later one, and a rate",
+        ),
+        (usage(600, "a", 0, 0.1).replace("600", "x", 1), "line 1: invalid literal"),
+        ("", "no job was measured for long enough"),
+        (usage(600, "a", 0, 0.0), "no job was measured for long enough"),
+    ],
+)
+def test_other_files_are_no_task_usage(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(TraceError, match=problem):
+        read_task_usage([written(tmp_path, text, "part-0.csv")])

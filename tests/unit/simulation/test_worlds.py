@@ -7,6 +7,7 @@ import pytest
 from tidelock.simulation.traces import MEBIBYTE, TracedPod
 from tidelock.simulation.world import STEP, SimulatedWorld
 from tidelock.simulation.worlds import (
+    LoadShape,
     Setting,
     burst_world,
     machine,
@@ -152,3 +153,91 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         SimulatedWorld(
             "odd", (), world.workloads, world.workload, world.arrives, world.lives, world.cpu, world.memory
         )
+
+
+def test_requests_follow_the_use_with_an_error() -> None:
+    world = made(request_error=0.1)
+    requests = np.array([each.cpu for each in world.workloads])
+    use = np.array([world.cpu[world.workload == number].mean() for number in range(16)])
+
+    ratios = np.log(requests / use)[use > 60]  # less than 50 millicores are never requested
+    assert len(ratios) > 8
+    assert abs(ratios.mean()) < 0.1
+    assert ratios.std() < 0.2
+    assert np.log([each.cpu for each in made().workloads] / use).std() > 0.4
+
+
+def test_each_pod_can_follow_a_row_of_its_own() -> None:
+    alike, different = made(), made(rows="Pod")
+
+    for world, most in ((alike, 1), (different, np.inf)):
+        pods = np.flatnonzero(world.workload == np.bincount(world.workload).argmax())
+        kinds = len({world.cpu[pod].tobytes() for pod in pods})
+        assert (kinds == 1) if most == 1 else (kinds > len(pods) / 2)
+
+
+def test_each_pod_can_be_a_workload_of_its_own() -> None:
+    together, apart = made(), made(apart=True)
+
+    assert np.array_equal(apart.workload, np.arange(together.pods))
+    assert np.array_equal(apart.cpu, together.cpu)
+    assert len({each.name for each in apart.workloads}) == together.pods
+
+
+def test_load_is_multiplied_up_to_the_limits() -> None:
+    plain, doubled = made(), made(load=2.0)
+    limits = np.array([each.cpu_limit for each in plain.workloads])[plain.workload]
+
+    assert doubled.cpu == pytest.approx(np.minimum(2 * plain.cpu, limits[:, None]), rel=1e-5)
+
+
+def test_memory_is_requested_in_proportion_to_cores() -> None:
+    for plain, more in zip(made().workloads, made(memory=1.5).workloads, strict=True):
+        assert more.memory == pytest.approx(1.5 * plain.memory, rel=1e-3)
+
+
+@pytest.mark.parametrize("lifetimes", ["Uniform", "Exponential", "Pareto"])
+def test_lifetimes_have_their_mean(lifetimes: str) -> None:
+    world = made(lifetimes=lifetimes, life=600.0, nodes=40)
+    later = world.lives[world.arrives > 61]
+
+    # Of Pareto's long lives some are still to come when the world ends, so their mean varies more.
+    assert later.mean() == pytest.approx(600, rel=0.25 if lifetimes == "Pareto" else 0.05)
+    if lifetimes == "Pareto":
+        assert np.median(later) < 400
+
+
+def test_a_smaller_shape_gives_most_replicas_to_fewer_workloads() -> None:
+    shares = [
+        np.mean(
+            [
+                np.sort(np.bincount(made(seed, replica_shape=shape, life=1e9).workload))[-1]
+                for seed in range(5)
+            ]
+        )
+        for shape in (1.0, 8.0)
+    ]
+
+    assert shares[0] > 1.5 * shares[1]
+
+
+def test_sizes_are_those_of_the_setting() -> None:
+    assert {each.cpu for each in made(sizes=(250, 3000)).workloads} == {250, 3000}
+
+
+def test_synthetic_load_has_its_shape() -> None:
+    steady = synthetic_load(200, 288, 0, LoadShape(swing=0.0, wander=0.0, peaks=0.0))
+    busy = synthetic_load(2000, 50, 0, LoadShape(mean=0.3, wander=0.1, peaks=0.0))
+
+    assert (np.ptp(steady, axis=1) < 1e-6).all()
+    assert busy.mean() == pytest.approx(0.3, rel=0.15)
+    with pytest.raises(ValueError, match=r"^peaks: "):
+        LoadShape(peaks=2.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("sizes", ()), ("request_error", -0.1), ("load", 0.0), ("replica_shape", 0.0)]
+)
+def test_impossible_shapes_are_refused(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        Setting(**{field: value})  # type: ignore[arg-type]

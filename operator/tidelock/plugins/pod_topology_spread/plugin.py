@@ -51,7 +51,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED, _WISHED = "DoNotSchedule", "ScheduleAnyway"
 _HONOR, _IGNORE = "Honor", "Ignore"
 
-_SYSTEM_DEFAULTS = (
+SYSTEM_DEFAULTS = (
     SpreadConstraint(max_skew=3, topology_key=_HOSTNAME, when_unsatisfiable=_WISHED),
     SpreadConstraint(max_skew=5, topology_key="topology.kubernetes.io/zone", when_unsatisfiable=_WISHED),
 )
@@ -195,7 +195,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         refuse_args(self.name, _problems(read))
         self._by_system = read.defaulting_type == "System"
         self._defaults: dict[str, list[SpreadConstraint]] = {}
-        for constraint in _SYSTEM_DEFAULTS if self._by_system else read.default_constraints:
+        for constraint in SYSTEM_DEFAULTS if self._by_system else read.default_constraints:
             self._defaults.setdefault(constraint.when_unsatisfiable, []).append(constraint)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -292,14 +292,14 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         for constraint, label in zip(constraints, labels, strict=True):
             tally = self.handle.cache.neighbours(constraint.query(namespace))
             if constraint.topology_key == _HOSTNAME:
-                share = _share(constraint, tally, len(rated))
+                share = weighted_counts(tally, len(rated), constraint.max_skew)
                 sums += share if label.borne is None else np.where(label.borne, share, 0.0)
             else:
                 filled = _filled(label)
                 everyone = len(rated) == len(snapshot)
                 found = filled.in_use if everyone else filled.found_at(rated)
                 counts = filled.totals(tally, eligible.nodes(constraint))
-                share = _share(constraint, counts, int(np.count_nonzero(found)))
+                share = weighted_counts(counts, int(np.count_nonzero(found)), constraint.max_skew)
                 share[-1] = 0
                 sums += share.take(label.codes)
         scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
@@ -315,11 +315,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Scale the sums: 100 for the smallest, and 0 for nodes without a rating."""
-        rated = scores >= 0
-        most, least = scores.max(initial=0.0), scores.min(initial=np.inf, where=rated)
-        if most == 0:
-            return np.where(rated, float(MAX_NODE_SCORE), 0.0)
-        return np.where(rated, np.floor(MAX_NODE_SCORE * (most + least - scores) / most), 0.0)
+        return normalized_sums(scores)
 
     def _constraints(self, pod: Pod, action: str) -> tuple[_Constraint, ...]:
         """Return the pod's constraints of a kind, or the default ones if it has none at all."""
@@ -373,10 +369,19 @@ def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
     return result
 
 
-def _share(constraint: _Constraint, counts: Counts, domains: int) -> Scores:
+def weighted_counts(counts: Counts, domains: int, max_skew: int) -> Scores:
     """Weigh counts by the number of domains, and add the tolerated skew."""
-    share: Scores = counts * np.float64(math.log(domains + 2)) + (constraint.max_skew - 1)
+    share: Scores = counts * np.float64(math.log(domains + 2)) + (max_skew - 1)
     return share
+
+
+def normalized_sums(sums: Scores) -> Scores:
+    """Scale the sums of nodes: 100 for the smallest, and 0 for negative ones, which stand for no rating."""
+    rated = sums >= 0
+    most, least = sums.max(initial=0.0), sums.min(initial=np.inf, where=rated)
+    if most == 0:
+        return np.where(rated, float(MAX_NODE_SCORE), 0.0)
+    return np.where(rated, np.floor(MAX_NODE_SCORE * (most + least - sums) / most), 0.0)
 
 
 def _filled(label: Label) -> Label:

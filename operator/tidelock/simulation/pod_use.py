@@ -1,0 +1,95 @@
+"""The use of placed pods by node, with the rules of `tidelock.cluster.usage.sums`.
+
+P pods, W windows, R resources, N nodes. Use is in the units of `tidelock.model.quantities`.
+"""
+
+import numpy as np
+
+from tidelock.cluster.usage.levels import MEASURED_RESOURCES, UNITS, WINDOWS
+from tidelock.cluster.usage.sums import Slots, UseRule
+from tidelock.model.pods import Pod
+from tidelock.simulation.cluster import EPOCH
+from tidelock.simulation.measuring import Reading
+from tidelock.simulation.world import Floats, SimulatedWorld
+
+_NOWHERE = -1
+_CELLS = len(WINDOWS) * len(MEASURED_RESOURCES)
+
+
+class PodUse:
+    """The pods' own and expected use, and its sums.
+
+    Attributes:
+        expected: of a pod of each workload, by its history or an estimate (workloads x W x R).
+        sums: counted use of the pods of each node (W x R x N).
+
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        pods: list[Pod],
+        nodes: int,
+        defaults: Floats,
+        *,
+        history: bool,
+    ) -> None:
+        """Begin without placed pods.
+
+        Args:
+            world: the world.
+            pods: a pod of each workload.
+            nodes: N.
+            defaults: expected use of a pod without limits and requests (R).
+            history: whether the history of a workload precedes the estimate.
+
+        """
+        self.sums = np.zeros((len(WINDOWS), len(MEASURED_RESOURCES), nodes))
+        self._history = history
+        self._workload = world.workload
+        self._row = np.full(world.pods, _NOWHERE, np.intp)
+        self._new = np.zeros((len(pods), Slots.WIDTH))  # the figures of a new pod of each workload
+        of_new = Slots(self._new, np.zeros(0))
+        of_new.own[:] = np.nan
+        self.expected = of_new.expected
+        likely = np.array([pod.likely_use for pod in pods])
+        self.expected[:] = np.where(np.isnan(likely), defaults, likely)[:, np.newaxis]
+        self._by_history = of_new.by_history
+        self._slots = Slots(np.zeros((world.pods, Slots.WIDTH)), np.zeros(0))
+        self._counted = np.zeros((world.pods, len(WINDOWS), len(MEASURED_RESOURCES)))
+
+    def place(self, pod: int, row: int, now: float) -> None:
+        """Count a pod as expected, until a reading has it."""
+        workload = self._workload[pod]
+        self._row[pod] = row
+        self._slots.figures[pod] = self._new[workload]
+        self._slots.bound_at[pod] = now
+        self._counted[pod] = self.expected[workload]
+        self.sums[:, :, row] += self._counted[pod]
+
+    def remove(self, pod: int, row: int) -> None:
+        """Count a pod no longer."""
+        self._row[pod] = _NOWHERE
+        self.sums[:, :, row] -= self._counted[pod]
+
+    def show(self, reading: Reading, rule: UseRule) -> None:
+        """Take over a reading, and sum all nodes again by a rule for how much of each pod counts."""
+        at = EPOCH + reading.at
+        slots = self._slots
+        placed = np.flatnonzero(self._row != _NOWHERE)
+        if self._history:
+            known = ~np.isnan(reading.workloads[:, 0, 0])
+            self.expected[known] = reading.workloads[known] * UNITS
+            self._by_history[known] = 1.0
+            of = self._workload[placed]
+            slots.expected[placed], slots.by_history[placed] = self.expected[of], self._by_history[of]
+        here = self._row[reading.pods] != _NOWHERE
+        measured = reading.pods[here]
+        slots.own[measured], slots.own_at[measured] = reading.of_pods[here] * UNITS, at
+        counted = rule(Slots(slots.figures[placed], np.full(len(placed), at)))
+        self._counted[placed] = counted
+        nodes = self.sums.shape[2]
+        for cell, values in zip(
+            self.sums.reshape(_CELLS, nodes), counted.reshape(len(placed), _CELLS).T, strict=True
+        ):
+            cell[:] = np.bincount(self._row[placed], values, minlength=nodes)

@@ -1,0 +1,110 @@
+"""The arithmetic over arrays, which decides as the whole scheduler does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tidelock.simulation.array_scheduler import ArrayScheduler
+from tidelock.simulation.engine import Run, Simulation, whole_scheduler
+from tidelock.simulation.measuring import (
+    DEFAULT_METRICS,
+    FAULTS,
+    NO_FAULTS,
+    SLOW_METRICS,
+    MetricsFaults,
+    MetricsTiming,
+)
+from tidelock.simulation.policies import POLICIES, SimulatedPolicy
+from tidelock.simulation.world import SimulatedWorld
+from tidelock.simulation.worlds import Setting, synthetic_load, world_of
+from unit.simulation.small import HOUR, world
+
+_COVERED = [
+    name
+    for name, policy in POLICIES.items()
+    if ArrayScheduler.covers(policy, NO_FAULTS) and policy.rule is None
+]
+
+
+def both(
+    of: SimulatedWorld,
+    policy: SimulatedPolicy,
+    *,
+    timing: MetricsTiming = SLOW_METRICS,
+    faults: MetricsFaults = NO_FAULTS,
+) -> tuple[Run, Run]:
+    """Return the runs of both schedulers in one world, by arrays first."""
+    assert ArrayScheduler.covers(policy, faults)
+    schedulers = (ArrayScheduler(of, policy, 1), whole_scheduler(of, policy, 1))
+    quick, whole = (
+        Simulation(of, policy, 1, timing=timing, faults=faults, scheduler=each).run() for each in schedulers
+    )
+    return quick, whole
+
+
+def mixed(steps: int = 24) -> SimulatedWorld:
+    """Return nodes of three sizes, with roll-outs and noise between replicas."""
+    setting = Setting(nodes=6, cores=(8, 16, 32), workloads=12, life=HOUR, noise=0.5, rollouts=3, steps=steps)
+    return world_of("mixed", synthetic_load(100, steps, 3), setting, 3)
+
+
+@pytest.mark.parametrize("policy", _COVERED)
+def test_both_decide_alike(policy: str) -> None:
+    quick, whole = both(world(), POLICIES[policy])
+
+    assert np.array_equal(quick.node, whole.node)
+    assert np.array_equal(quick.cpu, whole.cpu)
+
+
+@pytest.mark.parametrize("policy", ["default", "shipped", "water-level", "water-level-nodes"])
+def test_both_decide_alike_among_nodes_of_several_sizes(policy: str) -> None:
+    quick, whole = both(mixed(), POLICIES[policy])
+
+    assert np.array_equal(quick.node, whole.node)
+
+
+def test_both_decide_alike_by_frequent_measurements() -> None:
+    quick, whole = both(mixed(16), POLICIES["shipped"], timing=DEFAULT_METRICS)
+
+    assert np.array_equal(quick.node, whole.node)
+
+
+def test_both_decide_alike_by_stale_measurements() -> None:
+    quick, whole = both(mixed(16), POLICIES["shipped"], timing=replace(SLOW_METRICS, lag=1800))
+
+    assert np.array_equal(quick.node, whole.node)
+
+
+@pytest.mark.parametrize("fault", ["down", "ahead", "behind"])
+def test_both_decide_alike_while_measurements_fail(fault: str) -> None:
+    faults = MetricsFaults(down=(HOUR, 1.5 * HOUR)) if fault == "down" else FAULTS[fault]
+    quick, whole = both(world(), POLICIES["water-level-nodes"], faults=faults)
+
+    assert np.array_equal(quick.node, whole.node)
+
+
+def test_both_decide_alike_within_limits_of_use() -> None:
+    policy = POLICIES["water-level"]
+    limits = {"overloadLimits": {"cpuPercent": 35}}
+    limited = replace(policy, water_level={**(policy.water_level or {}), **limits})
+    quick, whole = both(mixed(), limited)
+
+    assert np.array_equal(quick.node, whole.node)
+    assert not np.array_equal(quick.node, both(mixed(), policy)[0].node)
+
+
+def test_pods_wait_alike_for_capacity() -> None:
+    setting = Setting(nodes=12, cores=(3, 5), workloads=12, fill=0.97, life=HOUR, steps=24)
+    of = world_of("tight", synthetic_load(100, 24, 3), setting, 3)
+    quick, whole = both(of, POLICIES["default"])
+
+    assert whole.pending.any()
+    assert np.array_equal(quick.node, whole.node)
+    assert np.array_equal(quick.bound, whole.bound)
+
+
+@pytest.mark.parametrize("fault", ["nan", "missing", "restart"])
+def test_other_faults_need_the_whole_scheduler(fault: str) -> None:
+    assert not ArrayScheduler.covers(POLICIES["water-level"], FAULTS[fault])
+    assert not ArrayScheduler.covers(POLICIES["load-aware"], NO_FAULTS)

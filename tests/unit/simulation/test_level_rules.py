@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from tidelock.cluster.usage.levels import LevelArray
+from tidelock.framework.measured_use import Level
+from tidelock.simulation.level_rules import (
+    Figure,
+    LevelRule,
+    least_used_scores,
+    least_variance_scores,
+)
+
+USE = np.array([10.0, 40.0, 25.0, 60.0])
+
+
+def figure(added: LevelArray | float, weight: Level = 1.0) -> Figure:
+    return USE + added, USE, weight
+
+
+def test_the_least_used_node_is_the_best() -> None:
+    assert least_used_scores([figure(5.0)], 4).tolist() == [85, 55, 70, 35]
+
+
+@pytest.mark.parametrize("added", [np.full(4, 5.0), np.array([20.0, 2.5, 5.0, 1.0])])
+def test_the_best_node_leaves_the_least_variance(added: LevelArray) -> None:
+    variances = [(USE + np.where(np.arange(4) == node, added, 0)).var() for node in range(4)]
+
+    scores = least_variance_scores([figure(added)], 4)
+
+    # The score falls with the variance, by N / 2 over the mean of what the pod adds.
+    fall = (np.array(variances) - USE.var()) * 4 / 2 / added.mean()
+    assert scores == pytest.approx(-fall)
+
+
+def test_between_equal_nodes_least_variance_is_least_used() -> None:
+    least_used, least_variance = (
+        rule([figure(5.0)], 4) for rule in (least_used_scores, least_variance_scores)
+    )
+
+    assert np.ptp(least_used - least_variance) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("rule", [least_used_scores, least_variance_scores])
+def test_figures_count_by_their_weights(rule: LevelRule) -> None:
+    one, other = rule([figure(5.0)], 4), rule([figure(2.0)], 4)
+
+    both = rule([figure(5.0, weight=0.75), figure(2.0, weight=0.25)], 4)
+
+    assert both == pytest.approx(0.75 * one + 0.25 * other)
