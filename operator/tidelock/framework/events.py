@@ -53,6 +53,7 @@ class Action(IntFlag):
     UPDATE_NODE_DECLARED_FEATURE = auto()
     UPDATE_POD_LABEL = auto()
     UPDATE_POD_SCALE_DOWN = auto()
+    UPDATE_POD_SCALE_UP = auto()
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
     UPDATE = (
@@ -64,6 +65,7 @@ class Action(IntFlag):
         | UPDATE_NODE_DECLARED_FEATURE
         | UPDATE_POD_LABEL
         | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_SCALE_UP
         | UPDATE_POD_TOLERATION
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     )
@@ -155,6 +157,8 @@ def _pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
         yield Action.UPDATE_POD_LABEL
     if any(new.requests.get(resource, -1) < units for resource, units in old.requests.items()):
         yield Action.UPDATE_POD_SCALE_DOWN
+    if any(old.requests.get(resource, -1) < units for resource, units in new.requests.items()):
+        yield Action.UPDATE_POD_SCALE_UP
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         yield Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     if len(old.spec.tolerations) != len(new.spec.tolerations):  # they can be added, and not be changed

@@ -90,6 +90,11 @@ class AffinityTerm:
                 sums[key] = carried.weights.added_to(sums.get(key), size)
         return sums
 
+    def keys_to(self, pod: Pod, namespace_labels: Labels) -> set[str]:
+        """Return the topology keys of all terms that select a pod in a namespace with these labels."""
+        terms = (carried.term for carried in self._index.near(pod))
+        return {term.topology_key for term in terms if term.selects(pod, namespace_labels)}
+
     def count(self, term: Term, row: int, weight: int, sign: int) -> None:
         """Add a carrier of a term on a node (sign 1), or take it away (-1)."""
         carried = self._terms.get(term)

@@ -352,7 +352,12 @@ class ObjectEventHandler:
     def upsert(self, old: Named | None, new: Named) -> None:
         """Process an object's newest version."""
         self._lister.upsert(old, new)
-        self._notify(Action.UPDATE if old is not None else Action.ADD, old, new)
+        if old is not None and old.meta.uid == new.meta.uid:
+            self._notify(Action.UPDATE, old, new)
+            return
+        if old is not None:
+            self._notify(Action.DELETE, old, None)
+        self._notify(Action.ADD, None, new)
 
     def remove(self, last: Named) -> None:
         """Forget an object."""
