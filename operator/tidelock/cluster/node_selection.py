@@ -4,6 +4,7 @@ import numpy as np
 
 from tidelock.cluster.arrays import Mask
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import (
     NO_EXECUTE,
@@ -23,6 +24,16 @@ def required_of_nodes(pod: Pod, snapshot: Snapshot) -> Mask | None:
         has = snapshot.labels(key).among((value,))
         mask = has if mask is None else mask & has
     return mask
+
+
+def admits(pod: Pod, node: Node) -> bool:
+    """Return whether a node matches spec.nodeSelector and required node affinity."""
+    labels = node.meta.labels
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required if affinity else None
+    return pod.spec.node_selector.items() <= labels.items() and (
+        required is None or required.matches(node.name, labels)
+    )
 
 
 def matching(selector: NodeSelector, snapshot: Snapshot) -> Mask:

@@ -3,12 +3,12 @@
 Required terms apply to the placed pods, and required anti-affinity of those to the pod. Preferred terms count
 both ways. Args: `hardPodAffinityWeight` (0 to 100, 1 by default) is the weight of a required affinity of a
 placed pod. `ignorePreferredTermsOfExistingPods` ignores placed pods' terms for a pod without preferences. The
-rules are those of kube-scheduler 1.36, plugins/interpodaffinity.
+rules are those of kube-scheduler 1.37, plugins/interpodaffinity.
 
 Reserve pods count as placed pods, with an exception for required affinity (`_near`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -39,6 +39,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.plugin_args import read_args
+from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
 from tidelock.model.reserve_pod import ReservePod
@@ -178,9 +179,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count the pods of required terms. Skip pods without such terms of their own or of others."""
-        affinity = pod.spec.affinity
-        near = _required(affinity.pod_affinity if affinity else None)
-        far = _required(affinity.pod_anti_affinity if affinity else None)
+        near, far = _required_of(pod)
         cache = self.handle.cache
         if not near and not far and not cache.affinity_terms.shunned:
             return SKIP
@@ -201,9 +200,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         if not near and not far and not required.shunning:
             return SKIP
         if required.sought:
-            tally = cache.pod_counts.of(required.sought)
-            for key in required.near_keys:
-                required.near.add(key, tally)
+            required.near = self._sought(required.sought, required.near_keys)
             if cache.reserve_pods:
                 tally = cache.reserve_pods.pod_counts.of(required.sought)
                 for key in required.near_keys:
@@ -226,8 +223,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         if required is None or row is None:
             return
         required.judged = None
-        affinity = other.pod.spec.affinity
-        for term in _required(affinity.pod_anti_affinity if affinity else None):
+        for term in _required_of(other.pod)[1]:
             if Term.of(other.pod.meta.namespace, term).selects(pod, required.namespace_labels):
                 required.shunning.add_on(term.topology_key, row, sign)
         if required.sought and required.sought.selects(other.pod):
@@ -310,6 +306,13 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         span = scores.max(initial=-np.inf) - least
         return np.floor(MAX_NODE_SCORE * ((scores - least) / span)) if span > 0 else np.zeros(len(scores))
 
+    def _sought(self, query: PodCountQuery, keys: Iterable[str]) -> _Domains:
+        """Count the sought pods in the domains of these topology keys."""
+        domains, tally = self._domains(), self.handle.cache.pod_counts.of(query)
+        for key in keys:
+            domains.add(key, tally)
+        return domains
+
     def _domains(self) -> _Domains:
         return _Domains(self.handle.columns.labels)
 
@@ -332,23 +335,87 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return namespace.meta.labels if namespace else {}
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: sought, shunned and shunning pods, and changes of domains."""
-        pods = Action.ADD | Action.DELETE | Action.UPDATE
+        """Return the events: sought, shunned and shunning pods, own labels, and changes of domains.
+
+        kube-scheduler has no event of a namespace, whose labels a term may select.
+        """
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
         return (
-            Registration(ClusterEvent(Resource.POD, pods), self._matters),
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            Registration(ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE)),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, pods), self._neighbour_helps),
+            Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)),
+            Registration(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._node_helps
+            ),
+            Registration(ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE), self._namespace_helps),
         )
 
-    def _matters(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-        """Return whether a term of either pod selects, or selected, the other, or it is the pod itself."""
-        changed = [each for each in (old, new) if each is not None]
-        if any(each.uid == pod.uid or _shuns(each) for each in changed):
+    def _neighbour_helps(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+        """Return whether a pod is sought now and was not before, or no longer shunned, or shunned this one.
+
+        In kube-scheduler, the end of the last sought pod wakes no pod that may be the next first of a series.
+        """
+        near, far = _required_of(pod)
+        choices = [self._choice(pod, term) for term in near]
+        sought, was_sought = (
+            each is not None and bool(choices) and all(choice.selects(each) for choice in choices)
+            for each in (new, old)
+        )
+        if sought != was_sought and (sought or self._first_of_series(pod, near)):
             return True
-        affinity = pod.spec.affinity
-        near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
-        choices = [self._choice(pod, term) for term in (*_required(near), *_required(far))]
-        return any(choice.selects(each) for choice in choices for each in changed)
+        if old is None:
+            return False
+        shunned = [(term.topology_key, self._choice(pod, term)) for term in far]
+        if _keys_to(old, shunned) - _keys_to(new, shunned):
+            return True
+        return new is None and self._shunned_by(old, pod)
+
+    def _first_of_series(self, pod: Pod, near: Sequence[PodAffinityTerm]) -> bool:
+        """Return whether a pod seeks pods like itself, and there are none."""
+        query = PodCountQuery(tuple(self._choice(pod, term) for term in near))
+        return query.selects(pod) and not self._sought(query, {term.topology_key for term in near})
+
+    def _shunned_by(self, other: Pod, pod: Pod) -> bool:
+        labels, namespace = self._namespace_labels(pod), other.meta.namespace
+        return any(Term.of(namespace, term).selects(pod, labels) for term in _required_of(other)[1])
+
+    def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """Return whether a node is new in domains of the pod, or not any more in one that may be forbidden.
+
+        kube-scheduler does not count the domains that only the terms of other pods forbid. Here all of those
+        count, as the terms that select the pod would have to be found for each pod that waits.
+        """
+        near, far = ({term.topology_key for term in terms} for terms in _required_of(pod))
+        before, after = old.meta.labels if old is not None else {}, new.meta.labels
+        if old is None:
+            return not near or not near.isdisjoint(after)
+        others = self.handle.cache.affinity_terms.shunned.keys
+        return any(key in after and before.get(key) != after[key] for key in near) or any(
+            key in before and before[key] != after.get(key) for key in far | others.keys()
+        )
+
+    def _namespace_helps(self, pod: Pod, old: Namespace | None, new: Namespace) -> bool:
+        """Return whether a term of the pod, or of another pod to it, may select others by new labels."""
+        labels = new.meta.labels
+        if old is not None and old.meta.labels == labels:
+            return False
+        terms = (Term.of(pod.meta.namespace, term) for terms in _required_of(pod) for term in terms)
+        wanted = [each.namespace_selection for each in terms if not each.namespace_selection.empty]
+        return new.meta.name == pod.meta.namespace or any(
+            each.matches(labels) != (old is not None and each.matches(old.meta.labels)) for each in wanted
+        )
+
+
+def _required_of(pod: Pod) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:
+    """Return the required terms of affinity and of anti-affinity of a pod."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return (), ()
+    return _required(affinity.pod_affinity), _required(affinity.pod_anti_affinity)
+
+
+def _keys_to(other: Pod | None, shunned: Sequence[tuple[str, Choice]]) -> set[str]:
+    """Return the topology keys of the terms that select a pod, if there is one."""
+    return {key for key, choice in shunned if other is not None and choice.selects(other)}
 
 
 def _required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
@@ -384,8 +451,3 @@ def _one_in_each(codes: Codes, counts: Counts) -> Counts:
     kept = np.where(codes < 0, counts, 0)
     kept[rows[np.unique(codes[rows], return_index=True)[1]]] = 1
     return kept
-
-
-def _shuns(pod: Pod) -> bool:
-    """Return whether a pod has anti-affinity."""
-    return pod.spec.affinity is not None and bool(_required(pod.spec.affinity.pod_anti_affinity))

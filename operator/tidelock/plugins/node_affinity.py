@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.node_selection import matching, matching_term, required_of_nodes
+from tidelock.cluster.node_selection import admits, matching, matching_term, required_of_nodes
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -158,12 +158,8 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return self._matches(pod, new) and (old is None or not self._matches(pod, old))
 
     def _matches(self, pod: Pod, node: Node) -> bool:
-        name, labels = node.name, node.meta.labels
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        selectors = (self._added.required, affinity.required if affinity else None)
-        return pod.spec.node_selector.items() <= labels.items() and all(
-            selector is None or selector.matches(name, labels) for selector in selectors
-        )
+        added = self._added.required
+        return (added is None or added.matches(node.name, node.meta.labels)) and admits(pod, node)
 
     def _preferred(self, pod: Pod) -> tuple[PreferredTerm, ...]:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None

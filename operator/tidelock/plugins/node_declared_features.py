@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the node declares it.
 
-Source: kube-scheduler 1.36, plugins/nodedeclaredfeatures. The needs of pods are in
+Source: kube-scheduler 1.37, plugins/nodedeclaredfeatures. The needs of pods are in
 `PodTemplate.needed_features`.
 """
 
@@ -47,9 +47,16 @@ class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: nodes with other features. The needs of a pod can't be edited."""
+        """Return the events: nodes with other features, and other needs of the pod."""
         changes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
-        return (Registration(changes, _declares_others),)
+        return (
+            Registration(changes, _declares_others),
+            Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE), _needs_others),
+        )
+
+
+def _needs_others(_: Pod, old: Pod, new: Pod) -> bool:
+    return old.template.needed_features != new.template.needed_features
 
 
 def _declares_others(_: Pod, old: Node | None, new: Node) -> bool:

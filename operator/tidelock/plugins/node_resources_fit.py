@@ -31,6 +31,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import (
+    ASSIGNED_POD_DELETE,
     RESERVATION_LENT,
     Action,
     ClusterEvent,
@@ -220,10 +221,21 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         """Return the events: pods that go or shrink, borrowers to evict, and nodes that are large enough."""
         node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         return (
-            Registration(ClusterEvent(Resource.POD, Action.DELETE)),
+            Registration(ASSIGNED_POD_DELETE),
             Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCALE_DOWN), _asks_for_less),
-            Registration(node_grows, _offers_more),
+            Registration(node_grows, self._offers_more),
             Registration(RESERVATION_LENT, _may_reclaim),
+        )
+
+    def _offers_more(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """Return whether an empty node would suffice, and has more of a requested resource than before."""
+        wanted = self._args.counted(pod.requests)
+        return covers(new.allocatable, wanted) and (
+            old is None
+            or any(
+                units > 0 and new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0)
+                for resource, units in wanted.items()
+            )
         )
 
 
@@ -279,17 +291,6 @@ def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
     return new.uid == pod.uid or any(
         units > 0 and new.requests.get(resource, 0) < old.requests.get(resource, 0)
         for resource, units in pod.requests.items()
-    )
-
-
-def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
-    """Return whether an empty node would suffice, and has more of a requested resource than before."""
-    return covers(new.allocatable, pod.requests) and (
-        old is None
-        or any(
-            units > 0 and new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0)
-            for resource, units in pod.requests.items()
-        )
     )
 
 

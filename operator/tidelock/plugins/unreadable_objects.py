@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tidelock.cluster.lister import Named
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -31,12 +32,11 @@ from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiNode
 
 _CHANGES = Action.ADD | Action.UPDATE
-_OF_VOLUMES = (
+_OF_CLAIMS = (
     Resource.PERSISTENT_VOLUME_CLAIM,
     Resource.PERSISTENT_VOLUME,
     Resource.STORAGE_CLASS,
     Resource.CSI_DRIVER,
-    Resource.CSI_NODE,
 )
 
 
@@ -76,13 +76,20 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
         return False
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: any other version of the unreadable object."""
+        """Return the events: new nodes, and any other version of an unreadable object."""
+        goes = Action.DELETE | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.NODE, _CHANGES), _may_fit),
-            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE), _may_fit),
+            Registration(ClusterEvent(Resource.CSI_NODE, goes), _may_fit),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, goes), _may_fit),
             Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE)),
-            *(Registration(ClusterEvent(resource, _CHANGES), _may_fit) for resource in _OF_VOLUMES),
+            *(Registration(ClusterEvent(resource, _CHANGES), self._is_read) for resource in _OF_CLAIMS),
         )
+
+    def _is_read(self, pod: Pod, _: Named | None, new: Named) -> bool:
+        """Return whether a claim of a pod is judged by an object, unless the pod is too large itself."""
+        metas = (meta for use in pod.claims for _, meta in self._read_for(pod, use))
+        return not excess(pod) and any(meta is new.meta for meta in metas)
 
     def _problem(self, pod: Pod) -> str:
         """Return why a pod can't be decided, by itself or by one of its volumes, or an empty text."""
@@ -125,6 +132,6 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
             self._csi_nodes.add(new.meta.name)
 
 
-def _may_fit(pod: Pod, _old: object, _new: object) -> bool:
-    """Return whether another object can help a pod. One that is too large must become smaller itself."""
-    return not excess(pod)
+def _may_fit(pod: Pod, old: Named | None, _: Named | None) -> bool:
+    """Return whether an object is new or was unreadable. A pod that is too large waits for itself."""
+    return not excess(pod) and (old is None or bool(old.meta.unreadable))

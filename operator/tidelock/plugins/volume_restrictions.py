@@ -1,7 +1,7 @@
 """VolumeRestrictions: only one pod uses a volume that allows no more.
 
 A claim of access mode ReadWriteOncePod serves one pod in the cluster. A disk without a claim serves one pod
-on each node, unless all only read it. Semantics of kube-scheduler 1.36, plugins/volumerestrictions, with one
+on each node, unless all only read it. Semantics of kube-scheduler 1.37, plugins/volumerestrictions, with one
 difference: a claim of the same name in another namespace never counts.
 """
 
@@ -28,6 +28,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pod_claims import uses_claim
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
@@ -142,17 +143,26 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
                 del users[key]
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: pods that go, new nodes, and claims."""
-        changes = Action.ADD | Action.UPDATE
+        """Return the events: pods that used a claim or disk of the pod, new nodes, and claims of the pod."""
         return (
-            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _shared),
             Registration(ClusterEvent(Resource.NODE, Action.ADD)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), uses_claim),
         )
 
 
 def _claims(pod: Pod) -> list[Key]:
     return [Key(pod.meta.namespace, use.name) for use in pod.claims if not use.ephemeral]
+
+
+def _shared(pod: Pod, old: Pod, _: None) -> bool:
+    """Return whether a pod that goes has used a claim of the pod, or a disk that the pod must not share.
+
+    kube-scheduler compares only pods of one namespace. A disk can be that of pods in several ones.
+    """
+    disks = {disk.identity for disk in pod.template.disks}
+    shares_disk = bool(disks) and not disks.isdisjoint(disk.identity for disk in old.template.disks)
+    return (shares_disk and _clash(pod, old)) or not set(_claims(pod)).isdisjoint(_claims(old))
 
 
 def _clash(pod: Pod, other: Pod) -> bool:

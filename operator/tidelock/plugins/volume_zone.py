@@ -1,6 +1,6 @@
 """VolumeZone: a pod goes to the zones and regions that the labels of its volumes name.
 
-Semantics of kube-scheduler 1.36, plugins/volumezone. Claims that wait for their first consumer have no volume
+Semantics of kube-scheduler 1.37, plugins/volumezone. Claims that wait for their first consumer have no volume
 yet and are left to VolumeBinding. A node without any label of zone or region takes all volumes.
 """
 
@@ -26,9 +26,10 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pod_claims import known_claims, uses_claim
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
-from tidelock.model.storage import PersistentVolume
+from tidelock.model.storage import PersistentVolume, StorageClass
 
 _REASON = "node(s) had no available volume zone"
 _BETA = {
@@ -131,14 +132,26 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         return self._zones
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: nodes of other zones, claims, volumes and classes."""
+        """Return the events: nodes of other zones, and the pod's claims with their volumes and classes."""
         changes = Action.ADD | Action.UPDATE
         return (
-            Registration(ClusterEvent(Resource.STORAGE_CLASS, changes)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes)),
+            Registration(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._class_waits),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes), uses_claim),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes), self._volume_moved),
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
         )
+
+    def _class_waits(self, pod: Pod, _: None, new: StorageClass) -> bool:
+        """Return whether a new class of a claim leaves the claim to VolumeBinding."""
+        claims = known_claims(pod, self.handle.objects)
+        return new.waits and any(claim.class_name == new.meta.name for claim in claims)
+
+    def _volume_moved(self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+        """Return whether the volume of a claim is new, or its labels name other zones."""
+        if old is not None and [*_demands(old.meta.labels)] == [*_demands(new.meta.labels)]:
+            return False
+        claims = known_claims(pod, self.handle.objects)
+        return any(claim.spec.volume_name == new.meta.name for claim in claims)
 
 
 def _demands(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:

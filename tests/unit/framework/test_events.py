@@ -86,7 +86,11 @@ def test_a_registration_for_several_actions_covers_each_of_them(
         ({"spec": {"containers": [{"name": "main"}]}}, [Action.UPDATE_POD_SCALE_DOWN]),
         (
             {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}},
-            [Action.UPDATE],
+            [Action.UPDATE_POD_SCALE_UP],
+        ),
+        (
+            {"spec": {"containers": [{"name": "main", "resources": {"requests": {"memory": "1Gi"}}}]}},
+            [Action.UPDATE_POD_SCALE_DOWN, Action.UPDATE_POD_SCALE_UP],
         ),
         ({"spec": {"tolerations": [{"operator": "Exists"}]}}, [Action.UPDATE_POD_TOLERATION]),
         (

@@ -1,12 +1,11 @@
 """The events that may help pods which a plugin refused."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from builders import node, pod
-from tidelock.framework.api import EnqueueExtensions, Plugin
+from tidelock.framework.api import Plugin
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -17,7 +16,6 @@ from tidelock.framework.events import (
     Action,
     ClusterEvent,
     Resource,
-    node_changes,
     pod_changes,
 )
 from tidelock.model.nodes import Node
@@ -30,27 +28,21 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
+from unit.plugins.hinting import change_wakes, changes, wakes, woken_by
 from unit.plugins.scene import Scene
 
+GPU = pod(requests={"cpu": "1", "example.com/gpu": "1"})
+OF_USER_2 = pod(tolerations=[{"key": "dedicated", "value": "user2", "effect": "NoSchedule"}])
 EVERYTHING = [{"operator": "Exists"}]
 TAINTED = node(taints=["dedicated=batch:NoSchedule"])
 
 
-def hopes(kind: type[Plugin], refused: Pod, event: ClusterEvent, old: Any, new: Any) -> bool:
-    """Return whether an event may help a pod that the plugin refused."""
-    plugin = kind(Scene().handle, {})
-    assert isinstance(plugin, EnqueueExtensions)
-    return any(
-        registration.event.covers(event)
-        and (registration.hint is None or registration.hint(refused, old, new))
-        for registration in plugin.events_to_register()
-    )
+def gpus(count: int, **fields: str) -> Node:
+    return node(**{"example.com/gpu": str(count)}, **fields)
 
 
-def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node) -> bool:
-    """Return whether an added or changed node may help a pod that the plugin refused."""
-    events: Iterator[ClusterEvent] = iter([NODE_ADD]) if old is None else node_changes(old, new)
-    return any(hopes(kind, refused, event, old, new) for event in events)
+def of_users(*numbers: int) -> Node:
+    return node(taints=[f"dedicated=user{number}:NoSchedule" for number in numbers])
 
 
 @pytest.mark.parametrize(
@@ -64,10 +56,17 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
         (NodeResourcesFit, pod(), node(memory="1Gi"), node(memory="2Gi"), False),
         (NodeResourcesFit, pod(), node(pods="1"), node(pods="2"), True),
         (NodeResourcesFit, pod(), TAINTED, node(), False),
+        (NodeResourcesFit, GPU, None, node(**{"example.com/fpga": "1"}), False),
+        (NodeResourcesFit, GPU, None, gpus(2), True),
+        (NodeResourcesFit, GPU, gpus(2), gpus(1, **{"example.com/fpga": "2"}), False),
+        (NodeResourcesFit, GPU, gpus(1), gpus(2), True),
+        (NodeResourcesFit, GPU, gpus(2), gpus(2, cpu="500m"), False),
+        (NodeResourcesFit, GPU, gpus(2, cpu="500m"), gpus(2), True),
         (NodeUnschedulable, pod(), None, node(), True),
         (NodeUnschedulable, pod(), None, node(cordoned=True), False),
         (NodeUnschedulable, pod(), node(cordoned=True), node(), True),
         (NodeUnschedulable, pod(), TAINTED, node(), False),
+        (NodeUnschedulable, pod(), node(cordoned=True), node(cordoned=True, taints=["a=b:NoExecute"]), False),
         (NodeDeclaredFeatures, pod(), None, node(), True),
         (NodeDeclaredFeatures, pod(), node(), node(features=["Other"]), True),
         (NodeDeclaredFeatures, pod(), TAINTED, node(), False),
@@ -78,6 +77,10 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
         (TaintToleration, pod(), TAINTED, node(), True),
         (TaintToleration, pod(tolerations=EVERYTHING), TAINTED, node(), False),
         (TaintToleration, pod(), node(), node(taints=["a=b:PreferNoSchedule"]), False),
+        (TaintToleration, OF_USER_2, None, of_users(1), False),
+        (TaintToleration, OF_USER_2, None, of_users(2), True),
+        (TaintToleration, OF_USER_2, of_users(1), of_users(1, 3), False),
+        (TaintToleration, OF_USER_2, of_users(1), of_users(2), True),
         (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "a"}), True),
         (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "b"}), False),
         (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(), node(labels={"zone": "a"}), True),
@@ -88,6 +91,8 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
             node(labels={"zone": "a", "rack": "1"}),
             False,
         ),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(), node(labels={"rack": "1"}), False),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(labels={"zone": "a"}), node(), False),
         (ReservationPlugin, pod(), None, node(), True),
         (ReservationPlugin, pod(), None, node(cpu="500m"), False),
         (ReservationPlugin, pod(), node(), node(cordoned=True), False),
@@ -96,7 +101,7 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
 def test_a_node_event_wakes_a_pod_only_if_the_plugin_would_accept_the_node(
     kind: type[Plugin], refused: Pod, old: Node | None, new: Node, hopeful: bool
 ) -> None:
-    assert hopes_of_node(kind, refused, old, new) is hopeful
+    assert change_wakes(kind, refused, old, new) is hopeful
 
 
 OTHER = pod("other", node_name="node-a", requests={"cpu": "2", "memory": "2Gi"})
@@ -121,7 +126,7 @@ LESS_MEMORY = pod("other", node_name="node-a", requests={"cpu": "2", "memory": "
 def test_freed_capacity_wakes_only_pods_of_plugins_that_count_capacity(
     kind: type[Plugin], event: ClusterEvent, old: Any, new: Any, hopeful: bool
 ) -> None:
-    assert hopes(kind, pod(), event, old, new) is hopeful
+    assert wakes(kind, pod(), event, old, new) is hopeful
 
 
 @pytest.mark.parametrize(("requests", "hopeful"), [({"cpu": "1"}, False), ({"memory": "1Gi"}, True)])
@@ -130,7 +135,15 @@ def test_a_pod_that_lowers_a_request_wakes_pods_that_request_that_resource(
 ) -> None:
     (event,) = pod_changes(OTHER, LESS_MEMORY)
 
-    assert hopes(NodeResourcesFit, pod(requests=requests), event, OTHER, LESS_MEMORY) is hopeful
+    assert wakes(NodeResourcesFit, pod(requests=requests), event, OTHER, LESS_MEMORY) is hopeful
+
+
+def test_a_node_without_an_ignored_resource_wakes_a_pod_that_requests_it() -> None:
+    refused = pod(requests={"cpu": "1", "example.com/left": "1"})
+    plugin = NodeResourcesFit(Scene().handle, {"ignoredResources": ["example.com/left"]})
+
+    assert woken_by(plugin, refused, [NODE_ADD], None, node())
+    assert not change_wakes(NodeResourcesFit, refused, None, node())
 
 
 @pytest.mark.parametrize(
@@ -144,12 +157,44 @@ def test_a_pod_that_lowers_a_request_wakes_pods_that_request_that_resource(
         (TaintToleration, pod(labels={"app": "web"}), False),
         (ReservationPlugin, pod(labels={"app": "web"}), True),
         (ReservationPlugin, pod(annotations={"tidelock.dev/require-reservation": "true"}), True),
+        (NodeDeclaredFeatures, pod(labels={"app": "web"}), False),
+        (NodeDeclaredFeatures, pod(hostNetwork=True, hostUsers=False), True),
     ],
 )
 def test_an_update_of_a_refused_pod_wakes_it_if_the_plugin_reads_the_field(
     kind: type[Plugin], new: Pod, hopeful: bool
 ) -> None:
-    assert any(hopes(kind, new, event, pod(), new) for event in pod_changes(pod(), new)) is hopeful
+    assert any(wakes(kind, new, event, pod(), new) for event in pod_changes(pod(), new)) is hopeful
+
+
+@pytest.mark.parametrize(("requests", "hopeful"), [({"cpu": "1"}, False), ({"memory": "1Gi"}, True)])
+def test_a_pod_that_lowers_a_request_of_the_whole_pod_wakes_others(
+    requests: dict[str, str], hopeful: bool
+) -> None:
+    old, new = (
+        pod("other", node_name="node-a", requests={}, resources={"requests": {"memory": memory}})
+        for memory in ("2Gi", "1Gi")
+    )
+    refused = pod(requests={}, resources={"requests": requests})
+
+    assert change_wakes(NodeResourcesFit, refused, old, new) is hopeful
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hopeful"),
+    [
+        (None, node(labels={"foo": "bar"}), True),
+        (None, node(), False),
+        (node(labels={"zone": "a"}), node(labels={"foo": "bar"}), True),
+        (node(labels={"foo": "bar"}), node(labels={"foo": "bar", "zone": "a"}), False),
+    ],
+)
+def test_a_node_must_match_the_added_affinity_too(old: Node | None, new: Node, hopeful: bool) -> None:
+    terms = [{"matchExpressions": [{"key": "foo", "operator": "In", "values": ["bar"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    plugin = NodeAffinityPlugin(Scene().handle, {"addedAffinity": required})
+
+    assert woken_by(plugin, pod(), changes(old, new), old, new) is hopeful
 
 
 def test_scheduling_gates_wait_only_for_an_update_of_the_pod_itself() -> None:
@@ -157,16 +202,16 @@ def test_scheduling_gates_wait_only_for_an_update_of_the_pod_itself() -> None:
     (own,) = pod_changes(gated, pod())
     others = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
 
-    assert hopes(SchedulingGates, pod(), own, gated, pod())
-    assert not hopes(SchedulingGates, pod(), others, gated, pod())
+    assert wakes(SchedulingGates, pod(), own, gated, pod())
+    assert not wakes(SchedulingGates, pod(), others, gated, pod())
 
 
 @pytest.mark.parametrize(("name", "hopeful"), [("web-0", True), ("web-1", False)])
 def test_an_active_reservation_wakes_only_its_owner(name: str, hopeful: bool) -> None:
     entry = Scene(node()).reservation(owner="web-0", name="lock")
 
-    assert hopes(ReservationPlugin, pod(name), RESERVATION_ACTIVE, None, entry) is hopeful
-    assert not hopes(ReservationPlugin, pod(name, namespace="other"), RESERVATION_ACTIVE, None, entry)
+    assert wakes(ReservationPlugin, pod(name), RESERVATION_ACTIVE, None, entry) is hopeful
+    assert not wakes(ReservationPlugin, pod(name, namespace="other"), RESERVATION_ACTIVE, None, entry)
 
 
 def test_a_pod_that_requires_its_reservation_passes_pre_enqueue_once_one_is_active() -> None:

@@ -12,6 +12,7 @@ from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.unreadable_objects import UnreadableObjects
 from tidelock.scheduler.informers.informers import decoder_of
+from unit.plugins.hinting import change_wakes
 from unit.plugins.scene import Scene
 from unit.scheduler.machinery import Core
 
@@ -199,3 +200,50 @@ def test_a_node_with_a_pod_that_is_too_large_fits_other_pods() -> None:
     scene.cache.upsert(pod("large", node_name="node-a", requests=requests))
 
     assert scene.judge(UnreadableObjects, pod()).status.code is Code.SKIP
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        (bad_node("node-a"), node("node-a", labels={"a": "b"}), True),
+        (node("node-a"), node("node-a", labels={"a": "b"}), False),
+        (None, node("node-b"), True),
+        (bad_pod("other", node_name="node-a"), None, True),
+        (pod("other", node_name="node-a"), None, False),
+    ],
+)
+def test_a_refused_pod_waits_for_new_nodes_and_other_versions_of_unreadable_objects(
+    old: Any, new: Any, helps: bool
+) -> None:
+    assert change_wakes(UnreadableObjects, pod(), old, new) is helps
+
+
+def test_a_refused_pod_waits_until_the_csi_node_of_a_node_can_be_read_or_is_gone() -> None:
+    objects = Objects()
+    put(objects, "csi_nodes", "node-a", spec={"drivers": "?"})
+    put(objects, "csi_nodes", "node-b", spec={"drivers": None})
+    bad, good = (objects.csi_nodes.get(name) for name in ("node-a", "node-b"))
+
+    assert change_wakes(UnreadableObjects, MOUNTING, bad, good)
+    assert change_wakes(UnreadableObjects, MOUNTING, bad, None)
+    assert not change_wakes(UnreadableObjects, MOUNTING, good, good)
+    assert not change_wakes(UnreadableObjects, MOUNTING, None, good)
+
+
+def test_a_refused_pod_waits_for_the_objects_of_its_own_claims() -> None:
+    scene = Scene(node("node-a"))
+    put(
+        scene.objects, "persistent_volume_claims", "data", namespace="shop", spec={"storageClassName": "fast"}
+    )
+    put(scene.objects, "storage_classes", "fast", provisioner="csi.example.com")
+    for name in ("csi.example.com", "other.example.com"):
+        put(scene.objects, "csi_drivers", name)
+    objects = scene.objects
+    own = objects.persistent_volume_claims.get("data", "shop"), objects.storage_classes.get("fast")
+
+    for new in (*own, objects.csi_drivers.get("csi.example.com")):
+        assert change_wakes(UnreadableObjects, MOUNTING, None, new, scene)
+        assert not change_wakes(UnreadableObjects, pod(), None, new, scene)
+    assert not change_wakes(
+        UnreadableObjects, MOUNTING, None, objects.csi_drivers.get("other.example.com"), scene
+    )

@@ -5,6 +5,7 @@ may select the pod, and not on the number of pods. All terms of placed pods coun
 each must cost little.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,9 +61,15 @@ class AffinityTerms:
 
 
 class AffinityTerm:
-    """Terms of one kind, with the sum of their carriers' weights on each node."""
+    """Terms of one kind, with the sum of their carriers' weights on each node.
+
+    Attributes:
+        keys: the number of terms by topology key.
+
+    """
 
     def __init__(self, columns: Columns) -> None:
+        self.keys: Counter[str] = Counter()
         self._columns = columns
         self._terms: dict[Term, _Term] = {}
         self._index: Index[_Term] = Index()
@@ -96,11 +103,15 @@ class AffinityTerm:
         if carried is None:
             carried = self._terms[term] = _Term(term, _Weights())
             self._index.add(term.scope, carried)
+            self.keys[term.topology_key] += 1
         carried.weights.add(row, sign * weight)
         carried.affinity_terms += sign
         if not carried.affinity_terms:
             self._index.discard(carried)
             del self._terms[term]
+            self.keys[term.topology_key] -= 1
+            if not self.keys[term.topology_key]:
+                del self.keys[term.topology_key]
 
     def move(self, source: int, target: int) -> None:
         """Follow the node of the last row to a row that is free."""

@@ -8,6 +8,7 @@ not counted: they are those of no driver here.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pod_claims import uses_claim
 from tidelock.model.pods import Pod
+from tidelock.model.storage import CsiDriver, CsiNode, VolumeAttachment
 from tidelock.plugins.node_volume_limits.attachments import Attachable, Attachments
 
 _REASON = "node(s) exceed max volume count"
@@ -133,12 +136,39 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         return problem, volumes
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: larger limits, volumes that go, and claims."""
+        """Return the events: drivers with larger limits, volumes of them that go, and claims of the pod.
+
+        kube-scheduler has neither the event of a node, which has no limit until its CSINode comes, nor that
+        of a driver, nor that of a claim that gets another volume. There the pod waits for a later event.
+        """
         changes = Action.ADD | Action.UPDATE
         return (
-            Registration(ClusterEvent(Resource.CSI_NODE, changes)),
-            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
-            Registration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
+            Registration(ClusterEvent(Resource.CSI_NODE, changes), self._takes_more),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._pod_frees),
+            Registration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._detached),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes), uses_claim),
             Registration(ClusterEvent(Resource.NODE, Action.ADD)),
+            Registration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._not_required),
         )
+
+    def _drivers(self, pod: Pod) -> set[str]:
+        """Return the drivers of a pod's volumes."""
+        return {volume.driver for volume in self._volumes(pod)[1]}
+
+    def _takes_more(self, pod: Pod, old: CsiNode | None, new: CsiNode) -> bool:
+        """Return whether a node has a new driver of the pod's volumes, or a larger limit of one."""
+        before = frozenset(old.drivers) if old is not None else frozenset[str]()
+        limits = old.limits if old is not None else {}
+        larger = {name for name, limit in limits.items() if new.limits.get(name, inf) > limit}
+        return not self._drivers(pod).isdisjoint(larger | (set(new.drivers) - before))
+
+    def _pod_frees(self, pod: Pod, old: Pod, _: None) -> bool:
+        """Return whether a pod that goes has used a driver of the pod, as far as its claims are known."""
+        missing, volumes = self._volumes(old)
+        return bool(missing) or not self._drivers(pod).isdisjoint(volume.driver for volume in volumes)
+
+    def _detached(self, pod: Pod, old: VolumeAttachment, _: None) -> bool:
+        return old.spec.attacher in self._drivers(pod)
+
+    def _not_required(self, pod: Pod, old: CsiDriver, new: CsiDriver) -> bool:
+        return old.required and not new.required and new.meta.name in self._drivers(pod)

@@ -1,4 +1,4 @@
-"""PodTopologySpread: spec.topologySpreadConstraints (kube-scheduler 1.36, plugins/podtopologyspread).
+"""PodTopologySpread: spec.topologySpreadConstraints (kube-scheduler 1.37, plugins/podtopologyspread).
 
 Pods without constraints get those of the args: `defaultingType` System (the default), or List with
 `defaultConstraints`, for the pods that the pod's Services and controller select.
@@ -19,7 +19,7 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Label
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
-from tidelock.cluster.node_selection import required_of_nodes, tolerated_by
+from tidelock.cluster.node_selection import admits, required_of_nodes, tolerated_by
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -335,24 +335,61 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return tuple(_Constraint.of(constraint, selection) for constraint in defaults)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: pods that count, and changes of domains."""
-        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        """Return the events: other pods that count, own labels and tolerations, and changes of domains.
+
+        kube-scheduler has no event of a pod that begins to be deleted, and so waits until it is gone.
+        """
         pods = Action.ADD | Action.DELETE | Action.UPDATE
+        own = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return (
-            Registration(ClusterEvent(Resource.POD, pods), self._is_counted),
-            Registration(ClusterEvent(Resource.NODE, nodes)),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, pods), self._counts_change),
+            Registration(ClusterEvent(Resource.TARGET_POD, own), self._wishes_change),
+            Registration(ClusterEvent(Resource.NODE, nodes), self._domains_change),
         )
 
-    def _is_counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-        """Return whether it is the pod itself, or another one that counts, or counted, for a constraint."""
-        changed = [each for each in (old, new) if each is not None]
-        if any(each.uid == pod.uid for each in changed):
-            return True
-        return any(
-            each.meta.namespace == pod.meta.namespace and constraint.selection.matches(each.meta.labels)
-            for constraint in self._constraints(pod, _REQUIRED)
-            for each in changed
+    def _counts_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+        """Return whether another pod counts for a constraint now and did not before, or no longer counts."""
+        namespace = pod.meta.namespace
+        if all(each is None or each.meta.namespace != namespace for each in (old, new)):
+            return False  # as for most events, without a look at the constraints
+        queries = [constraint.query(namespace) for constraint in self._constraints(pod, _REQUIRED)]
+        return any(_selects(query, old) != _selects(query, new) for query in queries)
+
+    def _wishes_change(self, pod: Pod, old: Pod, new: Pod) -> bool:
+        """Return whether the pod itself has other constraints, counts for other ones, or tolerates more."""
+        constraints = self._constraints(new, _REQUIRED)
+        tolerates = old.spec.tolerations != new.spec.tolerations
+        return constraints != self._constraints(old, _REQUIRED) or any(
+            (each.honors_taints and tolerates)
+            or each.selection.matches(old.meta.labels) != each.selection.matches(new.meta.labels)
+            for each in constraints
         )
+
+    def _domains_change(self, pod: Pod, old: Node | None, new: Node | None) -> bool:
+        """Return whether a node enters or leaves a domain, or may count otherwise in the same domains.
+
+        kube-scheduler does not compare the node affinity, by which a node counts too.
+        """
+        constraints = self._constraints(pod, _REQUIRED)
+        before, after = _domains(old, constraints), _domains(new, constraints)
+        if old is None or new is None or before != after:
+            return before != after
+        affine = any(each.honors_affinity for each in constraints)
+        return before is not None and (
+            old.taints != new.taints or (affine and admits(pod, old) != admits(pod, new))
+        )
+
+
+def _selects(query: PodCountQuery, pod: Pod | None) -> bool:
+    return pod is not None and query.selects(pod)
+
+
+def _domains(node: Node | None, constraints: Iterable[_Constraint]) -> list[str] | None:
+    """Return the domains of a node, or None unless it is in one for each constraint."""
+    labels = node.meta.labels if node is not None else {}
+    keys = [each.topology_key for each in constraints]
+    return [labels[key] for key in keys] if node is not None and labels.keys() >= set(keys) else None
 
 
 def _own_selection(constraint: SpreadConstraint, pod: Pod) -> Selection:

@@ -37,7 +37,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.events import Registration
 from tidelock.framework.function_shape import MAX_UTILIZATION, ShapePoint, scores_of, shape_problems
 from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.model.pod_limits import excess_of_claims
@@ -51,6 +51,7 @@ from tidelock.model.storage import (
     StorageClass,
 )
 from tidelock.plugins.volume_binding.binder import PodVolumes, VolumeBinder
+from tidelock.plugins.volume_binding.hints import VolumeHints
 from tidelock.plugins.volume_binding.label_rows import LabelRows
 from tidelock.plugins.volume_binding.storage_score import StorageUse, bounded
 from tidelock.plugins.volume_binding.volumes import Volumes
@@ -342,14 +343,4 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
 
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: objects that can bind claims, and volumes that another pod has freed."""
-        changes = Action.ADD | Action.UPDATE
-        return (
-            Registration(ClusterEvent(Resource.STORAGE_CLASS, changes)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes)),
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            Registration(ClusterEvent(Resource.CSI_NODE, changes)),
-            Registration(ClusterEvent(Resource.CSI_DRIVER, changes)),
-            Registration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changes)),
-            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
-        )
+        return VolumeHints(self._objects).registrations()

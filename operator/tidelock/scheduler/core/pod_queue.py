@@ -125,7 +125,7 @@ class SchedulingQueue:
             return
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
-            change = QueueEvent(self.hints.listeners(event), old, pod)
+            change = QueueEvent(self.hints.listeners(event), old, pod, target=pod.uid)
             if waiting.queue is QueueName.IN_FLIGHT:
                 self._in_flight.add(change)
             elif waiting.queue is QueueName.GATED:
@@ -231,7 +231,7 @@ class SchedulingQueue:
         listeners = self.hints.listeners(event)
         if not listeners:
             return
-        change = QueueEvent(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
+        change = QueueEvent.of(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
         if self._in_flight:
             self._in_flight.add(change)
         if only is not None:

@@ -1,6 +1,6 @@
 """Decides which events can make a rejected pod schedulable, by the hints of the plugins that rejected it.
 
-Semantics of kube-scheduler 1.36 (backend/queue/scheduling_queue.go and active_queue.go).
+Semantics of kube-scheduler 1.37 (backend/queue/scheduling_queue.go and active_queue.go).
 """
 
 from collections import OrderedDict, deque
@@ -14,7 +14,11 @@ from typing import Any
 from tidelock.framework.api import EnqueueExtensions
 from tidelock.framework.events import ANY_EVENT, ClusterEvent, Hint, Registration
 from tidelock.framework.profile import Profile
+from tidelock.ledger.queue.waiting import MOST_COMPARED
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import Attempt, OnFailure
+from tidelock.model.meta import Key
+from tidelock.model.pod_limits import excess
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
@@ -35,12 +39,16 @@ class QueueingHint(IntEnum):
 class QueueEvent:
     """An event with the object before and after it.
 
+    Hints do not look at a pod that is too large, since they run for each pod that waits. It counts as a yes.
+
     Attributes:
         listeners: the plugins that have registered it.
         old: the object before, or None.
         new: the object after, or None.
         but: UID of a pod that it can't help.
+        target: UID of the only pod that it may help, as it is an update of that pod.
         alone: UID of the only pod that it helps.
+        too_large: whether the object is a pod beyond the limits of pods that are decided.
 
     """
 
@@ -48,7 +56,15 @@ class QueueEvent:
     old: Any
     new: Any
     but: str = ""
+    target: str = ""
     alone: str = ""
+    too_large: bool = False
+
+    @classmethod
+    def of(cls, listeners: Listeners, old: Any, new: Any, but: str = "") -> "QueueEvent":
+        """Return an event of the cluster."""
+        too_large = any(isinstance(each, Pod) and bool(excess(each)) for each in (old, new))
+        return cls(listeners, old, new, but=but, too_large=too_large)
 
 
 class QueueingHints:
@@ -74,10 +90,6 @@ class QueueingHints:
             found = self._listeners[event] = {plugin: some for plugin, some in hints.items() if some}
         return found
 
-    def plugins_for(self, event: ClusterEvent) -> set[str]:
-        """Return the names of the plugins that have registered an event, in any profile."""
-        return {plugin for _, plugin in self.listeners(event)}
-
     def rejectors(self, waiting: QueuedPodInfo) -> tuple[PluginKey, ...]:
         """Return the plugins that have rejected a pod and registered events, by name."""
         profile = waiting.profile.scheduler_name
@@ -89,20 +101,39 @@ class QueueingHints:
         uid = waiting.pod.uid
         if event.alone:
             return QueueingHint.AFTER_BACKOFF if event.alone == uid else QueueingHint.SKIP
-        if event.but == uid:
-            return QueueingHint.SKIP  # it was the pod itself that left its node
+        if event.but == uid or event.target not in ("", uid):
+            return QueueingHint.SKIP  # the pod itself left its node, or another one was updated
         result = QueueingHint.SKIP
         for plugin in plugins:
-            hints = event.listeners.get(plugin, ())
-            if any(self._helps(hint, waiting.pod, event) for hint in hints):
+            for hint in event.listeners.get(plugin, ()):
+                if not self._helps(hint, waiting.pod, event):
+                    continue
                 if plugin[1] in waiting.pending:
                     return QueueingHint.IMMEDIATELY
                 result = QueueingHint.AFTER_BACKOFF
+                break
         return result
+
+    def help_reservations(
+        self, refused_by: Mapping[str, Mapping[Key, ReservationInfo]], event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        """Return whether an event may help a reservation, by the plugins that have refused it.
+
+        A plugin that has refused many is not asked about each of them: all are tried again.
+        """
+        change = QueueEvent.of({}, old, new)
+        for (_, plugin), hints in self.listeners(event).items():
+            entries = refused_by.get(plugin, {})
+            pods = (entry.reservation.pod for entry in entries.values())
+            if len(entries) > MOST_COMPARED or any(
+                pod is None or self._helps(hint, pod, change) for pod in pods for hint in hints
+            ):
+                return True
+        return False
 
     def _helps(self, hint: Hint | None, pod: Pod, event: QueueEvent) -> bool:
         """Call a hint. A hint that fails counts as a yes, as the pod might wait for ever otherwise."""
-        if hint is None:
+        if hint is None or event.too_large:
             return True
         with Attempt(partial(self._on_failure, "hint", "Pod", pod.meta)):
             return hint(pod, event.old, event.new)

@@ -127,10 +127,10 @@ class EventHandlers:
         self._rests_until = end + (end - start)
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
-        """Report an event to the queue. Reservations are retried if a plugin that refused one awaits it."""
+        """Report an event to the queue. Reservations are retried if it may help one that was refused."""
         self.queue.notify(event, old, new, self.clock.now())
-        refusers = self.ledger.waiting_reservations.refusers
-        if refusers and not refusers.isdisjoint(self.queue.hints.plugins_for(event)):
+        refused_by = self.ledger.waiting_reservations.refused_by
+        if refused_by and self.queue.hints.help_reservations(refused_by, event, old, new):
             self.cache.columns.freed += 1
 
     def settle(
@@ -352,7 +352,12 @@ class ObjectEventHandler:
     def upsert(self, old: Named | None, new: Named) -> None:
         """Process an object's newest version."""
         self._lister.upsert(old, new)
-        self._notify(Action.UPDATE if old is not None else Action.ADD, old, new)
+        if old is not None and old.meta.uid == new.meta.uid:
+            self._notify(Action.UPDATE, old, new)
+            return
+        if old is not None:
+            self._notify(Action.DELETE, old, None)
+        self._notify(Action.ADD, None, new)
 
     def remove(self, last: Named) -> None:
         """Forget an object."""

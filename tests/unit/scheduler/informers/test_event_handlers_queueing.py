@@ -5,15 +5,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from builders import NOW, encode, node, pod
+from storage import storage_class
 from tidelock.cluster.lister import Lister
 from tidelock.framework.events import ClusterEvent
 from tidelock.model.namespaces import Namespace
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Service
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
-from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.informers.event_handlers import EventHandlers, ObjectEventHandler
 from unit.scheduler.machinery import Core
 
 
@@ -135,3 +137,16 @@ def test_the_queue_gets_events_of_other_objects_only_if_a_plugin_registers_for_t
     event_handlers.others["namespaces"].remove(space)
 
     assert heard == ["NamespaceAdd shop", "NamespaceUpdate shop", "NamespaceDelete shop"]
+
+
+def test_another_object_of_the_same_name_is_new_to_the_queue(heard: list[str]) -> None:
+    """Check that hints for new objects see an object whose predecessor's end the watch has missed."""
+    core = Core()
+    handler = ObjectEventHandler(core.event_handlers, "storage_classes", core.decider.objects.storage_classes)
+    former, later = storage_class(), storage_class(mode="Immediate")
+    later = replace(later, metadata=replace(later.metadata, uid="uid-later"))
+    handler.upsert(None, former)
+    handler.upsert(former, later)
+
+    name = "storage.k8s.io/StorageClass"
+    assert heard == [f"{name}Add local", f"{name}Delete local", f"{name}Add local"]
