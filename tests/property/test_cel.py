@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import celpy
+from celpy.evaluation import CELEvalError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def other_result_of(expression: str) -> bool | None:
     """Return the result of celpy, or None for an error."""
     try:
         return bool(_CELPY.program(_CELPY.compile(expression)).evaluate({}))
-    except celpy.CELEvalError:
+    except CELEvalError:
         return None
 
 
@@ -81,9 +82,9 @@ def test_the_order_of_the_operands_of_logic_does_not_matter(left: str, right: st
 _WORDS = re.findall(
     r"\S+",
     """
-device attributes capacity driver x 'd' i s v q 1 2u 1.5 'a' b'a' null true false + - * / % < == != && || ! ? : in
-. .? [ [? ] ( ) { } , size all map filter has cel bind dyn quantity semver matches split join format sum sort
-optional of none orValue int string type lists range
+device attributes driver x 'd' i s v q 1 2u 1.5 'a' b'a' null true false + - * / % < == != && || ! ? :
+in . .? [ [? ] ( ) { } , size all map filter has cel bind dyn quantity semver matches split join format sum
+sort optional of none orValue int string type lists range
 """,
 )
 _VALUES = re.findall(

@@ -338,7 +338,7 @@ class Compiler:
         return self._types.resolve(checked)
 
     def _shown(self, checked: Type) -> Type:
-        """Return a type as error messages show it, with `dyn` for what is not known."""
+        """Return a type as error messages show it, with `dyn` for unknown parts."""
         resolved = self._types.resolve(checked)
         if is_variable(resolved):
             return DYN

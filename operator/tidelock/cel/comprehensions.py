@@ -29,7 +29,7 @@ class Loop:
                 yield
 
     def _entries(self, target: object) -> Iterable[tuple[object, object]]:
-        """Return what the variables stand for. A single variable takes the second of each pair."""
+        """Return the values of both variables. A single variable takes the second of each pair."""
         single = len(self.slots) == 1
         if isinstance(target, list):
             return ((None, each) for each in target) if single else enumerate(target)

@@ -20,7 +20,7 @@ COST_LEFT, DEVICE = 0, 1
 
 
 def spend(frame: Frame, cost: int) -> None:
-    """Take a cost off what an evaluation has left. Raises CostLimitError if it has less."""
+    """Take a cost off the rest of an evaluation. Raises CostLimitError if less is left."""
     frame[COST_LEFT] -= cost
     if frame[COST_LEFT] < 0:
         raise CostLimitError("actual cost limit exceeded")

@@ -1,4 +1,4 @@
-"""What the tests of expressions share: a device, and the result of an expression for it."""
+"""A device for the tests of expressions, and the result of an expression for it."""
 
 from tidelock.cel.device_selector import DeviceSelector, SelectedDevice, Version
 

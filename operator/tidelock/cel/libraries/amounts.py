@@ -70,7 +70,7 @@ def _version(text: str, normalize: bool = False) -> Semver:
 
 
 def is_valid(read: Function) -> Function:
-    """Return a function that tells whether a text can be read."""
+    """Return a test whether a text can be read."""
 
     def valid(*arguments: object) -> bool:
         try:

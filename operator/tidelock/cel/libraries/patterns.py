@@ -72,7 +72,8 @@ def _all(pattern: Pattern, text: str, limit: int = -1) -> list[str]:
 
 
 def _scan_cost(pattern: Pattern, text: str) -> int:
-    return 1 + len(text) * (1 + pattern.programsize // _INSTRUCTIONS_A_UNIT)
+    size: int = pattern.programsize
+    return 1 + len(text) * (1 + size // _INSTRUCTIONS_A_UNIT)
 
 
 def _search_cost(pattern: Pattern, text: str, *_limit: int) -> int:
@@ -85,7 +86,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., object], Cost]] = {
     "findAll": (_all, _search_cost),
 }
 NAMES = frozenset(_FUNCTIONS)
-"""The functions whose second argument is a pattern."""
+"""The functions that take a pattern as their second argument."""
 
 
 def with_pattern(overload: Overload, pattern: str) -> tuple[Overload, int]:
@@ -109,7 +110,7 @@ def with_pattern(overload: Overload, pattern: str) -> tuple[Overload, int]:
 
 
 def _row(name: str, signature: str, row: Callable[..., Overload] = method) -> Overload:
-    """Return a function of any pattern, whose cost includes the pattern's compilation."""
+    """Return a function of any pattern. Its cost includes the compilation of the pattern."""
     implementation, cost = _FUNCTIONS[name]
 
     def run(text: str, pattern: str, *limit: int) -> object:
@@ -119,7 +120,8 @@ def _row(name: str, signature: str, row: Callable[..., Overload] = method) -> Ov
         compiled = _compiled(pattern)
         if compiled is None:
             return _FAILURE
-        return _COMPILATION + _INSTRUCTION * int(compiled.programsize) + cost(compiled, text, *limit)
+        size: int = compiled.programsize
+        return _COMPILATION + _INSTRUCTION * size + cost(compiled, text, *limit)
 
     return row(name, signature, run, whole_cost)
 
