@@ -50,6 +50,7 @@ MAX_INSTRUCTIONS = 20_000
 """Instructions of an expression's regular expressions. They are compiled in about 10 ms."""
 _FOLDING_LIMIT = 100
 _LITERALS = {bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
+_ANY = frozenset({"dyn", "null_type"})
 _TIMES = frozenset({"duration", "timestamp"})
 Fields = Mapping[str, Type]
 
@@ -88,6 +89,9 @@ class Compiler:
     _types: Substitution = field(default_factory=Substitution)
     _formats: int = 0
     _instructions: int = 0
+    _resolved: dict[tuple[str, bool, tuple[Type, ...]], tuple[list[Overload], Type]] = field(
+        default_factory=dict
+    )
 
     def compile(self, node: Node) -> Compiled:  # noqa: PLR0911 -- one for each kind of node
         """Return a compiled node. Raises ExpressionError."""
@@ -199,10 +203,13 @@ class Compiler:
         self, node: Node, name: str, arguments: Sequence[Compiled], *, method: bool
     ) -> tuple[list[Overload], Type]:
         """Return the overloads that the arguments fit, and the type of the result: `dyn` if they disagree."""
-        types = [self._types.resolve(each.type) for each in arguments]
+        types = tuple(self._types.resolve(each.type) for each in arguments)
+        key = (name, method, types)
+        if key in self._resolved:
+            return self._resolved[key]
         candidates: list[Overload] = []
         result: Type | None = None
-        for overload in OVERLOADS.get((name, method, len(arguments)), ()):
+        for overload in OVERLOADS.get((name, method, len(types)), ()):
             if not _possible(types, overload.parameters):
                 continue
             *parameters, returned = (*overload.parameters, overload.result)
@@ -213,13 +220,18 @@ class Compiler:
                 returned = self._types.resolve(returned)
                 result = returned if result is None or result == returned else DYN
         if result is None:
-            if name not in FUNCTION_NAMES:
-                raise _undeclared(node, name)
-            shown = ", ".join(str(self._shown(each)) for each in types)
-            raise ExpressionError(
-                f"at {node.position}: found no matching overload for '{name}' applied to '({shown})'"
-            )
+            raise self._unresolved(node, name, types)
+        if not result.generic and not any(each.generic for each in types):
+            self._resolved[key] = (candidates, result)
         return candidates, result
+
+    def _unresolved(self, node: Node, name: str, types: Sequence[Type]) -> ExpressionError:
+        if name not in FUNCTION_NAMES:
+            return _undeclared(node, name)
+        shown = ", ".join(str(self._shown(each)) for each in types)
+        return ExpressionError(
+            f"at {node.position}: found no matching overload for '{name}' applied to '({shown})'"
+        )
 
     def _list(self, node: ListLiteral) -> Compiled:
         elements = [self.compile(each) for each in node.elements]
@@ -373,9 +385,8 @@ def _path(node: Node) -> str:
 def _possible(types: Sequence[Type], parameters: Sequence[Type]) -> bool:
     """Return whether the names of the types alone allow an overload. This spares most of the unifications."""
     for checked, parameter in zip(types, parameters, strict=True):
-        if checked.name == parameter.name or DYN in (parameter, checked):
-            continue
-        if not is_variable(checked) and not is_variable(parameter) and NULL not in (checked, parameter):
+        names = (checked.name, parameter.name)
+        if names[0] != names[1] and not any(name in _ANY or name[0] == "$" for name in names):
             return False
     return True
 

@@ -113,6 +113,10 @@ def _joined_size(left: object, right: object) -> int:
     return footprint(left) + footprint(right)
 
 
+def _search_cost(text: str, part: str) -> int:
+    return 3 * footprint(text) + footprint(part)
+
+
 def _list_sizes(left: list[object], right: list[object]) -> int:
     return len(left) + len(right)
 
@@ -185,7 +189,7 @@ def _text_functions() -> list[Overload]:
         "startsWith": lambda text, part: text.startswith(part),
         "endsWith": lambda text, part: text.endswith(part),
     }
-    return [method(name, "string, string -> bool", test, _joined_size) for name, test in tests.items()]
+    return [method(name, "string, string -> bool", test, _search_cost) for name, test in tests.items()]
 
 
 def _identities() -> list[Overload]:

@@ -16,7 +16,7 @@ from tidelock.cel.errors import EvaluationError, no_such_overload
 
 MAX_COST = 1_000_000
 """The cost of one evaluation, as `CELSelectorExpressionMaxCost` of the API."""
-ELEMENT = 5
+ELEMENT = 8
 """The cost of an element of a list or map that is walked through. It is one in cel-go."""
 MAX_FOOTPRINT = 250_000
 """The cost of a walk through the largest value. An evaluation with a larger value costs too much."""
@@ -220,6 +220,14 @@ _EQUALITIES: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def same(left: object, right: object) -> bool:
+    """Return whether two values are equal, and False if they can't be compared."""
+    try:
+        return equal(left, right)
+    except EvaluationError:
+        return False
+
+
 def compare(left: object, right: object) -> int:
     """Return -1, 0 or 1. Raises EvaluationError for values that have no order."""
     left_type, right_type = type(left), type(right)
@@ -246,7 +254,7 @@ def contains(container: object, value: object) -> bool:
         return value in container
     if type(value) is int and abs(value) < _EXACT_DOUBLE and value not in container:
         return False
-    return any(equal(each, value) for each in container)
+    return any(same(value, each) for each in container)
 
 
 def footprint(value: object) -> int:

@@ -15,8 +15,8 @@ from tidelock.cel.values import (
     UInt,
     checked_uint,
     compare,
-    equal,
     footprint,
+    same,
 )
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
@@ -35,14 +35,6 @@ _ZEROS: tuple[object, ...] = (
     Timestamp(-62_135_596_800 * 10**9),
 )
 List = list[Any]
-
-
-def _same(left: object, right: object) -> bool:
-    """Return whether two values are equal, and False if they can't be compared."""
-    try:
-        return equal(left, right)
-    except EvaluationError:
-        return False
 
 
 def _is_sorted(elements: List) -> bool:
@@ -83,7 +75,7 @@ def _least(elements: List, sign: int = 1) -> object:
 
 
 def _index_of(elements: List, element: object) -> int:
-    return next((index for index, each in enumerate(elements) if _same(each, element)), -1)
+    return next((index for index, each in enumerate(elements) if same(each, element)), -1)
 
 
 def _last_index_of(elements: List, element: object) -> int:
@@ -92,7 +84,7 @@ def _last_index_of(elements: List, element: object) -> int:
 
 
 def _includes(target: object, element: object) -> bool:
-    return _index_of(target, element) >= 0 if isinstance(target, list) else _same(target, element)
+    return _index_of(target, element) >= 0 if isinstance(target, list) else same(target, element)
 
 
 def _slice(elements: List, start: int, end: int) -> List:
@@ -140,7 +132,7 @@ def sort_cost(elements: List) -> int:
 def _distinct(elements: List) -> List:
     distinct: List = []
     for each in elements:
-        if not any(_same(each, other) for other in distinct):
+        if not any(same(each, other) for other in distinct):
             distinct.append(each)
     return distinct
 

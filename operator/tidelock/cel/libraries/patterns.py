@@ -27,8 +27,7 @@ Pattern = Any
 def _compile(pattern: str) -> Pattern:
     """Compile a pattern. Raises ValueError for a bad one and for one that is too large."""
     try:
-        # Not re2.compile, which keeps patterns of its own.
-        return re2._Regexp(pattern, _OPTIONS)  # noqa: SLF001
+        return re2.compile(pattern, _OPTIONS)
     except re2.error:
         raise ValueError(pattern) from None
 
