@@ -102,9 +102,8 @@ def read_type(text: str) -> Type:
 def read_signature(text: str) -> tuple[tuple[Type, ...], Type]:
     """Return the parameters and the result of a function: `list(A), A -> int`."""
     parameters, _, result = text.partition("->")
-    return read_type(f"({parameters.strip()})").parameters if parameters.strip() else (), read_type(
-        result.strip()
-    )
+    read = read_type(f"tuple({parameters.strip()})") if parameters.strip() else Type("tuple")
+    return read.parameters, read_type(result.strip())
 
 
 class Substitution:

@@ -82,6 +82,13 @@ TRUE = [
     "optional.ofNonZeroValue('') == optional.none() && optional.ofNonZeroValue(1).hasValue()",
     "optional.unwrap([optional.of(1), optional.none()]) == [1] && [optional.of(1)].unwrapOpt() == [1]",
     "optional.of(1).or(optional.of(1 / 0)).value() == 1 && optional.of(1).orValue(1 / 0) == 1",
+    # null goes with values that may be absent
+    "null == dyn(null) && dyn(quantity('1')) != null && (true ? null : duration('1s')) == null",
+    "optional.of(1) != optional.none() && optional.none() == optional.none() && dyn(null) != optional.none()",
+    # a more general type wins
+    "[[], [1]].size() == 2 && (false ? [] : [1]) == [1] && [dyn(1), dyn('a')] != [1, 2].map(x, dyn(x))",
+    "dyn({'a': 1}).a == 1 && dyn([1])[0] == 1 && dyn('a').size() == 1 && has(dyn({'a': 1}).a)",
+    "[1, 2].map(x, dyn(x)).all(x, x > 0) && {'a': 1}.map(k, [k]) == [['a']]",
     # types
     "type(1) == int && type('a') == string && type(type(1)) == type && type([]) == list",
     "type(null) == null_type && type(1u) != int && type({}) == map && type(1.0) == double",
@@ -118,6 +125,14 @@ FAILING = [
     ("[1].all(x, dyn(1))", "no such overload"),
     ("[1].filter(x, dyn(1)) == []", "no such overload"),
     ("[1, 2].transformMap(i, v, v).transformMapEntry(k, v, {'a': v}) == {}", "insert failed"),
+    ("{dyn(1.5): 1, dyn(1.5): 2}.size() == 1", "one key twice"),
+    ("[?dyn(1)] == [1]", "no such overload"),
+    ("{?'a': dyn(1)} == {}", "no such overload"),
+    ("dyn(1).optMap(x, x) == dyn(1)", "no such overload"),
+    ("[1].transformMapEntry(i, v, dyn(1)) == {}", "no such overload"),
+    ("dyn(1)[0] == 1", "no such overload"),
+    ("1 in dyn(1)", "no such overload"),
+    ("dyn(1).sortBy(x, x) == [1]", "expected iterable type"),
     ("optional.none().value() == 1", "optional.none\\(\\) dereference"),
     ("dyn(1).value() == 1", "no such overload"),
     ("dyn(1).orValue(2) == 1", "no such overload"),

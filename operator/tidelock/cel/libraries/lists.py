@@ -20,7 +20,6 @@ from tidelock.cel.values import (
 )
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_LONGEST_RANGE = 1_000_000
 _ZEROS: tuple[object, ...] = (
     None,
     False,
@@ -140,8 +139,6 @@ def _distinct(elements: List) -> List:
 def _range(length: int) -> List:
     if length < 0:
         raise EvaluationError(f"lists.range: size must be non-negative, got {length}")
-    if length > _LONGEST_RANGE:
-        raise EvaluationError(f"lists.range: size {length} exceeds maximum allowed ({_LONGEST_RANGE})")
     return list(range(length))
 
 
