@@ -47,6 +47,18 @@ class TooLargeError(QuantityError):
     """A quantity that does not fit 64 bits."""
 
 
+def exact_quantity(text: str) -> Decimal:
+    """Return the number that a quantity of the API stands for, or raise QuantityError."""
+    if len(text) > _LONGEST:
+        raise QuantityError(f"a quantity of {len(text)} characters; expected at most {_LONGEST}, as in 500m")
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise QuantityError(f"{text!r} is not a quantity such as 2, 500m or 4Gi")
+    with localcontext(_EXACT):
+        number, suffix = found.groups()
+        return Decimal(number) * _FACTORS[suffix] if suffix in _FACTORS else Decimal(text)
+
+
 @lru_cache(maxsize=16_384)
 def parse_quantity(resource: str, value: str | int) -> int:
     """Parse a quantity in the unit of its resource.
@@ -56,16 +68,11 @@ def parse_quantity(resource: str, value: str | int) -> int:
 
     """
     text = str(value)
-    if len(text) > _LONGEST:
-        raise QuantityError(
-            f"{resource}: a quantity of {len(text)} characters; expected at most {_LONGEST}, as in 500m"
-        )
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        raise QuantityError(f"{resource}: {text!r} is not a quantity such as 2, 500m or 4Gi")
+    try:
+        amount = exact_quantity(text)
+    except QuantityError as error:
+        raise QuantityError(f"{resource}: {error}") from None
     with localcontext(_EXACT):
-        number, suffix = found.groups()
-        amount = Decimal(number) * _FACTORS[suffix] if suffix in _FACTORS else Decimal(text)
         units = int((amount * (1000 if resource == CPU else 1)).to_integral_value(rounding=ROUND_UP))
     if abs(units) > _LARGEST:
         raise TooLargeError(f"{resource}: {text!r} is too large")
