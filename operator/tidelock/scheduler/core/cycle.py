@@ -106,6 +106,37 @@ class SchedulingCycle:
                 return _hoping(diagnosis, result)
             return self._assume(AssumedPod(pod, node.name, profile, evaluation.state), evaluation, now)
 
+    def reserve(self, profile: Profile, pod: Pod, now: float) -> AssumedPod | Diagnosis:
+        """Find a node for a pod of a gang, reserve it there and count it as bound. It has no permit yet.
+
+        No capacity is freed for it.
+
+        Raises:
+            PluginError: a plugin failed. Nothing is reserved.
+
+        """
+        with self._pipeline.evaluate(profile, pod, now, measured=True) as evaluation:
+            node = evaluation.best() or evaluation.choose_between(now, pod.gone_by(now))
+            if node is None:
+                return evaluation.diagnose()
+            assumed = AssumedPod(pod, node.name, profile, evaluation.state)
+            return self._assume(assumed, evaluation, now, ask_for_permit=False)
+
+    def permit(self, assumed: AssumedPod, now: float) -> Diagnosis | None:
+        """Ask for the permit of a reserved pod of a gang, which may have to wait for it.
+
+        A pod without a permit is not reserved any more. Raises the errors of `schedule`.
+        """
+        diagnosis, permitted = None, False
+        try:
+            with ExtensionPointTimer(assumed.profile.scheduler_name, self._pipeline.recorder) as timer:
+                diagnosis = self._permit(assumed, timer)
+            permitted = diagnosis is None
+        finally:
+            if not permitted:
+                self.undo(assumed, now)
+        return diagnosis
+
     def undo(self, assumed: AssumedPod, now: float) -> None:
         """Undo the placement after the binding failed. The pod's nomination is used up."""
         if self._cache.forget(assumed.pod.uid):
@@ -117,14 +148,16 @@ class SchedulingCycle:
                 with Attempt(partial(self._on_failure, "unreserve", "Pod", assumed.pod.meta)):
                     plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
 
-    def _assume(self, assumed: AssumedPod, evaluation: Evaluation, now: float) -> AssumedPod | Diagnosis:
+    def _assume(
+        self, assumed: AssumedPod, evaluation: Evaluation, now: float, *, ask_for_permit: bool = True
+    ) -> AssumedPod | Diagnosis:
         """Reserve the node and ask for permits. If anything fails, nothing stays reserved."""
         diagnosis: Diagnosis | None = None
         reserved = False
         try:
-            diagnosis = self._reserve(assumed, evaluation.timer, now) or self._permit(
-                assumed, evaluation.timer
-            )
+            diagnosis = self._reserve(assumed, evaluation.timer, now)
+            if diagnosis is None and ask_for_permit:
+                diagnosis = self._permit(assumed, evaluation.timer)
             reserved = diagnosis is None
         finally:
             if not reserved:
