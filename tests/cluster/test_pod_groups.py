@@ -69,7 +69,7 @@ def member(world: World, name: str, group: str) -> Pod:
 
 def scheduled(group: Manifest) -> Manifest:
     """Return the group's condition, or an empty one."""
-    return condition(group.get("status", {}), "PodGroupInitiallyScheduled") or {}
+    return condition(group.get("status", {}), "PodGroupInitiallyScheduled")
 
 
 def test_a_gang_is_bound_as_a_whole_or_not_at_all(world: World) -> None:

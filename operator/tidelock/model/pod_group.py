@@ -1,7 +1,5 @@
 """PodGroups of the Workload API: how many pods of a group must be placed at once."""
 
-from typing import Any
-
 import msgspec
 
 from tidelock.model.lenient import Reader
@@ -30,8 +28,19 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     priority: int = 0
 
 
+class PodGroupCondition(msgspec.Struct, frozen=True, rename="camel"):
+    """One condition of a PodGroup."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
 class _Status(msgspec.Struct, frozen=True):
-    conditions: tuple[dict[str, Any], ...] = ()
+    conditions: tuple[PodGroupCondition, ...] = ()
 
 
 class PodGroup(msgspec.Struct, frozen=True):
@@ -58,10 +67,9 @@ class PodGroup(msgspec.Struct, frozen=True):
         return gang.min_count if gang is not None else 1
 
     @property
-    def condition(self) -> dict[str, Any] | None:
+    def condition(self) -> PodGroupCondition | None:
         """The stored condition that says whether the group was scheduled, or None."""
-        conditions = self.status.conditions
-        return next((each for each in conditions if each.get("type") == INITIALLY_SCHEDULED), None)
+        return next((each for each in self.status.conditions if each.type == INITIALLY_SCHEDULED), None)
 
 
 decode_pod_group = Reader(PodGroup, spare="status.*")

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from tidelock.cluster.pod_groups import PodGroups
 from tidelock.kube.client import PODGROUPS
 from tidelock.kube.errors import ApiError, TransientError
@@ -83,10 +85,10 @@ class PodGroupWriter:
         if known is None or known.meta.uid != meta.uid:
             return None
         before = self._written.get(meta.key, known).condition
-        if before is not None and before.get("status") == "True" and not result.scheduled:
+        if before is not None and before.status == "True" and not result.scheduled:
             return None
         status = "True" if result.scheduled else "False"
         aspect = Aspect(INITIALLY_SCHEDULED, status, result.reason, result.message[:_LONGEST_MESSAGE])
-        conditions = [before] if before is not None and "status" in before else []
+        conditions = [msgspec.to_builtins(before)] if before is not None else []
         (after,) = dated([aspect], {"conditions": conditions}, meta.generation, self._clock.now())
-        return after if after != before else None
+        return after if [after] != conditions else None

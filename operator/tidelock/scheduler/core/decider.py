@@ -134,7 +134,26 @@ class Decider:
             self.profile,
             on_plugin_failure,
         )
-        self.pod_scheduler = PodScheduler(
+        self.pod_scheduler = self._make_pod_scheduler(configuration, handle, on_plugin_failure)
+
+    def _make_pod_scheduler(
+        self, configuration: Configuration, handle: Handle, on_plugin_failure: OnFailure
+    ) -> PodScheduler:
+        """Make the scheduler of pods, and that of PodGroups if a profile enables GangScheduling."""
+        groups: PodGroupScheduler | None = None
+        if gates := gates_of(self.profiles):
+            groups = PodGroupScheduler(
+                gates,
+                self.objects.pod_groups,
+                self.queue,
+                self._cycle,
+                self.cache,
+                self.ledger,
+                self.waiting_pods,
+                configuration.extenders,
+                on_plugin_failure,
+            )
+        return PodScheduler(
             self.queue,
             self._cycle,
             self.ledger.recovery,
@@ -143,26 +162,7 @@ class Decider:
             configuration.extenders,
             handle,
             on_plugin_failure,
-            self._make_groups(configuration, on_plugin_failure),
-        )
-
-    def _make_groups(
-        self, configuration: Configuration, on_plugin_failure: OnFailure
-    ) -> PodGroupScheduler | None:
-        """Make the scheduler of PodGroups, if a profile enables GangScheduling."""
-        gates = gates_of(self.profiles)
-        if not gates:
-            return None
-        return PodGroupScheduler(
-            gates,
-            self.objects.pod_groups,
-            self.queue,
-            self._cycle,
-            self.cache,
-            self.ledger,
-            self.waiting_pods,
-            configuration.extenders,
-            on_plugin_failure,
+            groups,
         )
 
     def _make_planners(self, handle: Handle, earmark_after: float, on_plugin_failure: OnFailure) -> None:
