@@ -142,6 +142,7 @@ class Decider:
         """Make the scheduler of pods, and that of PodGroups if a profile enables GangScheduling."""
         groups: PodGroupScheduler | None = None
         if gates := gates_of(self.profiles):
+            self.cache.on_move(self.objects.pod_groups.count_move)
             groups = PodGroupScheduler(
                 gates,
                 self.objects.pod_groups,

@@ -8,7 +8,7 @@ wait for the events that may help any of them.
 Semantics of kube-scheduler 1.37 (schedule_one_podgroup.go, with its default algorithm).
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from tidelock.ledger.ledger import Ledger
 from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pod_group import PodGroup
-from tidelock.model.pods import Pod
 from tidelock.model.work_queue import WorkQueue
 from tidelock.plugins.gang_scheduling import GangScheduling
 from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
@@ -102,10 +101,9 @@ class PodGroupScheduler:
         group = self._groups.of_pod(first.pod)
         if not status.ok or group is None:
             return [self._refuse(first, Diagnosis("; ".join(status.reasons), _OWN), _OWN, now)]
-        pods = self._groups.pods(group.key).values()
-        placed = sum(self._cache.get(pod.uid) is not None for pod in pods)
+        placed = len(self._groups.placed(group.key))
         alone = group.min_count - placed <= 1
-        if problem := self._problem(group, pods, alone=alone):
+        if problem := self._problem(group, alone=alone):
             self._note(group, Diagnosis(problem, _OWN, error=True))
             return [self._refuse(first, Diagnosis(problem, _OWN, error=True), _OWN, now)]
         return [] if alone else self._place_gang(group, self._waiting(group, first), placed, now)
@@ -130,20 +128,22 @@ class PodGroupScheduler:
             result = PodGroupResult(group, scheduled=False, reason=reason, message=diagnosis.message)
         self.results.add(result)
 
-    def _problem(self, group: PodGroup, pods: Collection[Pod], *, alone: bool) -> str:
+    def _problem(self, group: PodGroup, *, alone: bool) -> str:
         """Return why a group can't be scheduled whatever capacity is free, or an empty text."""
         name, priority = f'pod group "{group.key.name}"', group.spec.priority
+        fields = tuple(self._groups.common_fields(group.key))
         for kind, values in (
-            ("spec.schedulerName", {pod.spec.scheduler_name for pod in pods}),
-            ("preemption policy", {pod.spec.preemption_policy for pod in pods}),
-            ("priority, which is that of the group", {priority, *(pod.spec.priority for pod in pods)}),
+            ("spec.schedulerName", {each.scheduler_name for each in fields}),
+            ("preemption policy", {each.preemption_policy for each in fields}),
+            ("priority, which is that of the group", {priority, *(each.priority for each in fields)}),
         ):
             if len(values) > 1:
                 found = " and ".join(map(str, sorted(values)))
                 return f"all pods of {name} must have the same {kind}: found {found}"
-        asked = (pod for pod in pods for extender in self._extenders if has_advice(extender, pod))
-        if not alone and next(asked, None) is not None:
-            return f"extenders can't be asked about the pods of {name} together"
+        if not alone and self._extenders:
+            pods = self._groups.pods(group.key).values()
+            if any(has_advice(extender, pod) for pod in pods for extender in self._extenders):
+                return f"extenders can't be asked about the pods of {name} together"
         return ""
 
     def _waiting(self, group: PodGroup, first: QueuedPodInfo) -> list[QueuedPodInfo]:
@@ -249,10 +249,11 @@ class PodGroupScheduler:
         of_group = Diagnosis(text, plugins)
         self._note(group, of_group)
         diagnoses = max(each.diagnoses for each in members)
-        outcomes = []
+        outcomes: list[Outcome] = []
         for each in members:
             each.diagnoses = diagnoses  # the backoff is the group's
             outcomes.append(self._refuse(each, refused.get(each.pod.uid, of_group), plugins, now))
+        self._groups.back_off(group.key, max(each.due for each in members))
         return outcomes
 
     def _fail(

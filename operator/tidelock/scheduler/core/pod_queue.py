@@ -127,8 +127,7 @@ class SchedulingQueue:
         if waiting is None:
             waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
             if self._pod_groups is not None and (key := group_of(pod)) is not None:
-                mates = (self._pods.get(uid) for uid in self._pod_groups.pods(key))
-                waiting.due = max((mate.due for mate in mates if mate is not None), default=0.0)
+                waiting.due = self._pod_groups.due(key)
             self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.outcomes import Outcome, Unschedulable
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from tidelock.scheduler.core.queued_pod import QueueName
+from tidelock.scheduler.informers.informers import listers_of
 from unit.scheduler.machinery import Core
 from unit.scheduler.pod_groups import GROUPS, configured, deliver, grouping, member, members, pod_group
 
@@ -281,7 +283,7 @@ def test_a_pod_with_a_gate_of_its_own_is_left_out() -> None:
         ({"preemptionPolicy": "Never"}, "the same preemption policy: found Never and PreemptLowerPriority"),
     ],
 )
-def test_pods_that_differ_from_their_group_keep_it_back(odd: dict[str, object], text: str) -> None:
+def test_pods_that_differ_from_their_group_keep_it_back(odd: dict[str, Any], text: str) -> None:
     core = grouping(node(cpu="4"))
     deliver(core, pod_group(min_count=2))
     wrong = member("odd", **odd)
@@ -344,6 +346,45 @@ def test_a_pod_without_a_permit_is_refused_alone() -> None:
     assert placed(outcomes) == ["a"]
     assert list(refusals(outcomes)) == ["denied"]
     assert core.used() == 1000
+
+
+def test_a_pod_that_has_finished_counts_no_more() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("train-0", node_name="node-a"), member("train-1", node_name="node-a"))
+    core.event_handlers.pods.upsert(None, member("train-1", node_name="node-a", phase="Succeeded"))
+    core.event_handlers.pods.upsert(None, member("train-0", node_name="node-a", phase="Failed"))
+
+    core.add(member("train-2"))
+
+    assert core.decide() == []
+    core.add(member("train-3"))
+    assert placed(core.decide()) == ["train-2", "train-3"]
+
+
+def test_pods_that_others_have_bound_count() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(2))
+    assert core.decide() == []
+
+    core.add(member("bound", node_name="node-a"))
+
+    assert placed(core.decide()) == ["train-0", "train-1"]
+
+
+def test_a_pod_that_is_being_deleted_counts_no_more() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("train-0"))
+    core.event_handlers.pods.upsert(None, member("train-0", deleted=True))
+    core.add(member("train-1"))
+    assert core.decide() == []
+
+
+def test_groups_are_only_read_for_a_profile_with_the_plugin() -> None:
+    assert "pod_groups" in listers_of(grouping().decider)
+    assert "pod_groups" not in listers_of(Core().decider)
 
 
 def test_gangs_of_other_namespaces_and_names_are_apart() -> None:
