@@ -72,7 +72,7 @@ class PodGroupWriter:
             self._written[written.key] = written
 
     def _seen(self, old: PodGroup | None, new: PodGroup | None) -> None:
-        """Forget what was written, if the watch shows it or a newer version, or that the group is gone."""
+        """Forget a written version, if the watch shows it or a newer one, or that the group is gone."""
         if (shown := new or old) is None or (written := self._written.get(shown.key)) is None:
             return
         if new is None or new.meta.version >= written.meta.version:

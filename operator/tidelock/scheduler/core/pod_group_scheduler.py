@@ -193,7 +193,7 @@ class PodGroupScheduler:
                 trial.refused.append((waiting, result))
 
     def _announcements(self) -> tuple[int, list[dict[Hashable, Any]]]:
-        """Return what is noted as free, and what the queue does not know yet of freed capacity."""
+        """Return the count of freed capacity, and the changes that the queue does not know yet."""
         return self._cache.columns.freed, [queue.copy() for queue in self._news]
 
     def _withdraw_announcements(self, before: tuple[int, list[dict[Hashable, Any]]]) -> None:
