@@ -13,7 +13,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.outcomes import Outcome, Unschedulable
+from tidelock.scheduler.core.outcomes import Consultation, Outcome, Unschedulable
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.informers.informers import listers_of
@@ -332,6 +332,8 @@ class Denying(Permit):
     name = "Denying"
 
     def permit(self, _state: CycleState, pod: Pod, _node_name: str) -> tuple[Status, float]:
+        if pod.meta.name == "broken":
+            raise RuntimeError(pod.meta.name)
         denied = pod.meta.name == "denied"
         return (Status(Code.UNSCHEDULABLE, ("denied",)) if denied else SUCCESS), 0.0
 
@@ -346,6 +348,53 @@ def test_a_pod_without_a_permit_is_refused_alone() -> None:
     assert placed(outcomes) == ["a"]
     assert list(refusals(outcomes)) == ["denied"]
     assert core.used() == 1000
+
+
+def test_an_error_about_a_permit_costs_its_pod_alone() -> None:
+    core = Core(node(cpu="4"), configuration=configured(Denying))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("a"), member("broken"))
+
+    outcomes = core.decide()
+
+    assert placed(outcomes) == ["a"]
+    assert refusals(outcomes) == {"broken": 'running Permit plugin "Denying": RuntimeError: broken'}
+    assert core.used() == 1000
+
+
+def test_a_gang_without_any_node_waits_for_one() -> None:
+    core = grouping()
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(2))
+    assert len(refusals(core.decide())) == 2
+
+    core.event_handlers.nodes.upsert(None, node(cpu="2"))
+    core.clock.advance(1.0)
+
+    assert len(placed(core.decide())) == 2
+
+
+def test_extenders_are_asked_about_pods_that_are_decided_alone() -> None:
+    extender = Extender.model_validate({"urlPrefix": "http://extender", "filterVerb": "filter"})
+    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
+    deliver(core, pod_group(min_count=None))
+    core.add(member("train-0"))
+
+    outcome, results = decide_one_step(core)
+
+    assert isinstance(outcome, Consultation)
+    assert results == []
+
+
+def test_an_extender_of_other_pods_keeps_no_gang_back() -> None:
+    managed = [{"name": "example.com/gpu"}]
+    extender = Extender.model_validate(
+        {"urlPrefix": "http://extender", "filterVerb": "filter", "managedResources": managed}
+    )
+    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(2))
+    assert len(placed(core.decide())) == 2
 
 
 def test_a_pod_that_has_finished_counts_no_more() -> None:
