@@ -15,11 +15,24 @@ from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
 from unit.scheduler.pod_groups import deliver, grouping, pod_group
 
 GROUPS = ("one", "two", "loose")
+PRIORITIES = {"one": 5}
+"""The gang `one` may evict all other pods."""
 CPUS = {"one": 1, "two": 2, "loose": 1, "": 1}
 """The request of each pod by its group. Equal pods of a group fit by one of them after the other, or not."""
 NODES = [f"node-{name}" for name in "abcd"]
 KINDS = st.sampled_from(
-    [*["pods"] * 4, *["bound"] * 3, "node", "group", "group gone", "pod gone", "failed", "repeat", "settle"]
+    [
+        *["pods"] * 4,
+        *["bound"] * 3,
+        "node",
+        "group",
+        "group gone",
+        "pod gone",
+        "failed",
+        "repeat",
+        "evicted",
+        "settle",
+    ]
 )
 
 
@@ -34,6 +47,7 @@ class PodGroupMachine(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}  # as the API server has them
         self.group: dict[str, str] = {}
         self.binding: dict[str, AssumedPod] = {}
+        self.evicted: set[str] = set()
         self.count = 0
 
     @initialize(cpus=st.lists(st.integers(1, 3), min_size=2, max_size=2))
@@ -64,6 +78,8 @@ class PodGroupMachine(RuleBasedStateMachine):
                 self.core.add(self.pods[data.draw(st.sampled_from(sorted(self.pods)))])
             case "bound" | "failed" if self.binding:
                 self.end_binding(data.draw(st.sampled_from(sorted(self.binding))), well=kind == "bound")
+            case "evicted" if self.evicted:
+                self.delete_pod(data.draw(st.sampled_from(sorted(self.evicted))))
             case "settle":
                 self.settle()
         self.decide(data.draw(st.sampled_from([0.0, 1.0, 10.0])))
@@ -80,7 +96,8 @@ class PodGroupMachine(RuleBasedStateMachine):
 
     def put_group(self, name: str, least: int) -> None:
         """Create a group, or change the number of pods that it needs."""
-        self.groups[name] = pod_group(name, None if name == "loose" else least, version=self.number())
+        min_count, priority = None if name == "loose" else least, PRIORITIES.get(name, 0)
+        self.groups[name] = pod_group(name, min_count, version=self.number(), priority=priority)
         deliver(self.core, self.groups[name])
 
     def delete_group(self, name: str) -> None:
@@ -88,13 +105,15 @@ class PodGroupMachine(RuleBasedStateMachine):
             self.core.event_handlers.others["pod_groups"].remove(self.groups.pop(name))
 
     def add_pods(self, group: str, count: int) -> None:
-        fields = {"schedulingGroup": {"podGroupName": group}} if group else {}
+        spec = {"schedulingGroup": {"podGroupName": group}} if group else {}
         for _ in range(count):
-            made = pod(f"pod-{self.number()}", requests={"cpu": str(CPUS[group])}, **fields)
+            requests, priority = {"cpu": str(CPUS[group])}, PRIORITIES.get(group, 0)
+            made = pod(f"pod-{self.number()}", requests=requests, priority=priority, **spec)
             self.pods[made.uid], self.group[made.uid] = made, group
             self.core.add(made)
 
     def delete_pod(self, uid: str) -> None:
+        self.evicted.discard(uid)
         self.core.event_handlers.pods.remove(self.pods.pop(uid))
 
     def end_binding(self, uid: str, *, well: bool) -> None:
@@ -121,20 +140,31 @@ class PodGroupMachine(RuleBasedStateMachine):
                 self.binding[outcome.pod.uid] = outcome
             due = self.core.decider.next_due()
             if due is None or due > self.core.clock.now():
-                return
+                break
+        for attempt in self.core.take_preemptions():
+            assert all(victim.spec.priority < attempt.pod.spec.priority for victim in attempt.victims)
+            self.evicted.update(victim.uid for victim in attempt.victims if victim.uid in self.pods)
 
     def settle(self) -> None:
-        """Let everything be tried again. What still waits does not fit."""
+        """Let everything be tried again. What still waits does not fit, and would not after evictions."""
         self.decide(FLUSH_AFTER)
-        for uid in sorted(self.binding):
-            self.end_binding(uid, well=True)
-        self.decide(FLUSH_AFTER)
+        while self.binding or self.evicted:
+            for uid in sorted(self.evicted):
+                self.delete_pod(uid)
+            for uid in sorted(self.binding):
+                self.end_binding(uid, well=True)
+            self.decide(FLUSH_AFTER)
         free = self.free()
         for group in ("", *self.groups):
             waiting = sum(self.group[uid] == group and self.core.cache.get(uid) is None for uid in self.pods)
             needed = max(self.groups[group].min_count - self.scheduled(group), 1) if group else 1
-            fitting = sum(cpu // CPUS[group] for cpu in free.values())
-            assert waiting < needed or fitting < needed, (group, waiting, needed, free)
+            usable = dict(free)
+            for uid in self.pods:
+                placed = self.core.cache.get(uid)
+                if placed is not None and PRIORITIES.get(self.group[uid], 0) < PRIORITIES.get(group, 0):
+                    usable[placed.node_name] += CPUS[self.group[uid]]
+            fitting = sum(cpu // CPUS[group] for cpu in usable.values())
+            assert waiting < needed or fitting < needed, (group, waiting, needed, usable)
 
     # Truths.
 

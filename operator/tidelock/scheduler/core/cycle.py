@@ -23,7 +23,7 @@ from tidelock.model.pods import Pod
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline
-from tidelock.scheduler.core.preemption import Preemptor
+from tidelock.scheduler.core.preemption import Preemptor, explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,14 @@ class PreemptionCandidates:
     """No node fits, but evictions would help on some: extenders must be asked about the victims first."""
 
     victims: Mapping[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPod:
+    """A pod of a gang that fits on no node, and the result of the search for victims, if there was one."""
+
+    diagnosis: Diagnosis
+    victims: PostFilterResult | None = None
 
 
 class SchedulingCycle:
@@ -106,10 +114,12 @@ class SchedulingCycle:
                 return _hoping(diagnosis, result)
             return self._assume(AssumedPod(pod, node.name, profile, evaluation.state), evaluation, now)
 
-    def reserve(self, profile: Profile, pod: Pod, now: float) -> AssumedPod | Diagnosis:
+    def reserve(
+        self, profile: Profile, pod: Pod, now: float, *, look_for_victims: bool = False
+    ) -> AssumedPod | RefusedPod:
         """Find a node for a pod of a gang, reserve it there and count it as bound. It has no permit yet.
 
-        No capacity is freed for it.
+        Where no node fits, victims are chosen on request. Nothing is freed yet.
 
         Raises:
             PluginError: a plugin failed. Nothing is reserved.
@@ -117,10 +127,20 @@ class SchedulingCycle:
         """
         with self._pipeline.evaluate(profile, pod, now, measured=True) as evaluation:
             node = evaluation.best() or evaluation.choose_between(now, pod.gone_by(now))
-            if node is None:
-                return evaluation.diagnose()
-            assumed = AssumedPod(pod, node.name, profile, evaluation.state)
-            return self._assume(assumed, evaluation, now, ask_for_permit=False)
+            if node is not None:
+                assumed = AssumedPod(pod, node.name, profile, evaluation.state)
+                result = self._assume(assumed, evaluation, now, ask_for_permit=False)
+                return result if isinstance(result, AssumedPod) else RefusedPod(result)
+            diagnosis = evaluation.diagnose()
+            if not look_for_victims:
+                return RefusedPod(diagnosis)
+            victims = self._preemptor.run_post_filters(evaluation)
+            return RefusedPod(_hoping(explained(diagnosis, victims), victims), victims)
+
+    def preempt(self, waiting: RefusedPod, profile: Profile, pod: Pod, now: float) -> None:
+        """Free the capacity that was found for a pod of a gang."""
+        if waiting.victims is not None:
+            self._preemptor.conclude(profile, pod, waiting.victims, now)
 
     def permit(self, assumed: AssumedPod, now: float) -> Diagnosis | None:
         """Ask for the permit of a reserved pod of a gang, which may have to wait for it.

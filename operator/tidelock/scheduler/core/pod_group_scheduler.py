@@ -3,7 +3,8 @@
 A pod of a group that needs no other one is decided alone. That holds for the policy `basic`, and for each pod
 once the group has the pods that it needs. Otherwise the first pod of the group in the queue brings the others
 with it. Each is reserved beside those before it. If too few fit, all are undone in the same step. They then
-wait for the events that may help any of them.
+wait for the events that may help any of them. If enough fit once pods of lower priority are evicted, these
+are, and nominations keep the capacity until the group is placed.
 
 Semantics of kube-scheduler 1.37 (schedule_one_podgroup.go, with its default algorithm).
 """
@@ -15,18 +16,19 @@ from typing import Any
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.pod_groups import PodGroups, group_of
-from tidelock.framework.api import PreEnqueue
+from tidelock.framework.api import PostFilterResult, PreEnqueue
 from tidelock.framework.config_file import Extender
 from tidelock.framework.extender import has_advice
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.ledger import Ledger
 from tidelock.model.failures import Attempt, OnFailure
-from tidelock.model.meta import ObjectMeta
+from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pod_group import PodGroup
+from tidelock.model.pods import Pod
 from tidelock.model.work_queue import WorkQueue
 from tidelock.plugins.gang_scheduling import GangScheduling
-from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.cycle import AssumedPod, RefusedPod, SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.outcomes import Outcome, Unschedulable, failure
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
@@ -53,10 +55,16 @@ class PodGroupResult:
 
 @dataclass(slots=True)
 class _Trial:
-    """The pods of a group that are reserved, and why others are not."""
+    """The pods of a group that are reserved, those that fit after evictions, and why others do not fit."""
 
     reserved: list[tuple[QueuedPodInfo, AssumedPod]] = field(default_factory=list)
+    preempting: list[tuple[QueuedPodInfo, RefusedPod]] = field(default_factory=list)
     refused: list[tuple[QueuedPodInfo, Diagnosis]] = field(default_factory=list)
+
+    @property
+    def found(self) -> int:
+        """The number of pods with a node."""
+        return len(self.reserved) + len(self.preempting)
 
 
 class PodGroupScheduler:
@@ -86,11 +94,13 @@ class PodGroupScheduler:
         self._queue = queue
         self._cycle = cycle
         self._cache = cache
+        self._nominator = cache.nominator
         self._ledger = ledger
         self._waiting_pods = waiting_pods
         self._extenders = extenders
         self._on_plugin_failure = on_plugin_failure
         self._news: tuple[WorkQueue[Any], ...] = (ledger.holdings.changes, cache.nominator.ended)
+        self._nominated: dict[Key, PreEnqueue] = {}  # groups for which evictions free capacity
 
     def place_together(self, first: QueuedPodInfo, now: float) -> list[Outcome]:
         """Decide a pod in flight with its group. Return the outcomes, or nothing if it is decided alone."""
@@ -107,6 +117,16 @@ class PodGroupScheduler:
             self._note(group, Diagnosis(problem, _OWN, error=True))
             return [self._refuse(first, Diagnosis(problem, _OWN, error=True), _OWN, now)]
         return [] if alone else self._place_gang(group, self._waiting(group, first), placed, now)
+
+    def end_nominations(self) -> None:
+        """Keep no capacity for groups that are not complete any more, so their pods are gated."""
+        for key, gate in tuple(self._nominated.items()):
+            pods = tuple(self._groups.pods(key).values())
+            if not pods or not gate.pre_enqueue(pods[0]).ok:
+                del self._nominated[key]
+                for pod in pods:
+                    if self._nominator.node_of(pod.uid):
+                        self._nominator.nominate(pod, "")
 
     def note_alone(self, outcome: Outcome) -> None:
         """Note the outcome of a pod that was decided alone for the condition of its group."""
@@ -161,36 +181,78 @@ class PodGroupScheduler:
     def _place_gang(
         self, group: PodGroup, members: Sequence[QueuedPodInfo], placed: int, now: float
     ) -> list[Outcome]:
-        """Reserve nodes for as many pods as a group lacks, or for none of them."""
-        needed = group.min_count - placed
-        trial = _Trial()
+        """Reserve nodes for as many pods as a group lacks, or for none of them.
+
+        If too few fit, victims are searched for the others. The group then waits until these are gone.
+        """
+        needed, trial = group.min_count - placed, _Trial()
+        nominations = {each.pod.uid: self._nominator.node_of(each.pod.uid) for each in members}
         before = self._announcements()
-        self._ledger.recovery.checkpoint()
-        with self._attempt("PodGroup", group.meta) as attempt:
-            self._try(trial, members, needed, now)
-        if attempt.error is None and len(trial.reserved) == needed:
-            self._note(group)
-            return self._conclude(trial, members, now)
-        for _, assumed in reversed(trial.reserved):
-            self._cycle.undo(assumed, now)
-        self._withdraw_announcements(before)
-        if attempt.error is not None:
-            self._ledger.recovery.recover(now)
-            return self._fail(group, members, attempt.error, now)
+        # Without pods to spare, evictions are the only help for a pod that does not fit.
+        for look_for_victims in (False, True) if len(members) > needed else (True,):
+            trial = _Trial()
+            self._ledger.recovery.checkpoint()
+            with self._attempt("PodGroup", group.meta) as attempt:
+                self._try(trial, members, needed, now, look_for_victims=look_for_victims)
+            if attempt.error is None and len(trial.reserved) == needed:
+                self._note(group)
+                return self._conclude(trial, members, now)
+            for _, assumed in reversed(trial.reserved):
+                self._cycle.undo(assumed, now)
+            for each in members:
+                self._nominator.nominate(each.pod, nominations[each.pod.uid])
+            self._withdraw_announcements(before)
+            if attempt.error is not None:
+                self._ledger.recovery.recover(now)
+                return self._fail(group, members, attempt.error, now)
+        self._nominate(group, trial, members, now, enough=trial.found == needed)
         return self._refuse_gang(group, trial, members, placed, now)
 
-    def _try(self, trial: _Trial, members: Sequence[QueuedPodInfo], needed: int, now: float) -> None:
-        """Reserve one pod after the other, until enough are reserved or too few are left."""
+    def _try(
+        self,
+        trial: _Trial,
+        members: Sequence[QueuedPodInfo],
+        needed: int,
+        now: float,
+        *,
+        look_for_victims: bool,
+    ) -> None:
+        """Reserve one pod after the other, until enough have a node or too few are left."""
         for number, waiting in enumerate(members):
-            missing = needed - len(trial.reserved)
-            if not 0 < missing <= len(members) - number:
+            if not 0 < needed - trial.found <= len(members) - number:
                 return
             self._take(waiting)
-            result = self._cycle.reserve(waiting.profile, waiting.pod, now)
+            result = self._cycle.reserve(waiting.profile, waiting.pod, now, look_for_victims=look_for_victims)
             if isinstance(result, AssumedPod):
                 trial.reserved.append((waiting, result))
+            elif result.victims is not None and self._will_fit(waiting.pod, result.victims):
+                trial.preempting.append((waiting, result))
             else:
-                trial.refused.append((waiting, result))
+                trial.refused.append((waiting, result.diagnosis))
+
+    def _will_fit(self, pod: Pod, victims: PostFilterResult) -> bool:
+        """Return whether a pod fits once victims are gone, which then keeps their capacity for it."""
+        node_name = victims.nominated_node_name
+        if node_name is None:  # the evictions for an earlier nomination are under way
+            return bool(self._nominator.node_of(pod.uid))
+        if victims.status.ok and victims.victims is not None:
+            self._nominator.nominate(pod, node_name)
+        return victims.status.ok
+
+    def _nominate(
+        self, group: PodGroup, trial: _Trial, members: Sequence[QueuedPodInfo], now: float, *, enough: bool
+    ) -> None:
+        """Free capacity if enough pods fit then, and keep it for all of them. Otherwise keep none."""
+        self._nominated.pop(group.key, None)
+        if not enough:
+            for each in members:
+                self._nominator.nominate(each.pod, "")
+            return
+        self._nominated[group.key] = self._gates[members[0].profile.scheduler_name]
+        for waiting, assumed in trial.reserved:
+            self._nominator.nominate(waiting.pod, assumed.node_name)
+        for waiting, refused in trial.preempting:
+            self._cycle.preempt(refused, waiting.profile, waiting.pod, now)
 
     def _announcements(self) -> tuple[int, list[dict[Hashable, Any]]]:
         """Return the count of freed capacity, and the changes that the queue does not know yet."""
@@ -230,9 +292,12 @@ class PodGroupScheduler:
     def _refuse(
         self, waiting: QueuedPodInfo, diagnosis: Diagnosis, plugins: frozenset[str], now: float
     ) -> Outcome:
-        """Put a pod aside until an event may help it, by one of the plugins."""
+        """Put a pod aside until an event may help it, by one of the plugins, or until its backoff ends."""
         self._take(waiting)
-        self._queue.add_unschedulable(waiting.pod.uid, now, plugins)
+        if diagnosis.again:
+            self._queue.back_off(waiting.pod.uid, now)
+        else:
+            self._queue.add_unschedulable(waiting.pod.uid, now, plugins)
         return Unschedulable(waiting, diagnosis)
 
     def _refuse_gang(
@@ -240,19 +305,25 @@ class PodGroupScheduler:
     ) -> list[Outcome]:
         """Put all pods of a group aside. An event that may help any of them brings all of them back."""
         fit, refused = len(trial.reserved), {each.pod.uid: diagnosis for each, diagnosis in trial.refused}
+        refused |= {each.pod.uid: pod.diagnosis for each, pod in trial.preempting}
         left = len(members) - fit - len(refused)
         text = f"minCount ({group.min_count}) cannot be satisfied: {placed + fit} scheduled, {left} remaining"
-        if trial.refused:
+        if trial.preempting and placed + trial.found == group.min_count:
+            text = f"{text}; {len(trial.preempting)} pods fit once others are evicted"
+        elif trial.refused:
             waiting, diagnosis = trial.refused[-1]
             text = f"{text}; pod {waiting.pod.meta.name} does not fit: {diagnosis.message}"
-        plugins = _OWN.union(*(_rejectors(*each) for each in trial.refused))
-        of_group = Diagnosis(text, plugins)
+        waiting_for = [*trial.refused, *((each, pod.diagnosis) for each, pod in trial.preempting)]
+        plugins = _OWN.union(*(_rejectors(*each) for each in waiting_for))
+        again = any(diagnosis.again for _, diagnosis in waiting_for)
+        of_group = Diagnosis(text, plugins, again=again)
         self._note(group, of_group)
         diagnoses = max(each.diagnoses for each in members)
         outcomes: list[Outcome] = []
         for each in members:
             each.diagnoses = diagnoses  # the backoff is the group's
-            outcomes.append(self._refuse(each, refused.get(each.pod.uid, of_group), plugins, now))
+            self._refuse(each, of_group, plugins, now)
+            outcomes.append(Unschedulable(each, refused.get(each.pod.uid, of_group)))
         self._groups.back_off(group.key, max(each.due for each in members))
         return outcomes
 

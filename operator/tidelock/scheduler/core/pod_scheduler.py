@@ -74,6 +74,8 @@ class PodScheduler:
         """
         if self._decided:
             return self._decided.popleft()
+        if self.groups is not None:
+            self.groups.end_nominations()
         if self.consultation is not None:
             outcome = self._conclude(self.consultation, now)
         elif (waiting := self._queue.pop(now)) is None:
