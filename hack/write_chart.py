@@ -178,6 +178,7 @@ SOURCES = (
         conditions={"network-policy.yaml": ".Values.networkPolicy.enabled"},
     ),
     Source("manifests/components/autoscalers", ".Values.autoscalers.enabled"),
+    Source("manifests/components/pod-groups", ".Values.podGroups.enabled"),
     Source(
         "manifests/monitoring",
         ".Values.monitoring.enabled",

@@ -46,6 +46,7 @@ from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
+from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import About, Tasks, TurnTaking
 from tidelock.scheduler.controllers.groups import GroupController
@@ -55,7 +56,7 @@ from tidelock.scheduler.controllers.schedules import ScheduleController
 from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
-from tidelock.scheduler.informers.informers import OTHERS, OWN, reflectors
+from tidelock.scheduler.informers.informers import listers_of, reflectors
 from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
@@ -180,6 +181,7 @@ class Leader:
             self._clock,
             self.isolation,
         )
+        loop.on_groups = PodGroupWriter(context, decider.objects.pod_groups).record
         return gates, loop
 
     def _make_event_handlers(self) -> EventHandlers:
@@ -192,7 +194,7 @@ class Leader:
             decider.waiting_pods,
             self._clock,
             self._loop.wake,
-            {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)},
+            listers_of(decider),
         )
 
     @property

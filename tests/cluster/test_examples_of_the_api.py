@@ -14,7 +14,7 @@ from devcluster.tools import find_module
 from property.foreign import KINDS, READERS, Location, changed, locations, part, structs_in, without
 from tidelock.model.instants import parse_instant
 from tidelock.model.quotas import decode_resource_quota
-from tidelock.scheduler.informers.informers import WATCHED
+from tidelock.scheduler.informers.informers import OPTIONAL, WATCHED
 
 _NAMED = (("metadata",), ("metadata", "name"))
 _NEEDED = "Object missing required field"
@@ -29,7 +29,7 @@ def examples() -> Mapping[str, Json]:
         name: json.loads(
             (folder / f"{resource.group or 'core'}.{resource.version}.{resource.kind}.json").read_text()
         )
-        for name, (resource, _) in WATCHED.items()
+        for name, (resource, _) in {**WATCHED, **OPTIONAL}.items()
         if not resource.group.endswith("tidelock.dev")
     }
 

@@ -43,6 +43,7 @@ OPTIONAL = {
     "DynamicLoad",
     "LoadAware",
     "WorkloadTopologySpread",
+    "GangScheduling",
 }
 """Plugins that are in no profile unless a configuration enables them."""
 

@@ -23,6 +23,7 @@ OVERLAYS: Mapping[str, Manifest] = {
     "karmada": {"karmada": {"cluster": "member1"}},
     "monitoring": {"monitoring": {"enabled": True}},
     "autoscalers": {"autoscalers": {"enabled": True}},
+    "pod-groups": {"podGroups": {"enabled": True}},
 }
 """Each overlay, and the values with which the chart renders the same objects."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
@@ -122,7 +123,10 @@ class Kustomized:
     def everything(self) -> list[Manifest]:
         """Build a kustomization with all resources and components, as a user would write it."""
         resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        names = ("scheduler", "extender", "ha", "provisioning-requests", "autoscalers", "karmada")
+        names = (
+            *("scheduler", "extender", "ha", "provisioning-requests"),
+            *("autoscalers", "karmada", "pod-groups"),
+        )
         components = [COMPONENTS / name for name in names]
         kustomization = {
             "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],

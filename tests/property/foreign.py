@@ -13,14 +13,14 @@ from tidelock.model.lenient import Reader
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.quotas import decode_resource_quota
-from tidelock.scheduler.informers.informers import OTHERS
+from tidelock.scheduler.informers.informers import OPTIONAL, OTHERS
 
 Location = tuple[int | str, ...]
 
 READERS: Mapping[str, Any] = {
     "nodes": decode_node,
     "pods": decode_pod,
-    **{name: decode for name, (_, decode) in OTHERS.items()},
+    **{name: decode for name, (_, decode) in {**OTHERS, **OPTIONAL}.items()},
 }
 """Decoders of objects of other authors, by resource."""
 

@@ -14,7 +14,7 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
 from tidelock.plugins.registry import read_configuration_file
-from tidelock.scheduler.informers.informers import OTHERS, OWN
+from tidelock.scheduler.informers.informers import OPTIONAL, OTHERS, OWN
 from tidelock.scheduler.informers.offline import OfflineScheduler
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
@@ -46,13 +46,16 @@ class ClusterState:
 
 async def look(session: Session) -> ClusterState:
     """List all objects that decisions need. Those for some plugins only may be forbidden."""
-    others: dict[str, ApiResource] = {name: resource for name, (resource, _) in {**OTHERS, **OWN}.items()}
+    kinds = {**OTHERS, **OWN, **OPTIONAL}
+    others: dict[str, ApiResource] = {name: resource for name, (resource, _) in kinds.items()}
     lists = await asyncio.gather(
         *(list_all(session.client, resource) for resource in _NEEDED.values()),
         *(_if_allowed(session, resource) for resource in others.values()),
     )
     found = dict(zip((*_NEEDED, *others), lists, strict=True))
-    unseen = tuple(others[name].plural for name, listed in found.items() if listed is None)
+    unseen = tuple(
+        others[name].plural for name, listed in found.items() if listed is None and name not in OPTIONAL
+    )
     return ClusterState({name: listed for name, listed in found.items() if listed is not None}, unseen)
 
 

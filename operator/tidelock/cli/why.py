@@ -141,6 +141,7 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
     if bound_to:
         story.append(f"It is bound to {bound_to}; the table shows the cluster without it.")
     unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    decider.objects.pod_groups.join(unbound)  # the picture is without the pod
     gates = [(plugin.name, plugin.pre_enqueue(unbound)) for plugin in profile.pre_enqueue]
     closed = {name: ", ".join(status.reasons) for name, status in gates if not status.ok and not bound_to}
     scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)

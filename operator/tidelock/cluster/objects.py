@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from tidelock.cluster.index.budgets import Budgets
 from tidelock.cluster.lister import Lister
+from tidelock.cluster.pod_groups import PodGroups
 from tidelock.model.namespaces import Namespace
 from tidelock.model.quotas import ReservationQuota, ResourceQuota
 from tidelock.model.storage import (
@@ -39,3 +40,4 @@ class Objects:
     resource_quotas: Lister[ResourceQuota] = field(default_factory=Lister)
     reservation_quotas: Lister[ReservationQuota] = field(default_factory=Lister)
     water_levels: Lister[WaterLevel] = field(default_factory=Lister)
+    pod_groups: PodGroups = field(default_factory=PodGroups)

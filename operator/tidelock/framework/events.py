@@ -21,7 +21,7 @@ class Resource(StrEnum):
     """For registering alone: assigned pods and the refused one."""
     ASSIGNED_POD = "AssignedPod"
     UNSCHEDULED_POD = "UnscheduledPod"
-    """A pod that is new to the queue. Changes of other unassigned pods are no events."""
+    """A pod that is new to the queue, or of a group and gone. Other changes of such pods are no events."""
     TARGET_POD = "TargetPod"
     """The rejected pod itself."""
     NODE = "Node"
@@ -33,6 +33,7 @@ class Resource(StrEnum):
     CSI_DRIVER = "storage.k8s.io/CSIDriver"
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
     RESERVATION = "Reservation"
     WATER_LEVEL = "WaterLevel"
     ANY = "*"
@@ -127,6 +128,7 @@ ANY_EVENT = Registration(ClusterEvent(Resource.ANY, Action.ALL))
 ASSIGNED_POD_ADD = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULED_POD_ADD = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+UNSCHEDULED_POD_DELETE = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
 RESERVATION_ACTIVE = ClusterEvent(Resource.RESERVATION, Action.ACTIVE)

@@ -105,6 +105,7 @@ MUTATING_WEBHOOKS = ApiResource(
 RESERVATIONS = ApiResource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESERVATIONGROUPS = ApiResource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
 RESERVATIONSCHEDULES = ApiResource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")
+PODGROUPS = ApiResource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 SECRETS = ApiResource("", "v1", "secrets", "Secret")
 RESOURCEQUOTAS = ApiResource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = ApiResource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")

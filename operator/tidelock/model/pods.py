@@ -6,11 +6,13 @@ from functools import cached_property, lru_cache
 from math import inf, nan
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelock.model.api.wire import YEAR_SECONDS
 from tidelock.model.instants import from_datetime
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.pod_group import SchedulingGroup
 from tidelock.model.pod_volumes import ClaimUse, Disk, Volume, claims_of, disks_of
 from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
@@ -161,6 +163,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
     topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
@@ -337,12 +340,10 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """
         spec = self.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
-        volumes = tuple(
-            msgspec.structs.replace(volume, name="") for volume in spec.volumes if not volume.plain
-        )
+        volumes = tuple(replace(volume, name="") for volume in spec.volumes if not volume.plain)
         return _template(
             _ENCODER.encode(
-                msgspec.structs.replace(
+                replace(
                     spec,
                     node_name="",
                     scheduler_name="",
@@ -353,6 +354,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
                     termination_grace_period_seconds=0,
                     affinity=Affinity(node_affinity),
                     scheduling_gates=(),
+                    scheduling_group=None,
                     topology_spread_constraints=(),
                     volumes=volumes,
                 )
@@ -468,10 +470,8 @@ def _template(spec: bytes) -> PodTemplate:
 
 
 def _needed_features(spec: PodSpec) -> Iterator[str]:
-    containers = (*spec.containers, *spec.init_containers)
-    if any(
-        rule.action == "RestartAllContainers" for each in containers for rule in each.restart_policy_rules
-    ):
+    rules = (rule for each in (*spec.containers, *spec.init_containers) for rule in each.restart_policy_rules)
+    if any(rule.action == "RestartAllContainers" for rule in rules):
         yield _RESTARTS_ALL
     if spec.host_network and spec.host_users is False:
         yield _OWN_USERS_IN_HOST_NETWORK
@@ -497,4 +497,4 @@ def assigned_to(pod: Pod, node_name: str) -> Pod:
     """Return the pod as it is on a node to which it is bound or about to be bound."""
     if pod.node_name == node_name:
         return pod
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
+    return replace(pod, spec=replace(pod.spec, node_name=node_name))

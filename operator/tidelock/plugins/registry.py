@@ -17,6 +17,7 @@ from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.dynamic_load import DynamicLoad
 from tidelock.plugins.dynamic_resources import DynamicResources
+from tidelock.plugins.gang_scheduling import GangScheduling
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.load_aware import LoadAware
@@ -73,6 +74,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     DynamicLoad,
     LoadAware,
     WorkloadTopologySpread,
+    GangScheduling,
 )
 
 REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS}

@@ -31,6 +31,7 @@ from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
+from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
 from tidelock.scheduler.core.cycle import AssumedPod
@@ -114,8 +115,9 @@ class Core:
         self._preemptions: list[PreemptionAttempt] = []
         self._migrations: list[MigrationTask] = []
         self.wakes = 0
+        others = {"pod_groups": self.decider.objects.pod_groups} if self.decider.schedules_groups else {}
         self.event_handlers = EventHandlers(
-            self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake
+            self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake, others
         )
         self.decider.objects.reservation_quotas.upsert(None, quota())
         for node in nodes:
@@ -127,6 +129,8 @@ class Core:
         self.event_handlers.nodes.synced()
         self.event_handlers.pods.synced()
         self.event_handlers.reservations.synced()
+        for others in self.event_handlers.others.values():
+            others.synced()
 
     def add(self, *pods: Pod) -> None:
         for pod in pods:
@@ -297,6 +301,7 @@ class Shell(Core):
         self.publisher = StatusWriter(context, self.ledger)
         consultant = Consultant(context, self.decider, self.extenders)
         acts = (consultant, self.binder, self.evictor, self.publisher, self.gates)
+        self.groups = PodGroupWriter(context, self.decider.objects.pod_groups)
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.event_handlers.wake = self.loop.wake
 

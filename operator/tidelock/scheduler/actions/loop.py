@@ -21,6 +21,7 @@ from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import Consultation, Outcome
+from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.telemetry import Telemetry
 
@@ -37,6 +38,7 @@ class Loop:
 
     Attributes:
         on_answers: called with the creations of reservations that a step has changed.
+        on_groups: called with the results of PodGroups of a step.
 
     """
 
@@ -65,6 +67,7 @@ class Loop:
             None  # which pod extenders are asked about, and since when
         )
         self.on_answers: Callable[[Iterable[Key]], None] = lambda _keys: None
+        self.on_groups: Callable[[Iterable[PodGroupResult]], None] = lambda _results: None
         self._event = asyncio.Event()
         self.started = asyncio.Event()
         self.last_turn = clock.monotonic()
@@ -99,6 +102,7 @@ class Loop:
                     self._hand_on(step.outcome, started)
             self._evictor.begin(step.preemptions, step.migrations)
             self.on_answers(step.effects.answers)
+            self.on_groups(step.pod_groups)
             self._publisher.record(step.effects)
             self._gates.note(step.effects.namespaces)
             for claim in step.effects.claims:

@@ -23,7 +23,7 @@ from tidelock.model.pods import Pod
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline
-from tidelock.scheduler.core.preemption import Preemptor
+from tidelock.scheduler.core.preemption import Preemptor, explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,14 @@ class PreemptionCandidates:
     """No node fits, but evictions would help on some: extenders must be asked about the victims first."""
 
     victims: Mapping[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPod:
+    """A pod of a gang that fits on no node, and the result of the search for victims, if there was one."""
+
+    diagnosis: Diagnosis
+    victims: PostFilterResult | None = None
 
 
 class SchedulingCycle:
@@ -106,6 +114,49 @@ class SchedulingCycle:
                 return _hoping(diagnosis, result)
             return self._assume(AssumedPod(pod, node.name, profile, evaluation.state), evaluation, now)
 
+    def reserve(
+        self, profile: Profile, pod: Pod, now: float, *, look_for_victims: bool = False
+    ) -> AssumedPod | RefusedPod:
+        """Find a node for a pod of a gang, reserve it there and count it as bound. It has no permit yet.
+
+        Where no node fits, victims are chosen on request. Nothing is freed yet.
+
+        Raises:
+            PluginError: a plugin failed. Nothing is reserved.
+
+        """
+        with self._pipeline.evaluate(profile, pod, now, measured=True) as evaluation:
+            node = evaluation.best() or evaluation.choose_between(now, pod.gone_by(now))
+            if node is not None:
+                assumed = AssumedPod(pod, node.name, profile, evaluation.state)
+                result = self._assume(assumed, evaluation, now, ask_for_permit=False)
+                return result if isinstance(result, AssumedPod) else RefusedPod(result)
+            diagnosis = evaluation.diagnose()
+            if not look_for_victims:
+                return RefusedPod(diagnosis)
+            victims = self._preemptor.run_post_filters(evaluation)
+            return RefusedPod(_hoping(explained(diagnosis, victims), victims), victims)
+
+    def preempt(self, waiting: RefusedPod, profile: Profile, pod: Pod, now: float) -> None:
+        """Free the capacity that was found for a pod of a gang."""
+        if waiting.victims is not None:
+            self._preemptor.conclude(profile, pod, waiting.victims, now)
+
+    def permit(self, assumed: AssumedPod, now: float) -> Diagnosis | None:
+        """Ask for the permit of a reserved pod of a gang, which may have to wait for it.
+
+        A pod without a permit is not reserved any more. Raises the errors of `schedule`.
+        """
+        diagnosis, permitted = None, False
+        try:
+            with ExtensionPointTimer(assumed.profile.scheduler_name, self._pipeline.recorder) as timer:
+                diagnosis = self._permit(assumed, timer)
+            permitted = diagnosis is None
+        finally:
+            if not permitted:
+                self.undo(assumed, now)
+        return diagnosis
+
     def undo(self, assumed: AssumedPod, now: float) -> None:
         """Undo the placement after the binding failed. The pod's nomination is used up."""
         if self._cache.forget(assumed.pod.uid):
@@ -117,14 +168,16 @@ class SchedulingCycle:
                 with Attempt(partial(self._on_failure, "unreserve", "Pod", assumed.pod.meta)):
                     plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
 
-    def _assume(self, assumed: AssumedPod, evaluation: Evaluation, now: float) -> AssumedPod | Diagnosis:
+    def _assume(
+        self, assumed: AssumedPod, evaluation: Evaluation, now: float, *, ask_for_permit: bool = True
+    ) -> AssumedPod | Diagnosis:
         """Reserve the node and ask for permits. If anything fails, nothing stays reserved."""
         diagnosis: Diagnosis | None = None
         reserved = False
         try:
-            diagnosis = self._reserve(assumed, evaluation.timer, now) or self._permit(
-                assumed, evaluation.timer
-            )
+            diagnosis = self._reserve(assumed, evaluation.timer, now)
+            if diagnosis is None and ask_for_permit:
+                diagnosis = self._permit(assumed, evaluation.timer)
             reserved = diagnosis is None
         finally:
             if not reserved:

@@ -3,6 +3,7 @@
 It does no I/O: time is a parameter, and a driver writes the results to the API server.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,6 +34,7 @@ from tidelock.scheduler.core.occupancy_observer import OccupancyObserver
 from tidelock.scheduler.core.outcomes import Outcome
 from tidelock.scheduler.core.parts import Parts
 from tidelock.scheduler.core.pipeline import FilterPipeline
+from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult, PodGroupScheduler, gates_of
 from tidelock.scheduler.core.pod_queue import EnqueueHook, SchedulingQueue
 from tidelock.scheduler.core.pod_scheduler import PodScheduler
 from tidelock.scheduler.core.preemption import PreemptionAttempt, Preemptor
@@ -51,6 +53,7 @@ class Step:
         effects: effects of all changes of reservations since the step before.
         preemptions: attempts to free capacity by evictions, to carry out.
         migrations: migration plans that are under way and were announced, to carry out.
+        pod_groups: results of PodGroups, for their conditions.
 
     """
 
@@ -58,6 +61,7 @@ class Step:
     effects: Effects
     preemptions: list[PreemptionAttempt]
     migrations: list[MigrationTask]
+    pod_groups: Sequence[PodGroupResult] = ()
 
 
 class Decider:
@@ -110,6 +114,7 @@ class Decider:
             max_backoff=configuration.max_backoff,
             recorder=recorder,
             on_failure=on_plugin_failure,
+            pod_groups=self.objects.pod_groups if gates_of(self.profiles) else None,
         )
         self.pipeline = FilterPipeline(self.cache, self.ledger, recorder)
         self._preemptor = Preemptor(self.cache, self.ledger)
@@ -129,7 +134,27 @@ class Decider:
             self.profile,
             on_plugin_failure,
         )
-        self.pod_scheduler = PodScheduler(
+        self.pod_scheduler = self._make_pod_scheduler(configuration, handle, on_plugin_failure)
+
+    def _make_pod_scheduler(
+        self, configuration: Configuration, handle: Handle, on_plugin_failure: OnFailure
+    ) -> PodScheduler:
+        """Make the scheduler of pods, and that of PodGroups if a profile enables GangScheduling."""
+        groups: PodGroupScheduler | None = None
+        if gates := gates_of(self.profiles):
+            self.cache.on_move(self.objects.pod_groups.count_move)
+            groups = PodGroupScheduler(
+                gates,
+                self.objects.pod_groups,
+                self.queue,
+                self._cycle,
+                self.cache,
+                self.ledger,
+                self.waiting_pods,
+                configuration.extenders,
+                on_plugin_failure,
+            )
+        return PodScheduler(
             self.queue,
             self._cycle,
             self.ledger.recovery,
@@ -138,6 +163,7 @@ class Decider:
             configuration.extenders,
             handle,
             on_plugin_failure,
+            groups,
         )
 
     def _make_planners(self, handle: Handle, earmark_after: float, on_plugin_failure: OnFailure) -> None:
@@ -158,7 +184,8 @@ class Decider:
     def step(self, now: float) -> Step:
         """Do everything that is due, place a few reservations, and decide one pod."""
         outcome = self._next_outcome(now)
-        return Step(outcome, self.ledger.effects.take(), self._preemptor.take(), self.moving.take())
+        groups = self.pod_scheduler.groups.results.take() if self.pod_scheduler.groups is not None else ()
+        return Step(outcome, self.ledger.effects.take(), self._preemptor.take(), self.moving.take(), groups)
 
     def _next_outcome(self, now: float) -> Outcome | None:
         self._now = now
@@ -217,6 +244,11 @@ class Decider:
             reservations.next_wake(),
             *parts.next_due(),
         )
+
+    @property
+    def schedules_groups(self) -> bool:
+        """Whether PodGroups count for any profile."""
+        return self.pod_scheduler.groups is not None
 
     @atomic
     def bound(self, assumed: AssumedPod, now: float) -> None:

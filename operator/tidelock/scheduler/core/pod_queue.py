@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tidelock.cluster.pod_groups import PodGroups, group_of
 from tidelock.framework.config import INITIAL_BACKOFF, MAX_BACKOFF
 from tidelock.framework.events import (
     ASSIGNED_POD_DELETE,
@@ -73,6 +74,7 @@ class SchedulingQueue:
         flush_after: seconds after which a rejected pod is retried without any event.
         recorder: takes the durations of gates.
         on_failure: handles exceptions of gates, hints and sort plugins.
+        pod_groups: the groups of pods. The pods of one have a common backoff.
 
     Attributes:
         hints: the events that plugins have registered.
@@ -90,17 +92,22 @@ class SchedulingQueue:
         flush_after: float = FLUSH_AFTER,
         recorder: MetricsRecorder | None = None,
         on_failure: OnFailure = log_failure,
+        pod_groups: PodGroups | None = None,
     ) -> None:
+        def known(waiting: QueuedPodInfo) -> bool:
+            return self._pods.get(waiting.pod.uid) is waiting
+
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
         self._flush_after = flush_after
         self.hints = QueueingHints(profiles, on_failure)
         self._in_flight = InFlightEvents()
-        self._gates = PodGates(self._is_known, recorder, on_failure, initial_backoff)
+        self._gates = PodGates(known, recorder, on_failure, initial_backoff)
         order = PodOrder(on_failure)
-        self._active = ActiveQueue(order, self._is_known)
-        self._backoff = BackoffQueue(order, self._is_known, initial_backoff, max_backoff)
+        self._active = ActiveQueue(order, known)
+        self._backoff = BackoffQueue(order, known, initial_backoff, max_backoff)
         self._pods: dict[str, QueuedPodInfo] = {}
+        self._pod_groups = pod_groups
         self._uids: dict[Key, str] = {}
         self._unschedulable: OrderedDict[str, QueuedPodInfo] = OrderedDict()  # in the order of rejections
         self._by_plugin: defaultdict[PluginKey, dict[str, QueuedPodInfo]] = defaultdict(dict)
@@ -119,7 +126,9 @@ class SchedulingQueue:
         waiting = self._pods.get(pod.uid)
         if waiting is None:
             waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
-            self._requeue(waiting, QueueingHint.IMMEDIATELY, now, UNSCHEDULED_POD_ADD.label, new=True)
+            if self._pod_groups is not None and (key := group_of(pod)) is not None:
+                waiting.due = self._pod_groups.due(key)
+            self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return
@@ -162,12 +171,16 @@ class SchedulingQueue:
         waiting = self._active.pop()
         if waiting is None and (waiting := self._backoff.pop_early()) is not None:
             self._on_enqueue(QueueName.ACTIVE, POP_FROM_BACKOFF)
-        if waiting is None:
-            return None
+        if waiting is not None:
+            self.take(waiting)
+        return waiting
+
+    def take(self, waiting: QueuedPodInfo) -> None:
+        """Take a pod to try it now, wherever it waits. It is in flight as after `pop`."""
+        self._leave(waiting)
         waiting.queue = QueueName.IN_FLIGHT
         waiting.attempts += 1
         self._in_flight.begin(waiting.pod.uid)
-        return waiting
 
     def done(self, uid: str) -> None:
         """Note that no plugin can reject a pod in flight any more, so it needs no event."""
@@ -375,9 +388,6 @@ class SchedulingQueue:
     def _next_flush(self) -> float | None:
         oldest = next(iter(self._unschedulable.values()), None)
         return None if oldest is None else oldest.since + self._flush_after
-
-    def _is_known(self, waiting: QueuedPodInfo) -> bool:
-        return self._pods.get(waiting.pod.uid) is waiting
 
 
 def _cost(waiting: QueuedPodInfo) -> int:

@@ -1,5 +1,6 @@
 """Decides one pod after the other, and interrupts a decision while extenders are asked."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.cycle import AssumedPod, PreemptionCandidates, SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.outcomes import Consultation, Outcome, Unschedulable, failure
+from tidelock.scheduler.core.pod_group_scheduler import PodGroupScheduler
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo
 
@@ -26,6 +28,7 @@ class PodScheduler:
 
     Attributes:
         consultation: the pod about which extenders are being asked, if there is one.
+        groups: decides pods of PodGroups together, or None if no profile has that.
 
     """
 
@@ -39,6 +42,7 @@ class PodScheduler:
         extenders: tuple[Extender, ...],
         handle: Handle,
         on_plugin_failure: OnFailure,
+        groups: PodGroupScheduler | None = None,
     ) -> None:
         self._queue = queue
         self._cycle = cycle
@@ -49,6 +53,8 @@ class PodScheduler:
         self._on_plugin_failure = on_plugin_failure
         self.consultation: Consultation | None = None
         self._advice: ExtenderAdviceData | None = None
+        self.groups = groups
+        self._decided: deque[Outcome] = deque()  # together with an earlier outcome
 
     @property
     def answered(self) -> bool:
@@ -57,16 +63,31 @@ class PodScheduler:
 
     def next_due(self) -> float | None:
         """Return the instant at which a pod can be decided without any event: 0 is at once, None never."""
-        if self.answered:
+        if self.answered or self._decided:
             return 0.0
         return self._queue.next_due() if self.consultation is None else None
 
     def schedule_one(self, now: float) -> Outcome | None:
-        """Decide the next pod, or None if there is no pod or extenders have not answered."""
+        """Decide the next pod, or None if there is no pod or extenders have not answered.
+
+        The pods of a group are decided in one step. The next steps only return their outcomes.
+        """
+        if self._decided:
+            return self._decided.popleft()
+        if self.groups is not None:
+            self.groups.end_nominations()
         if self.consultation is not None:
-            return self._conclude(self.consultation, now)
-        waiting = self._queue.pop(now)
-        return None if waiting is None else self._schedule(waiting, now)
+            outcome = self._conclude(self.consultation, now)
+        elif (waiting := self._queue.pop(now)) is None:
+            return None
+        elif self.groups is not None and (together := self.groups.place_together(waiting, now)):
+            self._decided.extend(together)
+            return self._decided.popleft()
+        else:
+            outcome = self._schedule(waiting, now)
+        if self.groups is not None and outcome is not None:
+            self.groups.note_alone(outcome)
+        return outcome
 
     def advised(self, consultation: Consultation, advice: ExtenderAdviceData) -> None:
         """Take the extenders' answer. An answer about a pod that is gone has no effect."""

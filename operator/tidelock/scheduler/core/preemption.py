@@ -77,8 +77,7 @@ class Preemptor:
     ) -> Diagnosis:
         """Free capacity if PostFilter found victims, and add its reasons to the diagnosis."""
         self.conclude(profile, pod, result, now, kind=kind)
-        message = " ".join((diagnosis.message, *result.status.reasons))
-        return replace(diagnosis, message=message, again=result.unfinished)
+        return explained(diagnosis, result)
 
     def conclude(
         self, profile: Profile, pod: Pod, result: PostFilterResult, now: float, *, kind: str = "pod"
@@ -137,6 +136,12 @@ class Preemptor:
         if victims.borrowers or nominator.node_of(pod.uid) == attempt.node_name:
             return ()
         return tuple(nominator.clear_below(pod.spec.priority, attempt.node_name))
+
+
+def explained(diagnosis: Diagnosis, result: PostFilterResult) -> Diagnosis:
+    """Return the diagnosis with the reasons of PostFilter."""
+    message = " ".join((diagnosis.message, *result.status.reasons))
+    return replace(diagnosis, message=message, again=result.unfinished)
 
 
 def _evictable(pod: Pod, victims: Victims) -> bool:

@@ -14,11 +14,14 @@ from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.lister import Lister, Named
 from tidelock.cluster.placed import Placed
+from tidelock.cluster.pod_groups import PodGroups
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_DELETE,
     Action,
     ClusterEvent,
     Resource,
@@ -53,6 +56,7 @@ _RESOURCES = {
     "csi_drivers": Resource.CSI_DRIVER,
     "csi_storage_capacities": Resource.CSI_STORAGE_CAPACITY,
     "volume_attachments": Resource.VOLUME_ATTACHMENT,
+    "pod_groups": Resource.POD_GROUP,
     "water_levels": Resource.WATER_LEVEL,
 }
 
@@ -82,6 +86,8 @@ class EventHandlers:
         self.nodes = NodeEventHandler(self)
         self.reservations = ReservationEventHandler(self)
         self.others = {name: ObjectEventHandler(self, name, lister) for name, lister in others.items()}
+        groups = others.get("pod_groups")
+        self.pod_groups = groups if isinstance(groups, PodGroups) else None  # as no profile schedules groups
         self.gone: set[str] = set()  # uids of pods that are gone by the API server, and not yet by a watch
         self._missing = {"pods", "nodes", "reservations", *others}
         self._backlog = Backlog(ledger, cache)
@@ -211,6 +217,7 @@ class PodEventHandler(_Sink):
         )
         occupied = [entry for entry in there if new.uid in entry.occupants]
         event_handlers.cache.upsert(new)
+        joined = self._join_group(new) if event_handlers.pod_groups is not None else False
         if new.node_name or new.leaving:
             event_handlers.queue.remove(new.uid)
             event_handlers.waiting_pods.reject_removed(new.uid)
@@ -224,6 +231,8 @@ class PodEventHandler(_Sink):
         if not new.finished:
             event_handlers.settle(new.node_name, new, occupied)
         self._notify(before, event_handlers.cache.get(new.uid))
+        if joined and not new.node_name:
+            event_handlers.notify(UNSCHEDULED_POD_ADD, None, new)
         event_handlers.wake()
 
     @atomic
@@ -235,8 +244,23 @@ class PodEventHandler(_Sink):
         self._event_handlers.ledger.claims.lose_owner(last.uid, self.time())
         self._event_handlers.queue.remove(last.uid)
         self._event_handlers.waiting_pods.reject_removed(last.uid)
+        self._leave_group(last)
         self._notify(before, None)
         self._event_handlers.wake()
+
+    def _join_group(self, new: Pod) -> bool:
+        """Count a pod in its group, unless it is going or gone. Return whether it is new there."""
+        if new.finished or (new.leaving and not new.node_name):
+            self._leave_group(new)
+            return False
+        groups = self._event_handlers.pod_groups
+        return groups is not None and groups.join(new)
+
+    def _leave_group(self, last: Pod) -> None:
+        """Count a pod in its group no more. It may have been the one that kept the others back."""
+        groups = self._event_handlers.pod_groups
+        if groups is not None and groups.leave(last):
+            self._event_handlers.notify(UNSCHEDULED_POD_DELETE, last, None)
 
     def _notify(self, before: Placed | None, after: Placed | None) -> None:
         """Report a change of a pod's place on a node to the queue."""

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tidelock.cluster.lister import Lister
 from tidelock.kube.client import (
     NODES,
+    PODGROUPS,
     PODS,
     RESERVATIONQUOTAS,
     RESERVATIONS,
@@ -23,6 +25,7 @@ from tidelock.model.budgets import decode_budget
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import decode_namespace
 from tidelock.model.nodes import decode_node
+from tidelock.model.pod_group import decode_pod_group
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.quotas import decode_reservation_quota, decode_resource_quota
 from tidelock.model.raw import keeping_raw
@@ -39,6 +42,7 @@ from tidelock.model.storage import (
 from tidelock.model.unusable import unusable
 from tidelock.model.water_level import decode_water_level
 from tidelock.model.workloads import decode_service, decode_workload
+from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _STORAGE = "storage.k8s.io"
@@ -93,12 +97,16 @@ OWN: dict[str, tuple[ApiResource, Decode]] = {
     "resource_quotas": (RESOURCEQUOTAS, decode_resource_quota),
 }
 
+# The same for features that profiles may have.
+OPTIONAL: dict[str, tuple[ApiResource, Decode]] = {"pod_groups": (PODGROUPS, decode_pod_group)}
+
 # A cluster may lack the newest of Tidelock's own resources. Without ReservationQuotas nothing is limited, but
 # the decisions wait for the right to read existing ones. Without WaterLevels pods are scored by their
-# requests, so nothing waits for them.
+# requests, so nothing waits for them. PodGroups are served with the feature gate GenericWorkload alone.
 _ABSENT_IF: dict[ApiResource, tuple[type[ApiError], ...]] = {
     RESERVATIONQUOTAS: (NotFound,),
     WATERLEVELS: (NotFound, Forbidden),
+    PODGROUPS: (NotFound,),
 }
 
 
@@ -111,7 +119,13 @@ WATCHED: Mapping[str, tuple[ApiResource, Decode]] = MappingProxyType(
         **OWN,
     }
 )
-"""All resources that decisions need."""
+"""All resources that decisions need with any configuration."""
+
+
+def listers_of(decider: Decider) -> dict[str, Lister[Any]]:
+    """Return the objects that only plugins read, by the names of their resources."""
+    names = (*OTHERS, *OWN, *(OPTIONAL if decider.schedules_groups else ()))
+    return {name: getattr(decider.objects, name) for name in names}
 
 
 def reflectors(
@@ -137,11 +151,11 @@ def reflectors(
     yield Reflector(client, PODS, to_pod, pods, rng=rng, **marks)
     yield Reflector(client, RESERVATIONS, decode_reservation, event_handlers.reservations, rng=rng, **marks)
     for name, sink in event_handlers.others.items():
-        resource = (OWN if name in OWN else OTHERS)[name][0]
+        resource, decode = {**OTHERS, **OWN, **OPTIONAL}[name]
         absent_if = _ABSENT_IF.get(resource, ())
-        yield Reflector(client, resource, decoder_of(name), sink, rng=rng, absent_if=absent_if, **marks)
+        yield Reflector(client, resource, decode, sink, rng=rng, absent_if=absent_if, **marks)
 
 
 def decoder_of(name: str) -> Decode:
-    """Return the decoder of a resource of WATCHED."""
-    return WATCHED[name][1]
+    """Return the decoder of a resource of WATCHED or OPTIONAL."""
+    return {**WATCHED, **OPTIONAL}[name][1]

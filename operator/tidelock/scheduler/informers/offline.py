@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidelock.cluster.lister import Lister
 from tidelock.framework.config import Configuration
 from tidelock.model.pods import Pod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
-from tidelock.scheduler.informers.informers import OTHERS, OWN, decoder_of
+from tidelock.scheduler.informers.informers import decoder_of, listers_of
 
 
 class _Sink(Protocol):
@@ -68,7 +67,6 @@ class OfflineScheduler:
 
         """
         decider = Decider(configuration)
-        listers: dict[str, Lister[Any]] = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
         event_handlers = EventHandlers(
             decider.cache,
             decider.ledger,
@@ -76,7 +74,7 @@ class OfflineScheduler:
             decider.waiting_pods,
             _Stopped(now),
             lambda: None,
-            listers,
+            listers_of(decider),
         )
         picture = cls(decider, event_handlers, now)
         sinks: dict[str, _Sink] = {

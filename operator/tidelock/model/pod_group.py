@@ -1,0 +1,75 @@
+"""PodGroups of the Workload API: how many pods of a group must be placed at once."""
+
+import msgspec
+
+from tidelock.model.lenient import Reader
+from tidelock.model.meta import Key, ObjectMeta
+
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+"""Type of the condition that says whether the group was scheduled. Once it is True, it stays."""
+
+
+class SchedulingGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """The PodGroup with which a pod is scheduled, by its name in the pod's namespace."""
+
+    pod_group_name: str = ""
+
+
+class _Gang(msgspec.Struct, frozen=True, rename="camel"):
+    min_count: int = 1
+
+
+class _Policy(msgspec.Struct, frozen=True):
+    gang: _Gang | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    scheduling_policy: _Policy = _Policy()
+    priority: int = 0
+
+
+class PodGroupCondition(msgspec.Struct, frozen=True, rename="camel"):
+    """One condition of a PodGroup."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: tuple[PodGroupCondition, ...] = ()
+
+
+class PodGroup(msgspec.Struct, frozen=True):
+    """A group of pods. With the policy `gang`, it is all or nothing. With `basic`, each pod is for itself."""
+
+    metadata: ObjectMeta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.metadata.key
+
+    @property
+    def min_count(self) -> int:
+        """The number of pods that must be placed before any of them is bound."""
+        gang = self.spec.scheduling_policy.gang
+        return gang.min_count if gang is not None else 1
+
+    @property
+    def condition(self) -> PodGroupCondition | None:
+        """The stored condition that says whether the group was scheduled, or None."""
+        return next((each for each in self.status.conditions if each.type == INITIALLY_SCHEDULED), None)
+
+
+decode_pod_group = Reader(PodGroup, spare="status.*")

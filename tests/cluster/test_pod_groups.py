@@ -1,0 +1,112 @@
+"""PodGroups on a real API server with the feature gate GenericWorkload."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from cluster.api import Api, Manifest
+from cluster.crds import install_crds
+from cluster.live import Live, Pod, condition
+from cluster.operator_process import OperatorProcess
+from cluster.world import SCHEDULER, World
+from devcluster import LocalCluster, start_cluster
+from devcluster.identity import OVERLAYS, operator_kubeconfig
+from tidelock.kube.client import PODGROUPS
+
+GATES = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true")
+CONFIGURATION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "schedulerName": SCHEDULER,
+            "plugins": {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}},
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Yield a bare API server that serves PodGroups."""
+    folder = tmp_path_factory.mktemp("groups")
+    with start_cluster(folder, apiserver_flags=GATES, controller_manager=False, kwok=False) as made:
+        install_crds(made)
+        yield made
+
+
+@pytest.fixture
+def world(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Yield a world for an operator with GangScheduling, and with the rights of the overlay."""
+    folder = tmp_path_factory.mktemp("operator")
+    configuration = folder / "scheduler.yaml"
+    configuration.write_text(json.dumps(CONFIGURATION))
+    kubeconfig = operator_kubeconfig(cluster, folder, OVERLAYS / "pod-groups")
+    with OperatorProcess(kubeconfig, folder, f"--config={configuration}") as process:
+        with closing(World(Api(cluster.kubeconfig))) as made:
+            yield made
+        assert process.stop() == 0
+    assert "Traceback" not in process.log
+    assert "forbidden: User" not in process.log
+
+
+def gang(world: World, name: str, min_count: int) -> Live:
+    """Create a PodGroup that needs a number of pods at once."""
+    manifest = {
+        "apiVersion": PODGROUPS.api_version,
+        "kind": PODGROUPS.kind,
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    }
+    return Live(world.api, PODGROUPS, world.api.create(PODGROUPS.collection(world.namespace), manifest))
+
+
+def member(world: World, name: str, group: str) -> Pod:
+    return world.pod(name, "1", schedulingGroup={"podGroupName": group})
+
+
+def scheduled(group: Manifest) -> Manifest:
+    """Return the group's condition, or an empty one."""
+    return condition(group.get("status", {}), "PodGroupInitiallyScheduled")
+
+
+def test_a_gang_is_bound_as_a_whole_or_not_at_all(world: World) -> None:
+    node = world.node("a", cpu="2")
+    group = gang(world, "train", 3)
+    pods = [member(world, f"train-{number}", "train") for number in range(3)]
+
+    for pod in pods:
+        pod.until_refused("Insufficient cpu")
+    refused = scheduled(group.until(scheduled, "have its condition"))
+    assert (refused["status"], refused["reason"]) == ("False", "Unschedulable")
+    assert refused["message"].startswith("minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
+    assert world.taken_cpu(node) == 0
+
+    other = world.pod("other", "2")
+    assert other.until_bound() == node.name
+    other.delete()
+    other.until_gone()
+    assert not any("nodeName" in (pod.read() or {})["spec"] for pod in pods)
+
+    second = world.node("b", cpu="1")
+    assert sorted(pod.until_bound() for pod in pods) == [node.name, node.name, second.name]
+    found = scheduled(group.until(lambda found: scheduled(found).get("status") == "True", "be scheduled"))
+    assert (found["reason"], found["observedGeneration"]) == ("Scheduled", 1)
+
+
+def test_pods_wait_for_their_group_and_a_pod_beyond_it_follows_alone(world: World) -> None:
+    world.node("a", cpu="3")
+    pods = [member(world, f"late-{number}", "late") for number in range(2)]
+    alone = world.pod("alone", "1")
+    alone.until_bound()
+    assert not any("nodeName" in (pod.read() or {})["spec"] for pod in pods)
+
+    gang(world, "late", 2)
+    for pod in pods:
+        pod.until_bound()
+    member(world, "late-2", "late").until_refused("Insufficient cpu")
+    alone.delete()
+    for pod in pods:
+        assert pod.read() is not None

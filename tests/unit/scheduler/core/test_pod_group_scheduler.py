@@ -1,0 +1,562 @@
+"""The pods of a PodGroup get nodes together or not at all."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, node, pod
+from tidelock.framework.api import SUCCESS, Code, Permit, Reserve, Status
+from tidelock.framework.config_file import Extender
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, assigned_to
+from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.outcomes import Consultation, Outcome, Unschedulable
+from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
+from tidelock.scheduler.core.queued_pod import QueueName
+from tidelock.scheduler.informers.informers import listers_of
+from unit.scheduler.machinery import Core
+from unit.scheduler.pod_groups import GROUPS, configured, deliver, grouping, member, members, pod_group
+
+
+def placed(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return the names of the pods that got a node, in the order of decisions."""
+    return [each.pod.meta.name for each in outcomes if isinstance(each, AssumedPod)]
+
+
+def refusals(outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """Return the messages of the refused pods by name."""
+    return {
+        each.waiting.pod.meta.name: each.diagnosis.message
+        for each in outcomes
+        if isinstance(each, Unschedulable)
+    }
+
+
+def result(core: Core) -> PodGroupResult:
+    """Return the newest result of the only group."""
+    assert core.decider.pod_scheduler.groups is not None
+    (found,) = core.decider.pod_scheduler.groups.results.take()
+    return found
+
+
+def decide_one_step(core: Core) -> tuple[Outcome | None, list[PodGroupResult]]:
+    step = core.decider.step(core.clock.now())
+    return step.outcome, list(step.pod_groups)
+
+
+def test_all_pods_of_a_gang_are_placed_in_one_step() -> None:
+    core = grouping(node("node-a", cpu="2"), node("node-b", cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+
+    outcome, results = decide_one_step(core)
+
+    assert isinstance(outcome, AssumedPod)
+    assert len(core.cache) == 3
+    assert [(each.scheduled, each.reason, each.message) for each in results] == [(True, "Scheduled", "")]
+    assert len(placed(core.decide())) == 2
+
+
+def test_a_gang_that_does_not_fit_keeps_nothing() -> None:
+    core = grouping(node(cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+
+    outcomes = core.decide()
+
+    assert placed(outcomes) == []
+    assert core.used() == 0
+    assert len(core.cache) == 0
+    text = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod train-2 does not fit: 0/1 nodes"
+    found = refusals(outcomes)
+    assert found["train-0"] == found["train-1"]
+    assert found["train-0"].startswith(text)
+    assert found["train-2"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    core.add(pod("other", requests={"cpu": "2"}))
+    assert placed(core.decide()) == ["other"]
+
+
+def test_the_condition_says_why_a_gang_does_not_fit() -> None:
+    core = grouping(node(cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+
+    _, (found,) = decide_one_step(core)
+
+    assert found.group.key == Key(NAMESPACE, "train")
+    assert (found.scheduled, found.reason) == (False, "Unschedulable")
+    assert found.message.startswith("minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
+
+
+def test_trials_end_once_too_few_pods_are_left() -> None:
+    core = grouping(node(cpu="1"))
+    deliver(core, pod_group(min_count=4))
+    core.add(*members(5, requests={"cpu": "2"}))
+
+    outcomes = core.decide()
+
+    assert sum("Insufficient cpu" in text for text in refusals(outcomes).values()) == 5
+    assert sum(text.startswith("0/1") for text in refusals(outcomes).values()) == 2
+    assert "0 scheduled, 3 remaining" in refusals(outcomes)["train-4"]
+
+
+@pytest.mark.parametrize("before", ["group", "pods"])
+def test_pods_wait_for_their_group_and_for_each_other(before: str) -> None:
+    core = grouping(node(cpu="4"))
+    if before == "group":
+        deliver(core, pod_group(min_count=2))
+    core.add(member("train-0"))
+    assert core.decide() == []
+    assert core.queue.counts()[QueueName.GATED] == 1
+    core.add(member("train-1"))
+    if before == "pods":
+        assert core.decide() == []
+        deliver(core, pod_group(min_count=2))
+    assert placed(core.decide()) == ["train-0", "train-1"]
+
+
+def test_a_new_node_brings_back_the_whole_gang() -> None:
+    core = grouping(node("node-a", cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+    core.decide()
+
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
+    core.clock.advance(1.0)
+
+    assert sorted(placed(core.decide())) == ["train-0", "train-1", "train-2"]
+
+
+def test_a_pod_that_fitted_is_woken_for_a_pod_that_did_not() -> None:
+    """Only the second pod was refused, but a node for the first one leaves the other node to the second."""
+    core = grouping(node("node-a", cpu="1", labels={"disk": "ssd"}))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("any"), member("ssd", nodeSelector={"disk": "ssd"}))
+    assert placed(core.decide()) == []
+
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="4"))
+    core.clock.advance(1.0)
+
+    assert sorted(placed(core.decide())) == ["any", "ssd"]
+
+
+def test_a_gang_that_was_undone_wakes_nobody() -> None:
+    core = grouping(node(cpu="2"))
+    core.add(pod("large", requests={"cpu": "8"}))
+    core.decide()
+    freed, enqueued = core.decider.columns.freed, len(core.enqueued)
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+
+    core.decide()
+
+    assert core.decider.columns.freed == freed
+    woken = [event for place, event in core.enqueued[enqueued:] if place == "active"]
+    assert woken == ["UnscheduledPodAdd"] * 3
+    assert core.decider.next_due() != 0.0
+
+
+def test_pods_beyond_the_needed_ones_follow_alone() -> None:
+    core = grouping(node(cpu="3"))
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(4))
+
+    outcomes = core.decide()
+
+    assert placed(outcomes) == ["train-0", "train-1", "train-2"]
+    assert list(refusals(outcomes)) == ["train-3"]
+    assert refusals(outcomes)["train-3"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_a_pod_that_joins_a_refused_gang_waits_for_its_backoff() -> None:
+    core = grouping(node(cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+    core.decide()
+
+    core.add(member("small", requests={"cpu": "0"}), pod("other", requests={"cpu": "0"}))
+
+    joined = core.queue.get("uid-small")
+    assert joined is not None
+    assert joined.queue is QueueName.BACKOFF
+    assert core.place().pod.meta.name == "other"
+    core.clock.advance(1.0)
+    assert sorted(placed(core.decide())) == ["small", "train-0", "train-1"]
+
+
+def test_a_group_of_the_basic_policy_is_scheduled_pod_by_pod() -> None:
+    core = grouping(node(cpu="1"))
+    deliver(core, pod_group(min_count=None))
+    core.add(*members(2))
+
+    first, results = decide_one_step(core)
+
+    assert isinstance(first, AssumedPod)
+    assert [each.scheduled for each in results] == [True]
+    assert list(refusals(core.decide())) == ["train-1"]
+
+
+def test_pods_of_other_profiles_are_scheduled_alone_and_the_group_is_ignored() -> None:
+    core = Core(node(cpu="1"))
+    core.add(*members(2))
+    outcomes = core.decide()
+    assert placed(outcomes) == ["train-0"]
+    assert not core.decider.schedules_groups
+
+
+def test_a_failed_binding_costs_its_pod_alone() -> None:
+    core = grouping(node(cpu="3"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+    outcomes = core.decide()
+    first, second, third = (each for each in outcomes if isinstance(each, AssumedPod))
+    for each in (first, second):
+        core.decider.bound(each, core.clock.now())
+        core.event_handlers.pods.upsert(each.pod, assigned_to(each.pod, each.node_name))
+
+    core.decider.binding_failed(third, core.clock.now())
+    assert core.used() == 2000
+    core.clock.advance(1.0)
+
+    assert placed(core.decide()) == [third.pod.meta.name]
+
+
+def test_pods_wait_again_once_their_group_is_gone() -> None:
+    core = grouping(node(cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+    core.event_handlers.others["pod_groups"].remove(pod_group(min_count=3))
+
+    assert set(refusals(core.decide()).values()) == {
+        'waiting for pods\'s pod group "train" to appear in scheduling queue'
+    }
+    deliver(core, pod_group(min_count=2))
+    core.clock.advance(1.0)
+    assert len(placed(core.decide())) == 2
+
+
+def test_a_refused_gang_is_gated_once_its_group_is_gone() -> None:
+    core = grouping(node("node-a", cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+    core.decide()
+    core.event_handlers.others["pod_groups"].remove(pod_group(min_count=3))
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="4"))
+    core.clock.advance(1.0)
+
+    assert core.decide() == []
+    assert core.queue.counts()[QueueName.GATED] == 3
+
+
+def test_a_gang_that_needs_fewer_pods_than_before_is_tried_again() -> None:
+    core = grouping(node(cpu="2"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(3))
+    core.decide()
+
+    deliver(core, pod_group(min_count=2, version=2))
+    core.clock.advance(1.0)
+
+    assert len(placed(core.decide())) == 2
+
+
+def test_a_pod_with_a_gate_of_its_own_is_left_out() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=3))
+    gated = member("train-2", schedulingGates=[{"name": "quota"}])
+    core.add(*members(2), gated)
+    assert list(refusals(core.decide())) == ["train-0", "train-1"]
+
+    core.event_handlers.pods.upsert(gated, member("train-2", version=2))
+    core.clock.advance(1.0)
+
+    assert len(placed(core.decide())) == 3
+
+
+@pytest.mark.parametrize(
+    ("odd", "text"),
+    [
+        ({"priority": 5}, "the same priority, which is that of the group: found 0 and 5"),
+        ({"preemptionPolicy": "Never"}, "the same preemption policy: found Never and PreemptLowerPriority"),
+    ],
+)
+def test_pods_that_differ_from_their_group_keep_it_back(odd: dict[str, Any], text: str) -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=2))
+    wrong = member("odd", **odd)
+    core.add(*members(2), wrong)
+
+    outcome, (found,) = decide_one_step(core)
+
+    assert isinstance(outcome, Unschedulable)
+    assert text in outcome.diagnosis.message
+    assert (found.scheduled, found.reason) == (False, "SchedulerError")
+    assert placed(core.decide()) == []
+    core.event_handlers.pods.remove(wrong)
+    core.clock.advance(1.0)
+    assert len(placed(core.decide())) == 2
+
+
+class Broken(Reserve):
+    """A plugin that fails at Reserve for one pod."""
+
+    name = "Broken"
+
+    def reserve(self, _state: CycleState, pod: Pod, node_name: str, _now: float) -> Status:
+        if pod.meta.name == "broken":
+            raise RuntimeError(node_name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+        """Do nothing."""
+
+
+def test_an_error_of_one_pod_leaves_nothing_reserved() -> None:
+    core = Core(node(cpu="4"), configuration=configured(Broken))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("a"), member("broken"))
+
+    outcomes = core.decide()
+
+    assert core.used() == 0
+    assert set(refusals(outcomes).values()) == {'running Reserve plugin "Broken": RuntimeError: node-a'}
+    assert all(each.diagnosis.error for each in outcomes if isinstance(each, Unschedulable))
+
+
+class Denying(Permit):
+    """A plugin that denies the permit of one pod."""
+
+    name = "Denying"
+
+    def permit(self, _state: CycleState, pod: Pod, _node_name: str) -> tuple[Status, float]:
+        if pod.meta.name == "broken":
+            raise RuntimeError(pod.meta.name)
+        denied = pod.meta.name == "denied"
+        return (Status(Code.UNSCHEDULABLE, ("denied",)) if denied else SUCCESS), 0.0
+
+
+def test_a_pod_without_a_permit_is_refused_alone() -> None:
+    core = Core(node(cpu="4"), configuration=configured(Denying))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("a"), member("denied"))
+
+    outcomes = core.decide()
+
+    assert placed(outcomes) == ["a"]
+    assert list(refusals(outcomes)) == ["denied"]
+    assert core.used() == 1000
+
+
+def test_an_error_about_a_permit_costs_its_pod_alone() -> None:
+    core = Core(node(cpu="4"), configuration=configured(Denying))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("a"), member("broken"))
+
+    outcomes = core.decide()
+
+    assert placed(outcomes) == ["a"]
+    assert refusals(outcomes) == {"broken": 'running Permit plugin "Denying": RuntimeError: broken'}
+    assert core.used() == 1000
+
+
+def test_a_gang_without_any_node_waits_for_one() -> None:
+    core = grouping()
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(2))
+    assert len(refusals(core.decide())) == 2
+
+    core.event_handlers.nodes.upsert(None, node(cpu="2"))
+    core.clock.advance(1.0)
+
+    assert len(placed(core.decide())) == 2
+
+
+def test_extenders_are_asked_about_pods_that_are_decided_alone() -> None:
+    extender = Extender.model_validate({"urlPrefix": "http://extender", "filterVerb": "filter"})
+    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
+    deliver(core, pod_group(min_count=None))
+    core.add(member("train-0"))
+
+    outcome, results = decide_one_step(core)
+
+    assert isinstance(outcome, Consultation)
+    assert results == []
+
+
+def test_an_extender_of_other_pods_keeps_no_gang_back() -> None:
+    managed = [{"name": "example.com/gpu"}]
+    extender = Extender.model_validate(
+        {"urlPrefix": "http://extender", "filterVerb": "filter", "managedResources": managed}
+    )
+    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(2))
+    assert len(placed(core.decide())) == 2
+
+
+def low(name: str, node_name: str, **fields: Any) -> Pod:
+    """Build a bound pod that a gang of priority 10 may evict."""
+    return pod(name, node_name=node_name, **fields)
+
+
+def urgent(core: Core, count: int, **fields: Any) -> None:
+    """Deliver a gang of priority 10."""
+    deliver(core, pod_group(min_count=count, priority=10))
+    core.add(*members(count, priority=10, **fields))
+
+
+def victims(core: Core) -> list[str]:
+    """Return the names of the pods to evict, by the attempts since the last call."""
+    return sorted(each.meta.name for attempt in core.take_preemptions() for each in attempt.victims)
+
+
+def test_a_gang_evicts_as_many_pods_as_all_of_its_pods_need() -> None:
+    core = grouping(node("node-a", cpu="2"), node("node-b", cpu="2"))
+    core.add(low("a", "node-a"), low("b", "node-b"), low("c", "node-b"))
+    urgent(core, 3)
+
+    outcomes = core.decide()
+
+    assert placed(outcomes) == []
+    assert victims(core) in (["a", "b"], ["a", "c"], ["b", "c"])
+    assert any("2 pods fit once others are evicted" in text for text in refusals(outcomes).values())
+    nominated = [core.cache.nominator.node_of(f"uid-train-{number}") for number in range(3)]
+    assert all(nominated)
+
+
+def test_the_capacity_of_evicted_pods_is_kept_for_the_gang() -> None:
+    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
+    core.add(low("a", "node-a"), low("b", "node-b"))
+    urgent(core, 2)
+    core.decide()
+    assert victims(core) == ["a", "b"]
+
+    core.event_handlers.pods.remove(low("a", "node-a"))
+    core.add(pod("thief"))
+    core.clock.advance(1.0)
+    outcomes = core.decide()
+    assert placed(outcomes) == []
+    assert victims(core) == []
+
+    core.event_handlers.pods.remove(low("b", "node-b"))
+    core.clock.advance(10.0)
+    assert sorted(placed(core.decide())) == ["train-0", "train-1"]
+
+
+def test_nothing_is_evicted_for_a_gang_that_does_not_fit_even_then() -> None:
+    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
+    core.add(low("a", "node-a"), low("b", "node-b", priority=10))
+    urgent(core, 2)
+    outcomes = core.decide()
+    assert victims(core) == []
+    assert not core.cache.nominator.targets
+    assert (
+        "pod train-1 does not fit" in refusals(outcomes)["train-0"] or "0/2" in refusals(outcomes)["train-0"]
+    )
+
+
+def test_capacity_is_kept_for_no_gang_that_is_incomplete() -> None:
+    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
+    core.add(low("a", "node-a"), low("b", "node-b"))
+    urgent(core, 2)
+    core.decide()
+    for name, node_name in (("a", "node-a"), ("b", "node-b")):
+        core.event_handlers.pods.remove(low(name, node_name))
+    core.event_handlers.pods.remove(member("train-0", priority=10))
+    core.add(pod("other"))
+    core.clock.advance(1.0)
+
+    assert placed(core.decide()) == ["other"]
+    assert not core.cache.nominator.targets
+
+
+def test_a_gang_that_may_not_preempt_evicts_nothing() -> None:
+    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
+    core.add(low("a", "node-a"), low("b", "node-b"))
+    urgent(core, 2, preemptionPolicy="Never")
+    core.decide()
+    assert victims(core) == []
+
+
+def test_a_gang_that_fits_evicts_nothing() -> None:
+    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="2"))
+    core.add(low("a", "node-a"))
+    urgent(core, 2)
+    assert len(placed(core.decide())) == 2
+    assert victims(core) == []
+
+
+def test_a_pod_that_has_finished_counts_no_more() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("train-0", node_name="node-a"), member("train-1", node_name="node-a"))
+    core.event_handlers.pods.upsert(None, member("train-1", node_name="node-a", phase="Succeeded"))
+    core.event_handlers.pods.upsert(None, member("train-0", node_name="node-a", phase="Failed"))
+
+    core.add(member("train-2"))
+
+    assert core.decide() == []
+    core.add(member("train-3"))
+    assert placed(core.decide()) == ["train-2", "train-3"]
+
+
+def test_pods_that_others_have_bound_count() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=3))
+    core.add(*members(2))
+    assert core.decide() == []
+
+    core.add(member("bound", node_name="node-a"))
+
+    assert placed(core.decide()) == ["train-0", "train-1"]
+
+
+def test_a_pod_that_is_being_deleted_counts_no_more() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group(min_count=2))
+    core.add(member("train-0"))
+    core.event_handlers.pods.upsert(None, member("train-0", deleted=True))
+    core.add(member("train-1"))
+    assert core.decide() == []
+
+
+def test_groups_are_only_read_for_a_profile_with_the_plugin() -> None:
+    assert "pod_groups" in listers_of(grouping().decider)
+    assert "pod_groups" not in listers_of(Core().decider)
+
+
+def test_gangs_of_other_namespaces_and_names_are_apart() -> None:
+    core = grouping(node(cpu="4"))
+    deliver(core, pod_group("one", 2), pod_group("two", 2))
+    core.add(*members(1, "one"), *members(1, "two"))
+    assert core.decide() == []
+    core.add(member("one-1", "one"))
+    assert placed(core.decide()) == ["one-0", "one-1"]
+
+
+def test_owners_of_reservations_give_them_back_if_their_gang_does_not_fit() -> None:
+    core = grouping(node(cpu="2"))
+    deliver(core, pod_group(min_count=2))
+    core.reservation(resources={"cpu": "1"}, owners=[{"pod": {"name": "train-0"}}])
+    core.decide()
+    assert core.reserved() == 1000
+
+    core.add(member("train-0"), member("train-1", requests={"cpu": "2"}))
+    core.decide()
+
+    assert (core.reserved(), core.used()) == (1000, 0)
+
+
+def test_extenders_are_not_asked_about_gangs() -> None:
+    extender = Extender.model_validate({"urlPrefix": "http://extender", "filterVerb": "filter"})
+    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(2))
+
+    found = refusals(core.decide())
+
+    assert "extenders can't be asked" in found["train-0"]
+    assert core.used() == 0
