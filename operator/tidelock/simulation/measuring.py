@@ -4,7 +4,7 @@ A window keeps one sample in each of its slots, which are those of `tidelock.loa
 in a slot the first one counts. Statistics leave out slots without a sample, as PromQL does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -157,9 +157,9 @@ class _Window:
         mean: Floats = self._total[which] / np.where(count > 0, count, np.nan)
         return mean
 
-    def statistics(self) -> Floats:
-        """Return mean, maximum and 95th percentile of all series: S x series."""
-        return statistics(self._values.T)
+    def statistics(self, which: Indices) -> Floats:
+        """Return mean, maximum and 95th percentile of some series: S x series."""
+        return statistics(self._values[:, which].T)
 
     def _clear(self, slot: int) -> None:
         old = self._values[slot]
@@ -186,9 +186,9 @@ class _Windows:
         """Return the means of some series: W x series."""
         return np.stack([window.means(which) for window in self._windows])
 
-    def statistics(self) -> Floats:
-        """Return all statistics of all series: S x W x series."""
-        return np.stack([window.statistics() for window in self._windows], axis=1)
+    def statistics(self, which: Indices) -> Floats:
+        """Return all statistics of some series: S x W x series."""
+        return np.stack([window.statistics(which) for window in self._windows], axis=1)
 
 
 class SimulatedMetrics:
@@ -212,12 +212,14 @@ class SimulatedMetrics:
         self._rng = rng
         self._timing = timing
         self._means_only = means_only
-        self._nodes, self._workloads = len(world.machines), len(world.workloads)
-        self._measured = np.flatnonzero(rng.random(self._nodes) >= faults.missing)
+        self._workloads = len(world.workloads)
         self._pod_memory = world.memory
-        self._of_nodes = _Windows(len(MEASURED_RESOURCES) * self._nodes)
-        self._of_pods = _Windows(world.pods)
-        self._of_workloads = _Windows(len(MEASURED_RESOURCES) * self._workloads)
+        self._measured = np.flatnonzero(rng.random(len(world.machines)) >= faults.missing)
+        # The series are cpu and memory of each node, the same of each workload, and cpu of each pod.
+        ends = np.cumsum([len(world.machines)] * 2 + [self._workloads] * 2)
+        self._memory_of_nodes, self._of_workloads, self._memory_of_workloads, self._of_pods = ends.tolist()
+        self._every_workload = np.arange(self._of_workloads, self._of_pods)
+        self._samples = _Windows(self._of_pods + world.pods)
 
     def sample(
         self, at: float, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, ran: Floats
@@ -241,61 +243,48 @@ class SimulatedMetrics:
         seen = ran >= self._timing.settling
         pods, pod_cpu = pods[seen], pod_cpu[seen]
         measured = self._measured
-        self._of_nodes.put(
-            at,
-            np.concatenate((measured, self._nodes + measured)),
-            np.concatenate((cpu[measured], memory[measured])),
+        alive, of_workloads = self._mean_of_pods(pods, pod_cpu)
+        which = (
+            measured,
+            self._memory_of_nodes + measured,
+            self._of_workloads + alive,
+            self._memory_of_workloads + alive,
+            self._of_pods + pods,
         )
-        self._of_pods.put(at, pods, pod_cpu)
-        self._sample_workloads(at, pods, pod_cpu)
-        readable = measured
-        if self._faults.nan:
-            readable = measured[self._rng.random(len(measured)) >= self._faults.nan]
-        return Reading(
-            at + self._faults.skew,
-            readable,
-            self._statistics_of(readable),
-            pods,
-            self._means_of(pods),
-            self._means_of_workloads(),
-        )
+        values = (cpu[measured], memory[measured], *of_workloads, pod_cpu)
+        self._samples.put(at, np.concatenate(which), np.concatenate(values))
+        return self._reading(at, pods)
 
     def readable(self, now: float) -> bool:
         """Return whether the metrics server answers at a second of the world."""
         return not self._is_down(now)
 
-    def _sample_workloads(self, at: float, pods: Indices, pod_cpu: Floats) -> None:
+    def _mean_of_pods(self, pods: Indices, pod_cpu: Floats) -> tuple[Indices, Sequence[Floats]]:
+        """Return the workloads that have pods, and the mean cpu and memory of a pod of each."""
         of = self._workload[pods]
         count = np.bincount(of, minlength=self._workloads)
         alive = np.flatnonzero(count)
-        total = [np.bincount(of, values, len(count))[alive] for values in (pod_cpu, self._pod_memory[pods])]
-        self._of_workloads.put(
-            at,
-            np.concatenate((alive, self._workloads + alive)),
-            np.concatenate([each / count[alive] for each in total]),
-        )
+        totals = (np.bincount(of, each, len(count)) for each in (pod_cpu, self._pod_memory[pods]))
+        return alive, [total[alive] / count[alive] for total in totals]
 
-    def _statistics_of(self, nodes: Indices) -> Floats:
-        shape = (-1, len(WINDOWS), len(MEASURED_RESOURCES), self._nodes)
+    def _reading(self, at: float, pods: Indices) -> Reading:
+        nodes = self._measured
+        if self._faults.nan:
+            nodes = nodes[self._rng.random(len(nodes)) >= self._faults.nan]
+        of_nodes = np.concatenate((nodes, self._memory_of_nodes + nodes))
+        means = self._samples.means(np.concatenate((of_nodes, self._every_workload, self._of_pods + pods)))
+        shape = (len(WINDOWS), len(MEASURED_RESOURCES), -1)
+        use = np.full((len(STATISTICS), len(WINDOWS), len(MEASURED_RESOURCES), len(nodes)), np.nan)
         if self._means_only:
-            every = np.arange(len(MEASURED_RESOURCES) * self._nodes)
-            use = np.full((len(STATISTICS), len(WINDOWS), len(every)), np.nan)
-            use[0] = self._of_nodes.means(every)
+            use[0] = means[:, : len(of_nodes)].reshape(use.shape[1:])
         else:
-            use = self._of_nodes.statistics()
-        picked: Floats = use.reshape(shape)[..., nodes]
-        return picked
-
-    def _means_of(self, pods: Indices) -> Floats:
-        means = np.empty((len(pods), len(WINDOWS), len(MEASURED_RESOURCES)))
-        means[:, :, 0] = self._of_pods.means(pods).T
-        means[:, :, 1] = self._pod_memory[pods, np.newaxis]
-        return means
-
-    def _means_of_workloads(self) -> Floats:
-        every = np.arange(len(MEASURED_RESOURCES) * self._workloads)
-        means = self._of_workloads.means(every).reshape(len(WINDOWS), len(MEASURED_RESOURCES), -1)
-        return bridged(means.transpose(2, 0, 1).copy())
+            use[:] = self._samples.statistics(of_nodes).reshape(use.shape)
+        end = len(of_nodes) + len(self._every_workload)
+        workloads = means[:, len(of_nodes) : end].reshape(shape).transpose(2, 0, 1)
+        of_pods = np.empty((len(pods), len(WINDOWS), len(MEASURED_RESOURCES)))
+        of_pods[:, :, 0] = means[:, end:].T
+        of_pods[:, :, 1] = self._pod_memory[pods, np.newaxis]
+        return Reading(at + self._faults.skew, nodes, use, pods, of_pods, bridged(workloads.copy()))
 
     def _is_down(self, now: float) -> bool:
         start, end = self._faults.down
