@@ -23,7 +23,7 @@ _SAMPLE_SECONDS = _YEAR_SECONDS + 34 * _DAY_SECONDS
 _MOST_SPANS = 1000
 
 
-class Span(NamedTuple):
+class TideSpan(NamedTuple):
     """One occurrence of a tide, in seconds since the epoch. The end is infinite if it never comes."""
 
     start: float
@@ -54,12 +54,12 @@ class TideTimes:
         """Return when the tide next begins or ends, or infinity if it never does."""
         return next((self.ends if self.in_force(now) else self.starts).after(now), inf)
 
-    def spans(self, since: float, until: float) -> Iterator[Span]:
+    def spans(self, since: float, until: float) -> Iterator[TideSpan]:
         """Yield the occurrences that begin later than one instant and up to another, in order."""
         start = next(self.starts.after(since, until), inf)
         while start <= until:
             end = next(self.ends.after(start), inf)
-            yield Span(start, end)
+            yield TideSpan(start, end)
             # Many starts may lie within the tide. The next one can be at its end.
             start = next(self.starts.after(end - _MINUTE, until), inf) if end <= until else inf
 
@@ -79,7 +79,7 @@ def first_overlap(tides: Sequence[TideTimes]) -> Overlap | None:
 
 
 @lru_cache(maxsize=64)
-def _sample(tide: TideTimes) -> tuple[Span, ...]:
+def _sample(tide: TideTimes) -> tuple[TideSpan, ...]:
     """Return the occurrences in the sample year, which take some 50 ms for a tide of each day."""
     found = tuple(islice(tide.spans(_SAMPLE, _SAMPLE + _SAMPLE_SECONDS), _MOST_SPANS + 1))
     if len(found) > _MOST_SPANS:

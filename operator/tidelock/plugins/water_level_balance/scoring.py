@@ -19,7 +19,7 @@ import numpy as np
 from tidelock.cluster.usage.levels import LevelArray
 from tidelock.framework.measured_use import Level, constant_slope_scores, packing_scores
 from tidelock.plugins.water_level_balance.usage_levels import (
-    Term,
+    LevelTerm,
     UsageLevels,
     figures,
     mean_levels,
@@ -61,7 +61,7 @@ class LevelScoring:
             (rule(figures(levels, expected, terms), count) for terms in self._sums(levels)),
         )
 
-    def _sums(self, levels: UsageLevels) -> Iterator[list[Term]]:
+    def _sums(self, levels: UsageLevels) -> Iterator[list[LevelTerm]]:
         """Yield the terms of each weighted sum of scores. The lowest of these sums is the score."""
         windows = levels.grouping.shares
         resources = [(resource, share) for resource, share in enumerate(self.shares) if share]

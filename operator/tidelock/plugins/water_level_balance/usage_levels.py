@@ -198,11 +198,11 @@ class UsageLevelCache:
         return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
 
 
-Term = tuple[int, int, Level]
+LevelTerm = tuple[int, int, Level]
 """A window, a resource, and the weight of its score: N, or one number for all nodes."""
 
 
-def mean_terms(grouping: Grouping, resource_shares: Sequence[float]) -> list[Term]:
+def mean_terms(grouping: Grouping, resource_shares: Sequence[float]) -> list[LevelTerm]:
     """Return the terms of the mean over windows and resources, by their shares: R."""
     resources = [(resource, share) for resource, share in enumerate(resource_shares) if share]
     return [
@@ -212,7 +212,7 @@ def mean_terms(grouping: Grouping, resource_shares: Sequence[float]) -> list[Ter
 
 
 def figures(
-    levels: UsageLevels, expected: LevelArray, terms: Iterable[Term]
+    levels: UsageLevels, expected: LevelArray, terms: Iterable[LevelTerm]
 ) -> Iterator[tuple[LevelArray, Level, Level]]:
     """Yield use with a pod, target and weight of some windows of resources.
 
