@@ -250,7 +250,8 @@ def _requests(rng: np.random.Generator, sizes: Indices, shares: Loads, setting: 
         return sizes
     use = sizes * setting.overcommit * np.minimum(setting.load * shares, 1).mean(axis=1)
     followed = use * np.exp(rng.normal(0, error, len(sizes)) - error**2 / 2)
-    return np.maximum(followed, _LEAST_REQUEST).astype(np.intp)
+    requests: Indices = np.maximum(followed, _LEAST_REQUEST).astype(np.intp)
+    return requests
 
 
 def _apart(
