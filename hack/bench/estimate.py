@@ -33,6 +33,7 @@ from tidelock.integrations.karmada.server import ENDPOINT, EstimatorServer
 from tidelock.isolation import Isolation
 from tidelock.kube.client import KubeClient
 from tidelock.model.meta import Key
+from tidelock.running import collect_seldom
 from tidelock.scheduler.core.decider import Decider
 from tidelock.telemetry import Telemetry
 
@@ -148,6 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     add_json(parser, arguments)
     options = parser.parse_args(arguments)
     record = Record.begin(options)
+    collect_seldom()  # as the operator does
     (workload,) = [each for each in workloads(options.locks) if each.name == "locks"]
     decider, _ = furnished(workload, options.nodes, options.pods)
     counts = f"{options.nodes} nodes, {options.pods} placed pods, {options.locks} locks"

@@ -34,6 +34,7 @@ BENCHES = (
     "dispatch",
     "plan",
     "quote",
+    "estimate",
     "moves",
     "cycle",
     "start",
