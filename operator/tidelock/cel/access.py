@@ -19,7 +19,7 @@ def logic(operands: Sequence[Run], *, decisive: bool) -> Run:
         fault: EvaluationError | None = None
         for operand in operands:
             try:
-                value = operand(frame)
+                value: object = operand(frame)
             except CostLimitError:
                 raise
             except EvaluationError as error:

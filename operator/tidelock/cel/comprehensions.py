@@ -54,7 +54,7 @@ def _quantifier(loop: Loop, *, decisive: bool) -> Run:
         fault: EvaluationError | None = None
         for _ in loop.turns(frame):
             try:
-                value = body(frame)
+                value: object = body(frame)
             except CostLimitError:
                 raise
             except EvaluationError as error:

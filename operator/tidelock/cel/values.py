@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from math import isnan
-from operator import eq
 from typing import Any, NamedTuple
 
 from tidelock.cel.errors import EvaluationError, no_such_overload
@@ -188,7 +187,8 @@ def equal(left: object, right: object) -> bool:
             return float(left) == float(right)  # type: ignore[arg-type]
         return left == right
     if type_name(left) == type_name(right):
-        return _EQUALITIES.get(type_name(left), eq)(left, right)
+        equality = _EQUALITIES.get(type_name(left))
+        return left == right if equality is None else equality(left, right)
     if type(left) in _OPAQUE and right is not None:
         raise no_such_overload()
     return False
