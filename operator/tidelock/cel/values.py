@@ -6,7 +6,7 @@ they are made.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from math import isnan
 from typing import Any, NamedTuple
@@ -73,9 +73,13 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An exact amount of a resource, in billionths. The API has no smaller parts."""
+    """An exact amount of a resource, in billionths. The API has no smaller parts.
+
+    `is_integer` says whether Kubernetes keeps it as an integer, which depends on its notation, too.
+    """
 
     nano: int
+    is_integer: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ def map_key(value: object) -> object:
     kind = type(value)
     if kind is bool:
         return (value,)
-    if kind is str or kind in _NUMBERS:
+    if kind is str or kind in _NUMBERS or value is None:
         return value
     raise EvaluationError(f"unsupported key type: {type_name(value)}")
 
