@@ -126,6 +126,8 @@ def _transform_map_entry(loop: Loop) -> Run:
 def _sort_by(loop: Loop) -> Run:
     def run(frame: Frame) -> object:
         elements = loop.target(frame)
+        if not isinstance(elements, list):
+            raise no_such_overload()
         by = [loop.body(frame) for _ in loop.turns(frame)]
         spend(frame, sort_cost(by))
         return sort_by(elements, by)
