@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
 from tidelock.cel.functions import Constant, Frame, Overload, Run, lazy, spend
-from tidelock.cel.values import NONE, Domains, Optional, checked_int, equal, footprint, map_key
+from tidelock.cel.values import NONE, Domains, Optional, checked_int, equal, footprint, map_key, same
 
 _LONG_TEXT = 100
 
@@ -19,7 +19,7 @@ def logic(operands: Sequence[Run], *, decisive: bool) -> Run:
         fault: EvaluationError | None = None
         for operand in operands:
             try:
-                value = operand(frame)
+                value: object = operand(frame)
             except CostLimitError:
                 raise
             except EvaluationError as error:
@@ -51,7 +51,8 @@ def _conditional(operands: Sequence[Run]) -> Run:
 
 
 def _equality(*, expected: bool) -> Callable[[Sequence[Run]], Run]:
-    """Return the builder of `==` or `!=`."""
+    """Return the builder of `==`, or of `!=`, which is true for values that can't be compared."""
+    compared = equal if expected else same
 
     def build(operands: Sequence[Run]) -> Run:
         left, right = operands
@@ -60,7 +61,7 @@ def _equality(*, expected: bool) -> Callable[[Sequence[Run]], Run]:
 
             def run_with_text(frame: Frame) -> bool:
                 value: object = left(frame)
-                matching = value == text if isinstance(value, str) else equal(value, text)
+                matching = value == text if isinstance(value, str) else compared(value, text)
                 return matching is expected
 
             return run_with_text
@@ -71,7 +72,7 @@ def _equality(*, expected: bool) -> Callable[[Sequence[Run]], Run]:
                 isinstance(first, str | bytes) and len(first) > _LONG_TEXT
             ):
                 spend(frame, footprint(first))
-            return equal(first, second) is expected
+            return compared(first, second) is expected
 
         return run
 

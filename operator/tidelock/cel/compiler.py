@@ -51,6 +51,7 @@ MAX_INSTRUCTIONS = 20_000
 _FOLDING_LIMIT = 100
 _LITERALS = {bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
 _ANY = frozenset({"dyn", "null_type"})
+_QUALIFIED_TYPES = frozenset({"Duration", "Timestamp"})
 _TIMES = frozenset({"duration", "timestamp"})
 Fields = Mapping[str, Type]
 
@@ -126,6 +127,8 @@ class Compiler:
         raise _undeclared(node, node.name)
 
     def _select(self, node: Select) -> Compiled:
+        if node.name in _QUALIFIED_TYPES and _path(node) in TYPES:
+            return Compiled(parametrized("type", DYN), Constant(TYPES[_path(node)]))
         operand = self.compile(node.operand)
         operand_type = self._types.resolve(operand.type)
         is_optional = operand_type.name == "optional_type"
@@ -432,8 +435,6 @@ def _map_run(keys: Sequence[Run], values: Sequence[Run], optional: frozenset[int
                 if not entry.present:
                     continue
                 entry = entry.value
-            if name in entries:
-                raise EvaluationError("a map with one key twice")
             entries[name] = entry
         return entries
 

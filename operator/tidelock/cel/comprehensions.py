@@ -54,7 +54,7 @@ def _quantifier(loop: Loop, *, decisive: bool) -> Run:
         fault: EvaluationError | None = None
         for _ in loop.turns(frame):
             try:
-                value = body(frame)
+                value: object = body(frame)
             except CostLimitError:
                 raise
             except EvaluationError as error:
@@ -126,6 +126,8 @@ def _transform_map_entry(loop: Loop) -> Run:
 def _sort_by(loop: Loop) -> Run:
     def run(frame: Frame) -> object:
         elements = loop.target(frame)
+        if not isinstance(elements, list):
+            raise no_such_overload()
         by = [loop.body(frame) for _ in loop.turns(frame)]
         spend(frame, sort_cost(by))
         return sort_by(elements, by)

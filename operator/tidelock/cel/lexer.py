@@ -13,6 +13,7 @@ _TOKEN = re.compile(
     |(?P<quote>(?P<prefix>[bB]?[rR]?)(?P<delimiter>\"\"\"|'''|"|'))
     |(?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)
     |(?P<int>(?:0x[0-9a-fA-F]+|\d+)[uU]?)
+    |(?P<quoted>`[A-Za-z0-9_./\ -]+`)
     |(?P<name>[A-Za-z_][A-Za-z_0-9]*)
     |(?P<operator>&&|\|\||[<>=!]=|[-+*/%<>!?:.,()\[\]{}])""",
     re.VERBOSE | re.ASCII,

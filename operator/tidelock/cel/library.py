@@ -28,17 +28,20 @@ FUNCTION_NAMES = frozenset(name for name, _, _ in OVERLOADS)
 TYPES = {
     name: TypeValue(name)
     for name in (
-        "bool",
-        "bytes",
-        "double",
-        "int",
-        "list",
-        "map",
-        "null_type",
-        "string",
-        "type",
-        "uint",
-        "optional_type",
+        *(
+            "bool",
+            "bytes",
+            "double",
+            "int",
+            "list",
+            "map",
+            "null_type",
+            "optional_type",
+            "string",
+            "type",
+            "uint",
+        ),
+        *("google.protobuf.Duration", "google.protobuf.Timestamp"),
     )
 }
 """The types that are values of an expression, by name."""

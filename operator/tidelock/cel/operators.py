@@ -47,7 +47,8 @@ def int_or_overflow(number: int) -> int:
     return fitted
 
 
-def _uint_or_overflow(number: int) -> UInt:
+def uint_or_overflow(number: int) -> UInt:
+    """Return a number as a uint. Raises EvaluationError if it does not fit 64 bits."""
     fitted = checked_uint(number)
     if fitted is None:
         raise EvaluationError("unsigned integer overflow")
@@ -57,7 +58,7 @@ def _uint_or_overflow(number: int) -> UInt:
 def _integers(name: str, operation: Callable[[int, int], int]) -> tuple[Overload, Overload]:
     return (
         function(name, "int, int -> int", lambda a, b: int_or_overflow(operation(int(a), int(b)))),
-        function(name, "uint, uint -> uint", lambda a, b: _uint_or_overflow(operation(int(a), int(b)))),
+        function(name, "uint, uint -> uint", lambda a, b: uint_or_overflow(operation(int(a), int(b)))),
     )
 
 
@@ -73,6 +74,8 @@ def _remainder(dividend: int, divisor: int) -> int:
     """Return the rest of a division towards zero. It has the sign of the dividend."""
     if divisor == 0:
         raise EvaluationError("modulus by zero")
+    if divisor == -1:
+        int_or_overflow(-dividend)
     rest = abs(dividend) % abs(divisor)
     return -rest if dividend < 0 else rest
 
@@ -246,7 +249,7 @@ OVERLOADS = (
     function("int", "string -> int", _text_to_int, footprint),
     function("int", "duration -> int", lambda span: span.nanoseconds),
     function("int", "timestamp -> int", lambda instant: instant.nanoseconds // _NANOSECONDS),
-    function("uint", "int -> uint", _uint_or_overflow),
+    function("uint", "int -> uint", uint_or_overflow),
     function("uint", "double -> uint", _double_to_uint),
     function("uint", "string -> uint", _text_to_uint, footprint),
     function("string", "bool -> string", lambda value: "true" if value else "false"),

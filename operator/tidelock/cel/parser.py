@@ -35,7 +35,6 @@ _MACROS = {
     ("exists", 3): (2, False),
     ("exists_one", 2): (1, False),
     ("exists_one", 3): (2, False),
-    ("existsOne", 2): (1, False),
     ("existsOne", 3): (2, False),
     ("filter", 2): (1, False),
     ("map", 2): (1, False),
@@ -149,8 +148,9 @@ class _Parser:
         position = self._peek().position
         if self._accept("."):
             optional = self._accept("?")
-            name = self._name()
-            if not optional and self._accept("("):
+            is_quoted = self._peek().kind == "quoted"
+            name = self._name(quoted=True)
+            if not optional and not is_quoted and self._accept("("):
                 return self._method(operand, name, self._elements(")")[0], position)
             return Select(operand, name, optional, position=position)
         if self._accept("["):
@@ -160,7 +160,9 @@ class _Parser:
             return Call(function, [operand, index], position=position)
         return None
 
-    def _name(self) -> str:
+    def _name(self, *, quoted: bool = False) -> str:
+        if self._peek().kind == "quoted" and quoted:
+            return self._take().text[1:-1]
         if self._peek().kind != "name":
             raise self._unexpected(", expected a name")
         return self._take().text

@@ -10,7 +10,7 @@ from tidelock.cel.errors import ExpressionError
 
 MAX_TYPE_SIZE = 1_000
 """Parts of a type. Without a limit, a chain of `cel.bind` doubles a type with each of its links."""
-MAX_STEPS = 100_000
+MAX_STEPS = 20_000
 """Comparisons of types in one expression. Type parameters could take exponentially many."""
 
 

@@ -6,10 +6,9 @@ they are made.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from math import isnan
-from operator import eq
 from typing import Any, NamedTuple
 
 from tidelock.cel.errors import EvaluationError, no_such_overload
@@ -74,9 +73,13 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An exact amount of a resource, in billionths. The API has no smaller parts."""
+    """An exact amount of a resource, in billionths. The API has no smaller parts.
+
+    `is_integer` says whether Kubernetes keeps it as an integer, which depends on its notation, too.
+    """
 
     nano: int
+    is_integer: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ def map_key(value: object) -> object:
     kind = type(value)
     if kind is bool:
         return (value,)
-    if kind is str or kind in _NUMBERS:
+    if kind is str or kind in _NUMBERS or value is None:
         return value
     raise EvaluationError(f"unsupported key type: {type_name(value)}")
 
@@ -188,7 +191,8 @@ def equal(left: object, right: object) -> bool:
             return float(left) == float(right)  # type: ignore[arg-type]
         return left == right
     if type_name(left) == type_name(right):
-        return _EQUALITIES.get(type_name(left), eq)(left, right)
+        equality = _EQUALITIES.get(type_name(left))
+        return left == right if equality is None else equality(left, right)
     if type(left) in _OPAQUE and right is not None:
         raise no_such_overload()
     return False

@@ -12,6 +12,9 @@ from tidelock.cel.values import Quantity, Semver, checked_int, footprint
 from tidelock.model.quantities import QuantityError, exact_quantity
 
 _NANO = 10**9
+_WHOLE = re.compile(r"[+-]?0*([0-9]*)([kMGTPE]|[KMGTPE]i|[eE]\+?[0-9]{1,3})?")
+# Digits of a number that Kubernetes reads as an integer. A binary suffix counts as three a power of 1024.
+_DECIMAL_DIGITS, _BINARY_DIGITS = 18, 14
 _LARGEST_BINARY = (2**63 - 1) * _NANO
 _NUMBER = r"(?:0|[1-9][0-9]{0,19})"
 _WORD = r"[0-9A-Za-z-]+"
@@ -32,12 +35,32 @@ def read_quantity(text: str) -> Quantity:
     nano = ceil(abs(Fraction(amount)) * _NANO)
     if text.endswith("i"):
         nano = min(nano, _LARGEST_BINARY)
-    return Quantity(-nano if amount < 0 else nano)
+    return _quantity(-nano if amount < 0 else nano, is_integer=_is_plain(text))
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether Kubernetes reads the text of a whole number as an integer. It is short, then."""
+    found = _WHOLE.fullmatch(text)
+    if found is None:
+        return False
+    digits, suffix = len(found[1]), found[2] or ""
+    if suffix.endswith("i"):
+        return digits <= _BINARY_DIGITS - 3 * (1 + "KMGTPE".index(suffix[0]))
+    return digits <= _DECIMAL_DIGITS
+
+
+def _quantity(nano: int, *, is_integer: bool) -> Quantity:
+    whole, rest = divmod(nano, _NANO)
+    return Quantity(nano, is_integer and not rest and checked_int(whole) is not None)
+
+
+def _sum(left: Quantity, right: Quantity, sign: int = 1) -> Quantity:
+    return _quantity(left.nano + sign * right.nano, is_integer=left.is_integer and right.is_integer)
 
 
 def quantity_of(amount: Fraction | int) -> Quantity:
     """Return the quantity of an exact amount."""
-    return Quantity(int(amount * _NANO))
+    return _quantity(int(amount * _NANO), is_integer=True)
 
 
 @lru_cache(maxsize=16_384)
@@ -82,16 +105,10 @@ def is_valid(read: Function) -> Function:
     return valid
 
 
-def _integer(quantity: Quantity) -> int | None:
-    whole, rest = divmod(quantity.nano, _NANO)
-    return None if rest else checked_int(whole)
-
-
 def _as_integer(quantity: Quantity) -> int:
-    integer = _integer(quantity)
-    if integer is None:
+    if not quantity.is_integer:
         raise EvaluationError("cannot convert value to integer")
-    return integer
+    return quantity.nano // _NANO
 
 
 def _as_float(quantity: Quantity) -> float:
@@ -117,13 +134,13 @@ OVERLOADS: tuple[Overload, ...] = (
     function("quantity", "string -> Quantity", read_quantity, _cost),
     function("isQuantity", "string -> bool", is_valid(read_quantity), _cost),
     function("sign", "Quantity -> int", lambda quantity: _order(quantity.nano, 0)),
-    method("isInteger", "Quantity -> bool", lambda quantity: _integer(quantity) is not None),
+    method("isInteger", "Quantity -> bool", lambda quantity: quantity.is_integer),
     method("asInteger", "Quantity -> int", _as_integer),
     method("asApproximateFloat", "Quantity -> double", _as_float),
-    method("add", "Quantity, Quantity -> Quantity", lambda a, b: Quantity(a.nano + b.nano)),
-    method("add", "Quantity, int -> Quantity", lambda a, b: Quantity(a.nano + b * _NANO)),
-    method("sub", "Quantity, Quantity -> Quantity", lambda a, b: Quantity(a.nano - b.nano)),
-    method("sub", "Quantity, int -> Quantity", lambda a, b: Quantity(a.nano - b * _NANO)),
+    method("add", "Quantity, Quantity -> Quantity", _sum),
+    method("add", "Quantity, int -> Quantity", lambda a, b: _sum(a, quantity_of(b))),
+    method("sub", "Quantity, Quantity -> Quantity", lambda a, b: _sum(a, b, -1)),
+    method("sub", "Quantity, int -> Quantity", lambda a, b: _sum(a, quantity_of(b), -1)),
     method("isGreaterThan", "Quantity, Quantity -> bool", lambda a, b: a.nano > b.nano),
     method("isLessThan", "Quantity, Quantity -> bool", lambda a, b: a.nano < b.nano),
     method("compareTo", "Quantity, Quantity -> int", lambda a, b: _order(a.nano, b.nano)),

@@ -1,18 +1,18 @@
 """The named formats of strings, `format.dns1123Label()` and others."""
 
-import base64
 import re
 from collections.abc import Callable
 from datetime import date
 
 from tidelock.cel.functions import Overload, function, method
 from tidelock.cel.libraries.network import is_url
-from tidelock.cel.values import NONE, NamedFormat, Optional, footprint
+from tidelock.cel.values import MAX_COST, NONE, NamedFormat, Optional, footprint
 from tidelock.model.api.wire import LABEL_VALUE, QUALIFIED_NAME
 
 _LABEL, _SUBDOMAIN = 63, 253
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _UUID = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+_BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?(z|[+-]\d\d:\d\d)"
 Test = Callable[[str], bool]
 
@@ -33,13 +33,6 @@ def _is_qualified_name(text: str) -> bool:
     return short and re.fullmatch(QUALIFIED_NAME, text) is not None
 
 
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(text) and base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
-    except ValueError:
-        return False
-
-
 def _is_date(text: str) -> bool:
     try:
         return date.fromisoformat(text).isoformat() == text
@@ -53,6 +46,7 @@ def _is_datetime(text: str) -> bool:
 
 
 _label, _subdomain = _pattern(_DNS_LABEL, _LABEL), _pattern(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*", _SUBDOMAIN)
+_base64 = _pattern(_BASE64, MAX_COST)
 _dns1035 = _pattern(r"[a-z]([-a-z0-9]*[a-z0-9])?", _LABEL)
 _TESTS: dict[str, Test] = {
     "dns1123Label": _label,
@@ -65,7 +59,7 @@ _TESTS: dict[str, Test] = {
     "labelValue": _pattern(LABEL_VALUE, _LABEL),
     "uri": is_url,
     "uuid": _pattern(_UUID, _LABEL),
-    "byte": _is_base64,
+    "byte": _base64,
     "date": _is_date,
     "datetime": _is_datetime,
 }

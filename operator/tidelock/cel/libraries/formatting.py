@@ -139,12 +139,13 @@ def _fixed(argument: object, precision: int) -> str:
     return f"{number:,.{precision}f}" if math.isfinite(number) else _not_finite(number)
 
 
-def _scientific(argument: object, precision: int) -> str:
+def _scientific(argument: object, width: int) -> str:
+    """Write six decimals. The precision of the clause is its width, in this version of the extension."""
     number = _double("scientific", argument)
     if not math.isfinite(number):
-        return _not_finite(number)
-    mantissa, _, exponent = f"{number:.{precision}e}".partition("e")
-    return f"{mantissa}\u202f×\u202f10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"  # noqa: RUF001
+        return _not_finite(number).rjust(width)
+    mantissa, _, exponent = f"{number:.{_PRECISION}e}".partition("e")
+    return f"{mantissa}\u00d710{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}".rjust(width)
 
 
 def _in_base(name: str, notation: str) -> Callable[[object, int], str]:

@@ -1,25 +1,28 @@
 """Functions of lists, of sets that are lists, and of optional values."""
 
-from functools import cmp_to_key
+from collections.abc import Callable
+from functools import cmp_to_key, reduce
 from itertools import pairwise
 from typing import Any
 
 from tidelock.cel.errors import EvaluationError, no_such_overload
 from tidelock.cel.functions import Overload, function, method
-from tidelock.cel.operators import int_or_overflow
+from tidelock.cel.operators import int_or_overflow, uint_or_overflow
+from tidelock.cel.types import read_type
 from tidelock.cel.values import (
     NONE,
     Duration,
     Optional,
     Timestamp,
     UInt,
-    checked_uint,
     compare,
     footprint,
     same,
+    type_name,
 )
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+_COMPARABLE_NAMES = {read_type(each).name for each in _COMPARABLE}
 _ZEROS: tuple[object, ...] = (
     None,
     False,
@@ -36,29 +39,30 @@ _ZEROS: tuple[object, ...] = (
 List = list[Any]
 
 
+def _order(left: object, right: object) -> int:
+    """Compare two elements. Those of different types, and NaN, are taken for equal, as in Kubernetes."""
+    if not {type_name(left), type_name(right)} <= _COMPARABLE_NAMES:
+        raise no_such_overload()
+    try:
+        return compare(left, right)
+    except EvaluationError:
+        return 0
+
+
 def _is_sorted(elements: List) -> bool:
-    return all(compare(left, right) <= 0 for left, right in pairwise(elements))
+    return all(_order(left, right) <= 0 for left, right in pairwise(elements))
 
 
-def _sum(zero: Any) -> Any:
-    """Return a function that adds up elements of the type of `zero`."""
+def _sum(zero: object) -> Callable[[List], object]:
+    """Return a function that adds up elements of the type of the first one. Of none, the sum is `zero`."""
 
     def total(elements: List) -> object:
-        result = zero
-        for each in elements:
-            if type(each) is not type(zero):
-                raise no_such_overload()
-            if isinstance(zero, float):
-                result += each
-            elif isinstance(zero, Duration):
-                result = Duration(int_or_overflow(result.nanoseconds + each.nanoseconds))
-            elif isinstance(zero, UInt):
-                result = checked_uint(int(result) + int(each))
-                if result is None:
-                    raise EvaluationError("unsigned integer overflow")
-            else:
-                result = int_or_overflow(result + each)
-        return result
+        if not elements:
+            return zero
+        add = _ADDITIONS.get(type(elements[0]))
+        if add is None or any(type(each) is not type(elements[0]) for each in elements):
+            raise no_such_overload()
+        return reduce(add, elements)
 
     return total
 
@@ -66,11 +70,7 @@ def _sum(zero: Any) -> Any:
 def _least(elements: List, sign: int = 1) -> object:
     if not elements:
         raise EvaluationError(f"{'min' if sign > 0 else 'max'} called on empty list")
-    least = elements[0]
-    for each in elements[1:]:
-        if sign * compare(least, each) > 0:
-            least = each
-    return least
+    return reduce(lambda least, each: each if sign * _order(least, each) > 0 else least, elements)
 
 
 def _index_of(elements: List, element: object) -> int:
@@ -165,7 +165,7 @@ def _value(optional: Optional) -> object:
 
 
 def _of_non_zero(value: object) -> Optional:
-    is_zero = value is NONE or any(type(value) is type(zero) and value == zero for zero in _ZEROS)
+    is_zero = any(type(value) is type(zero) and value == zero for zero in _ZEROS)
     return NONE if is_zero else Optional(value)
 
 
@@ -179,6 +179,12 @@ def _at(index: int) -> Any:
     return lambda elements: Optional(elements[index]) if elements else NONE
 
 
+_ADDITIONS: dict[type, Callable[[Any, Any], object]] = {
+    int: lambda left, right: int_or_overflow(left + right),
+    UInt: lambda left, right: uint_or_overflow(left + right),
+    float: lambda left, right: left + right,
+    Duration: lambda left, right: Duration(int_or_overflow(left.nanoseconds + right.nanoseconds)),
+}
 _SUMS = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 
 OVERLOADS: tuple[Overload, ...] = (

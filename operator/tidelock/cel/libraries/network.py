@@ -30,6 +30,7 @@ _PREFIX_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ASCII_ESCAPE = re.compile(r"%[0-7]")
 _USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*", re.ASCII)
 _HOST = re.compile(r"(\[[^\]\[]*\]|[^\[\]:]*)(?::([0-9]*))?", re.ASCII)
 _HOST_CHARACTERS = re.compile(r"""[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>"%\x80-\U0010ffff]*""")
@@ -147,8 +148,10 @@ def _host(authority: str) -> str:
     valid = found is not None and _USER.fullmatch(user) and _HOST_CHARACTERS.fullmatch(host)
     if not valid or _BAD_ESCAPE.search(user) or _BAD_ESCAPE.search(host):
         raise _invalid(authority)
-    if "%" in host and not host.startswith("["):
-        if any(code in host.lower() for code in map("%{:02x}".format, range(0x80))):
+    if "%" in host:
+        if not host.startswith("[") and any(
+            code in host.lower() for code in map("%{:02x}".format, range(0x80))
+        ):
             raise _invalid(authority)
         return unquote(host)
     return host
