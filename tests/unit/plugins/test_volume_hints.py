@@ -105,6 +105,7 @@ def test_volume_binding_waits_for_the_class_of_a_claim_and_its_topology(
         (claim(), None, volume(claimed_by="data"), True),
         (claim(), None, volume(claimed_by="data", claim_uid="of its predecessor"), False),
         (claim(), volume(), volume(claimed_by="other", phase="Bound"), False),
+        (claim(), volume(claimed_by="data"), volume(claimed_by="other", phase="Bound"), True),
         (claim(volume="disk"), None, volume(claimed_by="data", phase="Bound"), True),
         (claim(volume="disk"), None, volume("spare"), False),
         (claim("other"), None, volume(), False),

@@ -46,9 +46,13 @@ class VolumeHints:
             return False
         return any(claim.class_name == new.meta.name for claim in claims_of(pod, self._objects))
 
-    def volume_helps(self, pod: Pod, _: PersistentVolume | None, new: PersistentVolume) -> bool:
-        """Return whether a volume belongs to a claim of the pod, or a claim without a volume can get it."""
-        return any(_may_become(new, claim) for claim in claims_of(pod, self._objects))
+    def volume_helps(self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> bool:
+        """Return whether a claim of the pod has a volume, can get it, or need not take it any more."""
+        before = old.spec.claim_ref if old is not None else None
+        return any(
+            _may_become(new, claim) or (before is not None and before.names(claim.meta))
+            for claim in claims_of(pod, self._objects)
+        )
 
     def driver_helps(self, pod: Pod, old: CsiDriver, new: CsiDriver) -> bool:
         """Return whether the driver of a claim no longer limits volumes to the storage that it reports.
