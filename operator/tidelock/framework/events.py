@@ -11,6 +11,7 @@ from typing import Any
 
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+from tidelock.model.quantities import covers
 
 
 class Resource(StrEnum):
@@ -155,10 +156,11 @@ def pod_changes(old: Pod, new: Pod) -> Iterator[ClusterEvent]:
 def _pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
     if old.meta.labels != new.meta.labels:
         yield Action.UPDATE_POD_LABEL
-    if any(new.requests.get(resource, -1) < units for resource, units in old.requests.items()):
-        yield Action.UPDATE_POD_SCALE_DOWN
-    if any(old.requests.get(resource, -1) < units for resource, units in new.requests.items()):
-        yield Action.UPDATE_POD_SCALE_UP
+    if old.requests != new.requests:
+        if not covers(new.requests, old.requests):
+            yield Action.UPDATE_POD_SCALE_DOWN
+        if not covers(old.requests, new.requests):
+            yield Action.UPDATE_POD_SCALE_UP
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         yield Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     if len(old.spec.tolerations) != len(new.spec.tolerations):  # they can be added, and not be changed
