@@ -6,6 +6,7 @@ again, the refusal holds for all. Any other result says nothing about the others
 once, or when no untried reservation is left.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -35,7 +36,7 @@ class WaitingReservations:
         waiting: reservations that want capacity: their first, more, or on another node.
         untried: the waiting reservations that must be tried now.
         outlasting: reservations with capacity that may live longer if their quota allows it.
-        refusers: plugins that have refused reservations since all classes were tried last.
+        refused_by: the reservations that each plugin has refused since all classes were tried last.
         positions_changed: whether positions must be computed again.
         steady: the clock of waiting times and published texts.
         since: when each reservation began to wait, as this process saw it, by that clock.
@@ -45,7 +46,7 @@ class WaitingReservations:
     def __init__(self, groups: Groups) -> None:
         self.waiting: dict[Key, ReservationInfo] = {}
         self.untried: dict[Key, ReservationInfo] = {}
-        self.refusers: set[str] = set()
+        self.refused_by: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
         self.positions_changed = False
         self.steady = SteadyClock()
         self.since: dict[Key, float] = {}
@@ -165,7 +166,7 @@ class WaitingReservations:
         if not untried_only:
             self.retry(self._inadmissible.take_first_of_all())
             self.retry(self._inadmissible.take_longest(_RENEWED))
-            self.refusers.clear()
+            self.refused_by.clear()
         untried, self.untried = self.untried, {}
         return sorted(
             (entry for entry in untried.values() if not self.over_quota(entry)),

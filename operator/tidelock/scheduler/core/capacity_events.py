@@ -77,8 +77,8 @@ class CapacityEvents:
             return
         if change.after and not change.before:
             self._queue.notify(ASSIGNED_POD_ADD, None, pod, now)
-            refusers = self._ledger.waiting_reservations.refusers
-            if not refusers.isdisjoint(self._queue.hints.plugins_for(ASSIGNED_POD_ADD)):
+            refused_by = self._ledger.waiting_reservations.refused_by
+            if self._queue.hints.help_reservations(refused_by, ASSIGNED_POD_ADD, None, pod):
                 self._cache.columns.freed += 1  # one that goes frees its capacity anyway
         elif change.before and not change.after:
             heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == change.node else None

@@ -1,6 +1,6 @@
 """Decides which events can make a rejected pod schedulable, by the hints of the plugins that rejected it.
 
-Semantics of kube-scheduler 1.36 (backend/queue/scheduling_queue.go and active_queue.go).
+Semantics of kube-scheduler 1.37 (backend/queue/scheduling_queue.go and active_queue.go).
 """
 
 from collections import OrderedDict, deque
@@ -14,10 +14,15 @@ from typing import Any
 from tidelock.framework.api import EnqueueExtensions
 from tidelock.framework.events import ANY_EVENT, ClusterEvent, Hint, Registration
 from tidelock.framework.profile import Profile
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import Attempt, OnFailure
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
+
+# Refused reservations of a plugin that are looked at one by one at an event.
+_MANY = 64
 
 Listeners = dict[PluginKey, tuple[Hint | None, ...]]
 """The plugins that have registered an event, with their hints."""
@@ -74,10 +79,6 @@ class QueueingHints:
             found = self._listeners[event] = {plugin: some for plugin, some in hints.items() if some}
         return found
 
-    def plugins_for(self, event: ClusterEvent) -> set[str]:
-        """Return the names of the plugins that have registered an event, in any profile."""
-        return {plugin for _, plugin in self.listeners(event)}
-
     def rejectors(self, waiting: QueuedPodInfo) -> tuple[PluginKey, ...]:
         """Return the plugins that have rejected a pod and registered events, by name."""
         profile = waiting.profile.scheduler_name
@@ -99,6 +100,23 @@ class QueueingHints:
                     return QueueingHint.IMMEDIATELY
                 result = QueueingHint.AFTER_BACKOFF
         return result
+
+    def help_reservations(
+        self, refused_by: Mapping[str, Mapping[Key, ReservationInfo]], event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        """Return whether an event may help a reservation, by the plugins that have refused it.
+
+        A plugin that has refused many is not asked about each of them: all are tried again.
+        """
+        change = QueueEvent({}, old, new)
+        for (_, plugin), hints in self.listeners(event).items():
+            entries = refused_by.get(plugin, {})
+            pods = (entry.reservation.pod for entry in entries.values())
+            if len(entries) > _MANY or any(
+                pod is None or self._helps(hint, pod, change) for pod in pods for hint in hints
+            ):
+                return True
+        return False
 
     def _helps(self, hint: Hint | None, pod: Pod, event: QueueEvent) -> bool:
         """Call a hint. A hint that fails counts as a yes, as the pod might wait for ever otherwise."""

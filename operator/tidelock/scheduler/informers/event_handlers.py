@@ -127,10 +127,10 @@ class EventHandlers:
         self._rests_until = end + (end - start)
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
-        """Report an event to the queue. Reservations are retried if a plugin that refused one awaits it."""
+        """Report an event to the queue. Reservations are retried if it may help one that was refused."""
         self.queue.notify(event, old, new, self.clock.now())
-        refusers = self.ledger.waiting_reservations.refusers
-        if refusers and not refusers.isdisjoint(self.queue.hints.plugins_for(event)):
+        refused_by = self.ledger.waiting_reservations.refused_by
+        if refused_by and self.queue.hints.help_reservations(refused_by, event, old, new):
             self.cache.columns.freed += 1
 
     def settle(

@@ -182,3 +182,31 @@ def test_no_pod_is_tried_for_foreign_objects(kind: Callable[[int], list[Callable
     cluster = Cluster()
 
     assert cluster.attempts(change for index in range(OBJECTS) for change in kind(index)) == 0
+
+
+TEMPLATE = {"spec": {"containers": [{"name": "main"}], **using("without-volume")}}
+
+
+def test_a_reservation_is_tried_only_for_objects_of_its_own_claims() -> None:
+    cluster = Cluster()
+    cluster.core.reservation(resources=None, template=TEMPLATE)
+    cluster.core.decide()
+    freed = cluster.core.cache.columns.freed
+    for change in (*claims(0), *volumes(0), *classes(0), *csi_nodes(0), *drivers(0), *capacities(0)):
+        change(cluster)
+    assert cluster.core.cache.columns.freed == freed
+
+    cluster.put("persistent_volumes", volume("disk"))
+    assert cluster.core.cache.columns.freed == freed + 1
+
+
+def test_many_refused_reservations_are_tried_at_each_event_for_which_their_plugin_is_registered() -> None:
+    cluster = Cluster()
+    for index in range(65):
+        template = {"spec": {"containers": [{"name": "main"}], **using(f"missing-{index}")}}
+        cluster.core.reservation(f"lock-{index}", resources=None, template=template)
+    cluster.core.decide()
+    freed = cluster.core.cache.columns.freed
+    cluster.put("persistent_volume_claims", claim("foreign"))
+
+    assert cluster.core.cache.columns.freed == freed + 1
