@@ -28,11 +28,21 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
-from unit.plugins.hinting import change_wakes, wakes, woken_by
+from unit.plugins.hinting import change_wakes, changes, wakes, woken_by
 from unit.plugins.scene import Scene
 
+GPU = pod(requests={"cpu": "1", "example.com/gpu": "1"})
+OF_USER_2 = pod(tolerations=[{"key": "dedicated", "value": "user2", "effect": "NoSchedule"}])
 EVERYTHING = [{"operator": "Exists"}]
 TAINTED = node(taints=["dedicated=batch:NoSchedule"])
+
+
+def gpus(count: int, **fields: str) -> Node:
+    return node(**{"example.com/gpu": str(count)}, **fields)
+
+
+def of_users(*numbers: int) -> Node:
+    return node(taints=[f"dedicated=user{number}:NoSchedule" for number in numbers])
 
 
 @pytest.mark.parametrize(
@@ -46,10 +56,17 @@ TAINTED = node(taints=["dedicated=batch:NoSchedule"])
         (NodeResourcesFit, pod(), node(memory="1Gi"), node(memory="2Gi"), False),
         (NodeResourcesFit, pod(), node(pods="1"), node(pods="2"), True),
         (NodeResourcesFit, pod(), TAINTED, node(), False),
+        (NodeResourcesFit, GPU, None, node(**{"example.com/fpga": "1"}), False),
+        (NodeResourcesFit, GPU, None, gpus(2), True),
+        (NodeResourcesFit, GPU, gpus(2), gpus(1, **{"example.com/fpga": "2"}), False),
+        (NodeResourcesFit, GPU, gpus(1), gpus(2), True),
+        (NodeResourcesFit, GPU, gpus(2), gpus(2, cpu="500m"), False),
+        (NodeResourcesFit, GPU, gpus(2, cpu="500m"), gpus(2), True),
         (NodeUnschedulable, pod(), None, node(), True),
         (NodeUnschedulable, pod(), None, node(cordoned=True), False),
         (NodeUnschedulable, pod(), node(cordoned=True), node(), True),
         (NodeUnschedulable, pod(), TAINTED, node(), False),
+        (NodeUnschedulable, pod(), node(cordoned=True), node(cordoned=True, taints=["a=b:NoExecute"]), False),
         (NodeDeclaredFeatures, pod(), None, node(), True),
         (NodeDeclaredFeatures, pod(), node(), node(features=["Other"]), True),
         (NodeDeclaredFeatures, pod(), TAINTED, node(), False),
@@ -60,6 +77,10 @@ TAINTED = node(taints=["dedicated=batch:NoSchedule"])
         (TaintToleration, pod(), TAINTED, node(), True),
         (TaintToleration, pod(tolerations=EVERYTHING), TAINTED, node(), False),
         (TaintToleration, pod(), node(), node(taints=["a=b:PreferNoSchedule"]), False),
+        (TaintToleration, OF_USER_2, None, of_users(1), False),
+        (TaintToleration, OF_USER_2, None, of_users(2), True),
+        (TaintToleration, OF_USER_2, of_users(1), of_users(1, 3), False),
+        (TaintToleration, OF_USER_2, of_users(1), of_users(2), True),
         (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "a"}), True),
         (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "b"}), False),
         (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(), node(labels={"zone": "a"}), True),
@@ -70,6 +91,8 @@ TAINTED = node(taints=["dedicated=batch:NoSchedule"])
             node(labels={"zone": "a", "rack": "1"}),
             False,
         ),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(), node(labels={"rack": "1"}), False),
+        (NodeAffinityPlugin, pod(nodeSelector={"zone": "a"}), node(labels={"zone": "a"}), node(), False),
         (ReservationPlugin, pod(), None, node(), True),
         (ReservationPlugin, pod(), None, node(cpu="500m"), False),
         (ReservationPlugin, pod(), node(), node(cordoned=True), False),
@@ -142,6 +165,36 @@ def test_an_update_of_a_refused_pod_wakes_it_if_the_plugin_reads_the_field(
     kind: type[Plugin], new: Pod, hopeful: bool
 ) -> None:
     assert any(wakes(kind, new, event, pod(), new) for event in pod_changes(pod(), new)) is hopeful
+
+
+@pytest.mark.parametrize(("requests", "hopeful"), [({"cpu": "1"}, False), ({"memory": "1Gi"}, True)])
+def test_a_pod_that_lowers_a_request_of_the_whole_pod_wakes_others(
+    requests: dict[str, str], hopeful: bool
+) -> None:
+    old, new = (
+        pod("other", node_name="node-a", requests={}, resources={"requests": {"memory": memory}})
+        for memory in ("2Gi", "1Gi")
+    )
+    refused = pod(requests={}, resources={"requests": requests})
+
+    assert change_wakes(NodeResourcesFit, refused, old, new) is hopeful
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hopeful"),
+    [
+        (None, node(labels={"foo": "bar"}), True),
+        (None, node(), False),
+        (node(labels={"zone": "a"}), node(labels={"foo": "bar"}), True),
+        (node(labels={"foo": "bar"}), node(labels={"foo": "bar", "zone": "a"}), False),
+    ],
+)
+def test_a_node_must_match_the_added_affinity_too(old: Node | None, new: Node, hopeful: bool) -> None:
+    terms = [{"matchExpressions": [{"key": "foo", "operator": "In", "values": ["bar"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    plugin = NodeAffinityPlugin(Scene().handle, {"addedAffinity": required})
+
+    assert woken_by(plugin, pod(), changes(old, new), old, new) is hopeful
 
 
 def test_scheduling_gates_wait_only_for_an_update_of_the_pod_itself() -> None:
