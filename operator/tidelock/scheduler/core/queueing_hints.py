@@ -94,11 +94,13 @@ class QueueingHints:
             return QueueingHint.SKIP  # it was the pod itself that left its node
         result = QueueingHint.SKIP
         for plugin in plugins:
-            hints = event.listeners.get(plugin, ())
-            if any(self._helps(hint, waiting.pod, event) for hint in hints):
+            for hint in event.listeners.get(plugin, ()):
+                if not self._helps(hint, waiting.pod, event):
+                    continue
                 if plugin[1] in waiting.pending:
                     return QueueingHint.IMMEDIATELY
                 result = QueueingHint.AFTER_BACKOFF
+                break
         return result
 
     def help_reservations(
