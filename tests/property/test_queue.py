@@ -208,9 +208,8 @@ class Queueing(RuleBasedStateMachine):
         if action is None:
             return
         event, thing = ClusterEvent(Resource.TARGET_POD, action), Thing(frozenset())
-        for each in self.records.values():
-            if each.missed is not None and record.queue is QueueName.IN_FLIGHT:
-                each.missed.append((event, thing))
+        if record.missed is not None and record.queue is QueueName.IN_FLIGHT:
+            record.missed.append((event, thing))
         if record.queue is QueueName.GATED:
             self._place(record, QueueName.BACKOFF)
         elif record.queue is QueueName.UNSCHEDULABLE and (place := record.hopes(event, thing)):

@@ -125,7 +125,7 @@ class SchedulingQueue:
             return
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
-            change = QueueEvent(self.hints.listeners(event), old, pod)
+            change = QueueEvent(self.hints.listeners(event), old, pod, target=pod.uid)
             if waiting.queue is QueueName.IN_FLIGHT:
                 self._in_flight.add(change)
             elif waiting.queue is QueueName.GATED:

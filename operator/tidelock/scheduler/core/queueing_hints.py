@@ -45,6 +45,7 @@ class QueueEvent:
         old: the object before, or None.
         new: the object after, or None.
         but: UID of a pod that it can't help.
+        target: UID of the only pod that it may help, as it is an update of that pod.
         alone: UID of the only pod that it helps.
 
     """
@@ -53,6 +54,7 @@ class QueueEvent:
     old: Any
     new: Any
     but: str = ""
+    target: str = ""
     alone: str = ""
 
 
@@ -90,8 +92,8 @@ class QueueingHints:
         uid = waiting.pod.uid
         if event.alone:
             return QueueingHint.AFTER_BACKOFF if event.alone == uid else QueueingHint.SKIP
-        if event.but == uid:
-            return QueueingHint.SKIP  # it was the pod itself that left its node
+        if event.but == uid or event.target not in ("", uid):
+            return QueueingHint.SKIP  # the pod itself left its node, or another one was updated
         result = QueueingHint.SKIP
         for plugin in plugins:
             for hint in event.listeners.get(plugin, ()):

@@ -160,6 +160,16 @@ def test_an_event_that_no_refusing_plugin_has_registered_wakes_no_pod(queue: Sch
     assert place(queue) is QueueName.UNSCHEDULABLE
 
 
+def test_an_update_of_a_pod_in_flight_helps_no_other_pod_in_flight(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-1"), NOW)
+    queue.pop(NOW)
+    queue.upsert(pod("web-1", tolerations=[{"operator": "Exists"}]), NOW)
+    for uid in (UID, "uid-web-1"):
+        queue.add_unschedulable(uid, NOW, {"TaintToleration"})
+
+    assert (place(queue), place(queue, "uid-web-1")) == (QueueName.UNSCHEDULABLE, QueueName.BACKOFF)
+
+
 def test_an_event_that_the_hint_does_not_expect_to_help_wakes_no_pod(queue: SchedulingQueue) -> None:
     queue.add_unschedulable(UID, NOW, FIT)
     queue.notify(NODE_ADD, None, node("tiny", cpu="100m"), NOW)
