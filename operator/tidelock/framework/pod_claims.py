@@ -12,7 +12,7 @@ def uses_claim(pod: Pod, _: PersistentVolumeClaim | None, new: PersistentVolumeC
     return new.meta.namespace == pod.meta.namespace and any(use.name == new.meta.name for use in pod.claims)
 
 
-def claims_of(pod: Pod, objects: Objects) -> Iterator[PersistentVolumeClaim]:
+def known_claims(pod: Pod, objects: Objects) -> Iterator[PersistentVolumeClaim]:
     """Yield the claims of a pod that exist."""
     for use in pod.claims:
         claim = objects.persistent_volume_claims.get(use.name, pod.meta.namespace)

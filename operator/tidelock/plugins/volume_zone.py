@@ -26,7 +26,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import claims_of, uses_claim
+from tidelock.framework.pod_claims import known_claims, uses_claim
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
 from tidelock.model.storage import PersistentVolume, StorageClass
@@ -143,14 +143,14 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
 
     def _class_waits(self, pod: Pod, _: None, new: StorageClass) -> bool:
         """Return whether a new class of a claim leaves the claim to VolumeBinding."""
-        claims = claims_of(pod, self.handle.objects)
+        claims = known_claims(pod, self.handle.objects)
         return new.waits and any(claim.class_name == new.meta.name for claim in claims)
 
     def _volume_moved(self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> bool:
         """Return whether the volume of a claim is new, or its labels name other zones."""
         if old is not None and [*_demands(old.meta.labels)] == [*_demands(new.meta.labels)]:
             return False
-        claims = claims_of(pod, self.handle.objects)
+        claims = known_claims(pod, self.handle.objects)
         return any(claim.spec.volume_name == new.meta.name for claim in claims)
 
 

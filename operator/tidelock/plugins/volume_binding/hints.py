@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tidelock.cluster.objects import Objects
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import claims_of, uses_claim
+from tidelock.framework.pod_claims import known_claims, uses_claim
 from tidelock.model.pods import Pod
 from tidelock.model.storage import (
     CsiDriver,
@@ -44,14 +44,14 @@ class VolumeHints:
         """Return whether the class of a claim is new, or allows other nodes. Its mode can't change."""
         if old is not None and old.allowed_topologies == new.allowed_topologies:
             return False
-        return any(claim.class_name == new.meta.name for claim in claims_of(pod, self._objects))
+        return any(claim.class_name == new.meta.name for claim in known_claims(pod, self._objects))
 
     def volume_helps(self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> bool:
         """Return whether a claim of the pod has a volume, can get it, or need not take it any more."""
         before = old.spec.claim_ref if old is not None else None
         return any(
             _may_become(new, claim) or (before is not None and before.names(claim.meta))
-            for claim in claims_of(pod, self._objects)
+            for claim in known_claims(pod, self._objects)
         )
 
     def driver_helps(self, pod: Pod, old: CsiDriver, new: CsiDriver) -> bool:
@@ -67,18 +67,18 @@ class VolumeHints:
         """Return whether there is a report about the class of a claim, with a larger limit than before."""
         if old is not None and new.limit <= old.limit:
             return False
-        return any(claim.class_name == new.storage_class_name for claim in claims_of(pod, self._objects))
+        return any(claim.class_name == new.storage_class_name for claim in known_claims(pod, self._objects))
 
     def pod_gives_back(self, pod: Pod, old: Pod, _: None) -> bool:
         """Return whether volumes may have been assumed for a pod that goes, and a claim waits for one.
 
         A binding ends when all claims are bound, so nothing is assumed for a pod with bound claims only.
         """
-        bound = sum(claim.bound for claim in claims_of(old, self._objects))
-        return bound < len(old.claims) and not all(claim.bound for claim in claims_of(pod, self._objects))
+        bound = sum(claim.bound for claim in known_claims(old, self._objects))
+        return bound < len(old.claims) and not all(claim.bound for claim in known_claims(pod, self._objects))
 
     def _classes(self, pod: Pod) -> Iterator[StorageClass]:
-        for claim in claims_of(pod, self._objects):
+        for claim in known_claims(pod, self._objects):
             storage_class = self._objects.storage_classes.get(claim.class_name)
             if storage_class is not None:
                 yield storage_class
