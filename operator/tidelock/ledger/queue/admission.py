@@ -92,8 +92,7 @@ class Admission:
     ) -> None:
         """Record a refusal, at most as often as statuses are renewed, or give up at the deadline."""
         first, entry.tried = not entry.tried, True
-        for plugin in plugins:
-            self._waiting.refused_by[plugin][entry.key] = entry
+        self._waiting.note_refusal(entry, plugins)
         at = self._waiting.steady.at(now)
         news = entry.reason != reason or at >= entry.refused_at + self._waiting.renewal
         self._waiting.positions_changed |= first or news

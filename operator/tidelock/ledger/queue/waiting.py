@@ -22,6 +22,8 @@ from tidelock.model.work_queue import WorkQueue
 # would otherwise rewrite the status of every waiting one. At most so many of them are renewed in a second.
 REFUSAL_RENEWAL = 10.0
 RENEWALS_A_SECOND = 50
+# Refused reservations of a plugin that events are compared with one by one. More are not even kept.
+MOST_COMPARED = 64
 # Of equal reservations the first is tried for all. So many others are tried as well, to renew their numbers.
 _RENEWED = 16
 
@@ -36,7 +38,7 @@ class WaitingReservations:
         waiting: reservations that want capacity: their first, more, or on another node.
         untried: the waiting reservations that must be tried now.
         outlasting: reservations with capacity that may live longer if their quota allows it.
-        refused_by: the reservations that each plugin has refused since all classes were tried last.
+        refused_by: by plugin, reservations that it has refused since all classes were tried last.
         positions_changed: whether positions must be computed again.
         steady: the clock of waiting times and published texts.
         since: when each reservation began to wait, as this process saw it, by that clock.
@@ -55,6 +57,12 @@ class WaitingReservations:
         self._over_quota = EquivalenceClasses(quota_demand)
         self._inadmissible = EquivalenceClasses(capacity_demand)
         self._asked: dict[Key, Hashable] = {}  # the request when it was tried last
+
+    def note_refusal(self, entry: ReservationInfo, plugins: Iterable[str]) -> None:
+        """Note which plugins have refused a reservation, unless they have refused too many to compare."""
+        for plugin in plugins:
+            if len(self.refused_by[plugin]) <= MOST_COMPARED:
+                self.refused_by[plugin][entry.key] = entry
 
     def note_outlasting(self, entry: ReservationInfo) -> None:
         """Schedule the check whether a reservation with capacity may live longer, if it asks for that."""

@@ -14,15 +14,13 @@ from typing import Any
 from tidelock.framework.api import EnqueueExtensions
 from tidelock.framework.events import ANY_EVENT, ClusterEvent, Hint, Registration
 from tidelock.framework.profile import Profile
+from tidelock.ledger.queue.waiting import MOST_COMPARED
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
-
-# Refused reservations of a plugin that are looked at one by one at an event.
-_MANY = 64
 
 Listeners = dict[PluginKey, tuple[Hint | None, ...]]
 """The plugins that have registered an event, with their hints."""
@@ -116,7 +114,7 @@ class QueueingHints:
         for (_, plugin), hints in self.listeners(event).items():
             entries = refused_by.get(plugin, {})
             pods = (entry.reservation.pod for entry in entries.values())
-            if len(entries) > _MANY or any(
+            if len(entries) > MOST_COMPARED or any(
                 pod is None or self._helps(hint, pod, change) for pod in pods for hint in hints
             ):
                 return True

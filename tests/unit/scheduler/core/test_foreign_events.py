@@ -19,6 +19,7 @@ from storage import (
     volume,
 )
 from tidelock.cluster.lister import Named
+from tidelock.ledger.queue.waiting import MOST_COMPARED
 from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.informers.event_handlers import ObjectEventHandler
 from unit.scheduler.machinery import Core
@@ -202,11 +203,12 @@ def test_a_reservation_is_tried_only_for_objects_of_its_own_claims() -> None:
 
 def test_many_refused_reservations_are_tried_at_each_event_for_which_their_plugin_is_registered() -> None:
     cluster = Cluster()
-    for index in range(65):
+    for index in range(MOST_COMPARED + 2):
         template = {"spec": {"containers": [{"name": "main"}], **using(f"missing-{index}")}}
         cluster.core.reservation(f"lock-{index}", resources=None, template=template)
     cluster.core.decide()
     freed = cluster.core.cache.columns.freed
+    assert len(cluster.core.ledger.waiting_reservations.refused_by["VolumeRestrictions"]) == MOST_COMPARED + 1
     cluster.put("persistent_volume_claims", claim("foreign"))
 
     assert cluster.core.cache.columns.freed == freed + 1
