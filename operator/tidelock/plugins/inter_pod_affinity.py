@@ -379,17 +379,18 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return any(Term.of(namespace, term).selects(pod, labels) for term in _required_of(other)[1])
 
     def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
-        """Return whether a node is new in domains of the pod, or not any more in one that was forbidden.
+        """Return whether a node is new in domains of the pod, or not any more in one that may be forbidden.
 
-        kube-scheduler does not count the domains that only the terms of other pods forbid.
+        kube-scheduler does not count the domains that only the terms of other pods forbid. Here all of those
+        count, as the terms that select the pod would have to be found for each pod that waits.
         """
         near, far = ({term.topology_key for term in terms} for terms in _required_of(pod))
         before, after = old.meta.labels if old is not None else {}, new.meta.labels
         if old is None:
             return not near or not near.isdisjoint(after)
-        others = self.handle.cache.affinity_terms.shunned.keys_to(pod, self._namespace_labels(pod))
+        others = self.handle.cache.affinity_terms.shunned.keys
         return any(key in after and before.get(key) != after[key] for key in near) or any(
-            key in before and before[key] != after.get(key) for key in far | others
+            key in before and before[key] != after.get(key) for key in far | others.keys()
         )
 
     def _namespace_helps(self, pod: Pod, old: Namespace | None, new: Namespace) -> bool:

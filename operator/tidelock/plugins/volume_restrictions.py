@@ -160,7 +160,9 @@ def _shared(pod: Pod, old: Pod, _: None) -> bool:
 
     kube-scheduler compares only pods of one namespace. A disk can be that of pods in several ones.
     """
-    return _clash(pod, old) or not set(_claims(pod)).isdisjoint(_claims(old))
+    disks = {disk.identity for disk in pod.template.disks}
+    shares_disk = bool(disks) and not disks.isdisjoint(disk.identity for disk in old.template.disks)
+    return (shares_disk and _clash(pod, old)) or not set(_claims(pod)).isdisjoint(_claims(old))
 
 
 def _clash(pod: Pod, other: Pod) -> bool:

@@ -5,6 +5,7 @@ may select the pod, and not on the number of pods. All terms of placed pods coun
 each must cost little.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,9 +61,15 @@ class AffinityTerms:
 
 
 class AffinityTerm:
-    """Terms of one kind, with the sum of their carriers' weights on each node."""
+    """Terms of one kind, with the sum of their carriers' weights on each node.
+
+    Attributes:
+        keys: the number of terms by topology key.
+
+    """
 
     def __init__(self, columns: Columns) -> None:
+        self.keys: Counter[str] = Counter()
         self._columns = columns
         self._terms: dict[Term, _Term] = {}
         self._index: Index[_Term] = Index()
@@ -90,22 +97,21 @@ class AffinityTerm:
                 sums[key] = carried.weights.added_to(sums.get(key), size)
         return sums
 
-    def keys_to(self, pod: Pod, namespace_labels: Labels) -> set[str]:
-        """Return the topology keys of all terms that select a pod in a namespace with these labels."""
-        terms = (carried.term for carried in self._index.near(pod))
-        return {term.topology_key for term in terms if term.selects(pod, namespace_labels)}
-
     def count(self, term: Term, row: int, weight: int, sign: int) -> None:
         """Add a carrier of a term on a node (sign 1), or take it away (-1)."""
         carried = self._terms.get(term)
         if carried is None:
             carried = self._terms[term] = _Term(term, _Weights())
             self._index.add(term.scope, carried)
+            self.keys[term.topology_key] += 1
         carried.weights.add(row, sign * weight)
         carried.affinity_terms += sign
         if not carried.affinity_terms:
             self._index.discard(carried)
             del self._terms[term]
+            self.keys[term.topology_key] -= 1
+            if not self.keys[term.topology_key]:
+                del self.keys[term.topology_key]
 
     def move(self, source: int, target: int) -> None:
         """Follow the node of the last row to a row that is free."""

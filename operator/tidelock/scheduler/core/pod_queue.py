@@ -231,7 +231,7 @@ class SchedulingQueue:
         listeners = self.hints.listeners(event)
         if not listeners:
             return
-        change = QueueEvent(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
+        change = QueueEvent.of(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
         if self._in_flight:
             self._in_flight.add(change)
         if only is not None:

@@ -18,6 +18,7 @@ from tidelock.ledger.queue.waiting import MOST_COMPARED
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import Key
+from tidelock.model.pod_limits import excess
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
@@ -38,6 +39,8 @@ class QueueingHint(IntEnum):
 class QueueEvent:
     """An event with the object before and after it.
 
+    Hints do not look at a pod that is too large, since they run for each pod that waits. It counts as a yes.
+
     Attributes:
         listeners: the plugins that have registered it.
         old: the object before, or None.
@@ -45,6 +48,7 @@ class QueueEvent:
         but: UID of a pod that it can't help.
         target: UID of the only pod that it may help, as it is an update of that pod.
         alone: UID of the only pod that it helps.
+        too_large: whether the object is a pod beyond the limits of pods that are decided.
 
     """
 
@@ -54,6 +58,13 @@ class QueueEvent:
     but: str = ""
     target: str = ""
     alone: str = ""
+    too_large: bool = False
+
+    @classmethod
+    def of(cls, listeners: Listeners, old: Any, new: Any, but: str = "") -> "QueueEvent":
+        """Return an event of the cluster."""
+        too_large = any(isinstance(each, Pod) and bool(excess(each)) for each in (old, new))
+        return cls(listeners, old, new, but=but, too_large=too_large)
 
 
 class QueueingHints:
@@ -110,7 +121,7 @@ class QueueingHints:
 
         A plugin that has refused many is not asked about each of them: all are tried again.
         """
-        change = QueueEvent({}, old, new)
+        change = QueueEvent.of({}, old, new)
         for (_, plugin), hints in self.listeners(event).items():
             entries = refused_by.get(plugin, {})
             pods = (entry.reservation.pod for entry in entries.values())
@@ -122,7 +133,7 @@ class QueueingHints:
 
     def _helps(self, hint: Hint | None, pod: Pod, event: QueueEvent) -> bool:
         """Call a hint. A hint that fails counts as a yes, as the pod might wait for ever otherwise."""
-        if hint is None:
+        if hint is None or event.too_large:
             return True
         with Attempt(partial(self._on_failure, "hint", "Pod", pod.meta)):
             return hint(pod, event.old, event.new)

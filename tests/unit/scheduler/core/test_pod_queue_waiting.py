@@ -170,6 +170,19 @@ def test_an_update_of_a_pod_in_flight_helps_no_other_pod_in_flight(queue: Schedu
     assert (place(queue), place(queue, "uid-web-1")) == (QueueName.UNSCHEDULABLE, QueueName.BACKOFF)
 
 
+def test_a_pod_that_is_too_large_for_hints_wakes_the_pods_of_all_plugins_that_wait_for_it(
+    queue: SchedulingQueue,
+) -> None:
+    """Check that no tenant's pod of thousands of volumes is compared with every pod that waits."""
+    queue.add_unschedulable(UID, NOW, {"NodePorts"})
+    volumes = [{"name": f"v-{number}", "emptyDir": {}} for number in range(257)]
+    queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
+    assert place(queue) is QueueName.UNSCHEDULABLE
+
+    queue.notify(ASSIGNED_POD_DELETE, pod("large", node_name="node-a", volumes=volumes), None, NOW)
+    assert place(queue) is QueueName.BACKOFF
+
+
 def test_an_event_that_the_hint_does_not_expect_to_help_wakes_no_pod(queue: SchedulingQueue) -> None:
     queue.add_unschedulable(UID, NOW, FIT)
     queue.notify(NODE_ADD, None, node("tiny", cpu="100m"), NOW)
