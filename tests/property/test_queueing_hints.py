@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from builders import node
 from property import disks
-from property.disks import DRIVER, HOST, NODES
+from property.disks import HOST, NODES
 from property.neighbours import DICE, Dice
 from property.test_pod_topology_spread import spreading_pod
-from storage import csi_driver, csi_node, drop, put, storage_capacity, storage_class
+from storage import DRIVER, csi_driver, csi_node, drop, put, storage_capacity, storage_class
 from tidelock.cluster.lister import Lister
 from tidelock.framework.api import Code, Plugin
 from tidelock.model.namespaces import Namespace
@@ -31,7 +31,7 @@ from tidelock.plugins.volume_zone import VolumeZone
 from unit.plugins.hinting import changes, woken_by
 from unit.plugins.scene import Scene
 
-CHANGES = 12
+CHANGES = 8
 
 Change = tuple[Any, Any]
 """An object before and after it came, changed or went. Both are None if nothing can change."""
