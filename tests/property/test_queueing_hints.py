@@ -31,7 +31,7 @@ from tidelock.plugins.volume_zone import VolumeZone
 from unit.plugins.hinting import changes, woken_by
 from unit.plugins.scene import Scene
 
-CHANGES = 12
+CHANGES = 8
 
 Change = tuple[Any, Any]
 """An object before and after it came, changed or went. Both are None if nothing can change."""
