@@ -99,7 +99,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
     # It has no effect without measured use, which counts more than requests.
-    Enabled(WaterLevelBalance.name, 40),
+    Enabled(WaterLevelBalance.name, 20),
     Enabled(DefaultBinder.name),
     Enabled(NodeDeclaredFeatures.name),
     Enabled(ReservationPlugin.name, 5000),

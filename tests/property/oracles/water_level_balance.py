@@ -73,8 +73,8 @@ def score(
 
     def mean(window: str) -> Fraction:
         weights = weighed(window)
-        total = sum(weight * points(window, name) for name, weight in weights.items())
-        return total / sum(weights.values())
+        total = sum((weight * points(window, name) for name, weight in weights.items()), Fraction(0))
+        return total / sum(weights.values(), Fraction(0))
 
     parts = {window: Fraction(weight, sum(windows.values())) for window, weight in windows.items()}
     if combination == "Worst":

@@ -26,8 +26,9 @@ def exact(use: list[int], requested: list[int]) -> Fraction:
         (x - mean_x) ** 2 for x in requested
     )
     residuals = [y - mean_y - slope * (x - mean_x) for x, y in zip(requested, use, strict=True)]
-    total = sum((y - mean_y) ** 2 for y in use)
-    return (sum(each**2 for each in residuals) / (count - 2)) / (total / (count - 1))
+    left = sum((each**2 for each in residuals), Fraction(0))
+    total = sum(((y - mean_y) ** 2 for y in use), Fraction(0))
+    return (left / (count - 2)) / (total / (count - 1))
 
 
 def test_use_that_is_a_fixed_share_of_requests_is_explained() -> None:
@@ -43,7 +44,7 @@ def test_use_that_is_a_fixed_share_of_requests_is_explained() -> None:
     ],
 )
 def test_the_part_is_that_of_the_least_squares_line(use: list[int]) -> None:
-    expected = min(exact(use, REQUESTED), 1)
+    expected = min(exact(use, REQUESTED), Fraction(1))
     assert expected > 0
     assert part(list(use), list(REQUESTED)) == pytest.approx(float(expected))
 
