@@ -118,7 +118,7 @@ def test_waterlevels_are_shown_in_columns(api: Cluster, namespace: str) -> None:
     api.kubectl("create", "-f", "-", input=sample)
     shown = api.kubectl("get", "wlv", name).splitlines()[0].split()
     api.kubectl("delete", "wlv", name)
-    columns = "NAME TARGET MEAN MAX STDDEV NODES STALE AGE"
+    columns = "NAME TARGET MEAN MAX STDDEV NODES STALE TIDE AGE"
     assert shown == columns.split()
 
 

@@ -1,5 +1,6 @@
 """How much of the use of nodes their requests do not explain."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -18,17 +19,18 @@ def part(use: list[float], requested: list[float]) -> float | None:
     return unexplained_part(np.array(use, np.float64), np.array(requested, np.float64))
 
 
+def total(values: Iterable[Fraction]) -> Fraction:
+    return sum(values, Fraction(0))
+
+
 def exact(use: list[int], requested: list[int]) -> Fraction:
     """Compute the residual variance of the least squares line over the total one, by degrees of freedom."""
     count = len(use)
-    mean_x, mean_y = Fraction(sum(requested), count), Fraction(sum(use), count)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(requested, use, strict=True)) / sum(
-        (x - mean_x) ** 2 for x in requested
-    )
-    residuals = [y - mean_y - slope * (x - mean_x) for x, y in zip(requested, use, strict=True)]
-    left = sum((each**2 for each in residuals), Fraction(0))
-    total = sum(((y - mean_y) ** 2 for y in use), Fraction(0))
-    return (left / (count - 2)) / (total / (count - 1))
+    xs = [Fraction(each) - Fraction(sum(requested), count) for each in requested]
+    ys = [Fraction(each) - Fraction(sum(use), count) for each in use]
+    slope = total(x * y for x, y in zip(xs, ys, strict=True)) / total(x * x for x in xs)
+    left = total((y - slope * x) * (y - slope * x) for x, y in zip(xs, ys, strict=True))
+    return (left / (count - 2)) / (total(y * y for y in ys) / (count - 1))
 
 
 def test_use_that_is_a_fixed_share_of_requests_is_explained() -> None:
