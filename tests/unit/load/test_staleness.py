@@ -11,7 +11,7 @@ from tidelock.load.loop import REWRITE_PART
 from tidelock.load.metrics import LoadMetrics
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.usage_annotations import NodeLevel, Stat
-from tidelock.simulation.measuring import LAG
+from tidelock.simulation.measuring import SLOW_METRICS
 from unit.load.patches import PatchApi
 
 NOW = 1_800_000_000.0
@@ -56,4 +56,4 @@ async def test_a_level_is_stale_at_times_with_less_than_twice_the_lag(staleness:
 
 
 def test_the_simulator_has_the_same_lag() -> None:
-    assert LAG == LOOKBACK
+    assert SLOW_METRICS.lag == LOOKBACK
