@@ -56,7 +56,7 @@ def test_the_shape_is_an_argument_and_bound_claims_do_not_count() -> None:
     assert judged.scores_among("node-a", "node-b") == {"node-a": 10, "node-b": 25}
 
 
-@pytest.mark.parametrize("shape", [[], [{"utilization": 0, "score": 11}], [{"utilization": 101, "score": 1}]])
+@pytest.mark.parametrize("shape", [[{"utilization": 0, "score": 11}], [{"utilization": 101, "score": 1}]])
 def test_a_wrong_shape_is_refused(shape: list[dict[str, int]]) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of VolumeBinding: shape: "):
         world().judge(VolumeBinding, TWO, shape=shape)
