@@ -1,0 +1,114 @@
+"""Selectors of devices: expressions over `device`, as in requests of ResourceClaims and in DeviceClasses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from tidelock.cel.compiler import Compiler, Variable
+from tidelock.cel.errors import EvaluationError, ExpressionError, no_such_overload
+from tidelock.cel.functions import DEVICE, Run
+from tidelock.cel.libraries.amounts import quantity_of, read_quantity, read_version
+from tidelock.cel.parser import parse
+from tidelock.cel.types import BOOL, DYN, STRING, Type, map_of, read_type
+from tidelock.cel.values import MAX_COST, Domains
+
+MAX_LENGTH = 10 * 1024
+"""Bytes of an expression, as `CELSelectorExpressionMaxLength` of the API."""
+
+
+class Version(str):
+    """The text of an attribute that is a semantic version."""
+
+    __slots__ = ()
+
+
+AttributeValue = bool | int | str | Version
+
+_OBJECT = Type("kubernetes.DRADevice")
+_FIELDS = {
+    "driver": STRING,
+    "allowMultipleAllocations": BOOL,
+    "attributes": map_of(STRING, map_of(STRING, DYN)),
+    "capacity": map_of(STRING, map_of(STRING, read_type("Quantity"))),
+}
+
+
+@dataclass(frozen=True)
+class SelectedDevice:
+    """A device as a selector sees it.
+
+    Names of attributes and of capacity are qualified, `domain/name`, or belong to the domain of the driver.
+    Capacity is a quantity of the API, or an exact number.
+    """
+
+    driver: str
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    capacity: Mapping[str, str | Fraction | int] = field(default_factory=dict)
+    allow_multiple_allocations: bool = False
+
+    @cached_property
+    def value(self) -> dict[str, object]:
+        """Return the device as a value. Raises EvaluationError for a bad version or quantity."""
+        attributes, capacity = Domains(), Domains()
+        for name, attribute in self.attributes.items():
+            value = read_version(str(attribute)) if isinstance(attribute, Version) else attribute
+            self._place(attributes, name, value)
+        for name, amount in self.capacity.items():
+            self._place(
+                capacity, name, read_quantity(amount) if isinstance(amount, str) else quantity_of(amount)
+            )
+        return {
+            "driver": self.driver,
+            "allowMultipleAllocations": self.allow_multiple_allocations,
+            "attributes": attributes,
+            "capacity": capacity,
+        }
+
+    def _place(self, domains: Domains, qualified: str, value: object) -> None:
+        domain, slash, name = qualified.partition("/")
+        if not slash:
+            domain, name = self.driver, qualified
+        domains.setdefault(domain, {})[name] = value
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSelector:
+    """A compiled selector."""
+
+    expression: str
+    _run: Run
+    _variables: int
+
+    @classmethod
+    def compile(cls, expression: str) -> "DeviceSelector":
+        """Parse, check and compile an expression that is a boolean. Raises ExpressionError."""
+        try:
+            if len(expression.encode()) > MAX_LENGTH:
+                raise ExpressionError(f"the expression is longer than {MAX_LENGTH} bytes")
+            compiler = Compiler({"device": Variable(_OBJECT, DEVICE)}, {_OBJECT.name: _FIELDS}, DEVICE + 1)
+            compiled = compiler.compile(parse(expression))
+        except UnicodeEncodeError:
+            raise ExpressionError("the expression is not valid Unicode") from None
+        except RecursionError:
+            raise ExpressionError("the expression is nested too deeply") from None
+        result = compiler.result_type(compiled)
+        if result not in {BOOL, DYN}:
+            raise ExpressionError(f"must evaluate to bool or the unknown type, not {result}")
+        return cls(expression, compiled.run, compiler.slots - DEVICE - 1)
+
+    def matches(self, device: SelectedDevice) -> bool:
+        """Return whether a device is selected.
+
+        Raises:
+            EvaluationError: the expression has no boolean value for this device, such as for a missing key,
+                or it costs too much.
+
+        """
+        try:
+            result = self._run([MAX_COST, device.value, *(None,) * self._variables])
+        except RecursionError:
+            raise EvaluationError("a value is nested too deeply") from None
+        if type(result) is not bool:
+            raise no_such_overload()
+        return result

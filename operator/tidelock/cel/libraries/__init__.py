@@ -1,0 +1,1 @@
+"""The functions beyond the standard library, one table of overloads a module."""
