@@ -18,6 +18,7 @@ TOLERATIONS = "spec.tolerations"
 CONSTRAINTS = "spec.topologySpreadConstraints"
 NODE_TERMS = "terms of spec.affinity.nodeAffinity"
 POD_TERMS = "terms of spec.affinity.podAffinity and podAntiAffinity"
+RESOURCE_CLAIMS = "spec.resourceClaims"
 CLAIMS = "claims that are not bound"
 CLAIM_CONDITIONS = "conditions in selectors of claims that are not bound"
 CONDITIONS = "labels, expressions and namespaces in selectors"
@@ -33,6 +34,7 @@ LIMITS = MappingProxyType(
         NODE_TERMS: 100,
         POD_TERMS: 100,
         CONDITIONS: 512,
+        RESOURCE_CLAIMS: 64,
         CLAIMS: 48,
         CLAIM_CONDITIONS: 512,
     }
@@ -55,6 +57,7 @@ def excess(pod: Pod, members: int = 1) -> str:
         and len(spec.containers) + len(spec.init_containers) == 1
         and len(pod.requests) <= _SMALL
         and len(spec.volumes) <= _SMALL
+        and len(spec.resource_claims) <= _SMALL
         and len(spec.tolerations) <= _SMALL
         and len(pod.host_ports) <= _SMALL
         and len(spec.node_selector) <= _SMALL
@@ -98,6 +101,7 @@ def _counts(pod: Pod) -> Iterator[tuple[str, int]]:
     yield CONTAINERS, len(spec.containers) + len(spec.init_containers)
     yield PORTS, len(pod.host_ports)
     yield VOLUMES, len(spec.volumes)
+    yield RESOURCE_CLAIMS, len(spec.resource_claims)
     yield TOLERATIONS, len(spec.tolerations)
     yield CONSTRAINTS, len(spec.topology_spread_constraints)
     conditions = len(spec.node_selector)

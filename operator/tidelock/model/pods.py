@@ -27,6 +27,7 @@ from tidelock.model.requests import (
     nonzero_requests,
     total_requests,
 )
+from tidelock.model.resource_claims import PodResourceClaim, PodResourceClaimStatus
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Toleration
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -141,12 +142,6 @@ class SchedulingGate(msgspec.Struct, frozen=True):
     name: str
 
 
-class ResourceClaim(msgspec.Struct, frozen=True):
-    """A claim to devices, of which only the presence is read."""
-
-    name: str = ""
-
-
 class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     """The part of a pod's spec that scheduling reads."""
 
@@ -166,7 +161,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     scheduling_group: SchedulingGroup | None = None
     topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
     @property
     def may_preempt(self) -> bool:
@@ -193,6 +188,7 @@ class PodStatus(Allocation, frozen=True, rename="camel"):
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):

@@ -24,6 +24,9 @@ NOTHING: Resources = MappingProxyType({})
 # a hundred as scores need it, within 64 bits.
 CEILING = 2**53
 
+NANOS = 10**9
+"""Billionths in a unit."""
+
 # The grammar of the API's Quantity: a number, and a suffix or an exponent.
 _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
 _LARGEST = 2**63 - 1
@@ -77,6 +80,37 @@ def parse_quantity(resource: str, value: str | int) -> int:
     if abs(units) > _LARGEST:
         raise TooLargeError(f"{resource}: {text!r} is too large")
     return units
+
+
+@lru_cache(maxsize=16_384)
+def parse_nanos(value: str | int) -> int:
+    """Parse a quantity in billionths of its unit, the smallest amount that the API knows.
+
+    Raises:
+        QuantityError: the value is no quantity of the API, is too long, or is beyond 64 bits.
+
+    """
+    amount = exact_quantity(str(value))
+    with localcontext(_EXACT):
+        nanos = int((amount * NANOS).to_integral_value(rounding=ROUND_UP))
+    if abs(nanos) > _LARGEST * NANOS:
+        raise TooLargeError(f"{str(value)!r} is too large")
+    return nanos
+
+
+def format_nanos(nanos: int) -> str:
+    """Format an amount in billionths of its unit. `parse_nanos` returns the same number again."""
+    units, rest = divmod(nanos, NANOS)
+    if rest:
+        return next(
+            f"{nanos // factor}{suffix}"
+            for suffix, factor in (("m", 10**6), ("u", 10**3), ("n", 1))
+            if nanos % factor == 0
+        )
+    for suffix, factor in _BINARY_SUFFIXES:
+        if units and units % factor == 0:
+            return f"{units // factor}{suffix}"
+    return str(units)
 
 
 def capped_quantity(resource: str, value: str | int) -> str | int:

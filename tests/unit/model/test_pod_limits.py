@@ -37,6 +37,7 @@ def asking(count: int) -> list[dict[str, Any]]:
         ({"containers": asking(64)}, "resources that its containers request: 65, at most 64 are supported"),
         ({"containers": containers(257)}, "spec.containers and spec.initContainers: 257, at most 256"),
         ({"volumes": [{"name": "v"}] * 257}, "spec.volumes: 257, at most 256"),
+        ({"resourceClaims": [{"name": "c"}] * 65}, "spec.resourceClaims: 65, at most 64"),
         ({"tolerations": [{"operator": "Exists"}] * 257}, "spec.tolerations: 257, at most 256"),
         ({"topologySpreadConstraints": spreading(65)}, "spec.topologySpreadConstraints: 65, at most 64"),
         (

@@ -9,7 +9,7 @@ import pytest
 
 from tidelock.framework.api import Plugin
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
-from tidelock.plugins.dynamic_resources import DynamicResources
+from tidelock.plugins.dynamic_resources.plugin import DynamicResources
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinityPlugin
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation

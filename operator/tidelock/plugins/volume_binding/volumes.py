@@ -6,6 +6,7 @@ Claims that wait for a pod have assumed values: the volume, or the node for whic
 from collections import defaultdict
 from collections.abc import Sequence
 
+from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.objects import Objects
 from tidelock.model.meta import Key
 from tidelock.model.storage import (
@@ -14,7 +15,6 @@ from tidelock.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from tidelock.plugins.volume_binding.assume_cache import AssumeCache
 from tidelock.plugins.volume_binding.unbound_volumes import UnboundVolumes
 
 

@@ -2,10 +2,10 @@ import msgspec
 
 from builders import NAMESPACE
 from storage import claim, drop, put
+from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.objects import Objects
 from tidelock.model.meta import Key
 from tidelock.model.storage import PersistentVolumeClaim
-from tidelock.plugins.volume_binding.assume_cache import AssumeCache
 
 KEY = Key(NAMESPACE, "data")
 

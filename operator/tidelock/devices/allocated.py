@@ -1,0 +1,82 @@
+"""The devices that claims hold, or will hold.
+
+kube-scheduler keeps a set, from which a device is gone when one of two claims with it goes. Here the claims
+are counted, so a device is free once the last of them is gone.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from tidelock.model.devices import DeviceId
+from tidelock.model.resource_claims import AllocatedDevice, AllocationResult
+
+
+class AllocatedState:
+    """Devices in use, and the consumed capacity of shared devices, with counts of their claims.
+
+    Devices that are used with admin access are not in use for others.
+    """
+
+    def __init__(self, allocations: Iterable[AllocationResult] = ()) -> None:
+        self._dedicated: Counter[DeviceId] = Counter()
+        self._shares: Counter[DeviceId] = Counter()
+        self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
+        for allocation in allocations:
+            self.add(allocation)
+
+    def add(self, allocation: AllocationResult) -> None:
+        """Count an allocation."""
+        self._count(allocation, 1)
+
+    def remove(self, allocation: AllocationResult) -> None:
+        """Stop to count an allocation."""
+        self._count(allocation, -1)
+
+    def dedicated(self, device: DeviceId) -> bool:
+        """Return whether a device is in use by one claim alone."""
+        return device in self._dedicated
+
+    def shared(self, device: DeviceId) -> bool:
+        """Return whether claims share a device."""
+        return device in self._shares
+
+    def consumed(self, device: DeviceId, capacity: str) -> int:
+        """Return the consumed amount of a capacity in billionths."""
+        return self._consumed[device][capacity] if device in self._consumed else 0
+
+    def _count(self, allocation: AllocationResult, sign: int) -> None:
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                self._count_device(result, sign)
+
+    def _count_device(self, result: AllocatedDevice, sign: int) -> None:
+        device = result.id
+        users = self._dedicated if result.share_id is None else self._shares
+        users[device] += sign
+        if not users[device]:
+            del users[device]
+        if result.share_id is not None and result.consumed_capacity:
+            consumed = self._consumed[device]
+            for name, nanos in result.consumed.items():
+                consumed[name] += sign * nanos
+            if device not in self._shares:
+                del self._consumed[device]
+
+
+class AllocatedTogether:
+    """Several states as one: allocations that the API server shows, and those in flight."""
+
+    def __init__(self, *states: AllocatedState) -> None:
+        self._states = states
+
+    def dedicated(self, device: DeviceId) -> bool:
+        """Return whether a device is in use by one claim alone."""
+        return any(state.dedicated(device) for state in self._states)
+
+    def shared(self, device: DeviceId) -> bool:
+        """Return whether claims share a device."""
+        return any(state.shared(device) for state in self._states)
+
+    def consumed(self, device: DeviceId, capacity: str) -> int:
+        """Return the consumed amount of a capacity in billionths."""
+        return sum(state.consumed(device, capacity) for state in self._states)

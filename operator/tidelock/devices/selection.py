@@ -1,0 +1,109 @@
+"""Which devices the expressions of a class and of a request select.
+
+The result for a device is kept with its slice, because all of it depends on the slice and the expression
+alone.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tidelock.devices.errors import AllocationError, SearchLimitError, SelectorError
+from tidelock.devices.pools import Candidate
+from tidelock.model.devices import Device, ResourceSlice
+
+MOST_COST = 3_000_000
+"""The cost of all evaluations for a pod. The most expensive ones take some 0.05 s for a million."""
+_COST_OF_ERROR = 1000
+# Expressions that are kept compiled, and those with results for each slice. A tenant can write any number.
+_MOST_COMPILED = 256
+_MOST_RESULTS = 16
+
+_RESULTS = "selected"
+
+_Results = list[bool | SelectorError | None]
+"""For each device of a slice whether it is selected, why that can't be said, or None before it is asked."""
+
+
+class CompiledSelector(Protocol):
+    """A compiled expression."""
+
+    def __call__(self, driver: str, device: Device) -> tuple[bool, int]:
+        """Return whether a device is selected, and the cost of that, or raise SelectorError."""
+
+
+SelectorCompiler = Callable[[str], CompiledSelector]
+"""Compiles an expression, or raises SelectorError."""
+
+
+class DeviceSelection:
+    """Compiled expressions, and their results."""
+
+    def __init__(self, compiler: SelectorCompiler) -> None:
+        self._compiler = compiler
+        self._cost_left = MOST_COST
+        self._compiled: OrderedDict[str, CompiledSelector | SelectorError] = OrderedDict()
+
+    def begin(self) -> None:
+        """Begin with another pod. What the last one has left to find out is found out at its next attempt."""
+        self._cost_left = MOST_COST
+
+    def selects(self, expressions: Iterable[str], candidate: Candidate, about: str) -> bool:
+        """Return whether all expressions select a device. They are asked in order until one does not.
+
+        Raises:
+            AllocationError: an expression is invalid, or fails for the device. It names `about`, the class or
+                claim of the expressions.
+            SearchLimitError: the evaluations for a pod cost too much.
+
+        """
+        for number, expression in enumerate(expressions):
+            selector = self._compile(expression)
+            if isinstance(selector, SelectorError):
+                raise AllocationError(f"{about}: selector #{number}: CEL compile error: {selector}")
+            results = _results_of(candidate.slice, expression)
+            selected = results[candidate.index]
+            if selected is None:
+                selected = results[candidate.index] = self._ask(selector, candidate)
+            if isinstance(selected, SelectorError):
+                where = f"{about}: selector #{number} on device {candidate.id}"
+                raise AllocationError(f"{where}: CEL runtime error: {selected}")
+            if not selected:
+                return False
+        return True
+
+    def _compile(self, expression: str) -> CompiledSelector | SelectorError:
+        compiled = self._compiled.get(expression)
+        if compiled is None:
+            try:
+                compiled = self._compiler(expression)
+            except SelectorError as error:
+                compiled = error
+            self._compiled[expression] = compiled
+            if len(self._compiled) > _MOST_COMPILED:
+                self._compiled.popitem(last=False)
+        else:
+            self._compiled.move_to_end(expression)
+        return compiled
+
+    def _ask(self, selector: CompiledSelector, candidate: Candidate) -> bool | SelectorError:
+        if self._cost_left < 0:
+            raise SearchLimitError("timed out trying to allocate devices")
+        try:
+            selected, cost = selector(candidate.id.driver, candidate.device)
+        except SelectorError as error:
+            self._cost_left -= _COST_OF_ERROR
+            return error
+        self._cost_left -= cost
+        return selected
+
+
+def _results_of(slice_: ResourceSlice, expression: str) -> _Results:
+    """Return the results of an expression for the devices of a slice, which last as long as the slice."""
+    kept: dict[str, _Results] = slice_.__dict__.setdefault(_RESULTS, {})
+    results = kept.get(expression)
+    if results is None:
+        if len(kept) >= _MOST_RESULTS:
+            del kept[next(iter(kept))]
+        results = kept[expression] = [None] * len(slice_.spec.devices)
+    return results

@@ -1,0 +1,244 @@
+"""Claims to devices: the requests, the allocation, and the pods that use it (resource.k8s.io/v1)."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from tidelock.model.devices import DeviceId, OpaqueConfiguration, RequestSelector
+from tidelock.model.lenient import Reader
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.quantities import parse_nanos
+from tidelock.model.selectors import NodeSelector, Toleration
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps an allocated claim until no pod uses its devices any more."""
+MOST_RESULTS = 32
+"""The number of devices that a claim can have (AllocationResultsMaxSize)."""
+MOST_ALTERNATIVES = 8
+"""The number of alternatives of a request (FirstAvailableDeviceRequestMaxSize)."""
+ALL_DEVICES = "All"
+EXACT_COUNT = "ExactCount"
+
+
+class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """A claim of a pod: an existing one, or one that is created from a template for the pod."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The name of the claim that was created from a template, or None if none is needed."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+class DeviceToleration(Toleration, frozen=True, rename="camel"):
+    """A claim's permission to use tainted devices."""
+
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(msgspec.Struct, frozen=True):
+    """The amounts of a device's capacity that are requested."""
+
+    requests: dict[str, str | int] = {}
+
+
+class _DerivedAttribute(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class DeviceRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """Devices of one kind: a request by itself, or one of several alternatives, which has a name then."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[RequestSelector, ...] = ()
+    allocation_mode: str = EXACT_COUNT
+    count: int = 1
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[_DerivedAttribute, ...] = ()
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """One request of a claim, with alternatives in the order of preference or without."""
+
+    name: str
+    exactly: DeviceRequest | None = None
+    first_available: tuple[DeviceRequest, ...] = ()
+
+    @property
+    def alternatives(self) -> Sequence[DeviceRequest]:
+        """The alternatives, or the only way to meet the request."""
+        return self.first_available or ((self.exactly,) if self.exactly is not None else ())
+
+    def name_of(self, index: int) -> str:
+        """Return the name by which results and configurations refer to one of the alternatives."""
+        return f"{self.name}/{self.first_available[index].name}" if self.first_available else self.name
+
+
+class DeviceConstraint(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition on all devices of some requests, or of all requests if it names none."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class ClaimConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Parameters for a driver, for the devices of some requests, or of all if it names none."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueConfiguration | None = None
+
+
+class _DeviceClaim(msgspec.Struct, frozen=True):
+    requests: tuple[ClaimRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[ClaimConfiguration, ...] = ()
+
+
+class _ClaimSpec(msgspec.Struct, frozen=True):
+    devices: _DeviceClaim = _DeviceClaim()
+
+
+class AllocatedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A device that a request has got. With a share id it is shared, and some of its capacity is consumed."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, str | int] = {}
+
+    @property
+    def id(self) -> DeviceId:
+        """The full name of the device."""
+        return DeviceId(self.driver, self.pool, self.device)
+
+    @property
+    def consumed(self) -> dict[str, int]:
+        """The consumed amounts in billionths, by the name of the capacity."""
+        return {name: parse_nanos(value) for name, value in self.consumed_capacity.items()}
+
+
+class AllocatedConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Parameters for a driver, from the class or the claim."""
+
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueConfiguration | None = None
+
+
+class AllocatedDevices(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The devices of a claim, and the parameters for them."""
+
+    results: tuple[AllocatedDevice, ...] = ()
+    config: tuple[AllocatedConfiguration, ...] = ()
+
+
+class AllocationResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The devices of a claim, and the nodes on which they can be used. No selector stands for all nodes."""
+
+    devices: AllocatedDevices = AllocatedDevices()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the pod is bound only after conditions of some device hold."""
+        return any(each.binding_conditions for each in self.devices.results)
+
+
+class ClaimConsumer(msgspec.Struct, frozen=True, rename="camel"):
+    """An object that uses the devices of a claim."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+    api_group: str = ""
+
+
+class DeviceCondition(msgspec.Struct, frozen=True):
+    """A condition that a driver reports about an allocated device."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class AllocatedDeviceStatus(msgspec.Struct, frozen=True):
+    """The report of a driver about an allocated device."""
+
+    driver: str
+    pool: str
+    device: str
+    conditions: tuple[DeviceCondition, ...] = ()
+
+
+class _ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(msgspec.Struct, frozen=True, dict=True):
+    """A claim to devices."""
+
+    metadata: ObjectMeta
+    spec: _ClaimSpec = _ClaimSpec()
+    status: _ClaimStatus = _ClaimStatus()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.metadata.key
+
+    @property
+    def allocation(self) -> AllocationResult | None:
+        """The devices, or None before they are allocated."""
+        return self.status.allocation
+
+    def reserved_by(self, uid: str) -> bool:
+        """Return whether an object is among the users of the devices."""
+        return any(each.uid == uid for each in self.status.reserved_for)
+
+
+def _quantities(claim: ResourceClaim) -> Iterator[str | int]:
+    for request in claim.spec.devices.requests:
+        for each in request.alternatives:
+            if each.capacity is not None:
+                yield from each.capacity.requests.values()
+    if claim.allocation is not None:
+        for result in claim.allocation.devices.results:
+            yield from result.consumed_capacity.values()
+
+
+def _check_claim(claim: ResourceClaim) -> None:
+    """Raise QuantityError for a bad quantity, before it could fail a decision."""
+    for each in _quantities(claim):
+        parse_nanos(each)
+
+
+decode_resource_claim = Reader(
+    ResourceClaim,
+    spare=r"metadata\.(annotations|labels).*|status\.allocation\.allocationTimestamp",
+    check=_check_claim,
+)
