@@ -7,7 +7,7 @@ import pytest
 from builders import NOW, pod
 from devices import DRIVER, allocated, claiming, device, device_slice, put
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, FilterResult, Status
+from tidelock.framework.api import SKIP, Code, FilterResult, Status
 from tidelock.kube.errors import ApiError, Conflict, Forbidden, ServerError
 from tidelock.model.pods import Pod
 from tidelock.plugins.dynamic_resources import claim_writer
@@ -198,7 +198,7 @@ def test_a_pod_is_bound_once_its_devices_are_ready() -> None:
     ("timeout", "reports", "problem"),
     [
         ("10m", [report("Broken")], "device binding failed: claim=gpu"),
-        ("0s", [], "device binding timeout: claim=gpu"),
+        ("1s", [], "device binding timeout: claim=gpu"),
         ("10m", [{"allocation": None}], "claim shop/gpu got deallocated elsewhere in the meantime"),
     ],
 )
@@ -264,4 +264,4 @@ def test_pods_without_claims_need_no_deallocation() -> None:
     assert post_filter(cluster, judged) == ()
     cluster.plugin.unreserve(judged.state, judged.pod, "node-a", NOW)
     assert cluster.plugin.reserve(judged.state, judged.pod, "node-a", NOW).ok
-    assert bind(cluster, judged).ok
+    assert cluster.plugin.pre_bind_pre_flight(judged.state, judged.pod, "node-a") is SKIP
