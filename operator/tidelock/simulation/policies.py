@@ -121,7 +121,9 @@ def _water_level(
     **args: Any,
 ) -> SimulatedPolicy:
     """Return a WaterLevelBalance policy over cpu alone, as only cpu is compared."""
-    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 0.2}}
+    spec: Args = {"stalenessSeconds": _STALENESS}
+    if target is not None:
+        spec["target"] = target
     if windows:
         spec["windows"] = list(windows)
     return SimulatedPolicy(
