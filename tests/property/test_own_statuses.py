@@ -45,7 +45,7 @@ _CONDITION = {
     "observedGeneration": 1,
 }
 _COMMON = {"observedGeneration": 1, "conditions": [_CONDITION]}
-_LEVEL = {"mean": 1, "min": 1, "max": 1, "standardDeviation": 0, "target": 1}
+_LEVEL = {"mean": 1, "min": 1, "max": 1, "standardDeviation": 0, "target": 1, "limit": 1}
 _OCCUPANT = {"namespace": "shop", "name": "a", "resources": {"cpu": "1"}, "expiresAt": _AT}
 
 _TEMPLATE = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "a"}}]}
@@ -228,6 +228,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "tide": "night",
                 "nextTideChange": _AT,
                 "weightPercent": 1,
+                "unexplainedPercent": 1,
                 "cpu": _LEVEL,
                 "memory": _LEVEL,
                 "nodesMeasured": 1,
