@@ -439,6 +439,27 @@ def _claim(rng: Random) -> Json:
     return {"spec": {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}}}
 
 
+def _device_claim(rng: Random) -> Json:
+    wanted = {"deviceClassName": "a", "count": rng.choice((1, 2, 2**31))}
+    return {"spec": {"devices": {"requests": [{"name": "a", "exactly": wanted}]}}}
+
+
+def _devices(rng: Random) -> Json:
+    pool = {"name": "a", "generation": rng.choice((1, 2**62)), "resourceSliceCount": rng.choice((1, 2))}
+    device = {"name": "a", "capacity": {"a": {"value": rng.choice(("1", "1n", "9E"))}}}
+    return {"spec": {"driver": "a", "pool": pool, "nodeName": "a", "devices": [device]}}
+
+
+def _device_class(rng: Random) -> Json:
+    expression = rng.choice(("true", "device.driver == 'a'", "device.attributes['a'].a", "1 / 0 == 1"))
+    return {"spec": {"selectors": [{"cel": {"expression": expression}}]}}
+
+
+def _device_taint(rng: Random) -> Json:
+    taint = {"key": "a", "effect": rng.choice(("NoSchedule", "NoExecute"))}
+    return {"spec": {"deviceSelector": {"driver": "a"}, "taint": taint}}
+
+
 _BASES: Mapping[str, Callable[[Random], Json]] = {
     "Reservation": _reservation,
     "ReservationGroup": _group,
@@ -456,6 +477,10 @@ _BASES: Mapping[str, Callable[[Random], Json]] = {
     "VolumeAttachment": _attachment,
     "StorageClass": _class,
     "CSIStorageCapacity": _storage,
+    "ResourceClaim": _device_claim,
+    "ResourceSlice": _devices,
+    "DeviceClass": _device_class,
+    "DeviceTaintRule": _device_taint,
     "Job": _job,
     "ReplicationController": _controller,
     **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), _workload),

@@ -53,7 +53,9 @@ def pairs(decoded: Any, plain: Any) -> Iterator[tuple[object, object]]:
 
 def changeable(plain: Json) -> list[Location]:
     """List the locations of all parts of an object that a reader decodes, except its name."""
-    return [at for at in locations(plain) if at not in _NAMED and "disruptedPods" not in at[:-1]]
+    anything = (at for at in locations(plain) if "parameters" in at)  # of a driver, in any type
+    left_out = {*_NAMED, *anything}
+    return [at for at in locations(plain) if at not in left_out and "disruptedPods" not in at[:-1]]
 
 
 @every_resource

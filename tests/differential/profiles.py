@@ -6,8 +6,10 @@ import yaml
 
 from differential.scenario import UPSTREAM
 
-# Tidelock's plugin refuses the claims that kube-scheduler's allocates. The latter reports on every pod.
+# Devices have a test and a profile of their own. kube-scheduler's plugin reports on every pod.
 DISABLED = ("DynamicResources",)
+DEVICES = "devices"
+"""The schedulerName of a profile with all plugins."""
 
 _WEIGHTS = [
     {"name": "cpu", "weight": 3},
@@ -51,7 +53,7 @@ def profiles() -> list[dict[str, Any]]:
             "pluginConfig": [{"name": plugin, "args": args} for plugin, args in configured.items()],
         }
         for name, configured in _ARGS.items()
-    ]
+    ] + [{"schedulerName": DEVICES}]
 
 
 def configuration() -> str:

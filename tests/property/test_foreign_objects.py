@@ -34,7 +34,9 @@ def read(resource: str, plain: Json) -> Any:
 def unnamed(plain: Json) -> list[Location]:
     """Return the locations of all parts that are decoded, except the name."""
     named = ("metadata",), ("metadata", "name")
-    return [at for at in locations(plain) if at not in named and "disruptedPods" not in at[:-1]]
+    anything = (at for at in locations(plain) if "parameters" in at)  # of a driver, in any type
+    left_out = {*named, *anything}
+    return [at for at in locations(plain) if at not in left_out and "disruptedPods" not in at[:-1]]
 
 
 def faultless(decoded: Any) -> Any:

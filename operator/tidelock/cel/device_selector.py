@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from tidelock.cel.compiler import Compiler, Variable
 from tidelock.cel.errors import EvaluationError, ExpressionError, no_such_overload
-from tidelock.cel.functions import DEVICE, Run
+from tidelock.cel.functions import COST_LEFT, DEVICE, Run
 from tidelock.cel.libraries.amounts import quantity_of, read_quantity, read_version
 from tidelock.cel.parser import parse
 from tidelock.cel.types import BOOL, DYN, STRING, Type, map_of, read_type
@@ -98,17 +99,22 @@ class DeviceSelector:
         return cls(expression, compiled.run, compiler.slots - DEVICE - 1)
 
     def matches(self, device: SelectedDevice) -> bool:
-        """Return whether a device is selected.
+        """Return whether a device is selected. Raises EvaluationError as `evaluate` does."""
+        return self.evaluate(device)[0]
+
+    def evaluate(self, device: SelectedDevice) -> tuple[bool, int]:
+        """Return whether a device is selected, and the cost of that.
 
         Raises:
             EvaluationError: the expression has no boolean value for this device, such as for a missing key,
                 or it costs too much.
 
         """
+        frame: list[Any] = [MAX_COST, device.value, *(None,) * self._variables]
         try:
-            result = self._run([MAX_COST, device.value, *(None,) * self._variables])
+            result = self._run(frame)
         except RecursionError:
             raise EvaluationError("a value is nested too deeply") from None
         if type(result) is not bool:
             raise no_such_overload()
-        return result
+        return result, MAX_COST - frame[COST_LEFT]

@@ -91,6 +91,10 @@ _WRITES: tuple[tuple[str, ApiResource, str], ...] = (
     ("update", RESERVATIONQUOTES, "status"),
     ("delete", RESERVATIONQUOTES, ""),
     ("patch", NODES, ""),
+    ("get", OTHERS["resource_claims"][0], ""),
+    ("patch", OTHERS["resource_claims"][0], ""),
+    ("patch", OTHERS["resource_claims"][0], "status"),
+    ("patch", OTHERS["resource_claims"][0], "binding"),
     ("create", EVENTS, ""),
 )
 

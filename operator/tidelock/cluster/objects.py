@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 from tidelock.cluster.index.budgets import Budgets
+from tidelock.cluster.index.devices import ResourceClaims, ResourceSlices
 from tidelock.cluster.lister import Lister
+from tidelock.model.devices import DeviceClass, DeviceTaintRule
 from tidelock.model.namespaces import Namespace
 from tidelock.model.quotas import ReservationQuota, ResourceQuota
 from tidelock.model.storage import (
@@ -36,6 +38,10 @@ class Objects:
     csi_drivers: Lister[CsiDriver] = field(default_factory=Lister)
     csi_storage_capacities: Lister[CsiStorageCapacity] = field(default_factory=Lister)
     volume_attachments: Lister[VolumeAttachment] = field(default_factory=Lister)
+    resource_claims: ResourceClaims = field(default_factory=ResourceClaims)
+    resource_slices: ResourceSlices = field(default_factory=ResourceSlices)
+    device_classes: Lister[DeviceClass] = field(default_factory=Lister)
+    device_taint_rules: Lister[DeviceTaintRule] = field(default_factory=Lister)
     resource_quotas: Lister[ResourceQuota] = field(default_factory=Lister)
     reservation_quotas: Lister[ReservationQuota] = field(default_factory=Lister)
     water_levels: Lister[WaterLevel] = field(default_factory=Lister)

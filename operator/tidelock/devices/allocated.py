@@ -64,19 +64,20 @@ class AllocatedState:
 
 
 class AllocatedTogether:
-    """Several states as one: allocations that the API server shows, and those in flight."""
+    """Two states as one: allocations that the API server shows, and those in flight."""
 
-    def __init__(self, *states: AllocatedState) -> None:
-        self._states = states
+    def __init__(self, stored: AllocatedState, in_flight: AllocatedState) -> None:
+        self._stored = stored
+        self._in_flight = in_flight
 
     def dedicated(self, device: DeviceId) -> bool:
         """Return whether a device is in use by one claim alone."""
-        return any(state.dedicated(device) for state in self._states)
+        return self._stored.dedicated(device) or self._in_flight.dedicated(device)
 
     def shared(self, device: DeviceId) -> bool:
         """Return whether claims share a device."""
-        return any(state.shared(device) for state in self._states)
+        return self._stored.shared(device) or self._in_flight.shared(device)
 
     def consumed(self, device: DeviceId, capacity: str) -> int:
         """Return the consumed amount of a capacity in billionths."""
-        return sum(state.consumed(device, capacity) for state in self._states)
+        return self._stored.consumed(device, capacity) + self._in_flight.consumed(device, capacity)

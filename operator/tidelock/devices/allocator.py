@@ -10,7 +10,7 @@ ends after a number of steps, each of which looks at one place or at one device 
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
@@ -58,6 +58,10 @@ class _Place:
     alternative: int | None = None
     number: int = 0  # how many devices the alternative has got
     start: int = 0  # the first candidate to try: equal sets in another order are not tried
+
+    def next_device(self, start: int) -> "_Place":
+        """Return the place of the next device of the alternative."""
+        return _Place(self.claim, self.request, self.alternative, self.number + 1, start)
 
 
 _Visit = Generator[_Place | None, _Outcome, _Outcome]
@@ -199,14 +203,14 @@ class _Search:
         outcomes = []
         for index in range(len(alternatives)):
             self._alternatives[place.claim][place.request] = index
-            outcomes.append((yield replace(place, alternative=index)))
+            outcomes.append((yield _Place(place.claim, place.request, index)))
         too_many = all(each is _Outcome.TOO_MANY for each in outcomes)
         return _Outcome.TOO_MANY if too_many else _Outcome.FAILED
 
     def _visit_all(self, place: _Place, wanted: Alternative, candidate: Candidate) -> _Visit:
         if not self._choose(place.claim, wanted, candidate, must=True):
             return _Outcome.FAILED
-        outcome = yield replace(place, number=place.number + 1)
+        outcome = yield place.next_device(0)
         self._give_back(place.claim)
         return outcome
 
@@ -221,7 +225,7 @@ class _Search:
                 continue
             if not self._choose(place.claim, wanted, candidate):
                 continue
-            outcome = yield replace(place, number=place.number + 1, start=index + 1)
+            outcome = yield place.next_device(index + 1)
             self._give_back(place.claim)
             if outcome is _Outcome.TOO_MANY:
                 return outcome

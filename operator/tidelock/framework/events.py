@@ -2,6 +2,7 @@
 
 Names, and the distinction of changes, are those of kube-scheduler 1.37 (framework/types.go,
 framework/events.go). The resources Reservation and WaterLevel are Tidelock's own.
+A rule that taints devices is a resource of its own here, and there a change of the slices with its devices.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,6 +33,10 @@ class Resource(StrEnum):
     CSI_DRIVER = "storage.k8s.io/CSIDriver"
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"
     RESERVATION = "Reservation"
     WATER_LEVEL = "WaterLevel"
     ANY = "*"
@@ -55,6 +60,7 @@ class Action(IntFlag):
     UPDATE_POD_SCALE_DOWN = auto()
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = auto()
     UPDATE = (
         UPDATE_NODE_ALLOCATABLE
         | UPDATE_NODE_LABEL
@@ -66,6 +72,7 @@ class Action(IntFlag):
         | UPDATE_POD_SCALE_DOWN
         | UPDATE_POD_TOLERATION
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        | UPDATE_POD_GENERATED_RESOURCE_CLAIM
     )
     ACTIVE = auto()
     """A reservation has got capacity. The object is its `ReservationInfo`."""
@@ -159,6 +166,8 @@ def _pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
         yield Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     if len(old.spec.tolerations) != len(new.spec.tolerations):  # they can be added, and not be changed
         yield Action.UPDATE_POD_TOLERATION
+    if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
+        yield Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM
 
 
 def _wishes(pod: Pod) -> tuple[object, ...]:

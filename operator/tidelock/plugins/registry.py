@@ -16,7 +16,7 @@ from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.dynamic_load import DynamicLoad
-from tidelock.plugins.dynamic_resources import DynamicResources
+from tidelock.plugins.dynamic_resources.plugin import DynamicResources
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.load_aware import LoadAware
@@ -82,7 +82,6 @@ REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS
 DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(SchedulingGates.name),
     Enabled(PrioritySort.name),
-    Enabled(DynamicResources.name),
     Enabled(UnreadableObjects.name),
     Enabled(NodeName.name),
     Enabled(NodeUnschedulable.name),
@@ -102,6 +101,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(WaterLevelBalance.name, 20),
     Enabled(DefaultBinder.name),
     Enabled(NodeDeclaredFeatures.name),
+    Enabled(DynamicResources.name, 2),
     Enabled(ReservationPlugin.name, 5000),
     Enabled(DefaultPreemption.name),
 )
@@ -109,7 +109,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
 BUILTINS = Builtins(
     registry=REGISTRY,
     defaults=DEFAULT_PLUGINS,
-    kept=frozenset({DynamicResources.name, UnreadableObjects.name, ReservationPlugin.name}),
+    kept=frozenset({UnreadableObjects.name, ReservationPlugin.name}),
     needed={ReservationPlugin.name: ("preFilter", "filter", "reserve")},
     counting=(NodeResourcesFit.name, ReservationPlugin.name),
 )

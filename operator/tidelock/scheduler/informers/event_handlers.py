@@ -53,6 +53,10 @@ _RESOURCES = {
     "csi_drivers": Resource.CSI_DRIVER,
     "csi_storage_capacities": Resource.CSI_STORAGE_CAPACITY,
     "volume_attachments": Resource.VOLUME_ATTACHMENT,
+    "resource_claims": Resource.RESOURCE_CLAIM,
+    "resource_slices": Resource.RESOURCE_SLICE,
+    "device_classes": Resource.DEVICE_CLASS,
+    "device_taint_rules": Resource.DEVICE_TAINT_RULE,
     "water_levels": Resource.WATER_LEVEL,
 }
 

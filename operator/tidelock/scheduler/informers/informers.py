@@ -20,6 +20,7 @@ from tidelock.kube.client import (
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
 from tidelock.kube.watch import EventHandler, Failures, Reflector
 from tidelock.model.budgets import decode_budget
+from tidelock.model.devices import decode_device_class, decode_slice, decode_taint_rule
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import decode_namespace
 from tidelock.model.nodes import decode_node
@@ -27,6 +28,7 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.quotas import decode_reservation_quota, decode_resource_quota
 from tidelock.model.raw import keeping_raw
 from tidelock.model.reservation import decode_reservation
+from tidelock.model.resource_claims import decode_resource_claim
 from tidelock.model.storage import (
     decode_attachment,
     decode_capacity,
@@ -42,6 +44,7 @@ from tidelock.model.workloads import decode_service, decode_workload
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 
 _STORAGE = "storage.k8s.io"
+_DEVICES = "resource.k8s.io"
 
 Decode = Callable[[bytes | msgspec.Raw], Any]
 
@@ -84,6 +87,22 @@ OTHERS: dict[str, tuple[ApiResource, Decode]] = {
         ApiResource(_STORAGE, "v1", "volumeattachments", "VolumeAttachment", namespaced=False),
         decode_attachment,
     ),
+    "resource_claims": (
+        ApiResource(_DEVICES, "v1", "resourceclaims", "ResourceClaim"),
+        decode_resource_claim,
+    ),
+    "resource_slices": (
+        ApiResource(_DEVICES, "v1", "resourceslices", "ResourceSlice", namespaced=False),
+        decode_slice,
+    ),
+    "device_classes": (
+        ApiResource(_DEVICES, "v1", "deviceclasses", "DeviceClass", namespaced=False),
+        decode_device_class,
+    ),
+    "device_taint_rules": (
+        ApiResource(_DEVICES, "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False),
+        decode_taint_rule,
+    ),
 }
 
 # The same for Tidelock's own resources and for those that they need.
@@ -95,10 +114,12 @@ OWN: dict[str, tuple[ApiResource, Decode]] = {
 
 # A cluster may lack the newest of Tidelock's own resources. Without ReservationQuotas nothing is limited, but
 # the decisions wait for the right to read existing ones. Without WaterLevels pods are scored by their
-# requests, so nothing waits for them.
+# requests, so nothing waits for them. Before Kubernetes 1.34 there are no claims to devices, and
+# before 1.37 no rules about them. Pods with claims wait without the right to read these.
 _ABSENT_IF: dict[ApiResource, tuple[type[ApiError], ...]] = {
     RESERVATIONQUOTAS: (NotFound,),
     WATERLEVELS: (NotFound, Forbidden),
+    **{resource: (NotFound, Forbidden) for resource, _ in OTHERS.values() if resource.group == _DEVICES},
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, SCHEDULER, level, node, pod
 from cycles import pod_cycle
+from devices import claiming, resource_claim
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
 from tidelock.framework.config import Configuration
 from tidelock.framework.profile import Enabled, ProfileSettings
@@ -99,13 +100,13 @@ def test_a_refusal_has_the_numbers_of_at_most_three_nodes() -> None:
     assert message.count("needed") == 3
 
 
-def test_a_pod_with_resource_claims_is_refused_before_any_node_is_filtered() -> None:
+def test_a_pod_whose_claim_has_an_unknown_class_is_refused_before_any_node_is_filtered() -> None:
     core = Core(node("node-a"))
-    core.add(pod(resourceClaims=[{"name": "gpu"}]))
+    core.decider.objects.resource_claims.upsert(None, resource_claim())
+    core.add(pod(**claiming("gpu")))
 
     assert core.refuse().diagnosis == Diagnosis(
-        "0/1 nodes are available: "
-        "spec.resourceClaims: this scheduler does not allocate devices, leave the pod to another. "
+        "0/1 nodes are available: request gpu: device class gpu does not exist. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
         frozenset({"DynamicResources"}),
     )

@@ -350,7 +350,8 @@ def test_unreserve_is_called_for_all_plugins_even_if_one_fails(
     core.tell("bad", owner="bad")
     core.steps()
     volumes, reservation = (core.decider.profile.plugins[name] for name in ("VolumeBinding", "Reservation"))
-    assert core.decider.profile.reserve == (volumes, reservation)
+    assert core.decider.profile.reserve[0] is volumes
+    assert core.decider.profile.reserve[-1] is reservation
     monkeypatch.setattr(reservation, "unreserve", lambda *_: 1 / 0)
     undone = list[str]()
     monkeypatch.setattr(volumes, "unreserve", lambda _state, pod, *_: undone.append(pod.meta.name))

@@ -1,0 +1,243 @@
+"""Writes allocations and users to claims, and waits until the devices are ready.
+
+Semantics of kube-scheduler 1.37, plugins/dynamicresources (bindClaim). Each write is refused if the claim has
+changed since it was read. A claim that a lost answer may have changed is read and written again, because its
+devices must not be given away as long as the API server may have them allocated.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tidelock.cluster.index.devices import ResourceClaims
+from tidelock.framework.api import Api
+from tidelock.kube.errors import ApiError, Conflict, TransientError
+from tidelock.model.instants import format_instant
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+from tidelock.model.resource_claims import (
+    FINALIZER,
+    AllocationResult,
+    ResourceClaim,
+    decode_resource_claim,
+)
+from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+
+logger = logging.getLogger(__name__)
+
+# Tries of a write that others' writes refuse, and of one without an answer. The latter take a minute: that
+# long a request may be under way.
+_MOST_CONFLICTS = 5
+_MOST_LOST = 16
+_LONGEST_PAUSE = 5.0
+# Longest time in seconds after which a claim is looked at again, for its time-out.
+_LONGEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedClaims:
+    """The claims of a pod that is reserved on a node, and the allocations to write, by claim.
+
+    `at` is the time of the decision, in seconds since the epoch.
+    """
+
+    claims: tuple[ResourceClaim, ...]
+    allocations: Mapping[Key, AllocationResult]
+    at: float
+
+
+class ClaimWriter:
+    """Carries out what is decided about claims.
+
+    Args:
+        claims: all claims.
+        api: writes to the API server.
+        timeout: seconds within which devices must be ready.
+
+    """
+
+    def __init__(self, claims: ResourceClaims, api: Api | None, timeout: float) -> None:
+        self._claims = claims
+        self._api = api
+        self._timeout = timeout
+        self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
+        self._deallocating: dict[Key, int] = {}  # the resource versions that the writes replace
+        self._tasks: set[asyncio.Task[None]] = set()
+        claims.on_change(self._changed)
+
+    async def bind(self, pod: Pod, reserved: ReservedClaims) -> str:
+        """Write all claims of a pod, and wait for their devices. Return the problem, or an empty text.
+
+        Raises:
+            ApiError: a write failed.
+
+        """
+        if self._api is None:
+            raise RuntimeError("claims can't be written where decisions are only tried out")
+        allocated: dict[Key, int] = {}  # by resource version: the claims with devices to wait for
+        for claim in reserved.claims:
+            stored = claim
+            if not claim.reserved_by(pod.uid):
+                written = await self._write(self._api, claim, pod, reserved)
+                if isinstance(written, str):
+                    return written
+                stored = written
+            if stored.allocation is not None and stored.allocation.waits:
+                allocated[stored.key] = stored.meta.version
+        return await self._until_ready(allocated, reserved.at) if allocated else ""
+
+    def deallocate(self, claim: ResourceClaim) -> bool:
+        """Take the devices of an unused claim away in the background, if writes are possible."""
+        if self._api is None:
+            return False
+        if not self.deallocating(claim):
+            self._deallocating[claim.key] = claim.meta.version
+            self._spawn(self._deallocate(self._api, claim))
+        return True
+
+    def deallocating(self, claim: ResourceClaim) -> bool:
+        """Return whether the devices of this version of a claim are being taken away."""
+        return self._deallocating.get(claim.key) == claim.meta.version
+
+    async def _write(
+        self, api: Api, claim: ResourceClaim, pod: Pod, reserved: ReservedClaims
+    ) -> ResourceClaim | str:
+        """Write a claim's allocation, if there is one to write, and its user. Return it, or the problem."""
+        allocation = reserved.allocations.get(claim.key)
+        conflicts = lost = 0
+        while True:
+            try:
+                if conflicts or lost:
+                    claim = decode_resource_claim(await api.get(_path(claim.key)))
+                    if claim.reserved_by(pod.uid) and claim.allocation is not None:
+                        break  # by a write without an answer
+                if problem := _obstacle(claim, allocation):
+                    return problem
+                claim = await _write_once(api, claim, allocation, pod, reserved.at)
+                break
+            except Conflict:
+                conflicts += 1
+                if conflicts >= _MOST_CONFLICTS:
+                    raise
+            except TransientError as error:
+                lost += 1
+                if lost >= _MOST_LOST:
+                    raise
+                await asyncio.sleep(min(error.retry_after or 0.1 * 2**lost, _LONGEST_PAUSE))
+        self._claims.in_flight.wrote(claim.key, claim.meta.version)
+        return claim
+
+    async def _until_ready(self, versions: Mapping[Key, int], began: float) -> str:
+        """Wait until the conditions of all devices hold. Return the problem, or an empty text."""
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        ends = loop.time() + self._timeout
+        for key in versions:
+            self._waiting[key].add(event)
+        try:
+            while True:
+                late = loop.time() >= ends
+                problem = self._look(versions, began, late=late)
+                if problem is not None:
+                    return problem
+                event.clear()
+                handle = loop.call_later(_LONGEST_WAIT, event.set)
+                try:
+                    await event.wait()
+                finally:
+                    handle.cancel()
+        finally:
+            for key in versions:
+                self._waiting[key].discard(event)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def _look(self, versions: Mapping[Key, int], began: float, *, late: bool) -> str | None:
+        """Return a problem, an empty text if all devices are ready, or None while that is open."""
+        pending = False
+        for key, version in versions.items():
+            claim = self._claims.get(key.name, key.namespace)
+            if claim is None:
+                return f'could not find ResourceClaim "{key}"'
+            if claim.meta.version < version:
+                pending = True
+                continue
+            if claim.allocation is None:
+                return f"claim {key} got deallocated elsewhere in the meantime"
+            state = readiness(claim, began, self._timeout)
+            if state is Readiness.FAILED:
+                return f"device binding failed: claim={key.name}"
+            pending |= state is not Readiness.READY
+        if not pending:
+            return ""
+        return f"device binding timeout: claim={min(versions).name}" if late else None
+
+    async def _deallocate(self, api: Api, claim: ResourceClaim) -> None:
+        status = {"allocation": None, "reservedFor": None, "devices": None}
+        try:
+            await api.patch(_path(claim.key, "status"), _patch(claim, status=status), kind="strategic")
+        except ApiError as error:  # the pod's next attempt tries it again
+            logger.info("no deallocation", extra={"claim": str(claim.key), "error": str(error)})
+            self._deallocating.pop(claim.key, None)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new or old
+        if claim is None:
+            return
+        if self._deallocating and not (new is not None and self.deallocating(new)):
+            self._deallocating.pop(claim.key, None)
+        for event in self._waiting.get(claim.key, ()):
+            event.set()
+
+
+async def _write_once(
+    api: Api, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod, at: float
+) -> ResourceClaim:
+    status: dict[str, object] = {"reservedFor": [{"resource": "pods", "name": pod.meta.name, "uid": pod.uid}]}
+    if allocation is not None:
+        finalizers = _patch(claim, finalizers=[FINALIZER])
+        claim = decode_resource_claim(await api.patch(_path(claim.key), finalizers, kind="strategic"))
+        status["allocation"] = msgspec.to_builtins(allocation) | {"allocationTimestamp": _instant(at)}
+    elif claim.allocation is not None and claim.allocation.allocation_timestamp is None:
+        status["allocation"] = {"allocationTimestamp": _instant(at)}
+    body = _patch(claim, status=status)
+    return decode_resource_claim(await api.patch(_path(claim.key, "status"), body, kind="strategic"))
+
+
+def _obstacle(claim: ResourceClaim, allocation: AllocationResult | None) -> str:
+    """Return why a claim can't be written any more, or an empty text."""
+    if claim.meta.deletion_timestamp is not None:
+        return f"claim {claim.key} got deleted in the meantime"
+    if allocation is not None and claim.allocation is not None:
+        return f"claim {claim.key} got allocated elsewhere in the meantime"
+    if allocation is None and claim.allocation is None:
+        return f"claim {claim.key} got deallocated elsewhere in the meantime"
+    return ""
+
+
+def _patch(
+    claim: ResourceClaim, *, status: object = None, finalizers: Sequence[str] = ()
+) -> dict[str, object]:
+    """Return a patch that is refused if the claim has changed since it was seen."""
+    metadata: dict[str, object] = {"uid": claim.meta.uid, "resourceVersion": claim.meta.resource_version}
+    if finalizers:
+        return {"metadata": metadata | {"finalizers": finalizers}}
+    return {"metadata": metadata, "status": status}
+
+
+def _path(key: Key, subresource: str = "") -> str:
+    path = f"/apis/resource.k8s.io/v1/namespaces/{key.namespace}/resourceclaims/{key.name}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _instant(at: float) -> str:
+    return format_instant(int(at))

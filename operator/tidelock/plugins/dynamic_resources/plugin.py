@@ -1,0 +1,283 @@
+"""DynamicResources: a pod goes where its resource claims have devices or can get some.
+
+Semantics of kube-scheduler 1.37, plugins/dynamicresources, with its default feature gates. A claim without
+devices gets some on each node that is asked about (`tidelock.devices`). Those of the chosen node are in
+flight from Reserve on, and PreBind writes them. A pod waits for devices with binding conditions.
+
+Extended resources of a DeviceClass are not read here.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.node_selection import matching
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.devices.allocator import DeviceAllocator
+from tidelock.devices.errors import AllocationError
+from tidelock.devices.requests import PreparedClaim, prepare
+from tidelock.devices.results import results
+from tidelock.devices.selection import DeviceSelection
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SKIP_ALIKE,
+    SUCCESS,
+    Code,
+    EnqueueExtensions,
+    Filter,
+    FilterResult,
+    Handle,
+    Mask,
+    PostFilter,
+    PostFilterResult,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreScore,
+    Reserve,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.framework.config_file import parse_duration
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.decision_time import DecisionTime
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.plugin_args import read_args
+from tidelock.model.pods import Pod
+from tidelock.model.reserve_pod import ReservePod
+from tidelock.model.resource_claims import ResourceClaim
+from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, ReservedClaims
+from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
+from tidelock.plugins.dynamic_resources.pod_claims import resource_claims_of
+from tidelock.plugins.dynamic_resources.selectors import compile_selector
+
+_OF_RESERVATION = "spec.resourceClaims: a reservation holds no devices"
+_NO_HELP = PostFilterResult(Status(Code.UNSCHEDULABLE))
+_DEALLOCATED = Status(Code.UNSCHEDULABLE, ("deallocation of ResourceClaim completed",))
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
+    """DynamicResourcesArgs. The search for devices has a limit of steps instead of `filter_timeout`."""
+
+    filter_timeout: str = "10s"
+    binding_timeout: str = "10m"
+
+
+class DynamicResources(
+    PreEnqueue,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    Reserve,
+    PreBind,
+    EnqueueExtensions,
+):
+    """Rejects nodes on which a pod's claims have no devices, and allocates those of the chosen node."""
+
+    name = "DynamicResources"
+    depends_on_placement = False
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take `bindingTimeout` and `filterTimeout`. Raises ValueError if one is no duration."""
+        read = read_args(self.name, args, _Args)
+        super().__init__(handle, {})
+        try:
+            parse_duration(read.filter_timeout)
+            self._binding_timeout = parse_duration(read.binding_timeout)
+        except ValueError as error:
+            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        objects = handle.objects
+        self._claims, self._classes, self._rules = (
+            objects.resource_claims,
+            objects.device_classes,
+            objects.device_taint_rules,
+        )
+        self._pools = objects.resource_slices.pools
+        self._selection = DeviceSelection(compile_selector)
+        self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout)
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Keep a pod until all of its claims exist."""
+        if not pod.spec.resource_claims:
+            return SUCCESS
+        claims = resource_claims_of(pod, self._claims)
+        return _refused(claims) if isinstance(claims, str) else SUCCESS
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Look at the claims. Skip pods without any."""
+        if not pod.spec.resource_claims:
+            return SKIP_ALIKE
+        if isinstance(pod, ReservePod):
+            return _refused(_OF_RESERVATION)
+        claims = resource_claims_of(pod, self._claims)
+        if isinstance(claims, str):
+            return _refused(claims)
+        if not claims:
+            return SKIP
+        try:
+            to_allocate = tuple(self._to_allocate(claims))
+        except AllocationError as error:
+            return _refused(str(error))
+        now = state.expect(DecisionTime).now
+        unready = (Readiness.FAILED, Readiness.TIMED_OUT)
+        stuck = frozenset(
+            index
+            for index, claim in enumerate(claims)
+            if claim.allocation is not None and readiness(claim, now, self._binding_timeout) in unready
+        )
+        self._selection.begin()
+        allocator = DeviceAllocator(self._claims.allocated(), self._selection, tuple(self._rules.all()))
+        found = NodeAllocations(tuple(claims), to_allocate, allocator, self._pools, stuck)
+        state.write(found, temporary=True)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes within reach of the allocated claims, where the others can get devices."""
+        found = state.expect(NodeAllocations)
+        mask: Mask = np.full(len(snapshot), not found.stuck, np.bool_)
+        for index, selector in found.selectors:
+            reached = matching(selector, snapshot)
+            if not reached.all():
+                found.unavailable.add(index)
+            mask &= reached
+        for row in mask.nonzero()[0].tolist():
+            mask[row] = found.fits(snapshot.nodes[row])
+        return mask
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Return whether a claim is out of reach, or why one can't be allocated."""
+        return (state.expect(NodeAllocations).reason(snapshot.nodes[row]),)
+
+    def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Return False: the devices of an evicted pod are free only once its claim is."""
+        return False
+
+    def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
+        """Return False for each node."""
+        return np.zeros(len(rows), np.bool_)
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
+    ) -> PostFilterResult:
+        """Free the devices of one claim that no other pod uses, if they are out of reach on some node."""
+        found = state.read(NodeAllocations)
+        if found is None:
+            return _NO_HELP
+        for index in sorted(found.unavailable):
+            claim = found.claims[index]
+            others = [each for each in claim.status.reserved_for if each.uid != pod.uid]
+            if not others and self._writer.deallocate(claim):
+                return PostFilterResult(_DEALLOCATED)
+        return _NO_HELP
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods without alternatives among their requests."""
+        found = state.read(NodeAllocations)
+        if found is None:
+            return SKIP if pod.spec.resource_claims else SKIP_ALIKE
+        requests = (request for claim in found.claims for request in claim.spec.devices.requests)
+        return SUCCESS if any(request.first_available for request in requests) else SKIP
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score by the alternatives that requests would get, of which the first are preferred."""
+        found = state.read(NodeAllocations)
+        if found is None:
+            return np.zeros(len(rows))
+        points = (found.preference(snapshot.nodes[row].name) for row in rows.tolist())
+        return np.fromiter(points, np.float64, len(rows))
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Scale the points: 100 for the most."""
+        most = scores.max(initial=0.0)
+        normal: Scores = np.floor(MAX_NODE_SCORE * scores / most) if most > 0 else scores
+        return normal
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
+        """Put the devices of the node in flight, so no other pod gets them."""
+        found = state.read(NodeAllocations)
+        if found is None:
+            return SUCCESS
+        allocations = {}
+        if found.to_allocate:
+            solution = found.solution(node_name)
+            if solution is None:
+                return Status(Code.ERROR, ("claim allocation not found for node",))
+            allocated = results(found.to_allocate, solution, node_name)
+            for prepared, allocation in zip(found.to_allocate, allocated, strict=True):
+                allocations[prepared.claim.key] = allocation
+                self._claims.in_flight.make(prepared.claim.key, allocation, pod.uid)
+        state.write(ReservedClaims(found.claims, allocations, now))
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+        """Free devices in flight. Written ones stay, and the pod can use them at its next attempt."""
+        reserved = state.read(ReservedClaims)
+        if reserved is not None:
+            for key in reserved.allocations:
+                self._claims.in_flight.release(key, pod.uid)
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Write the devices, and the pod as their user. Raises ApiError if a write fails."""
+        reserved = state.read(ReservedClaims)
+        if reserved is None:
+            return SUCCESS
+        problem = await self._writer.bind(pod, reserved)
+        return Status(Code.ERROR, (problem,)) if problem else SUCCESS
+
+    def _to_allocate(self, claims: Sequence[ResourceClaim]) -> Iterator[PreparedClaim]:
+        """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""
+        for claim in claims:
+            if self._writer.deallocating(claim):
+                raise AllocationError(f"resource claim {claim.key} is in the process of being deallocated")
+            if claim.allocation is not None:
+                continue
+            if self._claims.in_flight.get(claim.key) is not None:
+                raise AllocationError(f"resource claim {claim.key} is in the process of being allocated")
+            yield prepare(claim, self._classes.get)
+
+    # Events.
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Return the events: claims, classes and slices that come or change, and devices that get free."""
+        changes = Action.ADD | Action.UPDATE
+        node_changes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        return (
+            Registration(ClusterEvent(Resource.NODE, node_changes)),
+            Registration(ClusterEvent(Resource.RESOURCE_CLAIM, changes | Action.DELETE), self._claim_helps),
+            Registration(
+                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+                self._has_claims,
+            ),
+            Registration(ClusterEvent(Resource.DEVICE_CLASS, changes)),
+            Registration(ClusterEvent(Resource.RESOURCE_SLICE, changes)),
+            Registration(ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.UPDATE | Action.DELETE)),
+        )
+
+    def _claim_helps(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+        """Return whether a claim is the pod's and has news, or has freed devices."""
+        freed = old is not None and old.allocation is not None
+        if new is None:
+            return freed
+        claims = resource_claims_of(pod, self._claims)
+        if isinstance(claims, str):
+            return False
+        if freed and new.allocation is None:
+            return True
+        if all(each.meta.uid != new.meta.uid for each in claims):
+            return False
+        return old is None or old.status != new.status
+
+    def _has_claims(self, pod: Pod, _: Pod | None, new: Pod) -> bool:
+        return not isinstance(resource_claims_of(new, self._claims), str)
+
+
+def _refused(reason: str) -> Status:
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))

@@ -1,0 +1,57 @@
+"""The claims of a pod, as far as they exist.
+
+Semantics of Kubernetes 1.37, dynamic-resource-allocation/resourceclaim.
+"""
+
+from tidelock.cluster.index.devices import ResourceClaims
+from tidelock.model.pod_limits import LIMITS, RESOURCE_CLAIMS, excess
+from tidelock.model.pods import Pod
+from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim
+
+
+def resource_claims_of(pod: Pod, claims: ResourceClaims) -> list[ResourceClaim] | str:
+    """Return the claims of a pod in the order of its spec, or why it has to wait for one of them.
+
+    A claim that a controller found unnecessary is left out.
+    """
+    if len(pod.spec.resource_claims) > LIMITS[RESOURCE_CLAIMS]:
+        return f"pod is too large: {excess(pod)}"
+    found: dict[str, ResourceClaim] = {}
+    for each in pod.spec.resource_claims:
+        name, own, problem = _name_of(each, pod)
+        if problem:
+            return problem
+        if name is None:
+            continue
+        claim = claims.get(name, pod.meta.namespace)
+        if claim is None:
+            return f'could not find ResourceClaim "{pod.meta.namespace}/{name}"'
+        if problem := _problem(claim, pod, own=own):
+            return problem
+        found[name] = claim
+    return list(found.values())
+
+
+def _name_of(wanted: PodResourceClaim, pod: Pod) -> tuple[str | None, bool, str]:
+    """Return a claim's name, whether it must belong to the pod, and why there is none yet."""
+    if wanted.resource_claim_name is not None:
+        return wanted.resource_claim_name, False, ""
+    if wanted.resource_claim_template_name is None:
+        about = f'pod "{pod.key}", spec.resourceClaim "{wanted.name}"'
+        return None, False, f"{about}: none of the supported fields are set"
+    for status in pod.status.resource_claim_statuses:
+        if status.name == wanted.name:
+            return status.resource_claim_name, True, ""
+    return None, False, f'pod "{pod.key}": ResourceClaim not created yet'
+
+
+def _problem(claim: ResourceClaim, pod: Pod, *, own: bool) -> str:
+    """Return why a claim can't be used, or an empty text."""
+    if claim.meta.deletion_timestamp is not None:
+        return f'resourceclaim "{claim.meta.name}" is being deleted'
+    owner = claim.meta.controller
+    if own and (owner is None or owner.uid != pod.uid):
+        return f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+    if claim.meta.unreadable:
+        return f'resourceclaim "{claim.meta.name}" can\'t be read: {claim.meta.unreadable}'
+    return ""

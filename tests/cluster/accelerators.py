@@ -1,0 +1,71 @@
+"""Devices and claims of one test, which itself acts as the driver of the devices."""
+
+from typing import Any
+
+from cluster.api import Manifest
+from cluster.live import Live, Node
+from cluster.world import World
+from tidelock.scheduler.informers.informers import OTHERS
+
+_SLICES, _CLASSES, _CLAIMS = (
+    OTHERS[name][0] for name in ("resource_slices", "device_classes", "resource_claims")
+)
+
+
+class Accelerators:
+    """A maker of slices and claims beside a world, with a class and a driver of its own."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made: list[Live] = []
+        self.driver = f"{world.namespace}.tidelock.dev"
+        expression = f"device.driver == '{self.driver}'"
+        self._class = self._keep(
+            _CLASSES,
+            {
+                "metadata": {"name": world.node_name("gpu")},
+                "spec": {"selectors": [{"cel": {"expression": expression}}]},
+            },
+        )
+
+    def close(self) -> None:
+        """Delete the class and the slices, which do not go with the namespace."""
+        for each in self._made:
+            each.delete()
+
+    def slice(self, on: Node, *devices: str | Manifest) -> Live:
+        """Publish the devices of a node."""
+        spec = {
+            "driver": self.driver,
+            "nodeName": on.name,
+            "pool": {"name": on.name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": each} if isinstance(each, str) else each for each in devices],
+        }
+        return self._keep(_SLICES, {"metadata": {"name": f"{on.name}-slice"}, "spec": spec})
+
+    def claim(self, name: str, *expressions: str, **request: Any) -> Live:
+        """Create a claim for one device, or for those of a request."""
+        selectors = [{"cel": {"expression": each}} for each in expressions]
+        wanted = {"deviceClassName": self._class.name, "selectors": selectors, **request}
+        manifest = {
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}},
+        }
+        api = self._world.api
+        return Live(api, _CLAIMS, api.create(_CLAIMS.collection(self._world.namespace), manifest))
+
+    def _keep(self, resource: Any, manifest: Manifest) -> Live:
+        made = Live(self._world.admin, resource, self._world.admin.create(resource.collection(), manifest))
+        self._made.append(made)
+        return made
+
+
+def claiming(*claims: Live) -> Manifest:
+    """Build the part of a pod's spec that uses claims."""
+    return {"resourceClaims": [{"name": each.name, "resourceClaimName": each.name} for each in claims]}
+
+
+def devices_of(claim: Live) -> list[str]:
+    """Return the names of a claim's devices, once it has some."""
+    found = claim.until(lambda each: "allocation" in each["status"], "be allocated")
+    return [each["device"] for each in found["status"]["allocation"]["devices"]["results"]]

@@ -1,0 +1,80 @@
+"""The events that may help pods whose claims have no devices."""
+
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, pod
+from devices import allocated, claiming, device_class, device_slice, resource_claim, taint_rule
+from tidelock.framework.events import Action, ClusterEvent, Resource, pod_changes
+from tidelock.model.resource_claims import ResourceClaim
+from unit.plugins.dynamic_resources.cluster import Cluster
+
+WANTING = pod(**claiming("gpu"))
+MINE, OTHERS = resource_claim(), resource_claim("other")
+TAKEN = resource_claim("other", status=allocated("d0"))
+ALLOCATED = resource_claim(status=allocated("d0"))
+
+
+def helps(event: ClusterEvent, old: Any, new: Any, cluster: Cluster | None = None) -> bool:
+    if cluster is None:
+        cluster = Cluster()
+        cluster.claim()
+    registered = cluster.plugin.events_to_register()
+    hints = [each.hint for each in registered if each.event.covers(event)]
+    return any(hint is None or hint(WANTING, old, new) for hint in hints)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, MINE, True),
+        (None, OTHERS, False),
+        (MINE, ALLOCATED, True),
+        (MINE, MINE, False),
+        (OTHERS, TAKEN, False),
+        (TAKEN, OTHERS, True),
+        (TAKEN, None, True),
+        (OTHERS, None, False),
+    ],
+)
+def test_news_of_own_claims_and_freed_devices_help(
+    old: ResourceClaim | None, new: ResourceClaim | None, expected: bool
+) -> None:
+    action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+    assert helps(ClusterEvent(Resource.RESOURCE_CLAIM, action), old, new) is expected
+
+
+def test_freed_devices_do_not_help_a_pod_that_waits_for_a_claim() -> None:
+    assert not helps(ClusterEvent(Resource.RESOURCE_CLAIM, Action.UPDATE), TAKEN, OTHERS, Cluster())
+
+
+def test_the_name_of_a_created_claim_helps_its_pod() -> None:
+    spec = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "made"}]}
+    old, new = pod(resourceClaims=spec), pod(resourceClaims=spec, status=status)
+    (event,) = pod_changes(old, new)
+    assert event == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
+    cluster = Cluster()
+    assert not helps(event, old, new, cluster)
+    cluster.claim("made", owner="web-0")
+    assert helps(event, old, new, cluster)
+
+
+@pytest.mark.parametrize(
+    ("resource", "action", "thing"),
+    [
+        (Resource.DEVICE_CLASS, Action.ADD, device_class()),
+        (Resource.RESOURCE_SLICE, Action.ADD, device_slice("a", "d0")),
+        (Resource.DEVICE_TAINT_RULE, Action.DELETE, taint_rule("drain", pool="a")),
+    ],
+)
+def test_devices_and_classes_help(resource: Resource, action: Action, thing: Any) -> None:
+    assert helps(ClusterEvent(resource, action), None, thing)
+
+
+def test_claims_are_known_by_namespace() -> None:
+    cluster = Cluster()
+    cluster.claim()
+    assert cluster.objects.resource_claims.get("gpu", NAMESPACE) is not None
+    assert cluster.objects.resource_claims.get("gpu", "other") is None
