@@ -75,7 +75,8 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     )
 
     assert profile.scheduler_name == "mine"
-    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates", "Reservation"]
+    gates = ["SchedulingGates", "DynamicResources", "Reservation"]
+    assert [plugin.name for plugin in profile.pre_enqueue] == gates
     assert profile.queue_sort.sort_key(pod(priority=3), 7.0) == (-3, 7.0)
     order = [plugin.name for plugin in DEFAULT_PLUGINS]
     filters = [plugin.name for plugin in profile.filter]
