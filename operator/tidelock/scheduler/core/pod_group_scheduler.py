@@ -136,9 +136,13 @@ class PodGroupScheduler:
             pod, profile, diagnosis = outcome.waiting.pod, outcome.waiting.profile, outcome.diagnosis
         else:
             return
-        group = self._groups.of_pod(pod) if profile.scheduler_name in self._gates else None
-        if group is not None:
-            self._note(group, diagnosis)
+        gate = self._gates.get(profile.scheduler_name)
+        group = self._groups.of_pod(pod) if gate is not None else None
+        if gate is None or group is None:
+            return
+        self._note(group, diagnosis)
+        if self._nominator.node_of(pod.uid):  # its evictions are under way
+            self._nominated[group.key] = gate
 
     def _note(self, group: PodGroup, diagnosis: Diagnosis | None = None) -> None:
         """Note the result of a group: that it was scheduled, or why it was not."""
@@ -271,9 +275,13 @@ class PodGroupScheduler:
         for waiting, diagnosis in trial.refused:
             outcomes.append(self._refuse(waiting, diagnosis, _rejectors(waiting, diagnosis), now))
         reserved = {waiting.pod.uid for waiting, _ in trial.reserved}
+        decided = reserved.union(waiting.pod.uid for waiting, _ in trial.refused)
         for waiting in members:
-            if waiting.pod.uid not in reserved:
-                self._queue.activate(waiting.pod.uid, now)
+            uid = waiting.pod.uid
+            if uid not in decided:
+                self._queue.back_off(uid, now)  # the pod that was first in the queue is in flight
+            if uid not in reserved:
+                self._queue.activate(uid, now)
         return outcomes
 
     def _permit(self, waiting: QueuedPodInfo, assumed: AssumedPod, now: float) -> Outcome:

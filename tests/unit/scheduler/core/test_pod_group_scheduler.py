@@ -171,6 +171,16 @@ def test_pods_beyond_the_needed_ones_follow_alone() -> None:
     assert refusals(outcomes)["train-3"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
+@pytest.mark.parametrize("letters", ["abcd", "bcda", "cdab", "dabc"])
+def test_the_first_pod_in_the_queue_is_placed_whatever_its_name(letters: str) -> None:
+    core = grouping(node("node-a", cpu="8"))
+    deliver(core, pod_group(min_count=3))
+    names = [f"train-{letter}" for letter in letters]
+    for name in names:
+        core.add(member(name))
+    assert sorted(placed(core.decide())) == sorted(names)
+
+
 def test_a_pod_that_joins_a_refused_gang_waits_for_its_backoff() -> None:
     core = grouping(node(cpu="2"))
     deliver(core, pod_group(min_count=3))
@@ -466,6 +476,22 @@ def test_capacity_is_kept_for_no_gang_that_is_incomplete() -> None:
     for name, node_name in (("a", "node-a"), ("b", "node-b")):
         core.event_handlers.pods.remove(low(name, node_name))
     core.event_handlers.pods.remove(member("train-0", priority=10))
+    core.add(pod("other"))
+    core.clock.advance(1.0)
+
+    assert placed(core.decide()) == ["other"]
+    assert not core.cache.nominator.targets
+
+
+def test_capacity_is_kept_for_no_last_pod_of_a_group_that_is_gone() -> None:
+    core = grouping(node("node-a", cpu="1"))
+    core.add(low("a", "node-a"))
+    urgent(core, 1)
+    core.decide()
+    assert core.cache.nominator.targets
+
+    core.event_handlers.others["pod_groups"].remove(pod_group(min_count=1))
+    core.event_handlers.pods.remove(low("a", "node-a"))
     core.add(pod("other"))
     core.clock.advance(1.0)
 
