@@ -8,13 +8,14 @@ smallest as high as possible, which is dominant resource fairness (Ghodsi et al.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.ledger.reservation_info import Order, ReservationInfo
 from tidelock.model.quantities import Resources
 
 _Totals = npt.NDArray[np.float64]
@@ -46,19 +47,18 @@ class FairShares:
         The next reservation of a namespace comes when the namespace has the smallest share, with all its
         reservations before that one. So they are sorted by priority, then by that share, then by age.
         """
-        queues: defaultdict[str, list[ReservationInfo]] = defaultdict(list)
+        queues: defaultdict[str, list[tuple[Order, ReservationInfo]]] = defaultdict(list)
         for entry in entries:
-            queues[entry.key.namespace].append(entry)
+            queues[entry.key.namespace].append((entry.order, entry))
         ranked, totals = [], self._cluster_row()
         for namespace, queue in queues.items():
-            queue.sort(key=lambda entry: entry.order)
-            shares = self._shares_before(namespace, queue, totals)
+            queue.sort(key=itemgetter(0))
+            shares = self._shares_before(namespace, [entry for _, entry in queue], totals)
             ranked += [
-                (entry.order[0], share, entry.order, entry)
-                for entry, share in zip(queue, shares, strict=True)
+                ((order[0], share, order), entry) for (order, entry), share in zip(queue, shares, strict=True)
             ]
-        ranked.sort(key=lambda each: each[:3])
-        return [entry for *_, entry in ranked]
+        ranked.sort(key=itemgetter(0))
+        return [entry for _, entry in ranked]
 
     def _shares_before(self, namespace: str, queue: list[ReservationInfo], totals: _Totals) -> list[float]:
         """Return the share that a namespace has at the turn of each of its reservations."""
