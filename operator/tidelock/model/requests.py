@@ -165,7 +165,7 @@ def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Re
     for container in (*spec.containers, *sidecars):
         total = plus(total, of(container.resources))
     if spec.resources is not None:
-        total |= of(spec.resources)
+        total |= of(_pod_level(spec.resources))
     return plus(total, parse_resources(spec.overhead))
 
 
@@ -247,6 +247,15 @@ def _largest(amounts: Resources, *others: Mapping[str, str | int]) -> dict[str, 
     for other in others:
         largest = at_least(largest, parse_resources(other))
     return largest
+
+
+def _pod_level(whole: ResourceRequirements) -> ResourceRequirements:
+    """Return the amounts that a pod as a whole can have. Others, which nobody checks, have no effect."""
+    requests, limits = (
+        {name: amount for name, amount in amounts.items() if _is_pod_level(name)}
+        for amounts in (whole.requests, whole.limits)
+    )
+    return ResourceRequirements(requests, limits)
 
 
 def _is_pod_level(name: str) -> bool:

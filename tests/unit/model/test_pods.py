@@ -226,6 +226,11 @@ def test_a_pod_without_a_status_was_bound_at_its_creation() -> None:
     assert decode_pod(encode(plain)).bound_at == NOW
 
 
+def test_amounts_that_a_pod_as_a_whole_cannot_have_do_not_matter() -> None:
+    whole = {"requests": {"storage": "many"}}
+    assert builders.pod(resources=whole, requests={"cpu": "1"}).likely_use[0] == 1000
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
