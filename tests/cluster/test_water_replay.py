@@ -23,6 +23,7 @@ from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.model.usage_annotations import POD_USAGE
 from tidelock.simulation.engine import Simulation
+from tidelock.simulation.measuring import DEFAULT_METRICS
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import STEP, Machine, SimulatedWorkload, SimulatedWorld
 
@@ -66,7 +67,7 @@ def spread(pool: Pool, placement: Placement) -> float:
 
 
 def simulated(pool: Pool, policy: str) -> float:
-    run = Simulation(pool.world, POLICIES[policy]).run()
+    run = Simulation(pool.world, POLICIES[policy], timing=DEFAULT_METRICS).run()
     return spread(pool, Placement((), pool.world.workload, run.node))
 
 
