@@ -1,6 +1,6 @@
 """Operators that evaluate their operands themselves: logic, equality, and access to elements."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
 from tidelock.cel.functions import Constant, Frame, Overload, Run, lazy, spend
@@ -10,30 +10,33 @@ _LONG_TEXT = 100
 
 
 def logic(operands: Sequence[Run], *, decisive: bool) -> Run:
-    """Return `&&`, which False decides, or `||`, which True decides.
+    """Return `&&`, which False decides, or `||`, which True decides."""
+    return lambda frame: decided(operands, frame, decisive=decisive)
 
-    An operand that decides absorbs the errors of the others.
+
+def decided(operands: Iterable[Run], frame: Frame, *, decisive: bool) -> bool:
+    """Return the decisive value if one of the operands has it, which absorbs the errors of the others.
+
+    Raises:
+        EvaluationError: none has it, and one has failed or is no boolean.
+
     """
-
-    def run(frame: Frame) -> bool:
-        fault: EvaluationError | None = None
-        for operand in operands:
-            try:
-                value: object = operand(frame)
-            except CostLimitError:
-                raise
-            except EvaluationError as error:
-                fault = fault or error
-                continue
-            if value is decisive:
-                return decisive
-            if value is not (not decisive):
-                fault = fault or no_such_overload()
-        if fault is not None:
-            raise fault
-        return not decisive
-
-    return run
+    fault: EvaluationError | None = None
+    for operand in operands:
+        try:
+            value: object = operand(frame)
+        except CostLimitError:
+            raise
+        except EvaluationError as error:
+            fault = fault or error
+            continue
+        if value is decisive:
+            return decisive
+        if value is not (not decisive):
+            fault = fault or no_such_overload()
+    if fault is not None:
+        raise fault
+    return not decisive
 
 
 def _conditional(operands: Sequence[Run]) -> Run:

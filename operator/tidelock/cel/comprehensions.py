@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
+from tidelock.cel.access import decided
+from tidelock.cel.errors import EvaluationError, no_such_overload
 from tidelock.cel.functions import Frame, Run, spend
 from tidelock.cel.libraries.lists import sort_by, sort_cost
 from tidelock.cel.values import NONE, Optional, keys, map_key, type_name
@@ -48,27 +49,7 @@ class Loop:
 
 def _quantifier(loop: Loop, *, decisive: bool) -> Run:
     """Return `all`, which False decides, or `exists`, which True decides. A decision absorbs errors."""
-    body = loop.body
-
-    def run(frame: Frame) -> bool:
-        fault: EvaluationError | None = None
-        for _ in loop.turns(frame):
-            try:
-                value: object = body(frame)
-            except CostLimitError:
-                raise
-            except EvaluationError as error:
-                fault = fault or error
-                continue
-            if value is decisive:
-                return decisive
-            if value is not (not decisive):
-                fault = fault or no_such_overload()
-        if fault is not None:
-            raise fault
-        return not decisive
-
-    return run
+    return lambda frame: decided((loop.body for _ in loop.turns(frame)), frame, decisive=decisive)
 
 
 def _exists_one(loop: Loop) -> Run:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import ObjectMeta
+from tidelock.model.meta import ForeignObject
 from tidelock.model.quantities import parse_nanos
 from tidelock.model.selectors import NodeSelector, Taint
 
@@ -147,16 +147,10 @@ class PoolId(NamedTuple):
         return f"{self.driver}/{self.pool}"
 
 
-class ResourceSlice(msgspec.Struct, frozen=True, dict=True):
+class ResourceSlice(ForeignObject, frozen=True):
     """A part of a pool of devices."""
 
-    metadata: ObjectMeta
     spec: ResourceSliceSpec = ResourceSliceSpec()
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-        return self.metadata
 
     @property
     def pool(self) -> PoolId:
@@ -202,16 +196,10 @@ class _ClassSpec(msgspec.Struct, frozen=True):
     config: tuple[ClassConfiguration, ...] = ()
 
 
-class DeviceClass(msgspec.Struct, frozen=True, dict=True):
+class DeviceClass(ForeignObject, frozen=True):
     """A kind of devices that can be requested."""
 
-    metadata: ObjectMeta
     spec: _ClassSpec = _ClassSpec()
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-        return self.metadata
 
 
 class _TaintSelector(msgspec.Struct, frozen=True):
@@ -225,16 +213,10 @@ class _TaintRuleSpec(msgspec.Struct, frozen=True, rename="camel"):
     device_selector: _TaintSelector | None = None
 
 
-class DeviceTaintRule(msgspec.Struct, frozen=True, dict=True):
+class DeviceTaintRule(ForeignObject, frozen=True):
     """A taint that a rule sets on devices, in addition to those that their driver publishes."""
 
-    metadata: ObjectMeta
     spec: _TaintRuleSpec = _TaintRuleSpec()
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-        return self.metadata
 
     def taint_of(self, device: DeviceId) -> Taint | None:
         """Return the taint that the rule sets on a device, if any. A rule without a selector matches none."""

@@ -108,6 +108,22 @@ class StoredObject(msgspec.Struct, frozen=True):
         return "; ".join(map(str, faults)) if self.metadata.faults else ""
 
 
+class ForeignObject(msgspec.Struct, frozen=True, dict=True):
+    """An object of a kind that others define. Subclasses have the parts that are read."""
+
+    metadata: ObjectMeta
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.metadata.key
+
+
 def controlled_by(meta: ObjectMeta, api_version: str, kind: str) -> dict[str, Any]:
     """Return the reference of an object to its controller, with which it is deleted."""
     return {

@@ -3,7 +3,7 @@
 import msgspec
 
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.meta import ForeignObject
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """Type of the condition that says whether the group was scheduled. Once it is True, it stays."""
@@ -43,22 +43,11 @@ class _Status(msgspec.Struct, frozen=True):
     conditions: tuple[PodGroupCondition, ...] = ()
 
 
-class PodGroup(msgspec.Struct, frozen=True):
+class PodGroup(ForeignObject, frozen=True):
     """A group of pods. With the policy `gang`, it is all or nothing. With `basic`, each pod is for itself."""
 
-    metadata: ObjectMeta
     spec: _Spec = _Spec()
     status: _Status = _Status()
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-        return self.metadata
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return self.metadata.key
 
     @property
     def min_count(self) -> int:

@@ -7,7 +7,7 @@ import msgspec
 
 from tidelock.model.devices import DeviceId, OpaqueConfiguration, RequestSelector
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.meta import ForeignObject
 from tidelock.model.quantities import parse_nanos
 from tidelock.model.selectors import NodeSelector, Toleration
 
@@ -194,22 +194,11 @@ class _ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
-class ResourceClaim(msgspec.Struct, frozen=True, dict=True):
+class ResourceClaim(ForeignObject, frozen=True):
     """A claim to devices."""
 
-    metadata: ObjectMeta
     spec: _ClaimSpec = _ClaimSpec()
     status: _ClaimStatus = _ClaimStatus()
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-        return self.metadata
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return self.metadata.key
 
     @property
     def allocation(self) -> AllocationResult | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 import msgspec
 
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.meta import ForeignObject, ObjectMeta
 from tidelock.model.quantities import parse_quantity
 from tidelock.model.selectors import LabelSelector, NodeSelector
 
@@ -21,20 +21,6 @@ _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _STORAGE = "storage"
 _FILESYSTEM = "Filesystem"
-
-
-class _Stored(msgspec.Struct, frozen=True, dict=True):
-    metadata: ObjectMeta
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-        return self.metadata
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return self.metadata.key
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,7 +53,7 @@ class _ClaimStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class PersistentVolumeClaim(_Stored, frozen=True):
+class PersistentVolumeClaim(ForeignObject, frozen=True):
     """A claim to a volume."""
 
     spec: _ClaimSpec = _ClaimSpec()
@@ -119,7 +105,7 @@ class _VolumeStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class PersistentVolume(_Stored, frozen=True):
+class PersistentVolume(ForeignObject, frozen=True):
     """A volume."""
 
     spec: _VolumeSpec = _VolumeSpec()
@@ -172,7 +158,7 @@ class _TopologyTerm(msgspec.Struct, frozen=True, rename="camel"):
     match_label_expressions: tuple[_TopologyRequirement, ...] = ()
 
 
-class StorageClass(_Stored, frozen=True, rename="camel"):
+class StorageClass(ForeignObject, frozen=True, rename="camel"):
     """How volumes are provided, and when they are bound."""
 
     provisioner: str = ""
@@ -205,7 +191,7 @@ class _CsiNodeSpec(msgspec.Struct, frozen=True):
     drivers: tuple[_NodeDriver, ...] = ()
 
 
-class CsiNode(_Stored, frozen=True):
+class CsiNode(ForeignObject, frozen=True):
     """The CSI drivers of the node of the same name."""
 
     spec: _CsiNodeSpec = _CsiNodeSpec()
@@ -230,7 +216,7 @@ class _DriverSpec(msgspec.Struct, frozen=True, rename="camel"):
     prevent_pod_scheduling_if_missing: bool = False
 
 
-class CsiDriver(_Stored, frozen=True):
+class CsiDriver(ForeignObject, frozen=True):
     """A CSI driver."""
 
     spec: _DriverSpec = _DriverSpec()
@@ -241,7 +227,7 @@ class CsiDriver(_Stored, frozen=True):
         return self.spec.prevent_pod_scheduling_if_missing
 
 
-class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
+class CsiStorageCapacity(ForeignObject, frozen=True, rename="camel"):
     """The storage that a driver can still provide in a part of the cluster."""
 
     storage_class_name: str = ""
@@ -273,7 +259,7 @@ class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
     source: _AttachmentSource = _AttachmentSource()
 
 
-class VolumeAttachment(_Stored, frozen=True):
+class VolumeAttachment(ForeignObject, frozen=True):
     """A volume that is attached to a node, or will be."""
 
     spec: _AttachmentSpec = _AttachmentSpec()
