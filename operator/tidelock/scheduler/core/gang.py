@@ -9,7 +9,7 @@ decision is made in one step.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -72,16 +72,24 @@ class GangScheduler:
 
     def awaited(self, entry: ReservationInfo) -> Group | None:
         """Return the group with which a reservation must be placed, or None if it is placed alone."""
+        group = self._pending_in(entry)
+        return group if group is not None and _is_placed_together(group) else None
+
+    def _pending_in(self, entry: ReservationInfo) -> Group | None:
+        """Return the group in which a reservation waits for its first capacity."""
         group = self._ledger.groups.of(entry.reservation)
-        if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
-            return None
-        return group if group.topology is not None or not group.complete else None
+        waits = group is not None and entry.key in group.members and entry.phase is Phase.PENDING
+        return group if waits else None
 
     def first_of_each(self, entries: list[ReservationInfo]) -> list[ReservationInfo]:
         """Return the reservations without all but the first of each group, so a group is tried once."""
         if not self._ledger.groups:
             return entries
-        first = {(self.awaited(entry) or entry): entry for entry in reversed(entries)}
+        is_together = cache(_is_placed_together)  # looks at all members, for the first of them only
+        first: dict[Group | ReservationInfo, ReservationInfo] = {}
+        for entry in reversed(entries):
+            group = self._pending_in(entry)
+            first[group if group is not None and is_together(group) else entry] = entry
         return list(reversed(first.values()))
 
     def place(self, profile: Profile, group: Group, now: float) -> None:
@@ -250,6 +258,10 @@ class GangScheduler:
             f"; {entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
+
+
+def _is_placed_together(group: Group) -> bool:
+    return group.topology is not None or not group.complete
 
 
 def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:
