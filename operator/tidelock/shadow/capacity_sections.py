@@ -62,8 +62,12 @@ def _evenness_findings(results: ShadowResults) -> Iterator[str]:
         )
     else:
         yield (
-            "Water levels were not measured, because no source was given. These are the levels of requests. "
-            "The options --prometheus and --metrics-server name a source."
+            f"Decisions followed the water levels in the annotations of {levels.annotated:,} of "
+            f"{count(results.run.nodes, 'node')}. "
+            if levels.annotated
+            else "Water levels were not measured, because no source was given. "
+        ) + (
+            "These are the levels of requests. The options --prometheus and --metrics-server name a source."
         )
 
 
