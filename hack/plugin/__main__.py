@@ -36,6 +36,7 @@ _NEEDLESS = frozenset({"__pycache__", "tests"})  # folders
 # The generated classes of all APIs, of which a login needs none: 70 of 155 MB.
 _GENERATED = ("kubernetes/aio/", "kubernetes/client/api/", "kubernetes/client/models/")
 _DATE = (1980, 1, 1, 0, 0, 0)  # of each member: the first that a zip file can have
+_NOWHERE = "https://localhost"  # krew requires a URL, even beside --archive
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -123,7 +124,7 @@ def manifest(archive: Path, url: str) -> dict[str, Any]:
         "metadata": {"name": "tidelock"},
         "spec": {
             "version": f"v{__version__}",
-            "homepage": url,
+            **({} if url == _NOWHERE else {"homepage": url}),
             "shortDescription": "Reserve node capacity, and explain placement",
             "description": (
                 "Creates and lists reservations of node capacity, explains why a pod or a reservation\n"
@@ -162,7 +163,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=_PROJECT / "build" / "plugin")
     parser.add_argument(
         "--url",
-        default="https://localhost",
+        default=_NOWHERE,
         help="URL of the folder from which the archive can be downloaded. krew install --archive ignores it",
     )
     given = parser.parse_args()
