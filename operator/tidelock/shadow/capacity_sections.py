@@ -61,13 +61,15 @@ def _evenness_findings(results: ShadowResults) -> Iterator[str]:
             f"{problem}"
         )
     else:
-        yield (
+        followed = (
             f"Decisions followed the water levels in the annotations of {levels.annotated:,} of "
-            f"{count(results.run.nodes, 'node')}. "
+            f"{count(results.run.nodes, 'node')}."
             if levels.annotated
-            else "Water levels were not measured, because no source was given. "
-        ) + (
-            "These are the levels of requests. The options --prometheus and --metrics-server name a source."
+            else "Water levels were not measured, because no source was given."
+        )
+        yield (
+            f"{followed} These are the levels of requests. "
+            "The options --prometheus and --metrics-server name a source."
         )
 
 
