@@ -14,7 +14,8 @@ import yaml
 
 from builders import Json, pod_json, reservation_json
 from tidelock import __version__
-from tidelock.cli.main import COMMANDS, complete, main, make_app
+from tidelock.cli.app import COMMANDS, make_app
+from tidelock.cli.main import complete, main
 from tidelock.kube.client import NODES, PODS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS
 from tidelock.kube.lease import LEASES
 from unit.cli.quotes import FITS, LATER, quote_json
