@@ -1,5 +1,6 @@
 """Whole commands against fixed answers: their requests, output and exit status."""
 
+import gc
 import json
 import os
 import shlex
@@ -58,6 +59,12 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1, told.err
     return told.err
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("lint", "--offline", "-f", "/none")])
+def test_the_search_for_garbage_is_on_after_a_command(arguments: tuple[str, ...]) -> None:
+    run(*arguments)
+    assert gc.isenabled()
 
 
 def test_status_lists_the_namespace_of_the_context(
