@@ -38,6 +38,7 @@ BENCHES = (
     "moves",
     "cycle",
     "start",
+    "plugin",
     "worst",
 )
 """The benchmarks with records, in the order of the docs."""

@@ -49,6 +49,8 @@ SOURCES: Mapping[str, Source] = {
         ".",
         "kubernetes_protomessage_one_more_release",
     ),
+    "krew": Source(_HACK / "peers" / "krew", "sigs.k8s.io/krew/cmd/krew"),
+    "validate-krew-manifest": Source(_HACK / "peers" / "krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest"),
 }
 
 

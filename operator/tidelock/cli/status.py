@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -20,10 +20,12 @@ from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
-from tidelock.model.api.water_level import UsageLevel, WaterLevelStatus
 from tidelock.model.nesting import shallow
 from tidelock.model.quantities import NOTHING, Resources
 from tidelock.model.reservation import Reservation, decode_reservation
+
+if TYPE_CHECKING:
+    from tidelock.model.api.water_level import UsageLevel
 
 EXAMPLES = """\
 kubectl tidelock status              # of the context's namespace
@@ -195,6 +197,8 @@ def _node_table(seen: Sequence[Seen], now: float) -> Table:
 
 
 def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
+    from tidelock.model.api.water_level import WaterLevelStatus  # noqa: PLC0415 -- most clusters have none
+
     columns = ["WATER LEVEL", "CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING", "SAMPLED", "WHY"]
     rows = []
     for each in levels:
@@ -229,7 +233,7 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
     )
 
 
-def _level(level: UsageLevel | None) -> str:
+def _level(level: "UsageLevel | None") -> str:
     return f"{level.mean}% ({level.min}-{level.max})" if level else ""
 
 
