@@ -179,10 +179,20 @@ class NodeRequests:
             own = None if entry is None else (entry,)
             with self._pipeline.evaluate(profile, pod, now, own=own) as evaluation:
                 result = evaluation.filter()
-                if evaluation.rejection is None and not result.fits.any():
+                if evaluation.rejection is None and (
+                    self._waits_for_its_group(entry) or not result.fits.any()
+                ):
                     found = set(_ruled_out_by_reservations(result, evaluation.snapshot))
         self._resting[key] = now + attempt.pause
         return found
+
+    def _waits_for_its_group(self, entry: ReservationInfo | None) -> bool:
+        """Return whether a reservation may fit alone, and is placed only with others of its group.
+
+        An autoscaler counts the node that fits it for one member, and adds nodes for the others.
+        """
+        group = None if entry is None else self._decider.ledger.groups.of(entry.reservation)
+        return group is not None and not group.complete
 
     def _exclude(self, key: Key, hosts: set[str]) -> list[str]:
         """Return the hosts to exclude, sorted.
