@@ -173,6 +173,13 @@ class Groups:
             return None
         return self._groups.get(GroupKey(reservation.key.namespace, membership.name, membership.uid))
 
+    def awaited(self, entry: ReservationInfo) -> Group | None:
+        """Return the group with which a reservation must be placed, or None if it is placed alone."""
+        group = self.of(entry.reservation)
+        if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
+            return None
+        return group if group.topology is not None or not group.complete else None
+
     def problem(self, reservation: Reservation) -> str:
         """Return why a new reservation can't be a member of the group that its spec names, or an empty text.
 
