@@ -19,9 +19,8 @@ from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.equivalence import placement_demand
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.ledger.sets.groups import Group, GroupKey
+from tidelock.ledger.sets.groups import Group, GroupKey, is_placed_together
 from tidelock.model import reasons
-from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
@@ -70,25 +69,15 @@ class GangScheduler:
         """Whether domains are left to try for any group."""
         return bool(self._searches)
 
-    def awaited(self, entry: ReservationInfo) -> Group | None:
-        """Return the group with which a reservation must be placed, or None if it is placed alone."""
-        group = self._pending_in(entry)
-        return group if group is not None and _is_placed_together(group) else None
-
-    def _pending_in(self, entry: ReservationInfo) -> Group | None:
-        """Return the group in which a reservation waits for its first capacity."""
-        group = self._ledger.groups.of(entry.reservation)
-        waits = group is not None and entry.key in group.members and entry.phase is Phase.PENDING
-        return group if waits else None
-
     def first_of_each(self, entries: list[ReservationInfo]) -> list[ReservationInfo]:
         """Return the reservations without all but the first of each group, so a group is tried once."""
-        if not self._ledger.groups:
+        groups = self._ledger.groups
+        if not groups:
             return entries
-        is_together = cache(_is_placed_together)  # looks at all members, for the first of them only
+        is_together = cache(is_placed_together)  # looks at all members, for the first of them only
         first: dict[Group | ReservationInfo, ReservationInfo] = {}
         for entry in reversed(entries):
-            group = self._pending_in(entry)
+            group = groups.pending(entry)
             first[group if group is not None and is_together(group) else entry] = entry
         return list(reversed(first.values()))
 
@@ -121,10 +110,11 @@ class GangScheduler:
 
     def next_searched(self) -> Group | None:
         """Return a group with domains left to try, each in its turn."""
+        groups = self._ledger.groups
         for key in tuple(self._searches):
             search = self._searches.pop(key)
-            group = self._ledger.groups.get(key)
-            if group is not None and group.waiting and self.awaited(group.waiting[0]) and group.spare >= 0:
+            group = groups.get(key)
+            if group is not None and group.waiting and groups.awaited(group.waiting[0]) and group.spare >= 0:
                 self._searches[key] = search
                 return group
         return None
@@ -258,10 +248,6 @@ class GangScheduler:
             f"; {entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
-
-
-def _is_placed_together(group: Group) -> bool:
-    return group.topology is not None or not group.complete
 
 
 def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:
