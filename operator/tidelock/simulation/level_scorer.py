@@ -5,6 +5,7 @@ measured at the same time.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from tidelock.simulation.cluster import EPOCH, water_level_of
 from tidelock.simulation.level_rules import Figure
 from tidelock.simulation.measuring import Reading
 from tidelock.simulation.node_amounts import Mask, NodeAmounts
-from tidelock.simulation.pod_use import PodUse
+from tidelock.simulation.pod_use import ForeseenUse, PodUse
 from tidelock.simulation.policies import SimulatedPolicy
 from tidelock.simulation.world import Floats, Indices, SimulatedWorld
 
@@ -62,7 +63,8 @@ class LevelScorer:
         self._guard = args.guard
         self._own_use = own_use(args.mature_seconds)
         defaults = np.array(self._usage_policy.defaults)
-        self._pods = PodUse(world, pods, len(nodes), defaults, history=args.history)
+        made = partial(ForeseenUse, horizon=policy.foresight) if policy.foresight else PodUse
+        self._pods = made(world, pods, len(nodes), defaults, history=args.history)
         self._at = NEVER
         shape = (len(WINDOWS), len(MEASURED_RESOURCES), len(nodes))
         self._measured = np.zeros(shape)

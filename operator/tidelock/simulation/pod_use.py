@@ -10,9 +10,10 @@ from tidelock.cluster.usage.sums import Slots, UseRule
 from tidelock.model.pods import Pod
 from tidelock.simulation.cluster import EPOCH
 from tidelock.simulation.measuring import Reading
-from tidelock.simulation.world import Floats, SimulatedWorld
+from tidelock.simulation.world import STEP, Floats, SimulatedWorld
 
 _NOWHERE = -1
+_CPU = MEASURED_RESOURCES.index("cpu")
 _CELLS = len(WINDOWS) * len(MEASURED_RESOURCES)
 
 
@@ -93,3 +94,36 @@ class PodUse:
             self.sums.reshape(_CELLS, nodes), counted.reshape(len(placed), _CELLS).T, strict=True
         ):
             cell[:] = np.bincount(self._row[placed], values, minlength=nodes)
+
+
+class ForeseenUse(PodUse):
+    """The same, but with the mean cpu that pods will want in the next steps: what a perfect forecast tells.
+
+    A new pod of a workload is expected to use the mean of all pods of the workload in these steps.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        pods: list[Pod],
+        nodes: int,
+        defaults: Floats,
+        *,
+        history: bool,
+        horizon: int,
+    ) -> None:
+        """Begin without placed pods. `horizon` is the number of steps, without those beyond the end."""
+        super().__init__(world, pods, nodes, defaults, history=history)
+        self._cpu, self._horizon = world.cpu, horizon
+        self._pods_of = np.maximum(np.bincount(world.workload, minlength=len(pods)), 1)
+
+    def show(self, reading: Reading, rule: UseRule) -> None:
+        """Take over a reading, and replace its cpu."""
+        super().show(reading, rule)
+        step = min(int(reading.at / STEP), self._cpu.shape[1] - 1)
+        wanted = self._cpu[:, step : step + self._horizon].mean(axis=1, dtype=np.float64)
+        sums = np.bincount(self._workload, wanted, minlength=len(self._pods_of))
+        self.expected[:, :, _CPU] = (sums / self._pods_of)[:, np.newaxis]
+        placed = np.flatnonzero(self._row != _NOWHERE)
+        self._counted[placed, :, _CPU] = wanted[placed, np.newaxis]
+        self.sums[:, _CPU] = np.bincount(self._row[placed], wanted[placed], minlength=self.sums.shape[2])
