@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tidelock.simulation.engine import Run
-from tidelock.simulation.world import STEP, Floats
+from tidelock.simulation.world import Floats
 
 WARM_UP = 3 * 3600.0
 """Seconds at the start that are left out: the first pods arrive at once, before any measurement."""
@@ -59,11 +59,11 @@ def figures(run: Run, warm_up: float = WARM_UP) -> RunFigures:
         ValueError: the run is not longer than the warm-up.
 
     """
-    first = round(warm_up / STEP)
+    first = round(warm_up / run.step)
     cpu, pending = run.cpu[first:], run.pending[first:]
     if not len(cpu):
         raise ValueError(
-            f"{run.title}: {len(run.cpu)} steps of five minutes are no longer than the warm-up of {first}"
+            f"{run.title}: {len(run.cpu)} steps of {run.step:g} s are no longer than the warm-up of {first}"
         )
     return RunFigures(
         spread=float(cpu.std(axis=1).mean()),

@@ -20,9 +20,7 @@ def test_figures_cover_the_time_after_the_warm_up() -> None:
 
 
 def test_a_run_within_the_warm_up_has_no_figures() -> None:
-    with pytest.raises(
-        ValueError, match=r"^t: 2 steps of five minutes are no longer than the warm-up of 36$"
-    ):
+    with pytest.raises(ValueError, match=r"^t: 2 steps of 300 s are no longer than the warm-up of 36$"):
         figures(run([[1.0], [1.0]]))
 
 
