@@ -1,8 +1,10 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from tidelock.simulation.engine import Run
-from tidelock.simulation.results import as_numbers, averaged, estimate, estimate_by_group, figures
+from tidelock.simulation.results import as_numbers, averaged, estimate, figures
 
 
 def run(cpu: list[list[float]]) -> Run:
@@ -38,12 +40,28 @@ def test_figures_are_averaged_one_by_one() -> None:
     }
 
 
-def test_an_estimate_has_its_mean_within_its_interval() -> None:
-    of = estimate([1.0, 2.0, 3.0, 4.0])
+@pytest.mark.parametrize(
+    ("values", "quantile"),
+    [
+        ([1.0, 2.0], 12.7062),
+        ([1.0, 2.0, 3.0], 4.3027),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], 2.7764),
+        (range(31), 2.0423),
+    ],
+)
+def test_the_interval_is_students(values: Sequence[float], quantile: float) -> None:
+    """The quantiles are those of printed tables."""
+    found = estimate([[each] for each in values])
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
 
-    assert of.mean == 2.5
-    assert 1.0 <= of.low < of.mean < of.high <= 4.0
-    assert str(estimate([2.0, 2.0])) == "2.00 (2.00 to 2.00)"
+    assert found.mean == np.mean(values)
+    assert found.high - found.mean == pytest.approx(quantile * error, rel=1e-4)
+    assert found.mean - found.low == pytest.approx(quantile * error, rel=1e-4)
+    assert str(estimate([[2.0], [2.0]])) == "2.00 (2.00 to 2.00)"
+
+
+def test_one_group_has_no_interval() -> None:
+    assert str(estimate([[1.0, 3.0]])) == "2.00"
 
 
 def test_an_estimate_needs_values() -> None:
@@ -56,7 +74,4 @@ def test_unserved_cpu_is_a_percentage_of_the_wanted() -> None:
 
 
 def test_groups_count_alike_however_many_values_they_have() -> None:
-    found = estimate_by_group([[1.0] * 9, [2.0]])
-
-    assert found.mean == 1.5
-    assert (found.low, found.high) == (1.0, 2.0)
+    assert estimate([[1.0] * 9, [2.0]]) == estimate([[1.0], [2.0]])
