@@ -86,8 +86,12 @@ class PrometheusClient:
         """
         self._session = session
         self._url = address.rstrip("/")
-        self.access = access
+        self._access = access
         self._timeout = timeout_seconds
+
+    async def access(self) -> Access:
+        """Return the current credentials, or raise SourceError."""
+        return await self._access()
 
     async def query(self, path: str, access: Access, form: Mapping[str, str]) -> Vector:
         """Send a query to `query` or `query_range`, or raise SourceError."""

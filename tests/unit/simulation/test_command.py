@@ -6,6 +6,7 @@ import pytest
 from tidelock.main import main
 
 _SMALL = ("--nodes", "4", "--workloads", "6", "--steps", "38", "--fill", "0.4")
+_PAST = ("--from-prometheus", "http://127.0.0.1:9")
 _PNG = b"\x89PNG"
 
 
@@ -79,6 +80,12 @@ def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFi
         (["--steps", "5"], "synthetic: 5 steps of 300 s are no longer than the warm-up of 36"),
         (["--openb-pods", "x.csv"], "--openb-nodes and --openb-pods belong together"),
         (["--load", "/nowhere/x.csv"], "/nowhere/x.csv: [Errno 2]"),
+        ([*_PAST, "--load", "x.csv"], "--from-prometheus and --load exclude each other"),
+        ([*_PAST, "--step", "5"], "--step: '5' should be a duration"),
+        ([*_PAST, "--step", "90s"], "interval: 60 should divide 90 seconds"),
+        ([*_PAST, "--days", "0"], "--days: 0 days should have at least a step of 300 s"),
+        ([*_PAST, "--login", "/nowhere"], "/nowhere: expected the key token"),
+        (_PAST, "Cannot connect to host 127.0.0.1:9"),
     ],
 )
 def test_invalid_input_is_reported_in_one_line(
