@@ -19,7 +19,7 @@ from tidelock.load.source import SourceError, Trouble
 from tidelock.model.meta import Key
 from tidelock.simulation.recording import PodIdentity, RecordedPod, Recording
 from tidelock.simulation.traces import TraceError
-from tidelock.simulation.world import STEP, Floats
+from tidelock.simulation.world import STEP, Floats, Indices
 
 DAY = 86_400
 MOST_STEPS = 11_000
@@ -219,9 +219,9 @@ class Recorder:
     def _add_pod(self, each: Series) -> None:
         """Add the life of a pod. It also lives through times at which nothing was scraped."""
         labels, key = each.metric, _pod(each.metric)
-        steps = [step for at, _ in each.values if (step := self._step(at)) is not None]
-        if key is None or not steps:
+        if key is None or not each.values:
             return
+        first, last = self._steps(np.array([each.values[0][0], each.values[-1][0]])).tolist()
         identity = PodIdentity(key.namespace, key.name, labels.get("uid", ""))
         known = self._recording.pods.get(identity)
         kind, owner = (labels.get(f"created_by_{part}", "") for part in ("kind", "name"))
@@ -230,24 +230,24 @@ class Recorder:
             node=labels.get("node", ""),
             kind="Pod" if none else kind,
             owner="" if none else owner,
-            first=min(steps) if known is None else known.first,
-            last=max(steps),
+            first=first if known is None else known.first,
+            last=last,
         )
 
     def _fill(self, row: Floats, each: Series) -> None:
         """Add the values of a series, of which the higher one counts if there are two."""
-        for at, text in each.values:
-            value, step = float(text), self._step(at)
-            if step is not None and isfinite(value):
-                row[step] = np.fmax(row[step], value)
+        if each.values:
+            ats, texts = zip(*each.values, strict=True)
+            values, steps = np.array(texts, np.float64), self._steps(np.array(ats))
+            good = np.isfinite(values) & (steps >= 0) & (steps < self._span.steps)
+            np.fmax.at(row, steps[good], values[good])
 
     def _unknown(self) -> Floats:
         return np.full(self._span.steps, np.nan)
 
-    def _step(self, at: float) -> int | None:
-        """Return the number of the step that ends at an instant."""
-        step = round((at - self._span.start) / self._span.step) - 1
-        return step if 0 <= step < self._span.steps else None
+    def _steps(self, ats: Floats) -> Indices:
+        """Return the numbers of the steps that end at some instants."""
+        return np.rint((ats - self._span.start) / self._span.step).astype(np.intp) - 1
 
 
 async def record(
