@@ -38,12 +38,13 @@ from replay.pool import Pool
 from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.kube.errors import ApiError
-from tidelock.simulation.engine import Simulation
-from tidelock.simulation.measuring import MetricsTiming
+from tidelock.load.history import STEPS
+from tidelock.simulation.engine import Run, Simulation
+from tidelock.simulation.measuring import MetricsFaults, MetricsTiming
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import WARM_UP, RatioEstimate, figures
 from tidelock.simulation.traces import read_planetlab
-from tidelock.simulation.world import STEP, SimulatedWorld, reordered
+from tidelock.simulation.world import STEP, Indices, SimulatedWorld, reordered
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -192,14 +193,21 @@ def _timing(step_seconds: float) -> MetricsTiming:
 def _simulated(course: Course, options: argparse.Namespace, warm_up: float) -> RatioEstimate:
     """Return the deviation that the simulator has for the pods of a pool.
 
-    The order of pods that arrive at once decides between equal nodes. So this is the mean over several
-    orders, with the range in which 95 % of them lie.
+    The windows have the slots of the demo, which begin at whole minutes of the clock. The order of pods that
+    arrive at once decides between equal nodes. So this is the mean over several orders, with the range in
+    which 95 % of them lie.
     """
-    world, policy = course.lived(options.step_seconds), _POLICIES[course.pool.name]
-    timing, rng = _timing(options.step_seconds), np.random.default_rng(options.seed)
+    seconds, policy = options.step_seconds, _POLICIES[course.pool.name]
+    lead = int(course.began % max(STEPS.values()) // seconds)
+    world, rng = course.lived(seconds, lead), np.random.default_rng(options.seed)
+    unmeasured = MetricsFaults(down=(0.0, lead * seconds))
+
+    def run(order: Indices) -> Run:
+        some = reordered(world, order)
+        return Simulation(some, policy, timing=_timing(seconds), faults=unmeasured).run()
+
     spreads = [
-        figures(Simulation(each, policy, options.seed, timing=timing).run(), warm_up).spread
-        for each in (reordered(world, rng.permutation(world.pods)) for _ in range(_ORDERS))
+        figures(run(rng.permutation(world.pods)), lead * seconds + warm_up).spread for _ in range(_ORDERS)
     ]
     low, high = np.percentile(spreads, (2.5, 97.5))
     return RatioEstimate(float(np.mean(spreads)), float(low), float(high))
@@ -228,8 +236,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
     quick = parser.parse_known_args(arguments)[0].quick
     parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz). Default: synthetic load")
-    parser.add_argument("--nodes", type=int, default=4 if quick else 10, help="of each pool")
-    parser.add_argument("--workloads", type=int, default=8 if quick else 20, help="Deployments of each pool")
+    parser.add_argument("--nodes", type=int, default=4 if quick else 20, help="of each pool")
+    parser.add_argument("--workloads", type=int, default=8 if quick else 40, help="Deployments of each pool")
     parser.add_argument("--fill", type=float, default=0.6, help="share of all cores requested")
     parser.add_argument("--steps", type=int, default=12 if quick else 120, help="five minutes of load each")
     parser.add_argument("--step-seconds", type=float, default=4.0, help="duration of a step")

@@ -1,6 +1,7 @@
 """A replay of the load of worlds, step by step, which records the results."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -32,6 +33,7 @@ class Course:
         pending: number of pods without a node. T.
         placement: placement of the pods in the last step.
         stays: the life of each pod so far, by its name.
+        began: second of the epoch at which the first step was added.
 
     """
 
@@ -41,10 +43,12 @@ class Course:
     pending: list[int] = field(default_factory=list)
     placement: Placement | None = None
     stays: dict[str, Stay] = field(default_factory=dict)
+    began: float = 0.0
 
     def add(self, placement: Placement, cpu: Floats, target: float) -> None:
         """Add a step."""
         step = len(self.cpu)
+        self.began = self.began or time.time()
         for name, workload in zip(placement.names, placement.workload.tolist(), strict=True):
             first = self.stays[name].first if name in self.stays else step
             self.stays[name] = Stay(workload, first, step)
@@ -53,19 +57,20 @@ class Course:
         self.pending.append(int((placement.node == NOT_PLACED).sum()))
         self.placement = placement
 
-    def lived(self, seconds: float) -> SimulatedWorld:
+    def lived(self, seconds: float, lead: int = 0) -> SimulatedWorld:
         """Return a world of the pods as they came and went, in the time of the replay.
 
-        A step lasts so many seconds. The pods of the last step stay.
+        A step lasts so many seconds. The world begins some steps before the first pods, and those of the last
+        step stay.
         """
         world, steps = self.pool.world, len(self.cpu)
         workload, first, last = np.array(list(self.stays.values()), np.intp).T
         return replace(
             world,
             workload=workload,
-            arrives=first * seconds,
+            arrives=(lead + first) * seconds,
             lives=np.where(last == steps - 1, np.inf, (last + 1 - first) * seconds),
-            cpu=loads(world)[workload, :steps].astype(np.float32),
+            cpu=np.pad(loads(world)[workload, :steps], ((0, 0), (lead, 0))).astype(np.float32),
             memory=memory_use(world)[workload],
             step=seconds,
         )

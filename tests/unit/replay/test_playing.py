@@ -42,3 +42,11 @@ def test_a_course_is_a_world_of_the_pods_that_lived(course: Course) -> None:
 
 def test_pods_without_a_node_are_counted(course: Course) -> None:
     assert course.pending == [1, 1, 1, 1]
+
+
+def test_a_world_can_begin_before_its_pods(course: Course) -> None:
+    world = course.lived(4.0, lead=2)
+
+    assert world.steps == 6
+    assert world.arrives.tolist() == [8.0, 8.0, 16.0]
+    assert world.cpu[1].tolist() == [0.0, 0.0, 100.0, 200.0, 300.0, 400.0]
