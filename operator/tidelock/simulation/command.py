@@ -17,13 +17,14 @@ from tidelock.framework.config_file import parse_duration
 from tidelock.load.access import folder_access
 from tidelock.load.promql import Access
 from tidelock.load.source import SourceError
+from tidelock.model.instants import parse_instant
 from tidelock.model.printable import printable
 from tidelock.simulation.engine import Run, Scheduler, Simulation, quickest_scheduler, whole_scheduler
 from tidelock.simulation.measuring import DEFAULT_METRICS, FAULTS, SLOW_METRICS, MetricsTiming
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.recorder import RecordedSpan, record
 from tidelock.simulation.recording import RecordedWorld, recorded_world
-from tidelock.simulation.results import RunFigures, as_numbers, figures
+from tidelock.simulation.results import RatioEstimate, RunFigures, as_numbers, by_day, figures
 from tidelock.simulation.traces import (
     read_openb_nodes,
     read_openb_pods,
@@ -44,6 +45,7 @@ from tidelock.simulation.worlds import (
 
 _EXTRA = "pip install 'tidelock[operator,simulation]'"
 _SYNTHETIC_ROWS = 1000
+_DEFAULT = "default"
 _COLUMNS = {
     "spread": "deviation",
     "range": "max - min",
@@ -121,6 +123,7 @@ def _add_prometheus(parser: argparse.ArgumentParser) -> None:
         help="play the nodes, pods and use of a real cluster, by kube-state-metrics and cAdvisor",
     )
     parser.add_argument("--days", type=float, default=7.0, help="how much of the past to play. Default: 7")
+    parser.add_argument("--until", default="", metavar="TIME", help="end of these days. Default: now")
     parser.add_argument(
         "--step", default="5m", metavar="DURATION", help="length of a step of the past. Default: 5m"
     )
@@ -179,11 +182,15 @@ def run(arguments: argparse.Namespace) -> int:
         if past is not None and past.steady:
             runs.insert(0, past.as_it_was())
         results = {run.policy: figures(run) for run in runs}
+        base = next((run for run in runs if run.policy == _DEFAULT), runs[0])
+        ratios = {run.policy: ratio for run in runs if run is not base and (ratio := by_day(run, base))}
         _show(world, results)
+        for name, ratio in ratios.items():
+            sys.stdout.write(f"{name} leaves {ratio} of the deviation of {base.policy}, by day.\n")
         if past is not None:
             sys.stdout.writelines(f"{printable(remark)}\n" for remark in past.remarks)
         if arguments.json is not None:
-            _write(world, arguments.seed, results, arguments.json)
+            _write(world, arguments.seed, results, ratios, arguments.json)
         if arguments.plots is not None:
             _draw(runs, arguments.plots)
     except ModuleNotFoundError as error:
@@ -216,7 +223,11 @@ def _past(arguments: argparse.Namespace) -> RecordedWorld:
         step = round(parse_duration(arguments.step))
     except ValueError as error:
         raise ValueError(f"--step: {arguments.step!r} {error}") from error
-    span = RecordedSpan.until(SystemClock().now(), arguments.days, step)
+    try:
+        end = parse_instant(arguments.until) if arguments.until else SystemClock().now()
+    except ValueError as error:
+        raise ValueError(f"--until: {error}") from error
+    span = RecordedSpan.until(end, arguments.days, step)
     _timing(arguments).intervals(span.step)
     access = Access() if arguments.login is None else folder_access(arguments.login)
     with _progress(span.queries, "reading") as advance:
@@ -311,7 +322,13 @@ def _show(world: SimulatedWorld, results: dict[str, RunFigures]) -> None:
     Console(markup=False).print(table)
 
 
-def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], file: Path) -> None:
+def _write(
+    world: SimulatedWorld,
+    seed: int,
+    results: dict[str, RunFigures],
+    ratios: dict[str, RatioEstimate],
+    file: Path,
+) -> None:
     report = {
         "world": {
             "title": world.title,
@@ -321,6 +338,7 @@ def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], fil
         },
         "seed": seed,
         "policies": {name: as_numbers(of) for name, of in results.items()},
+        "by_day": ratios,
     }
     file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
 

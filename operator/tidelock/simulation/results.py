@@ -11,6 +11,7 @@ from tidelock.simulation.engine import Run
 WARM_UP = 3 * 3600.0
 """Seconds at the start that are left out: the first pods arrive at once, before any measurement."""
 
+_DAY = 86_400.0
 _HOT = 80.0
 _QUANTILE = 0.975
 
@@ -74,6 +75,22 @@ def figures(run: Run, warm_up: float = WARM_UP) -> RunFigures:
         pending=float(pending.mean()),
         unserved=float(100 * run.unserved[first:].mean()),
     )
+
+
+def by_day(run: Run, other: Run, warm_up: float = WARM_UP) -> RatioEstimate | None:
+    """Estimate the spread of a run as a part of another's, from each whole day after the warm-up.
+
+    Returns:
+        the estimate, or None if there are not two days.
+
+    """
+    first, day = round(warm_up / run.step), round(_DAY / run.step)
+    spreads = (each.cpu.std(axis=1) for each in (run, other))
+    ours, theirs = (
+        [spread[start : start + day].mean() for start in range(first, len(spread) - day + 1, day)]
+        for spread in spreads
+    )
+    return estimate([[one / two] for one, two in zip(ours, theirs, strict=True)]) if len(ours) > 1 else None
 
 
 def averaged(several: Sequence[RunFigures]) -> RunFigures:

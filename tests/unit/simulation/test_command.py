@@ -30,6 +30,17 @@ def test_policies_are_compared_in_a_table_a_file_and_pictures(
         assert (pictures / name).read_bytes().startswith(_PNG)
 
 
+def test_policies_are_compared_by_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    days = ["--nodes", "3", "--workloads", "4", "--steps", "620", "--life-hours", "24", "--json", str(file)]
+
+    assert main(["simulate", *days, "--policies", "random,default"]) == 0
+
+    of = json.loads(file.read_text())["by_day"]["random"]
+    line = f"random leaves {of['mean']:.2f} ({of['low']:.2f} to {of['high']:.2f}) of the deviation of default"
+    assert line in capsys.readouterr().out
+
+
 def test_the_whole_scheduler_gives_the_same_results(tmp_path: Path) -> None:
     arguments = ["simulate", *_SMALL, "--policies", "shipped", "--interval", "60", "--lag", "60"]
     files = [tmp_path / "quick.json", tmp_path / "whole.json"]
@@ -83,6 +94,7 @@ def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFi
         ([*_PAST, "--load", "x.csv"], "--from-prometheus and --load exclude each other"),
         ([*_PAST, "--step", "5"], "--step: '5' should be a duration"),
         ([*_PAST, "--step", "90s"], "interval: 60 should divide 90 seconds"),
+        ([*_PAST, "--until", "monday"], "--until: Invalid isoformat string: 'monday'"),
         ([*_PAST, "--days", "0"], "--days: 0 days should have at least a step of 300 s"),
         ([*_PAST, "--login", "/nowhere"], "/nowhere: expected the key token"),
         (_PAST, "Cannot connect to host 127.0.0.1:9"),

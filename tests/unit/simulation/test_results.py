@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tidelock.simulation.engine import Run
-from tidelock.simulation.results import as_numbers, averaged, estimate, figures
+from tidelock.simulation.results import as_numbers, averaged, by_day, estimate, figures
 
 
 def run(cpu: list[list[float]]) -> Run:
@@ -75,3 +75,18 @@ def test_unserved_cpu_is_a_percentage_of_the_wanted() -> None:
 
 def test_groups_count_alike_however_many_values_they_have() -> None:
     assert estimate([[1.0] * 9, [2.0]]) == estimate([[1.0], [2.0]])
+
+
+def days(*spreads: float) -> Run:
+    """Return a run of two nodes with these deviations, each for a day, after an hour of other ones."""
+    return run([[0.0, 99.0]] * 12 + [[0.0, 2 * spread] for spread in spreads for _ in range(288)])
+
+
+def test_runs_are_compared_by_whole_days() -> None:
+    found = by_day(days(1.0, 3.0, 9.0), days(2.0, 4.0, 9.0), warm_up=3600.0)
+
+    assert found == estimate([[0.5], [0.75], [1.0]])
+
+
+def test_one_day_is_not_compared() -> None:
+    assert by_day(days(1.0), days(2.0), warm_up=3600.0) is None
