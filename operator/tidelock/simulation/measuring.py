@@ -26,25 +26,34 @@ SCRAPE = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsTiming:
-    """The times of the measurements, in seconds. A step of the world has a whole number of intervals.
+    """The times of the measurements, in seconds.
+
+    A span and a step of the world have a whole number of intervals.
 
     Attributes:
         interval: time between two samples.
         lag: time between a sample and the moment at which it can be read.
         settling: time for which a pod must have run before a sample counts it.
+        span: time of which a sample is the mean, as the range of a rate in PromQL.
 
     """
 
     interval: float = STEP
     lag: float = STEP
     settling: float = 60.0
+    span: float = STEP
 
     def __post_init__(self) -> None:
         """Raise ValueError for impossible times."""
-        if not (0 < self.interval <= STEP and (STEP / self.interval).is_integer()):
-            raise ValueError(f"interval: {self.interval:g} should divide a step of {STEP:g} seconds")
+        self.intervals(self.span)
         if not 0 <= self.lag < np.inf:
             raise ValueError(f"lag: {self.lag:g} should be a number of seconds, and not negative")
+
+    def intervals(self, seconds: float) -> int:
+        """Return the number of intervals in some seconds, or raise ValueError if it is not whole."""
+        if not (0 < self.interval <= seconds and (seconds / self.interval).is_integer()):
+            raise ValueError(f"interval: {self.interval:g} should divide {seconds:g} seconds")
+        return round(seconds / self.interval)
 
 
 SLOW_METRICS = MetricsTiming()
@@ -228,11 +237,11 @@ class SimulatedMetrics:
 
         Args:
             at: second of the world at which it is taken.
-            cpu: percent of each node (N), as the mean over the last step.
+            cpu: percent of each node (N), as the mean over the span of a sample.
             memory: the same for memory (N).
             pods: the pods that ran.
             pod_cpu: use of each of them while it ran, in cores.
-            ran: seconds for which it ran in the last step.
+            ran: seconds for which it ran in that span.
 
         Returns:
             the reading, or None if nothing was sampled.
