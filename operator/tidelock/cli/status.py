@@ -195,7 +195,18 @@ def _node_table(seen: Sequence[Seen], now: float) -> Table:
 
 
 def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
-    columns = ["WATER LEVEL", "CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING", "TIDE", "SAMPLED", "WHY"]
+    columns = [
+        "WATER LEVEL",
+        "CPU",
+        "TARGET",
+        "MEMORY",
+        "NODES",
+        "STALE",
+        "MISSING",
+        "TIDE",
+        "SAMPLED",
+        "WHY",
+    ]
     rows = []
     for each in levels:
         status = WaterLevelStatus.model_validate(each.get("status") or {})
