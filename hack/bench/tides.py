@@ -115,7 +115,8 @@ def within_tide(steps: int) -> Mask:
     """Return whether the tide is in force in each step."""
     instants = EPOCH + np.arange(steps) * STEP
     spans = Tide.model_validate(NIGHT).times.spans(EPOCH - _DAY, float(instants[-1]))
-    return np.logical_or.reduce([(span.start <= instants) & (instants < span.end) for span in spans])
+    within: Mask = np.any([(span.start <= instants) & (instants < span.end) for span in spans], axis=0)
+    return within
 
 
 def _figures(world: SimulatedWorld, run: Run) -> TideFigures:
