@@ -19,14 +19,18 @@ import numpy as np
 from bench.balance import policy
 from bench.balance_report import OURS
 from bench.figures import columns
+from bench.placement_bounds import Demands
 from tidelock.model.api.water_level import Tide
 from tidelock.simulation.cluster import EPOCH
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.measuring import DEFAULT_METRICS, Mask
-from tidelock.simulation.results import WARM_UP, as_numbers, estimate, figures
-from tidelock.simulation.world import STEP, SimulatedWorld
+from tidelock.simulation.results import WARM_UP, estimate
+from tidelock.simulation.world import STEP, Floats, SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, NightWork, Setting, day_and_night_world
 
+_CORE = 1000.0
+_HOT = 80.0
+_MINUTE = 60.0
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _STEPS_AN_HOUR = round(_HOUR / STEP)
@@ -61,16 +65,19 @@ class TideFigures(msgspec.Struct, frozen=True):
     """The figures of a WaterLevel in a week.
 
     Attributes:
-        day, night: figures of the use outside of the tide and within it, as `RunFigures` has them.
-        done: core-hours of the night's work that are done on a day, on average.
+        hot_by_day, hot_by_night: percent of the nodes' five-minute samples that are over 80 %.
+        short_by_day, short_by_night: percent of the cpu that services wanted and did not get.
+        done: core-hours that the night's work got on a day, on average.
         wait: mean hours for which the night's work waits for a node. What waits at the end counts until then.
         services_wait: the same for the pods of services, in minutes.
         hourly: mean use of all nodes in each hour, in percent.
 
     """
 
-    day: dict[str, float]
-    night: dict[str, float]
+    hot_by_day: float
+    hot_by_night: float
+    short_by_day: float
+    short_by_night: float
     done: float
     wait: float
     services_wait: float
@@ -120,56 +127,55 @@ def within_tide(steps: int) -> Mask:
 
 
 def _figures(world: SimulatedWorld, run: Run) -> TideFigures:
-    night, warm = within_tide(world.steps), np.arange(world.steps) * STEP >= WARM_UP
-    end = world.steps * STEP
-    bound = np.minimum(run.bound, end)
-    waited = bound - world.arrives
+    warm = np.arange(world.steps) * STEP >= WARM_UP
+    night = within_tide(world.steps) & warm
+    day = warm & ~night
     batch = world.workload >= _SERVICES * len(world.machines)
-    ran = np.minimum(bound + world.lives, end) - bound
-    cores = world.cpu.mean(axis=1) / 1000
+    end = world.steps * STEP
+    waited = np.minimum(run.bound, end) - world.arrives
+    wanted, got = _wanted_and_got(world, run, ~batch)
+    _, done = _wanted_and_got(world, run, batch)
     return TideFigures(
-        day=as_numbers(figures(_part(run, ~night & warm), 0)),
-        night=as_numbers(figures(_part(run, night & warm), 0)),
-        done=round(float((cores * ran)[batch].sum() / _HOUR / (end / _DAY)), 1),
-        wait=round(float(waited[batch].mean() / _HOUR), 2),
-        services_wait=round(float(waited[~batch].mean() / 60), 2),
+        hot_by_day=_percent((run.cpu[day] > _HOT).mean()),
+        hot_by_night=_percent((run.cpu[night] > _HOT).mean()),
+        short_by_day=_percent(1 - got[day].sum() / wanted[day].sum()),
+        short_by_night=_percent(1 - got[night].sum() / wanted[night].sum()),
+        done=round(float(done.sum()) / _CORE * STEP / _HOUR / (end / _DAY), 1),
+        wait=round(float(waited[batch].mean()) / _HOUR, 2),
+        services_wait=round(float(waited[~batch].mean()) / _MINUTE, 2),
         hourly=run.cpu.mean(axis=1).reshape(-1, _STEPS_AN_HOUR).mean(axis=1).round(1).tolist(),
     )
 
 
-def _part(run: Run, steps: Mask) -> Run:
-    """Return some steps of a run."""
-    return replace(run, cpu=run.cpu[steps], pending=run.pending[steps], unserved=run.unserved[steps])
+def _percent(part: float) -> float:
+    return round(100 * float(part), 3)
+
+
+def _wanted_and_got(world: SimulatedWorld, run: Run, pods: Mask) -> tuple[Floats, Floats]:
+    """Return the millicores that some pods wanted in each step, and the part that they got (T each).
+
+    All pods of a full node get the same part of their demands.
+    """
+    demands = Demands.of(world, run).cpu
+    wanted, got = np.zeros(world.steps), np.zeros(world.steps)
+    for row, machine in enumerate(world.machines):
+        here = run.node == row
+        granted = np.minimum(machine.cpu / np.maximum(demands[here].sum(axis=0), 1), 1)
+        of_pods = demands[here & pods].sum(axis=0)
+        wanted += of_pods
+        got += of_pods * granted
+    return wanted, got
 
 
 def report(weeks: Sequence[Week]) -> None:
-    """Print the means of the weeks, with intervals between them for the main figures."""
+    """Print the means of the weeks' figures, with the intervals between the weeks."""
     print(f"\n{len(weeks)} weeks, {np.mean([week.pods for week in weeks]):.0f} pods each:")
-    rows: list[tuple[str, ...]] = [
-        (
-            "",
-            "by day: over 80 %",
-            "unserved %",
-            "by night: over 80 %",
-            "unserved %",
-            "night work, core-hours a day",
-            "its wait, hours",
-            "services' wait, minutes",
-        )
-    ]
+    fields = [field for field in TideFigures.__struct_fields__ if field != "hourly"]
+    rows: list[tuple[str, ...]] = [("", *(field.replace("_", " ") for field in fields))]
     for name in LEVELS:
-        each = [week.levels[name] for week in weeks]
-        values = (
-            *([of[field] for of in part] for part in _parts(each) for field in ("hot", "unserved")),
-            *([getattr(of, field) for of in each] for field in ("done", "wait", "services_wait")),
-        )
-        rows.append((name, *(str(estimate(found)) for found in values)))
+        found = ([getattr(week.levels[name], field) for week in weeks] for field in fields)
+        rows.append((name, *(str(estimate(values)) for values in found)))
     print(columns(rows))
-
-
-def _parts(each: Sequence[TideFigures]) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Return the figures by day, and those by night."""
-    return [found.day for found in each], [found.night for found in each]
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
