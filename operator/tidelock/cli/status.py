@@ -199,7 +199,18 @@ def _node_table(seen: Sequence[Seen], now: float) -> Table:
 def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
     from tidelock.model.api.water_level import WaterLevelStatus  # noqa: PLC0415 -- most clusters have none
 
-    columns = ["WATER LEVEL", "CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING", "SAMPLED", "WHY"]
+    columns = [
+        "WATER LEVEL",
+        "CPU",
+        "TARGET",
+        "MEMORY",
+        "NODES",
+        "STALE",
+        "MISSING",
+        "TIDE",
+        "SAMPLED",
+        "WHY",
+    ]
     rows = []
     for each in levels:
         status = WaterLevelStatus.model_validate(each.get("status") or {})
@@ -219,6 +230,7 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
                     "" if count is None else str(count)
                     for count in (status.nodes_measured, status.nodes_stale, status.nodes_missing)
                 ),
+                status.tide or "",
                 f"{span(now - sampled.timestamp())} ago" if sampled else "never",
                 clipped(bad[0], _LONGEST_WHY) if bad else "",
             ]
@@ -227,7 +239,7 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
         columns,
         rows,
         right=frozenset({"CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING"}),
-        optional=("TARGET", "MISSING", "STALE", "NODES", "SAMPLED"),
+        optional=("TARGET", "MISSING", "TIDE", "STALE", "NODES", "SAMPLED"),
         names=frozenset({"WATER LEVEL"}),
         fold=False,
     )

@@ -58,7 +58,7 @@ class Run:
         cpu: use of each node in each step, in percent of its size (T x N).
         unserved: part of the cpu that the pods on nodes wanted in each step and did not get (T).
         pending: how many pods had no node at the end of each step (T).
-        node: node of each pod, or NOWHERE (P).
+        node: node of each pod, the last one if it moved, or NOT_PLACED (P).
         bound: second at which it was bound, or infinity (P).
         step: seconds of a step.
 
@@ -100,7 +100,7 @@ class Scheduler(Protocol):
         """Delete a pod."""
 
     def decide(self) -> Iterator[tuple[int, int]]:
-        """Decide all that is due now, and yield each pod that was bound, with the row of its node."""
+        """Decide all that is due now, and yield each pod that was bound or moved, with its node's row."""
 
     def next_due(self) -> float | None:
         """Second of the world at which a decision is due without any event, or None for never."""
@@ -217,6 +217,9 @@ class Simulation:
 
     def _decide(self, instant: float) -> None:
         for pod, row in self._scheduler.decide():
+            if self._node[pod] != NOT_PLACED:  # it moves, with the rest of its life
+                self._node[pod] = row
+                continue
             self._waiting -= 1
             self._node[pod] = row
             self._bound[pod] = instant

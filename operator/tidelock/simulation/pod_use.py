@@ -23,6 +23,7 @@ class PodUse:
     Attributes:
         expected: of a pod of each workload, by its history or an estimate (workloads x W x R).
         sums: counted use of the pods of each node (W x R x N).
+        counted: counted use of each placed pod (P x W x R).
 
     """
 
@@ -57,7 +58,7 @@ class PodUse:
         self.expected[:] = np.where(np.isnan(likely), defaults, likely)[:, np.newaxis]
         self._by_history = of_new.by_history
         self._slots = Slots(np.zeros((world.pods, Slots.WIDTH)), np.zeros(0))
-        self._counted = np.zeros((world.pods, len(WINDOWS), len(MEASURED_RESOURCES)))
+        self.counted = np.zeros((world.pods, len(WINDOWS), len(MEASURED_RESOURCES)))
 
     def place(self, pod: int, row: int, now: float) -> None:
         """Count a pod as expected, until a reading has it."""
@@ -65,13 +66,13 @@ class PodUse:
         self._row[pod] = row
         self._slots.figures[pod] = self._new[workload]
         self._slots.bound_at[pod] = now
-        self._counted[pod] = self.expected[workload]
-        self.sums[:, :, row] += self._counted[pod]
+        self.counted[pod] = self.expected[workload]
+        self.sums[:, :, row] += self.counted[pod]
 
     def remove(self, pod: int, row: int) -> None:
         """Count a pod no longer."""
         self._row[pod] = _NOWHERE
-        self.sums[:, :, row] -= self._counted[pod]
+        self.sums[:, :, row] -= self.counted[pod]
 
     def show(self, reading: Reading, rule: UseRule) -> None:
         """Take over a reading, and sum all nodes again by a rule for how much of each pod counts."""
@@ -88,7 +89,7 @@ class PodUse:
         measured = reading.pods[here]
         slots.own[measured], slots.own_at[measured] = reading.of_pods[here] * UNITS, at
         counted = rule(Slots(slots.figures[placed], np.full(len(placed), at)))
-        self._counted[placed] = counted
+        self.counted[placed] = counted
         nodes = self.sums.shape[2]
         for cell, values in zip(
             self.sums.reshape(_CELLS, nodes), counted.reshape(len(placed), _CELLS).T, strict=True

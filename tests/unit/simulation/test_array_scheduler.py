@@ -94,6 +94,23 @@ def test_both_decide_alike_within_limits_of_use() -> None:
     assert not np.array_equal(quick.node, both(mixed(), policy)[0].node)
 
 
+def test_both_decide_alike_while_tides_come_and_go() -> None:
+    policy = POLICIES["shipped"]
+    tide = {
+        "name": "ebb",
+        "start": "20 8 * * *",
+        "end": "40 9 * * *",
+        "target": {"mode": "Static", "percent": 70},
+        "overloadLimits": {"cpuPercent": 35},
+        "weightPercent": 50,
+    }
+    tidal = replace(policy, water_level={"tides": [tide]})
+    quick, whole = both(mixed(), tidal)
+
+    assert np.array_equal(quick.node, whole.node)
+    assert not np.array_equal(quick.node, both(mixed(), policy)[0].node)
+
+
 def test_pods_wait_alike_for_capacity() -> None:
     setting = Setting(nodes=12, cores=(3, 5), workloads=12, fill=0.97, life=HOUR, steps=24)
     of = world_of("tight", synthetic_load(100, 24, 3), setting, 3)
