@@ -72,6 +72,15 @@ class Rule:
         return schema
 
 
+def exactly_one(of: str, other: str) -> tuple[Rule, Rule]:
+    """Require one of two fields, with errors that name the missing or the superfluous field."""
+    text = f"exactly one of {of} and {other} is required"
+    return (
+        Rule(f"has(self.{of}) || has(self.{other})", text, field=f".{of}", reason="FieldValueRequired"),
+        Rule(f"!has(self.{of}) || !has(self.{other})", text, field=f".{other}", reason="FieldValueForbidden"),
+    )
+
+
 @dataclass(frozen=True)
 class Refused:
     """A field that users may expect. The API server would drop it silently if it were not declared."""
