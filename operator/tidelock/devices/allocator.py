@@ -9,12 +9,13 @@ ends after a number of steps, each of which looks at one place or at one device 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
+from types import MappingProxyType
 
-from tidelock.devices.allocated import AllocatedState, AllocatedTogether
+from tidelock.devices.allocated import DevicesInUse
 from tidelock.devices.consumable_capacity import Consumed, fits
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import Candidate, CounterSets, NodeDevices
@@ -74,18 +75,22 @@ class DeviceAllocator:
         allocated: the devices in use.
         selection: the expressions.
         rules: additional taints.
+        only: the devices among which a claim gets those of requests for a number, by its place among the
+            claims. Other claims can get any.
 
     """
 
     def __init__(
         self,
-        allocated: AllocatedState | AllocatedTogether,
+        allocated: DevicesInUse,
         selection: DeviceSelection,
         rules: Sequence[DeviceTaintRule] = (),
+        only: Mapping[int, Collection[DeviceId]] = MappingProxyType({}),
     ) -> None:
         self.allocated = allocated
         self.selection = selection
         self.rules = rules
+        self.only = only
 
     def allocate(
         self, claims: Sequence[PreparedClaim], devices: NodeDevices, most_steps: int = MOST_STEPS
@@ -216,9 +221,12 @@ class _Search:
 
     def _visit_exact(self, place: _Place, wanted: Alternative) -> _Visit:
         candidates = self._devices.candidates if wanted.wanted.admin_access else self._unused
+        only = None if wanted.wanted.admin_access else self._allocator.only.get(place.claim)
         for index in range(place.start, len(candidates)):
-            self._step()
             candidate = candidates[index]
+            if only is not None and candidate.id not in only:
+                continue
+            self._step()
             if not self._free(place.claim, wanted, candidate):
                 continue
             if not wanted.selects(self._allocator.selection, candidate):

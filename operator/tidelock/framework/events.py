@@ -36,6 +36,8 @@ class Resource(StrEnum):
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
     RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_CLAIM_TEMPLATE = "resource.k8s.io/ResourceClaimTemplate"
+    """For reservations alone: a pod waits for its claim."""
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"

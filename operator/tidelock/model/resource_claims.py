@@ -7,7 +7,7 @@ import msgspec
 
 from tidelock.model.devices import DeviceId, OpaqueConfiguration, RequestSelector
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import ForeignObject
+from tidelock.model.meta import ForeignObject, ObjectMeta
 from tidelock.model.quantities import parse_nanos
 from tidelock.model.selectors import NodeSelector, Toleration
 
@@ -210,6 +210,21 @@ class ResourceClaim(ForeignObject, frozen=True):
         return any(each.uid == uid for each in self.status.reserved_for)
 
 
+class _ClaimTemplateSpec(msgspec.Struct, frozen=True):
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class ResourceClaimTemplate(ForeignObject, frozen=True):
+    """A template of the claims that are created for pods."""
+
+    spec: _ClaimTemplateSpec = _ClaimTemplateSpec()
+
+    def claim(self, meta: ObjectMeta) -> ResourceClaim:
+        """Return a claim with this metadata, as it would be created from the template."""
+        faults = self.meta.faults
+        return ResourceClaim(metadata=msgspec.structs.replace(meta, faults=faults), spec=self.spec.spec)
+
+
 def _quantities(claim: ResourceClaim) -> Iterator[str | int]:
     for request in claim.spec.devices.requests:
         for each in request.alternatives:
@@ -226,6 +241,14 @@ def _check_claim(claim: ResourceClaim) -> None:
         parse_nanos(each)
 
 
+def _check_template(template: ResourceClaimTemplate) -> None:
+    """Raise QuantityError for a bad quantity, before it could fail a decision."""
+    _check_claim(template.claim(template.meta))
+
+
+decode_resource_claim_template = Reader(
+    ResourceClaimTemplate, spare=r"metadata\.(annotations|labels|ownerReferences).*", check=_check_template
+)
 decode_resource_claim = Reader(
     ResourceClaim,
     spare=r"metadata\.(annotations|labels).*|status\.allocation\.allocationTimestamp",

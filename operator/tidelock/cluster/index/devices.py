@@ -1,6 +1,7 @@
 """Devices by node, and the devices that claims hold or will hold."""
 
 from tidelock.cluster.assume_cache import AssumeCache
+from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.lister import Lister
 from tidelock.devices.allocated import AllocatedState, AllocatedTogether
 from tidelock.devices.pools import ResourcePools
@@ -37,6 +38,7 @@ class ResourceClaims(Lister[ResourceClaim]):
 
     Attributes:
         in_flight: the latter, for pods, by claim. All profiles share them.
+        reserved: the devices that reservations hold, which count as allocated.
 
     """
 
@@ -44,6 +46,7 @@ class ResourceClaims(Lister[ResourceClaim]):
         super().__init__()
         self._stored = AllocatedState()
         self.on_change(self._count)
+        self.reserved = ReservedDevices(self._stored.count)
         self.in_flight: AssumeCache[ResourceClaim, AllocationResult] = AssumeCache(
             self, lambda claim: claim.allocation
         )
@@ -65,6 +68,6 @@ class ResourceClaims(Lister[ResourceClaim]):
 
     def _count(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if old is not None and old.allocation is not None:
-            self._stored.remove(old.allocation)
+            self._stored.count(old.allocation, -1)
         if new is not None and new.allocation is not None:
-            self._stored.add(new.allocation)
+            self._stored.count(new.allocation, 1)

@@ -91,6 +91,11 @@ class TemplateSpec(OpenWire):
     priority_class_name: Subdomain | None = None
     """Priority class of the pod."""
 
+    @property
+    def names_claims(self) -> bool:
+        """Whether a claim of the pod exists before the pod, so other pods may share it."""
+        return any(each.resource_claim_name is not None for each in self.resource_claims or ())
+
 
 class PodTemplate(OpenWire):
     """A pod as a workload would create it. The reservation is placed like this pod."""

@@ -16,7 +16,7 @@ from tidelock.model.api.placement import (
     Tolerations,
 )
 from tidelock.model.api.pod_template import PodTemplate
-from tidelock.model.api.reserved_devices import ReservedDevices
+from tidelock.model.api.reserved_devices import MOST_RESERVED_DEVICES, ReservedDevice
 from tidelock.model.api.resource_list import ReservedAmounts
 from tidelock.model.api.two_phase import Commit, CommitStatus
 from tidelock.model.api.wire import (
@@ -213,6 +213,7 @@ NO_LATER_DEVICES = Rule(
     field=".template",
     reason="FieldValueForbidden",
 )
+SHARED_CLAIM = "resourceClaimName is refused in a group: its members would hold devices for one claim"
 
 EndOfLife = Annotated[GivenTimestamp, _reachable("expireAt")]
 
@@ -325,6 +326,8 @@ class ReservationSpec(Ask, Lending):
         """Return the rule between fields that an object older than the rule breaks, or an empty string."""
         if self.start_at is not None and self.template is not None and self.template.spec.resource_claims:
             return f"spec.startAt is refused beside resourceClaims: {_LATER_DEVICES}"
+        if self.group is not None and self.template is not None and self.template.spec.names_claims:
+            return f"spec.template.spec.resourceClaims: {SHARED_CLAIM}"
         if self.commit is None:
             return ""
         if self.preemption_policy != "Never":
@@ -430,7 +433,7 @@ class ReservationStatus(StatusWire):
     """Epoch of the leader that decided on the reservation."""
     resources: _Amounts | None = None
     """Amounts that are reserved, or requested while the reservation waits."""
-    devices: ReservedDevices | None = None
+    devices: Annotated[list[ReservedDevice], Field(max_length=MOST_RESERVED_DEVICES)] | None = None
     """Devices that are held for the resource claims of the template."""
     used: _Amounts | None = None
     """Amounts that owners in a reservation for reuse take from it. The rest is held for other owners."""

@@ -3,19 +3,27 @@
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tidelock.model.api.wire import LONGEST_LABEL_KEY, DnsLabel, StatusWire, Subdomain, Uid
 from tidelock.model.devices import DeviceId
+from tidelock.model.quantities import parse_nanos
 from tidelock.model.resource_claims import MOST_RESULTS, AllocatedDevice
 
 MOST_TEMPLATE_CLAIMS = 16
 """The number of resource claims of a template. A pod can have more."""
+MOST_RESERVED_DEVICES = MOST_TEMPLATE_CLAIMS * MOST_RESULTS
+
+
+def _as_quantity(text: str) -> str:
+    parse_nanos(text)
+    return text
+
 
 _Consumed = Annotated[
     dict[
         Annotated[str, Field(max_length=LONGEST_LABEL_KEY)],
-        Annotated[str, Field(max_length=64)],
+        Annotated[str, Field(max_length=64), AfterValidator(_as_quantity)],
     ],
     Field(max_length=32),
 ]
@@ -61,6 +69,3 @@ class ReservedDevice(StatusWire):
     def to_status(self) -> dict[str, Any]:
         """Return the item of status.devices."""
         return self.model_dump(mode="json", exclude_none=True)
-
-
-ReservedDevices = Annotated[list[ReservedDevice], Field(max_length=MOST_TEMPLATE_CLAIMS * MOST_RESULTS)]

@@ -1,12 +1,15 @@
 """The devices that a pod would get on each node, found when a node is asked about."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelock.cluster.index.reserved_devices import allocation_of
+from tidelock.devices.allocated import AllocatedToOthers
 from tidelock.devices.allocator import MOST_STEPS, DeviceAllocator, Solution
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import NodeDevices, ResourcePools
 from tidelock.devices.requests import PreparedClaim
+from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.nodes import Node
 from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
 from tidelock.model.selectors import NodeSelector
@@ -30,6 +33,8 @@ class NodeAllocations:
         allocator: the devices in use.
         pools: the devices of the nodes.
         stuck: indexes of allocated claims with devices that don't become ready.
+        own: the devices that the pod's own reservations hold for it, by node.
+        names: the names of claims in the pod, by the names of the claims.
 
     Attributes:
         unavailable: indexes of allocated claims that are out of reach on some node that was asked about.
@@ -41,6 +46,8 @@ class NodeAllocations:
     allocator: DeviceAllocator
     pools: ResourcePools
     stuck: frozenset[int] = frozenset()
+    own: dict[str, tuple[ReservedDevice, ...]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     unavailable: set[int] = field(default_factory=set)
     _found: dict[str, Solution | str] = field(default_factory=dict)  # by node
     _shared: dict[int, Solution | str] = field(default_factory=dict)  # by the identity of equal devices
@@ -88,16 +95,39 @@ class NodeAllocations:
         found = self._found.get(node.name)
         if found is None:
             devices = self.pools.of(node)
-            found = self._shared.get(id(devices))
+            own = self.own.get(node.name)
+            found = self._search_own(devices, own) if own else self._shared.get(id(devices))
             if found is None:
-                found = self._shared[id(devices)] = self._search(devices)
+                found = self._shared[id(devices)] = self._search(devices, self.allocator)
             self._found[node.name] = found
         return found
 
-    def _search(self, devices: NodeDevices) -> Solution | str:
+    def renew_own(self, node: Node, own: tuple[ReservedDevice, ...]) -> None:
+        """Set the devices that are held for the pod on a node, and search again if they have changed."""
+        if self.own.get(node.name, ()) != own:
+            self.own[node.name] = own
+            self._found.pop(node.name, None)
+            self._look(node)
+
+    def _search_own(self, devices: NodeDevices, own: tuple[ReservedDevice, ...]) -> Solution | str:
+        """Look for the held devices of each claim, and then for any others beside them."""
+        known = self.allocator
+        free = DeviceAllocator(
+            AllocatedToOthers(known.allocated, allocation_of(own)), known.selection, known.rules
+        )
+        held = {
+            index: frozenset(each.id for each in own if each.claim == self.names.get(claim.claim.meta.name))
+            for index, claim in enumerate(self.to_allocate)
+        }
+        only = {index: ids for index, ids in held.items() if ids}
+        exactly = DeviceAllocator(free.allocated, known.selection, known.rules, only)
+        found = self._search(devices, exactly)
+        return found if isinstance(found, Solution) else self._search(devices, free)
+
+    def _search(self, devices: NodeDevices, allocator: DeviceAllocator) -> Solution | str:
         most = min(MOST_STEPS, self._steps_left)
         try:
-            solution, steps = self.allocator.allocate(self.to_allocate, devices, most)
+            solution, steps = allocator.allocate(self.to_allocate, devices, most)
         except SearchLimitError:
             self._steps_left -= most
             return TIMED_OUT

@@ -300,6 +300,7 @@ def _make_ledger(
         cache.columns,
         nominator=cache.nominator,
         reserve_pods=cache.reserve_pods,
+        reserved_devices=objects.resource_claims.reserved,
         quotas=Quotas(objects.reservation_quotas, objects.resource_quotas),
         pods_on=cache.pods_on,
         epoch=epoch,

@@ -22,10 +22,9 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
-from tidelock.model.nodes import Node
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
-from tidelock.scheduler.core.reservation_cycle import ReservationCycle
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle, Site
 
 # After so many members that were tried the search for a domain goes on in a later step.
 _TRIES_A_STEP = 64
@@ -47,7 +46,7 @@ class _Lack:
 class _Layout:
     """Which members would be where, and which nowhere."""
 
-    found: list[tuple[ReservationInfo, Node]]
+    found: list[tuple[ReservationInfo, Site]]
     lacks: list[_Lack]
 
 
@@ -165,10 +164,10 @@ class GangScheduler:
             fewest: Mask = fits & (members == members[fits].min())
             return fewest
 
-        def spread(entry: ReservationInfo) -> Node | Diagnosis:
+        def spread(entry: ReservationInfo) -> Site | Diagnosis:
             answer = seek(entry, among=label.borne, narrow=narrow)
-            if isinstance(answer, Node):
-                counts[label.code_of[answer.meta.labels[key]] + 1] += 1
+            if isinstance(answer, Site):
+                counts[label.code_of[answer.node.meta.labels[key]] + 1] += 1
             return answer
 
         return self._try(group, spread)
@@ -181,8 +180,8 @@ class GangScheduler:
                 self._refuse(group, layout.lacks[-1], now)
             return
         group.tried_first = ()
-        for entry, node in layout.found:
-            self._ledger.placement.admit(entry, node, now)
+        for entry, site in layout.found:
+            self._ledger.placement.admit(entry, site.node, now, site.devices)
         for lack in layout.lacks:
             if not lack.over_quota or self._ledger.admission.within_quota(lack.entry, now):
                 self._cycle.refuse(lack.entry, lack.diagnosis, now)
@@ -207,9 +206,9 @@ class GangScheduler:
         self._ledger.waiting_reservations.retry(group.waiting[:1])
         return True
 
-    def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
+    def _try(self, group: Group, seek: Callable[[ReservationInfo], Site | Diagnosis]) -> _Layout:
         """Try each member beside all before it, until too many do not fit."""
-        found: list[tuple[ReservationInfo, Node]] = []
+        found: list[tuple[ReservationInfo, Site]] = []
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.spare
         with self._ledger.holdings.trials.place() as count:
@@ -217,9 +216,9 @@ class GangScheduler:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(answer := seek(entry), Node):
+                elif isinstance(answer := seek(entry), Site):
                     found.append((entry, answer))
-                    count(entry, answer)
+                    count(entry, *answer)
                     beside += Charge.asked_for(entry)
                 else:
                     lacks.append(_Lack(entry, len(found), answer))
