@@ -28,6 +28,7 @@ from tidelock.framework.api import (
     SKIP_ALIKE,
     SUCCESS,
     Code,
+    Counts,
     EnqueueExtensions,
     Filter,
     FilterResult,
@@ -66,6 +67,7 @@ from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, ReservedClaims
+from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
 from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
@@ -168,6 +170,16 @@ class DynamicResources(
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return whether a claim is out of reach, or why one can't be allocated."""
         return (state.expect(NodeAllocations).reason(snapshot.nodes[row]),)
+
+    def among_equals(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
+    ) -> Counts:
+        """Keep as many on each node as get devices beside each other."""
+        found = state.read(NodeAllocations)
+        if found is None or not found.to_allocate:
+            return counts
+        claims, allocator = found.to_allocate, found.allocator
+        return beside_each_other(claims, allocator, self._pools, snapshot, counts, first)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: the devices of an evicted pod are free only once its claim is."""
