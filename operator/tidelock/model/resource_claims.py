@@ -1,6 +1,7 @@
 """Claims to devices: the requests, the allocation, and the pods that use it (resource.k8s.io/v1)."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -19,6 +20,11 @@ MOST_ALTERNATIVES = 8
 """The number of alternatives of a request (FirstAvailableDeviceRequestMaxSize)."""
 ALL_DEVICES = "All"
 EXACT_COUNT = "ExactCount"
+
+
+def devices_of_class(name: str) -> str:
+    """Return the resource by which quotas count the devices of a DeviceClass (V1ResourceByDeviceClass)."""
+    return f"{name}.deviceclass.resource.k8s.io/devices"
 
 
 class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,6 +87,25 @@ class ClaimRequest(msgspec.Struct, frozen=True, rename="camel"):
     def name_of(self, index: int) -> str:
         """Return the name by which results and configurations refer to one of the alternatives."""
         return f"{self.name}/{self.first_available[index].name}" if self.first_available else self.name
+
+
+def most_devices(requests: Iterable[ClaimRequest]) -> dict[str, int]:
+    """Return how many devices requests can get at most, by the resource of their DeviceClass.
+
+    Semantics of Kubernetes 1.37, quota/v1/evaluator/core (claimEvaluator.Usage): of several alternatives each
+    class counts with its largest one, and all devices as the number that a claim can have. Other than there,
+    admin access counts nothing.
+    """
+    total = Counter[str]()
+    for request in requests:
+        most = Counter[str]()
+        for each in request.alternatives:
+            if each.admin_access:
+                continue
+            count = MOST_RESULTS if each.allocation_mode == ALL_DEVICES else each.count
+            most |= Counter({devices_of_class(each.device_class_name): count})
+        total += most
+    return dict(total)
 
 
 class DeviceConstraint(msgspec.Struct, frozen=True, rename="camel"):

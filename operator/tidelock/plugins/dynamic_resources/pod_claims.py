@@ -9,7 +9,7 @@ from tidelock.model.meta import ObjectMeta
 from tidelock.model.pod_limits import LIMITS, RESOURCE_CLAIMS, excess
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
-from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim
+from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim, most_devices
 
 
 def resource_claims_of(pod: Pod, objects: Objects) -> list[ResourceClaim] | str:
@@ -33,6 +33,16 @@ def resource_claims_of(pod: Pod, objects: Objects) -> list[ResourceClaim] | str:
             return problem
         found[name] = claim
     return list(found.values())
+
+
+def devices_asked(pod: ReservePod, objects: Objects) -> dict[str, int]:
+    """Return how many devices a reservation would hold at most, by the resource of their class.
+
+    Claims that have devices need none, and an unknown claim is not counted.
+    """
+    found = resource_claims_of(pod, objects)
+    claims = [] if isinstance(found, str) else [each for each in found if each.allocation is None]
+    return most_devices(request for claim in claims for request in claim.spec.devices.requests)
 
 
 def names_in_pod(pod: Pod) -> dict[str, str]:

@@ -24,6 +24,7 @@ from tidelock.model.failures import OnFailure, log_failure, raise_failure
 from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
+from tidelock.plugins.dynamic_resources.pod_claims import devices_asked
 from tidelock.scheduler.core.backfill import Backfill
 from tidelock.scheduler.core.capacity_events import CapacityEvents
 from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
@@ -301,7 +302,9 @@ def _make_ledger(
         nominator=cache.nominator,
         reserve_pods=cache.reserve_pods,
         reserved_devices=objects.resource_claims.reserved,
-        quotas=Quotas(objects.reservation_quotas, objects.resource_quotas),
+        quotas=Quotas(
+            objects.reservation_quotas, objects.resource_quotas, lambda pod: devices_asked(pod, objects)
+        ),
         pods_on=cache.pods_on,
         epoch=epoch,
         move_after=move_after,

@@ -219,7 +219,7 @@ class GangScheduler:
                 elif isinstance(answer := seek(entry), Site):
                     found.append((entry, answer))
                     count(entry, *answer)
-                    beside += Charge.asked_for(entry)
+                    beside += self._ledger.quotas.asked(entry)
                 else:
                     lacks.append(_Lack(entry, len(found), answer))
                 if len(lacks) > spare:
@@ -236,7 +236,7 @@ class GangScheduler:
                 group.over_quota = True
                 self._refuse(group, _excess(entry, number, problem), now)
                 return True
-            beside += Charge.asked_for(entry)
+            beside += self._ledger.quotas.asked(entry)
         return False
 
     def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
