@@ -19,6 +19,8 @@ from tidelock.ledger.sets.groups import Groups
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.api.reserved_devices import ReservedDevice
+from tidelock.model.devices import DeviceId
+from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, minus
@@ -207,6 +209,11 @@ class Placement:
         """Let a reservation wait for another node, because its own has taken no pods for a long time."""
         entry.move_at, entry.moving = None, True
         self._records.commit(entry)
+
+    def lose_device(self, entry: ReservationInfo, device: DeviceId, claim: Key, now: float) -> None:
+        """Let a reservation wait for capacity again, because a claim of others has one of its devices."""
+        entry.violation = f"claim {claim} took device {device} reserved on {entry.node}"
+        self.displace(entry, reasons.VIOLATED, entry.violation, now)
 
     def displace(
         self, entry: ReservationInfo, reason: str, message: str, now: float, since: float | None = None
