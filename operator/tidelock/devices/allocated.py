@@ -22,15 +22,13 @@ class AllocatedState:
         self._shares: Counter[DeviceId] = Counter()
         self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
         for allocation in allocations:
-            self.add(allocation)
+            self.count(allocation, 1)
 
-    def add(self, allocation: AllocationResult) -> None:
-        """Count an allocation."""
-        self._count(allocation, 1)
-
-    def remove(self, allocation: AllocationResult) -> None:
-        """Stop to count an allocation."""
-        self._count(allocation, -1)
+    def count(self, allocation: AllocationResult, sign: int) -> None:
+        """Count an allocation (1), or stop to count it (-1)."""
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                self._count_device(result, sign)
 
     def dedicated(self, device: DeviceId) -> bool:
         """Return whether a device is in use by one claim alone."""
@@ -44,11 +42,6 @@ class AllocatedState:
         """Return the consumed amount of a capacity in billionths."""
         return self._consumed[device][capacity] if device in self._consumed else 0
 
-    def _count(self, allocation: AllocationResult, sign: int) -> None:
-        for result in allocation.devices.results:
-            if not result.admin_access:
-                self._count_device(result, sign)
-
     def _count_device(self, result: AllocatedDevice, sign: int) -> None:
         device = result.id
         users = self._dedicated if result.share_id is None else self._shares
@@ -61,23 +54,3 @@ class AllocatedState:
                 consumed[name] += sign * nanos
             if device not in self._shares:
                 del self._consumed[device]
-
-
-class AllocatedTogether:
-    """Two states as one: allocations that the API server shows, and those in flight."""
-
-    def __init__(self, stored: AllocatedState, in_flight: AllocatedState) -> None:
-        self._stored = stored
-        self._in_flight = in_flight
-
-    def dedicated(self, device: DeviceId) -> bool:
-        """Return whether a device is in use by one claim alone."""
-        return self._stored.dedicated(device) or self._in_flight.dedicated(device)
-
-    def shared(self, device: DeviceId) -> bool:
-        """Return whether claims share a device."""
-        return self._stored.shared(device) or self._in_flight.shared(device)
-
-    def consumed(self, device: DeviceId, capacity: str) -> int:
-        """Return the consumed amount of a capacity in billionths."""
-        return self._stored.consumed(device, capacity) + self._in_flight.consumed(device, capacity)

@@ -3,13 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from tidelock.cluster.columns import Columns, Rows
+from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.allocator import MOST_STEPS, DeviceAllocator, Solution
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import NodeDevices, ResourcePools
 from tidelock.devices.requests import PreparedClaim
+from tidelock.framework.api import Mask
 from tidelock.model.nodes import Node
 from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
 from tidelock.model.selectors import NodeSelector
+from tidelock.plugins.dynamic_resources.search_results import SearchResults
 
 # Steps of the searches for a pod on all nodes together, which delay all other decisions.
 _MOST_STEPS_OF_POD = 10 * MOST_STEPS
@@ -29,6 +35,8 @@ class NodeAllocations:
         to_allocate: those without devices.
         allocator: the devices in use.
         pools: the devices of the nodes.
+        columns: the nodes.
+        results: the results for such claims, as far as they are known.
         stuck: indexes of allocated claims with devices that don't become ready.
 
     Attributes:
@@ -40,10 +48,11 @@ class NodeAllocations:
     to_allocate: tuple[PreparedClaim, ...]
     allocator: DeviceAllocator
     pools: ResourcePools
+    columns: Columns
+    results: SearchResults
     stuck: frozenset[int] = frozenset()
     unavailable: set[int] = field(default_factory=set)
-    _found: dict[str, Solution | str] = field(default_factory=dict)  # by node
-    _shared: dict[int, Solution | str] = field(default_factory=dict)  # by the identity of equal devices
+    _own: dict[int, str] = field(default_factory=dict)  # reasons that other pods can't share, by row
     _steps_left: int = _MOST_STEPS_OF_POD
 
     def __post_init__(self) -> None:
@@ -58,55 +67,76 @@ class NodeAllocations:
             if claim.allocation is not None and claim.allocation.node_selector is not None
         ]
 
-    def fits(self, node: Node) -> bool:
-        """Return whether the claims without devices can get some on a node."""
-        return not self.to_allocate or isinstance(self._look(node), Solution)
+    def fitting(self, snapshot: Snapshot, mask: Mask) -> Mask:
+        """Return the nodes of a mask on which the claims without devices can get some."""
+        if not self.to_allocate:
+            return mask
+        self._search(np.arange(len(self.columns))[snapshot.rows][mask])
+        return mask & self.results.fits[snapshot.rows]
 
     def reason(self, node: Node) -> str:
         """Return why a node was rejected, in words that are the same for every such node."""
         reachable = (each.matches(node.name, node.meta.labels) for _, each in self.selectors)
         if self.stuck or not all(reachable):
             return NOT_AVAILABLE
-        found = self._look(node)
+        found = self._result(node.name)
         return found if isinstance(found, str) else ""
 
     def solution(self, node_name: str) -> Solution | None:
-        """Return the devices on a node that was asked about and fits."""
-        found = self._found.get(node_name)
+        """Return the devices on a node, or None if there are none. Changes of their use are seen."""
+        self.results.renew()
+        found = self._result(node_name)
         return found if isinstance(found, Solution) else None
 
     def preference(self, node_name: str) -> int:
         """Return the points of a node: more, the more preferred the chosen alternatives of requests are."""
-        solution = self.solution(node_name)
-        chosen = iter(() if solution is None else solution.alternatives)
+        solution = self._result(node_name) if self.to_allocate else None
+        chosen = iter(solution.alternatives if isinstance(solution, Solution) else ())
         return sum(
             _points_of_allocated(claim) if claim.allocation is not None else _points(claim, next(chosen, ()))
             for claim in self.claims
         )
 
-    def _look(self, node: Node) -> Solution | str:
-        found = self._found.get(node.name)
-        if found is None:
-            devices = self.pools.of(node)
-            found = self._shared.get(id(devices))
-            if found is None:
-                found = self._shared[id(devices)] = self._search(devices)
-            self._found[node.name] = found
-        return found
+    def _result(self, node_name: str) -> Solution | str:
+        row = self.columns.row_of[node_name]
+        self._search(np.array([row]))
+        return self.results.of(row) or self._own[row]
 
-    def _search(self, devices: NodeDevices) -> Solution | str:
+    def _search(self, rows: Rows) -> None:
+        """Search for devices on all of some nodes with unknown results. Equal devices are searched once."""
+        results, nodes = self.results, self.columns.nodes
+        shared: dict[int, Solution | str] = {}
+        for row in results.stale(rows):
+            if row in self._own:
+                continue
+            devices = self.pools.of(nodes[row])
+            found = shared.get(id(devices))
+            if found is None:
+                found = shared[id(devices)] = self._devices(devices)
+            if isinstance(found, _OwnReason):
+                self._own[row] = found
+            else:
+                results.keep(row, found)
+
+    def _devices(self, devices: NodeDevices) -> Solution | str:
         most = min(MOST_STEPS, self._steps_left)
         try:
             solution, steps = self.allocator.allocate(self.to_allocate, devices, most)
         except SearchLimitError:
             self._steps_left -= most
-            return TIMED_OUT
+            return _OwnReason(TIMED_OUT)
         except AllocationError as error:
-            return str(error)
+            return _OwnReason(error)
         self._steps_left -= steps
         if solution is None:
             return INVALID_POOLS if any(pool.invalid for pool in devices.pools) else CANNOT_ALLOCATE
         return solution
+
+
+class _OwnReason(str):
+    """A reason that names the claim, or that comes of the pod's limit of steps: other pods can't share it."""
+
+    __slots__ = ()
 
 
 def _points(claim: ResourceClaim, chosen: Sequence[int]) -> int:

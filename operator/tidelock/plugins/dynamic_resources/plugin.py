@@ -8,6 +8,7 @@ Extended resources of a DeviceClass are not read here.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,6 +56,7 @@ from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, rea
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, ReservedClaims
 from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
 from tidelock.plugins.dynamic_resources.pod_claims import resource_claims_of
+from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 from tidelock.plugins.dynamic_resources.selectors import compile_selector
 
 _OF_RESERVATION = "spec.resourceClaims: a reservation holds no devices"
@@ -99,6 +101,9 @@ class DynamicResources(
         )
         self._pools = objects.resource_slices.pools
         self._selection = DeviceSelection(compile_selector)
+        self._results = ResultsByKind(
+            partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
+        )
         self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout)
 
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -131,8 +136,15 @@ class DynamicResources(
             if claim.allocation is not None and readiness(claim, now, self._binding_timeout) in unready
         )
         self._selection.begin()
-        allocator = DeviceAllocator(self._claims.allocated(), self._selection, tuple(self._rules.all()))
-        found = NodeAllocations(tuple(claims), to_allocate, allocator, self._pools, stuck)
+        found = NodeAllocations(
+            tuple(claims),
+            to_allocate,
+            DeviceAllocator(self._claims.allocated, self._selection, tuple(self._rules.all())),
+            self._pools,
+            self.handle.columns,
+            self._results.of(to_allocate),
+            stuck,
+        )
         state.write(found, temporary=True)
         return SUCCESS
 
@@ -145,9 +157,7 @@ class DynamicResources(
             if not reached.all():
                 found.unavailable.add(index)
             mask &= reached
-        for row in mask.nonzero()[0].tolist():
-            mask[row] = found.fits(snapshot.nodes[row])
-        return mask
+        return found.fitting(snapshot, mask)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return whether a claim is out of reach, or why one can't be allocated."""
