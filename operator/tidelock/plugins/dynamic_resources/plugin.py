@@ -9,6 +9,7 @@ Extended resources of a DeviceClass are not read here.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -57,6 +58,7 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args, refuse_args
+from tidelock.ledger.messages import devices_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
@@ -70,6 +72,7 @@ from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 from tidelock.plugins.dynamic_resources.selectors import compile_selector
 
+_NAMED_RESERVATIONS = 16
 _NO_HELP = PostFilterResult(Status(Code.UNSCHEDULABLE))
 _DEALLOCATED = Status(Code.UNSCHEDULABLE, ("deallocation of ResourceClaim completed",))
 
@@ -175,6 +178,17 @@ class DynamicResources(
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return whether a claim is out of reach, or why one can't be allocated."""
         return (state.expect(NodeAllocations).reason(snapshot.nodes[row]),)
+
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Return the devices that reservations on a node hold for others."""
+        if not self._reserved:
+            return ""
+        own, name = state.expect(OwnReservations), snapshot.nodes[row].name
+        return ", ".join(
+            f"{devices_text(entry.devices)} reserved by {entry.key}"
+            for entry in islice(self.handle.reservations.held_on(name), _NAMED_RESERVATIONS)
+            if entry.devices and entry not in own
+        )
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: the devices of an evicted pod are free only once its claim is."""
