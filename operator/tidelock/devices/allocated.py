@@ -60,31 +60,6 @@ class AllocatedState:
                 del self._consumed[device]
 
 
-class AllocatedTogether:
-    """Two states as one: allocations that the API server shows, and those in flight."""
-
-    def __init__(self, stored: AllocatedState, in_flight: AllocatedState) -> None:
-        self._stored = stored
-        self._in_flight = in_flight
-
-    def users(self, device: DeviceId) -> tuple[int, int]:
-        """Return how many claims use a device alone, and how many share it."""
-        stored, in_flight = self._stored.users(device), self._in_flight.users(device)
-        return stored[0] + in_flight[0], stored[1] + in_flight[1]
-
-    def dedicated(self, device: DeviceId) -> bool:
-        """Return whether a device is in use by one claim alone."""
-        return self._stored.dedicated(device) or self._in_flight.dedicated(device)
-
-    def shared(self, device: DeviceId) -> bool:
-        """Return whether claims share a device."""
-        return self._stored.shared(device) or self._in_flight.shared(device)
-
-    def consumed(self, device: DeviceId, capacity: str) -> int:
-        """Return the consumed amount of a capacity in billionths."""
-        return self._stored.consumed(device, capacity) + self._in_flight.consumed(device, capacity)
-
-
 class AllocatedToOthers:
     """The devices in use, without those that reservations hold for one owner.
 
@@ -116,4 +91,4 @@ class AllocatedToOthers:
         return self._allocated.consumed(device, capacity) - self._own.consumed(device, capacity)
 
 
-DevicesInUse = AllocatedState | AllocatedTogether | AllocatedToOthers
+DevicesInUse = AllocatedState | AllocatedToOthers

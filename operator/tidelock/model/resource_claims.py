@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from tidelock.model.devices import DeviceId, OpaqueConfiguration, RequestSelector
+from tidelock.model.devices import DeviceId, OpaqueConfiguration, PoolId, RequestSelector
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ForeignObject, ObjectMeta
 from tidelock.model.quantities import parse_nanos
@@ -151,6 +151,11 @@ class AllocatedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     def id(self) -> DeviceId:
         """The full name of the device."""
         return DeviceId(self.driver, self.pool, self.device)
+
+    @property
+    def pool_id(self) -> PoolId:
+        """The full name of its pool."""
+        return PoolId(self.driver, self.pool)
 
     @property
     def consumed(self) -> dict[str, int]:

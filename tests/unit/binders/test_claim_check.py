@@ -29,7 +29,7 @@ class Scene:
         return self.check.admit(with_devices(name, *devices, **result), NOW, dry_run=dry_run)
 
     def in_use(self, name: str) -> bool:
-        return self.claims.allocated().dedicated(DeviceId(DRIVER, "a", name))
+        return self.claims.allocated.dedicated(DeviceId(DRIVER, "a", name))
 
 
 def with_devices(name: str, *devices: str, **result: object) -> ResourceClaim:

@@ -1,7 +1,7 @@
 from typing import Any
 
 from devices import DRIVER, allocated, resource_claim
-from tidelock.devices.allocated import AllocatedState, AllocatedTogether
+from tidelock.devices.allocated import AllocatedState
 from tidelock.model.devices import DeviceId
 from tidelock.model.resource_claims import AllocationResult
 
@@ -46,12 +46,3 @@ def test_a_share_may_consume_nothing() -> None:
 
 def test_devices_with_admin_access_are_not_in_use() -> None:
     assert not AllocatedState([allocation("d0", adminAccess=True)]).dedicated(DEVICE)
-
-
-def test_several_states_count_as_one() -> None:
-    share = allocation("d0", shareID="x", consumedCapacity={"memory": "1"})
-    both = AllocatedTogether(AllocatedState([share]), AllocatedState([allocation("d0"), share]))
-    assert both.dedicated(DEVICE)
-    assert both.shared(DEVICE)
-    assert both.consumed(DEVICE, "memory") == 2_000_000_000
-    assert str(DEVICE) == f"{DRIVER}/a/d0"

@@ -11,6 +11,7 @@ from tidelock.framework.reservations import Reservations
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.pods import Pod
+from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
 
 
 def own_devices(
@@ -42,19 +43,12 @@ def devices_taken(
     return tuple(_devices(each for each in entries if each.reservation.reusable or each in taken))
 
 
-def devices_to_hold(
-    claims: Sequence[PreparedClaim], solution: Solution, names: Mapping[str, str], node_name: str
-) -> tuple[ReservedDevice, ...]:
-    """Return the devices that a reservation holds for claims.
-
-    Args:
-        claims: the claims without devices.
-        solution: their devices.
-        names: the names of claims in the pod, by the names of the claims.
-        node_name: the node.
-
-    """
-    return tuple(_held(claims, solution, names, node_name))
+def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDevice, ...]:
+    """Return the devices that a reservation would hold on a node that fits."""
+    solution = found.solution(node_name) if found.to_allocate else None
+    if solution is None:
+        return ()
+    return tuple(_held(found.to_allocate, solution, found.names, node_name))
 
 
 def _held(

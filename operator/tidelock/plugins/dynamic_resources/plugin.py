@@ -9,6 +9,7 @@ Extended resources of a DeviceClass are not read here.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -58,9 +59,9 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args, refuse_args
+from tidelock.ledger.messages import devices_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
@@ -71,8 +72,10 @@ from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
 from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
+from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 from tidelock.plugins.dynamic_resources.selectors import compile_selector
 
+_NAMED_RESERVATIONS = 16
 _NO_HELP = PostFilterResult(Status(Code.UNSCHEDULABLE))
 _DEALLOCATED = Status(Code.UNSCHEDULABLE, ("deallocation of ResourceClaim completed",))
 
@@ -115,6 +118,9 @@ class DynamicResources(
         self._reserved = objects.resource_claims.reserved
         self._pools = objects.resource_slices.pools
         self._selection = DeviceSelection(compile_selector)
+        self._results = ResultsByKind(
+            partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
+        )
         self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout)
 
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -145,13 +151,20 @@ class DynamicResources(
             if claim.allocation is not None and readiness(claim, now, self._binding_timeout) in unready
         )
         self._selection.begin()
-        allocator = DeviceAllocator(self._claims.allocated(), self._selection, tuple(self._rules.all()))
-        own = own_devices(state, pod, self.handle.reservations) if self._reserved else {}
-        names = names_in_pod(pod)
-        found = NodeAllocations(tuple(claims), to_allocate, allocator, self._pools, stuck, own, names)
+        found = NodeAllocations(
+            tuple(claims),
+            to_allocate,
+            DeviceAllocator(self._claims.allocated, self._selection, tuple(self._rules.all())),
+            self._pools,
+            self.handle.columns,
+            self._results.of(to_allocate),
+            stuck,
+            own_devices(state, pod, self.handle.reservations) if self._reserved else {},
+            names_in_pod(pod),
+        )
         state.write(found, temporary=True)
         if isinstance(pod, ReservePod):
-            state.write(DevicesToHold(partial(self._to_hold, found)))
+            state.write(DevicesToHold(partial(devices_to_hold, found)))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -163,13 +176,22 @@ class DynamicResources(
             if not reached.all():
                 found.unavailable.add(index)
             mask &= reached
-        for row in mask.nonzero()[0].tolist():
-            mask[row] = found.fits(snapshot.nodes[row])
-        return mask
+        return found.fitting(snapshot, mask)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return whether a claim is out of reach, or why one can't be allocated."""
         return (state.expect(NodeAllocations).reason(snapshot.nodes[row]),)
+
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Return the devices that reservations on a node hold for others."""
+        if not self._reserved:
+            return ""
+        own, name = state.expect(OwnReservations), snapshot.nodes[row].name
+        return ", ".join(
+            f"{devices_text(entry.devices)} reserved by {entry.key}"
+            for entry in islice(self.handle.reservations.held_on(name), _NAMED_RESERVATIONS)
+            if entry.devices and entry not in own
+        )
 
     def among_equals(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
@@ -178,8 +200,8 @@ class DynamicResources(
         found = state.read(NodeAllocations)
         if found is None or not found.to_allocate:
             return counts
-        claims, allocator = found.to_allocate, found.allocator
-        return beside_each_other(claims, allocator, self._pools, snapshot, counts, first)
+        claims, allocator, allocated = found.to_allocate, found.allocator, self._claims.allocated
+        return beside_each_other(claims, allocator, allocated, self._pools, snapshot, counts, first)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: the devices of an evicted pod are free only once its claim is."""
@@ -234,8 +256,7 @@ class DynamicResources(
         if found.to_allocate:
             if node_name in found.own:
                 entries = state.expect(OwnReservations).on_node[node_name]
-                own = devices_taken(entries, pod, node_name, self.handle.reservations)
-                found.renew_own(self._node(node_name), own)
+                found.set_own(node_name, devices_taken(entries, pod, node_name, self.handle.reservations))
             solution = found.solution(node_name)
             if solution is None:
                 return Status(Code.ERROR, ("claim allocation not found for node",))
@@ -261,17 +282,6 @@ class DynamicResources(
         """Write the devices, and the pod as their user. Raises ApiError if a write fails."""
         problem = await self._writer.bind(pod, state.expect(ReservedClaims))
         return Status(Code.ERROR, (problem,)) if problem else SUCCESS
-
-    def _node(self, name: str) -> Node:
-        return self.handle.columns.nodes[self.handle.columns.row_of[name]]
-
-    def _to_hold(self, found: NodeAllocations, node_name: str) -> tuple[ReservedDevice, ...]:
-        """Return the devices that a reservation would hold on a node."""
-        if not found.to_allocate or not found.fits(self._node(node_name)):
-            return ()
-        solution = found.solution(node_name)
-        assert solution is not None  # noqa: S101
-        return devices_to_hold(found.to_allocate, solution, found.names, node_name)
 
     def _to_allocate(self, claims: Sequence[ResourceClaim]) -> Iterator[PreparedClaim]:
         """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""

@@ -93,7 +93,7 @@ class TakenDevices:
 
     def _exceeds(self, device: AllocatedDevice, *, counted: bool) -> bool:
         """Return whether all shares of a device together exceed its capacity."""
-        allocated, capacity = self._claims.allocated(), self._capacity(device.id)
+        allocated, capacity = self._claims.allocated, self._capacity(device.id)
         return any(
             allocated.consumed(device.id, name) + (0 if counted else nanos) > capacity.get(name, 0)
             for name, nanos in device.consumed.items()

@@ -56,9 +56,20 @@ def test_a_search_that_takes_too_long_counts_the_nodes_that_it_has_reached() -> 
     cluster = Cluster()
     put(cluster.objects, *(device_slice(each, "gpu-0", node_name=f"node-{each}") for each in "ab"))
     cluster.claim()
-    found = cluster.judge(WANTING).state.expect(NodeAllocations)
+    found, claims = cluster.judge(WANTING).state.expect(NodeAllocations), cluster.objects.resource_claims
     snapshot, counts = cluster.scene.cache.snapshot(), np.array((1, 1))
-    counted = beside_each_other(
-        found.to_allocate, found.allocator, found.pools, snapshot, counts, snapshot.nodes[0], 1
-    )
-    assert counted.sum() <= 1
+    for most_steps, expected in ((1, [1, 0]), (2, [1, 1])):
+        counted = beside_each_other(
+            *(found.to_allocate, found.allocator, claims.allocated, found.pools),
+            *(snapshot, counts, snapshot.nodes[0], most_steps),
+        )
+        assert counted.tolist() == expected
+
+
+def test_a_count_leaves_the_devices_as_they_were() -> None:
+    cluster = Cluster()
+    put(cluster.objects, device_slice("a", "gpu-0", "gpu-1", node_name="node-a"))
+    cluster.claim()
+    assert counted(cluster) == counted(cluster) == [2, 0]
+    cluster.reserve(WANTING)
+    assert cluster.device_of() == "gpu-0"
