@@ -205,8 +205,7 @@ class Telemetry(MetricsRecorder):
         )
         self.violations = Counter(
             "tidelock_reservation_violations_total",
-            "Pods, and claims to devices, that took reserved capacity, by the reaction of the Reservation: Keep or "
-            "Move.",
+            "Pods and claims that took reserved capacity, by the reaction of the Reservation: Keep or Move.",
             ("policy",),
             registry=self.registry,
         )
