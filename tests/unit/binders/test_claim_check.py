@@ -1,6 +1,8 @@
 """Devices that other programs allocate: refused if reserved, and in use as soon as they are admitted."""
 
-from builders import NOW
+from typing import Any
+
+from builders import NOW, Json
 from devices import DRIVER, allocated, resource_claim
 from tidelock.binders.claim_check import ClaimCheck
 from tidelock.cluster.index.devices import ResourceClaims
@@ -25,14 +27,14 @@ class Scene:
         results = claim.allocation.devices.results
         return [(each.id, LOCK) for each in results if each.id in self._held and not each.admin_access]
 
-    def admit(self, name: str, *devices: str, dry_run: bool = False, **result: object) -> str:
+    def admit(self, name: str, *devices: str, dry_run: bool = False, **result: Any) -> str:
         return self.check.admit(with_devices(name, *devices, **result), NOW, dry_run=dry_run)
 
     def in_use(self, name: str) -> bool:
         return self.claims.allocated.dedicated(DeviceId(DRIVER, "a", name))
 
 
-def with_devices(name: str, *devices: str, **result: object) -> ResourceClaim:
+def with_devices(name: str, *devices: str, **result: Any) -> ResourceClaim:
     return resource_claim(name, status=allocated(*devices, **result), version=2)
 
 
@@ -81,7 +83,7 @@ def test_admin_access_leaves_a_device_to_its_user() -> None:
 
 def test_shares_of_a_device_that_no_reservation_holds_are_left_to_the_allocator() -> None:
     scene = Scene("gpu-0")
-    shares = [{"shareID": f"a671734a-e8e5-11e4-8fde-42010af0932{index}"} for index in range(2)]
+    shares: list[Json] = [{"shareID": f"a671734a-e8e5-11e4-8fde-42010af0932{index}"} for index in range(2)]
     assert [scene.admit(f"c{index}", "gpu-1", **share) for index, share in enumerate(shares)] == ["", ""]
     assert "reserved" in scene.admit("c2", "gpu-0", **shares[0])
 

@@ -1,5 +1,7 @@
 """Quotas on devices, by class: those that a reservation may get, and those that it holds."""
 
+from typing import Any
+
 import pytest
 
 from builders import NAMESPACE, quota
@@ -15,16 +17,17 @@ GPUS = "gpu.deviceclass.resource.k8s.io/devices"
 class Scene(DeviceCore):
     """A node with four devices, and a quota."""
 
-    def __init__(self, **limits: object) -> None:
+    def __init__(self, **limits: Any) -> None:
         super().__init__("node-a", devices=4)
         self.limit(**limits)
 
-    def limit(self, **limits: object) -> None:
+    def limit(self, **limits: Any) -> None:
         quotas = self.objects.reservation_quotas
         quotas.upsert(quotas.get("devices", NAMESPACE), quota("devices", **limits))
 
     @property
-    def used(self) -> int:
+    def charged(self) -> int:
+        """The number of devices that count."""
         return self.ledger.quotas.used(NAMESPACE).reserved.get(GPUS, 0)
 
 
@@ -36,13 +39,13 @@ def refused(entry: ReservationInfo) -> str:
 def test_reservations_wait_beyond_the_limit_until_devices_are_given_back() -> None:
     scene = Scene(devices={"gpu": 2})
     first, second = scene.lock("a"), scene.lock("b", owner="web-1")
-    assert (len(first.devices), len(second.devices), scene.used) == (1, 1, 2)
+    assert (len(first.devices), len(second.devices), scene.charged) == (1, 1, 2)
     third = scene.lock("c", owner="web-2", pendingDeadlineSeconds=600)
     text = f"exceeded quota: devices, requested: {GPUS}=1, used: {GPUS}=2, limited: {GPUS}=2"
     assert refused(third) == text
     scene.event_handlers.reservations.remove(first.reservation)
     scene.decide()
-    assert (len(third.devices), scene.used) == (1, 2)
+    assert (len(third.devices), scene.charged) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,7 @@ def test_reservations_wait_beyond_the_limit_until_devices_are_given_back() -> No
         ({"devices": {"gpu": 2}}, ""),
     ],
 )
-def test_every_limit_on_amounts_knows_devices(limits: dict[str, object], exceeded: str) -> None:
+def test_every_limit_on_amounts_knows_devices(limits: dict[str, Any], exceeded: str) -> None:
     scene = Scene(**limits)
     put(scene.objects, claim_template("two", request("gpu", wanting(count=2))))
     entry = scene.lock("lock", "two")
@@ -70,7 +73,7 @@ def test_all_devices_count_as_32_before_the_decision_and_then_as_those_that_are_
     scene = Scene(devices={"gpu": 32})
     put(scene.objects, claim_template("all", request("gpu", wanting_all())))
     entry = scene.lock("lock", "all")
-    assert (len(entry.devices), scene.used) == (4, 4)
+    assert (len(entry.devices), scene.charged) == (4, 4)
     other = scene.lock("other", "all", owner="web-1")
     assert refused(other).startswith(f"exceeded quota: devices, requested: {GPUS}=32, used: {GPUS}=4")
 
@@ -86,6 +89,6 @@ def test_while_its_owner_is_being_bound_a_reservation_counts_as_before() -> None
     scene = Scene(devices={"gpu": 1})
     entry = scene.lock()
     assumed = scene.placed()
-    assert (entry.phase, scene.used) == (Phase.BOUND, 1)
+    assert (entry.phase, scene.charged) == (Phase.BOUND, 1)
     scene.decider.bound(assumed, scene.clock.now())
-    assert (entry.phase, scene.used) == (Phase.CONSUMED, 0)
+    assert (entry.phase, scene.charged) == (Phase.CONSUMED, 0)
